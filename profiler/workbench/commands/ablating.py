@@ -1,0 +1,53 @@
+"""``workbench ablate``."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+
+import typer
+
+from workbench.commands.measuring import ensure
+from workbench.commands.progress import note
+from workbench.commands.reporting import shown_path, write_report
+from workbench.commands.target import find_target
+from workbench.judge.ablation import Ablation, judge
+from workbench.render import jsonable, terminal
+from workbench.render.tables import ablation_table, ratio
+
+
+def result_sentence(found: Ablation) -> str:
+    best = found.best
+    if best is None or best.over_baseline is None:
+        return "no kept variant has a current time"
+    against = f", {ratio(best.over_reference)} of {found.reference}" if best.over_reference else ""
+    return f"best: {best.variant}, {ratio(best.over_baseline)} over the baseline{against} (warm)"
+
+
+def run(
+    project: Path | None, study: str | None, shape: str | None, fixes: list[str], fresh: bool,
+    json: bool,
+) -> None:  # fmt: skip
+    target = find_target(project, study, shape)
+    steps = target.steps(fixes)
+    names = [s.variant for s in steps] + [r.name for r in target.study.ladder.references]
+    ensured = ensure(target, names, fresh=fresh)
+    found = judge(target.evidence(), target.workspace.config, steps, source=ensured.source)
+    path = write_report(target.workspace, target.study, found)
+    if json:
+        print(json_module.dumps(jsonable.ablation(found), indent=1))
+    else:
+        print(terminal.first_line(found) + "\n")
+        print(ablation_table(found))
+        for warning in found.warnings:
+            print(f"\nwarning: {warning}")
+        stale = [row.variant for row in found.everything if row.status == "stale"]
+        if stale:
+            print(f"\nstale, not shown: {', '.join(stale)} (sources changed since measured)")
+        print(f"\n{result_sentence(found)}")
+    note(f"wrote {shown_path(path)}")
+    for name, why in ensured.failures.items():
+        note(f"error: {name}: {why}")
+    if ensured.failures:
+        note("hint: everything else that was measured is kept and in the table")
+        raise typer.Exit(1)

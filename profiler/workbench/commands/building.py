@@ -1,0 +1,62 @@
+"""``workbench build``."""
+
+from __future__ import annotations
+
+import json as json_module
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from workbench.commands.progress import Progress
+from workbench.commands.target import find_study
+from workbench.errors import UsageError, unknown
+from workbench.render.tables import markdown_table
+from workbench.run.measure import build_only
+from workbench.study.layout import SCHEMA_VERSION
+from workbench.study.model import Study
+
+
+def builds(study: Study, names: list[str], arch: str, limit: float) -> list[dict[str, Any]]:
+    with Progress() as progress:
+        events = build_only(study, names, arch, limit, progress)
+    return [
+        {"variant": e["variant"], "arch": arch, "kernels": e.get("kernels", []),
+         "warnings": e.get("warnings", []), "error": e.get("message", "")}
+        for e in events
+    ]  # fmt: skip
+
+
+def run(project: Path | None, study: str | None, names: list[str], arch: str, json: bool) -> None:
+    workspace, found = find_study(project, study)
+    if re.fullmatch(r"sm_\d+[af]?", arch) is None:
+        raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+    for name in names:
+        if name not in found.variants:
+            raise unknown("variant", name, found.variants)
+    names = names or [s.variant for s in found.ladder.steps]
+    result = builds(found, names, arch, workspace.config.limits.seconds_per_step)
+    if json:
+        print(json_module.dumps({"schema_version": SCHEMA_VERSION, "builds": result}, indent=1))
+    else:
+        rows = [
+            [b["variant"], k["kernel"], *(str(k[c]) for c in (
+                "registers", "shared_bytes", "stack_bytes", "spill_store_bytes",
+                "spill_load_bytes")), str(len(b["warnings"]))]
+            for b in result for k in b["kernels"]
+        ]  # fmt: skip
+        header = ["variant", "kernel", "registers", "shared B", "stack B", "spill stores B",
+                  "spill loads B", "warnings"]  # fmt: skip
+        print(markdown_table(header, rows, "llrrrrrr"))
+        for b in result:
+            for warning in b["warnings"]:
+                print(f"\n{b['variant']}: {warning}")
+            if not b["kernels"] and not b["error"]:
+                print(f"\n{b['variant']}: no CUDA source of its own")
+    errors = [b for b in result if b["error"]]
+    for b in errors:
+        typer.echo(f"error: {b['variant']}: {b['error']}", err=True)
+    if errors:
+        typer.echo("hint: the compiler's message names the file and line", err=True)
+        raise typer.Exit(4)

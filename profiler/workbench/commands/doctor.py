@@ -1,0 +1,160 @@
+"""``workbench doctor``."""
+
+from __future__ import annotations
+
+import json as json_module
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from workbench.cuda import header_folders
+from workbench.render.tables import markdown_table
+from workbench.run import machine
+from workbench.study.layout import SCHEMA_VERSION
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+MIN_FREE_GB = 2.0
+INSTALL = "pip install 'kernel-workbench[gpu]'"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing looked at; ``needed_for`` is read, build or measure."""
+
+    name: str
+    result: str
+    found: str
+    fix: str
+    needed_for: str
+
+
+def package(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def python_row() -> Row:
+    good = sys.version_info >= (3, 11)
+    return Row("Python", OK if good else FAIL, platform.python_version(),
+               "" if good else "install Python 3.11 or newer", "read")  # fmt: skip
+
+
+def reader_row() -> Row:
+    found = package("ncu-report")
+    return Row("ncu-report", OK if found else FAIL, found or "missing",
+               "" if found else "pip install ncu-report", "read")  # fmt: skip
+
+
+def gpu_row() -> Row:
+    gpu = machine.find_gpu()
+    text = f"{gpu.name}, compute capability {gpu.compute_capability}" if gpu else "none"
+    return Row("GPU", OK if gpu else FAIL, text,
+               "" if gpu else "needs an NVIDIA GPU that nvidia-smi lists", "measure")  # fmt: skip
+
+
+def driver_row() -> Row:
+    gpu = machine.find_gpu()
+    return Row("driver", OK if gpu else FAIL, gpu.driver if gpu else "none",
+               "" if gpu else "install NVIDIA's driver", "measure")  # fmt: skip
+
+
+def ncu_row() -> Row:
+    path = machine.find_ncu()
+    if path is None:
+        return Row("ncu", FAIL, "not found", "install Nsight Compute, or put ncu on PATH", "measure")
+    found = machine.ncu_version(path)
+    return Row("ncu", OK if found else FAIL, f"{found or 'does not run'} ({path})",
+               "" if found else f"run {path} --version to see why", "measure")  # fmt: skip
+
+
+def permission_row() -> Row:
+    import os
+
+    restricted = machine.counters_restricted()
+    if restricted is None:
+        return Row("counter permission", WARN, "unknown: the driver does not say", "", "measure")
+    if restricted and os.geteuid() != 0:
+        return Row(
+            "counter permission", FAIL, "RmProfilingAdminOnly: 1 (ERR_NVGPUCTRPERM)",
+            "run as root, add --cap-add=SYS_ADMIN to the container, or load the driver with "
+            "NVreg_RestrictProfilingToAdminUsers=0", "measure",
+        )  # fmt: skip
+    return Row("counter permission", OK, f"RmProfilingAdminOnly: {int(restricted)}", "", "measure")
+
+
+def compiler_row() -> Row:
+    found = package("cuda-core")
+    return Row("NVRTC (cuda-core)", OK if found else FAIL, found or "missing",
+               "" if found else INSTALL, "build")  # fmt: skip
+
+
+def headers_row() -> Row:
+    folders = header_folders()
+    return Row("CUDA headers", OK if folders else FAIL, folders[0] if folders else "missing",
+               "" if folders else INSTALL, "build")  # fmt: skip
+
+
+def torch_row() -> Row:
+    found = package("torch")
+    return Row("torch", OK if found else FAIL, found or "missing", "" if found else INSTALL, "build")
+
+
+def compressor_row() -> Row:
+    found = package("zstandard")
+    return Row("zstandard", OK if found else FAIL, found or "missing", "" if found else INSTALL,
+               "measure")  # fmt: skip
+
+
+def disk_row() -> Row:
+    free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
+    good = free >= MIN_FREE_GB
+    return Row("disk", OK if good else WARN, f"{free:.0f} GB free",
+               "" if good else f"captures and scratch want {MIN_FREE_GB:g} GB", "measure")  # fmt: skip
+
+
+CHECKS: tuple[Callable[[], Row], ...] = (
+    python_row, reader_row, gpu_row, driver_row, ncu_row, permission_row, compiler_row,
+    headers_row, torch_row, compressor_row, disk_row,
+)  # fmt: skip
+
+
+def works(rows: list[Row]) -> dict[str, bool]:
+    """What works here: reading evidence, building, measuring (which needs the other two)."""
+    failed = {row.needed_for for row in rows if row.result == FAIL}
+    read = "read" not in failed
+    build = read and "build" not in failed
+    return {"read": read, "build": build, "measure": build and "measure" not in failed}
+
+
+def conclusion(can: dict[str, bool]) -> str:
+    says = {
+        "read": "profile, ablate, report and show on recorded evidence",
+        "build": "build",
+        "measure": "check, timing and profiling on this GPU",
+    }
+    yes = [says[k] for k, good in can.items() if good]
+    no = [says[k] for k, good in can.items() if not good]
+    text = f"works here: {'; '.join(yes) or 'nothing'}"
+    return text + (f". Will not work: {'; '.join(no)}" if no else "")
+
+
+def run(json: bool) -> None:
+    rows = [check() for check in CHECKS]
+    can = works(rows)
+    if json:
+        data = {"schema_version": SCHEMA_VERSION, "rows": [asdict(r) for r in rows], "works": can,
+                "conclusion": conclusion(can)}  # fmt: skip
+        print(json_module.dumps(data, indent=1))
+    else:
+        table = [[f"[{r.result}]", r.name, r.found, r.fix] for r in rows]
+        print(markdown_table(["", "what", "found", "fix"], table, "llll"))
+        print(f"\n{conclusion(can)}")
+    if not can["read"]:
+        raise SystemExit(3)

@@ -1,0 +1,62 @@
+"""Measures what is missing or stale of a target's evidence, where this machine can."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import typer
+
+from workbench.commands.progress import Progress, note
+from workbench.commands.target import Target
+from workbench.load.evidence import Evidence
+from workbench.run.measure import Measured, Measurement, Plan
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Ensured:
+    """``source`` is ``measured`` where anything was measured just now, else ``recorded``."""
+
+    source: str
+    failures: dict[str, str]
+
+
+def settled(evidence: Evidence, variant: str) -> bool:
+    """Known not to work as it is now: measuring it again would say the same."""
+    check, build = evidence.check(variant), evidence.build(variant)
+    wrong = check.current and check.data["status"] != "correct"
+    return wrong or (build.current and bool(build.data.get("error")))
+
+
+def plan(evidence: Evidence, variants: list[str], *, fresh: bool) -> Plan:
+    """All variants are timed together when any of them lacks a current time in one session."""
+    usable = [v for v in variants if fresh or not settled(evidence, v)]
+    session = evidence.session(usable)
+    held = set(evidence.timed(session[1])) if session else set()
+    checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
+    timed = usable if fresh or not checked or not set(usable) <= held else []
+    captured = [v for v in usable if fresh or not evidence.capture_index(v).current]
+    return Plan(evidence.shape, timed=tuple(timed), captured=tuple(captured))
+
+
+def ensure(target: Target, variants: list[str], *, fresh: bool = False) -> Ensured:
+    """Measure what is needed; without a GPU, nothing. Ctrl-C keeps what was finished."""
+    evidence = target.evidence()
+    if not target.live:
+        if fresh:
+            note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
+        return Ensured("recorded", {})
+    todo = plan(evidence, variants, fresh=fresh)
+    if not todo.variants:
+        return Ensured("recorded", {})
+    started = time.monotonic()
+    config = target.workspace.config
+    with Progress(len(todo.captured), config.timing.rounds) as progress:
+        result: Measured = Measurement(target.study, config, target.folder, todo, progress).run()
+    if result.interrupted:
+        note("interrupted: what was finished is kept; the same command goes on from there")
+        raise typer.Exit(INTERRUPTED)
+    note(f"measured in {time.monotonic() - started:.1f} s")
+    return Ensured("measured", result.failures)

@@ -1,0 +1,90 @@
+"""Progress on stderr: a live line on a terminal, one plain line per finished piece elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from workbench.run.process import Event
+
+VERBS = {"build": "building", "check": "checking", "time": "timing", "capture": "profiling"}
+
+
+class Progress:
+    """Shows a measurement's events. ``captures`` is how many variants ncu will profile."""
+
+    def __init__(self, captures: int = 0, rounds: int = 0) -> None:
+        from rich.console import Console
+
+        self.console = Console(stderr=True, highlight=False)
+        self.status: Any = None
+        self.captures = captures
+        self.rounds = rounds
+        self.captured = 0
+        self.capture_started = 0.0
+        self.current = ""
+        self.last_round = -1
+
+    def __enter__(self) -> Progress:
+        if self.console.is_terminal:
+            self.status = self.console.status("starting the worker")
+            self.status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self.status is not None:
+            self.status.stop()
+
+    def line(self, text: str) -> None:
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    def live(self, text: str) -> None:
+        if self.status is not None:
+            from rich.text import Text
+
+            self.status.update(Text(text))
+
+    def left(self) -> str:
+        """Time left of the captures, from the ones already done."""
+        if not self.captured:
+            return ""
+        each = (time.monotonic() - self.capture_started) / self.captured
+        return f", about {each * (self.captures - self.captured):.0f} s left"
+
+    def __call__(self, event: Event) -> None:
+        kind, variant = event["event"], event.get("variant", "")
+        if kind == "start":
+            self.current = variant
+            if event["phase"] == "capture" and not self.capture_started:
+                self.capture_started = time.monotonic()
+            self.live(f"{VERBS[event['phase']]} {variant}{self.left()}")
+        elif kind == "built":
+            warned = f", {len(event['warnings'])} warnings" if event["warnings"] else ""
+            if event["kernels"]:
+                used = ", ".join(f"{k['registers']} registers" for k in event["kernels"])
+                self.line(f"built {variant} for {event['arch']}: {used}{warned}")
+        elif kind == "checked":
+            error = "" if event["max_abs"] is None else f", max error {event['max_abs']:.2g}"
+            why = f": {event['why']}" if event["why"] else ""
+            self.line(f"checked {variant} at {event['shape']}: {event['status']}{error}{why}")
+        elif kind == "timed" and event["round"] != self.last_round:
+            self.last_round = event["round"]
+            self.live(f"timing all variants, round {event['round'] + 1} of {self.rounds}")
+        elif kind == "timing_done":
+            self.line(f"timed {len(event['variants'])} variants in {self.last_round + 1} rounds")
+        elif kind == "passes":
+            self.live(f"profiling {self.current}: {event['kernel'][:40]} {event['percent']} % of "
+                      f"its passes{self.left()}")  # fmt: skip
+        elif kind == "captured":
+            self.captured += 1
+            self.line(f"profiled {variant} ({self.captured} of {self.captures}{self.left()})")
+        elif kind == "failed":
+            self.line(f"failed {variant} ({event['phase']}): {event['message']}")
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr)

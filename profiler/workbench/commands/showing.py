@@ -1,0 +1,103 @@
+"""``workbench show``."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Any
+
+from workbench.commands.target import Target, find_target
+from workbench.errors import UsageError
+from workbench.judge.ablation import judge
+from workbench.load.capture import Capture, find_metric, load_sources, require_lines
+from workbench.load.evidence import MISSING
+from workbench.render import jsonable, terminal
+from workbench.render.tables import markdown_table
+from workbench.study.layout import SCHEMA_VERSION
+
+
+def current_capture(target: Target, variant: str) -> tuple[Path, str, Capture]:
+    evidence = target.evidence()
+    index = evidence.capture_index(variant)
+    if not index.current:
+        why = "has no capture" if index.state == MISSING else "has only a stale capture"
+        raise UsageError(
+            f"{variant} {why} at {target.shape} on {target.folder.gpu}",
+            hint=f"workbench profile {variant}",
+        )
+    capture = evidence.capture(variant)
+    assert capture is not None
+    return evidence.report_path(index), str(index.data["range"]), capture
+
+
+def show_metric(target: Target, variant: str, name: str, json: bool) -> None:
+    path, wanted, _ = current_capture(target, variant)
+    rows = find_metric(path, wanted, name)
+    if json:
+        print(json_module.dumps({"schema_version": SCHEMA_VERSION, "variant": variant,
+                                 "capture": path.name, "metrics": rows}, indent=1))  # fmt: skip
+        return
+    table = [[str(r["launch"]), r["kernel"],
+              "not collected" if r["value"] is None else str(r["value"]), r["unit"]]
+             for r in rows]  # fmt: skip
+    print(f"{name} of {variant} ({path.name})\n")
+    print(markdown_table(["launch", "kernel", "value", "unit"], table, "rlrl"))
+
+
+def line_rows(capture: Capture, file: str, text: str) -> list[dict[str, Any]]:
+    """Every line of a source with its stall samples, top reason and instructions."""
+    mine = capture.lines[capture.lines["file"] == file]
+    rows = []
+    for number, content in enumerate(text.splitlines(), start=1):
+        here = mine[mine["line"] == number]
+        sums = here.groupby("counter")["value"].sum()
+        stalls = sums.drop(
+            labels=["instructions", "excess_global_sectors", "excess_shared_wavefronts", "selected"],
+            errors="ignore",
+        )
+        top = str(stalls.idxmax()) if len(stalls) else ""
+        rows.append({
+            "line": number, "samples": int(stalls.sum()), "top_stall": top,
+            "instructions": int(sums.get("instructions", 0)), "text": content,
+        })  # fmt: skip
+    return rows
+
+
+def show_source(target: Target, variant: str, json: bool) -> None:
+    path, wanted, capture = current_capture(target, variant)
+    require_lines(capture)
+    texts = load_sources(path, wanted)
+    files = {file: line_rows(capture, file, text) for file, text in texts.items()}
+    if json:
+        print(json_module.dumps({"schema_version": SCHEMA_VERSION, "variant": variant,
+                                 "files": files}, indent=1))  # fmt: skip
+        return
+    for file, rows in files.items():
+        total = sum(r["samples"] for r in rows) or 1
+        print(f"{file}: stall samples by line ({total} in all)\n")
+        for r in rows:
+            share = f"{r['samples'] / total:6.1%}" if r["samples"] else " " * 6
+            print(f"{share} {r['top_stall'][:18]:<18} {r['line']:>4}  {r['text']}")
+
+
+def run(
+    project: Path | None, study: str | None, shape: str | None, variant: str, metric: str | None,
+    source: bool, json: bool,
+) -> None:  # fmt: skip
+    target = find_target(project, study, shape)
+    target.variants([variant])
+    if metric is not None:
+        return show_metric(target, variant, metric, json)
+    if source:
+        return show_source(target, variant, json)
+    ladder = target.study.ladder
+    found = judge(target.evidence(), target.workspace.config, ladder.chain([]))
+    row = found.row(variant)
+    if json:
+        data = {"schema_version": SCHEMA_VERSION, "study": found.study, "gpu": found.gpu,
+                **jsonable.full_row(row)}  # fmt: skip
+        print(json_module.dumps(data, indent=1))
+        return
+    print(terminal.first_line(found))
+    print("\n" + terminal.variant(row, found))
+    print("\nevidence: " + ", ".join(f"{kind} {state}" for kind, state in row.state.items()))

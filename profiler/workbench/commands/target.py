@@ -1,0 +1,96 @@
+"""What a verb works on: the workspace, study, shape and evidence folder its options name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.errors import EnvironmentLacks, UsageError, unknown
+from workbench.load.evidence import Evidence
+from workbench.run import machine
+from workbench.study.layout import EvidenceFolder, evidence_folders
+from workbench.study.model import Step, Study
+from workbench.study.workspace import Workspace, find_workspace
+
+
+@dataclass
+class Target:
+    """``live`` says that this machine can measure; otherwise only recorded evidence is read."""
+
+    workspace: Workspace
+    study: Study
+    shape: str
+    folder: EvidenceFolder
+    live: bool
+
+    def evidence(self) -> Evidence:
+        return Evidence(self.study, self.shape, self.folder)
+
+    def variants(self, names: list[str]) -> list[str]:
+        """The names, checked; all variants where none is named. Raises UsageError."""
+        for name in names:
+            if name not in self.study.variants:
+                raise unknown("variant", name, self.study.variants)
+        return names or list(self.study.variants)
+
+    def steps(self, fixes: list[str]) -> list[Step]:
+        """The chain through the named fixes. Raises UsageError for what is no step."""
+        ladder = self.study.ladder
+        for name in fixes:
+            if ladder.step(name) is None:
+                steps = [s.variant for s in ladder.steps]
+                if name in self.study.variants:
+                    raise UsageError(
+                        f"'{name}' is a reference, not a step of the ladder",
+                        hint=f"references are always in the table; steps: {', '.join(steps)}",
+                    )
+                raise unknown("step", name, steps)
+        return ladder.chain(fixes)
+
+
+def find_study(project: Path | None, study: str | None) -> tuple[Workspace, Study]:
+    workspace = find_workspace(project)
+    return workspace, workspace.study(study)
+
+
+def pick_shape(study: Study, shape: str | None) -> str:
+    name = shape or study.default_shape
+    if name not in study.shapes:
+        raise unknown("shape", name, study.shapes)
+    return name
+
+
+def profiled_shape(study: Study, shape: str | None) -> str:
+    name = pick_shape(study, shape)
+    if not study.shapes[name].profiled:
+        raise UsageError(
+            f"shape '{name}' is checked but not profiled",
+            hint=f"use one of {', '.join(s for s in study.shapes if study.shapes[s].profiled)}",
+        )
+    return name
+
+
+def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
+    """The folder with the newest evidence at this shape."""
+    dated = [(max((p.name for p in f.timings(shape).glob("*.json")), default=""), f) for f in folders]
+    with_evidence = [(date, f) for date, f in dated if date or (f.root / shape).is_dir()]
+    return max(with_evidence, key=lambda pair: pair[0])[1] if with_evidence else None
+
+
+def find_target(project: Path | None, study: str | None, shape: str | None) -> Target:
+    """Raises UsageError for unknown names, EnvironmentLacks with neither GPU nor evidence."""
+    workspace, found = find_study(project, study)
+    name = profiled_shape(found, shape)
+    gpu = machine.find_gpu()
+    if gpu is not None and machine.can_measure():
+        base = workspace.evidence_base(found.name)
+        return Target(workspace, found, name, EvidenceFolder(base / gpu.slug), True)
+    folder = latest(evidence_folders(workspace.ablations, found.name), name)
+    if folder is None:
+        lacks = machine.why_not_measuring()
+        raise EnvironmentLacks(
+            f"no evidence is recorded for {found.name} at {name}, and nothing can be measured "
+            f"here: {lacks.message}",
+            hint="measure it on a machine with a GPU and ncu; `workbench doctor` says what is missing",
+        )
+    return Target(workspace, found, name, folder, False)

@@ -1,0 +1,1 @@
+"""Figures, speedups and roofline points from tables. Pure."""

@@ -1,0 +1,60 @@
+"""Every error a user can meet, and the exit code it ends in.
+
+WorkbenchError
+├── UsageError           2  a wrong name, option, workspace file or evidence of a newer schema
+├── EnvironmentLacks     3  no GPU, no ncu, no permission, a missing package, a full disk
+├── ToolFailed           4  ncu, the compiler or the worker failed
+│   └── BadCapture       4  a capture that cannot be read
+└── GateFailed           1  the answer is no: a variant is wrong or a gate did not pass
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class WorkbenchError(Exception):
+    """An expected failure: printed as ``error:`` and ``hint:``, never as a traceback."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, hint: str = "", ran: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.ran = ran
+
+
+class UsageError(WorkbenchError):
+    exit_code = 2
+
+
+class EnvironmentLacks(WorkbenchError):
+    exit_code = 3
+
+
+class ToolFailed(WorkbenchError):
+    exit_code = 4
+
+
+class BadCapture(ToolFailed):
+    pass
+
+
+class GateFailed(WorkbenchError):
+    exit_code = 1
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint naming the closest of the known names, or all of them when none is close."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    shown = ", ".join(sorted(names)[:12])
+    return f"known: {shown}{', ...' if len(names) > 12 else ''}" if names else "none is known here"
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    return UsageError(f"unknown {kind} '{name}'", hint=nearest(name, known))

@@ -1,0 +1,1 @@
+"""Bottlenecks, predictions, gates and verdicts. Pure."""

@@ -1,0 +1,273 @@
+"""Everything known of a ladder at one shape on one GPU, judged: what the reports render."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
+from workbench.derive.roofline import Ceilings, Point, ceilings, point
+from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
+from workbench.judge.bottlenecks import Bottleneck, bottlenecks
+from workbench.judge.verdict import (
+    BASELINE,
+    INCONCLUSIVE,
+    Gate,
+    Outcome,
+    compiler_gate,
+    correct_gate,
+    faster_gate,
+    judge_prediction,
+    verdict,
+)
+from workbench.load.catalog import catalog
+from workbench.load.evidence import CURRENT, MISSING, STALE, Evidence, timing_table
+from workbench.study.config import Config
+from workbench.study.model import Step
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WARM, COLD = "warm", "cold"
+CLOCK_TOLERANCE = 0.02
+FAILED = "failed"
+COMPARED = ("gpu", "driver", "cuda", "torch")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant. Without current evidence its figures are absent, and ``problem`` says why."""
+
+    variant: str
+    title: str
+    step: Step | None
+    state: Mapping[str, str]
+    status: str
+    problem: str = ""
+    warm: Time | None = None
+    cold: Time | None = None
+    over_baseline: Ratio | None = None
+    over_parent: Ratio | None = None
+    over_reference: Ratio | None = None
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    stalls: Mapping[str, float] = field(default_factory=dict)
+    limiters: tuple[str, ...] = ()
+    bottlenecks: tuple[Bottleneck, ...] = ()
+    point: Point | None = None
+    gates: tuple[Gate, ...] = ()
+    verdict: str = ""
+    predictions: tuple[Outcome, ...] = ()
+    kernels: tuple[str, ...] = ()
+    capture: str = ""
+    checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    build: Mapping[str, Any] | None = None
+
+    @property
+    def is_reference(self) -> bool:
+        return self.step is None
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``."""
+
+    study: str
+    title: str
+    shape: str
+    parameters: Mapping[str, Any]
+    gpu: str
+    source: str
+    date: str
+    reference: str
+    rows: tuple[Row, ...]
+    references: tuple[Row, ...]
+    ceilings: Ceilings | None
+    environment: Mapping[str, Any]
+    timing_file: str
+    warnings: tuple[str, ...]
+
+    @property
+    def everything(self) -> tuple[Row, ...]:
+        return (*self.rows, *self.references)
+
+    def row(self, variant: str) -> Row:
+        return next(row for row in self.everything if row.variant == variant)
+
+    @property
+    def best(self) -> Row | None:
+        """The fastest row of the ladder that was kept (or is the baseline)."""
+        kept = [r for r in self.rows if r.warm and r.verdict in ("kept", BASELINE)]
+        return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
+
+
+class _Judge:
+    def __init__(self, evidence: Evidence, config: Config, variants: list[str]) -> None:
+        self.evidence = evidence
+        self.config = config
+        self.ladder = evidence.study.ladder
+        self.session = evidence.session(variants)
+        self.timings: pd.DataFrame | None = None
+        self.timed: list[str] = []
+        if self.session is not None:
+            self.timings = timing_table(self.session[1])
+            self.timed = evidence.timed(self.session[1])
+        self.captures: dict[str, Any] = {}
+
+    def ratio(self, over: str | None, variant: str) -> Ratio | None:
+        """Between variants that are both timed as they are now, and both correct."""
+        pair = {over, variant}
+        if self.timings is None or over is None or not pair <= set(self.timed):
+            return None
+        if any(self.evidence.check(v).data.get("status") != "correct" for v in pair if v):
+            return None
+        samples = self.config.timing.bootstrap_samples
+        return paired_ratio(self.timings, over, variant, WARM, samples)
+
+    def checks(self, variant: str) -> dict[str, dict[str, Any]]:
+        shapes = self.evidence.study.shapes
+        found = {shape: self.evidence.check(variant, shape) for shape in shapes}
+        return {shape: record.data for shape, record in found.items() if record.current}
+
+    def status(self, state: Mapping[str, str], checks: Mapping[str, Any]) -> tuple[str, str]:
+        check = checks.get(self.evidence.shape)
+        if check is not None and check["status"] != "correct":
+            return FAILED, f"{check['status']}: {check['why']}"
+        if STALE in state.values():
+            late = ", ".join(kind for kind, value in state.items() if value == STALE)
+            return STALE, f"its sources changed since ({late}); measure it again"
+        if state["timing"] == MISSING and state["capture"] == MISSING:
+            return MISSING, "not measured"
+        return CURRENT, ""
+
+    def row(self, variant: str, step: Step | None) -> Row:
+        evidence = self.evidence
+        state = evidence.state(variant)
+        checks = self.checks(variant)
+        built = evidence.build(variant)
+        title = evidence.study.variants[variant].title
+        build = built.data if built.current else None
+        status, problem = self.status(state, checks)
+        if build and build.get("error"):
+            status, problem = FAILED, str(build["error"]).splitlines()[0]
+        over_parent = self.ratio(step.parent, variant) if step else None
+        gates: list[Gate] = []
+        judged = ""
+        if step is not None:
+            gates = [correct_gate(checks, evidence.shape), compiler_gate(build, self.config.gates)]
+            if step.parent is None:
+                judged = BASELINE
+            else:
+                gates.append(faster_gate(over_parent, self.config.gates))
+                judged = verdict(gates, over_parent, self.config.gates)
+        if status == STALE:
+            judged = INCONCLUSIVE if judged and judged != BASELINE else judged
+            return Row(variant, title, step, state, status, problem, verdict=judged)
+        timed = self.timings is not None and variant in self.timed and status != FAILED
+        capture = evidence.capture(variant) if status != FAILED else None
+        found = figures(capture.metrics) if capture else {}
+        self.captures[variant] = found
+        return Row(
+            variant, title, step, state, status, problem,
+            warm=time_of(self.timings, variant, WARM) if timed and self.timings is not None else None,
+            cold=time_of(self.timings, variant, COLD) if timed and self.timings is not None else None,
+            over_baseline=self.ratio(self.ladder.steps[0].variant, variant),
+            over_parent=over_parent,
+            over_reference=self.ratio(self.ladder.primary_reference, variant),
+            figures=found,
+            stalls=stall_shares(capture.metrics) if capture else {},
+            limiters=tuple(occupancy_limiters(capture.metrics)) if capture else (),
+            bottlenecks=tuple(bottlenecks(capture.rules, capture.lines, found)) if capture else (),
+            point=point(capture.metrics) if capture else None,
+            gates=tuple(gates), verdict=judged,
+            predictions=self.predictions(step, variant, found),
+            kernels=capture.kernels if capture else (),
+            capture=capture.path.name if capture else "",
+            checks=checks, build=build,
+        )  # fmt: skip
+
+    def figure(self, variant: str | None, name: str) -> Figure | None:
+        """``time`` comes from the timing session, everything else from the capture."""
+        if variant is None:
+            return None
+        if name != "time":
+            found: Figure | None = self.captures.get(variant, {}).get(name)
+            return found
+        if self.timings is None or variant not in self.timed:
+            return None
+        time = time_of(self.timings, variant, WARM)
+        return Figure("time", "Time", time.median, "µs", "", "lower") if time else None
+
+    def predictions(
+        self, step: Step | None, variant: str, found: Mapping[str, Figure]
+    ) -> tuple[Outcome, ...]:
+        result = []
+        for prediction in step.predictions if step else ():
+            name = prediction.figure
+            before, after = self.figure(step.parent if step else None, name), self.figure(variant, name)
+            label, unit = figure_label(name)
+            result.append(judge_prediction(prediction, before, after, label, unit))
+        return tuple(result)
+
+    def warnings(self, rows: list[Row]) -> list[str]:
+        """What makes the captures of these rows not quite comparable, in words."""
+        said = []
+        clocks = {r.variant: r.figures["sm_clock"].value for r in rows if "sm_clock" in r.figures}
+        if clocks:
+            slow, fast = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
+            if clocks[fast] > clocks[slow] * (1 + CLOCK_TOLERANCE):
+                said.append(
+                    f"captures ran at different SM clocks: {slow} at {clocks[slow]:.3f} GHz, "
+                    f"{fast} at {clocks[fast]:.3f} GHz"
+                )
+        indexes = [self.evidence.capture_index(r.variant).data for r in rows if r.capture]
+        for key in (*COMPARED, "ncu", "ncu_flags"):
+            values = {str(i.get(key, i["provenance"].get(key, "not collected"))) for i in indexes}
+            if len(values) > 1:
+                said.append(f"captures differ in {key}: {', '.join(sorted(values))}")
+        if self.timings is not None and self.timings["throttled"].eq(True).any():
+            share = float(self.timings["throttled"].eq(True).mean())
+            said.append(f"the GPU reported throttling in {share:.0%} of the timing rounds")
+        return said
+
+
+def figure_label(name: str) -> tuple[str, str]:
+    """Label and unit of a figure's id; a stall reason's is made of its name."""
+    if name == "time":
+        return "Time", "µs"
+    if name == "dram_bandwidth":
+        return "DRAM bandwidth", "GB/s"
+    if name.startswith("stall."):
+        return f"Stall: {name[6:].replace('_', ' ')}", "% of samples"
+    spec = catalog().get(name)
+    return (spec.label, spec.unit) if spec else (name, "")
+
+
+def judge(
+    evidence: Evidence, config: Config, steps: list[Step], *, source: str = "recorded"
+) -> Ablation:
+    """Judge ``steps`` and all references on the evidence on record."""
+    study = evidence.study
+    names = [s.variant for s in steps] + [r.name for r in study.ladder.references]
+    work = _Judge(evidence, config, names)
+    rows = [work.row(step.variant, step) for step in steps]
+    references = [work.row(r.name, None) for r in study.ladder.references]
+    roofs = [
+        found
+        for row in rows + references
+        if row.capture and (capture := evidence.capture(row.variant))
+        and (found := ceilings(capture.metrics))
+    ]
+    session = work.session[1] if work.session else {}
+    indexes = [evidence.capture_index(r.variant).data for r in rows + references if r.capture]
+    newest = max(indexes, key=lambda i: i["provenance"]["date"], default={})
+    environment = {**newest.get("provenance", {}), **session.get("provenance", {})}
+    environment["ncu"] = newest.get("ncu", "not collected")
+    environment["ncu_flags"] = " ".join(newest.get("ncu_flags", []))
+    return Ablation(
+        study.name, study.ladder.title, evidence.shape, study.shapes[evidence.shape].parameters,
+        str(environment.get("gpu", evidence.folder.gpu)), source,
+        str(environment.get("date", ""))[:10], study.ladder.primary_reference,
+        tuple(rows), tuple(references), roofs[0] if roofs else None, environment,
+        work.session[0].name if work.session else "", tuple(work.warnings(rows + references)),
+    )  # fmt: skip

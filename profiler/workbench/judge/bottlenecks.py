@@ -1,0 +1,140 @@
+"""What limits a variant: ncu's rules ranked, each with its metric and its hottest line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import Figure, stall_label
+from workbench.load.catalog import STALL_PREFIX
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOP = 3
+# A rule's line is the one with the most of this counter; others get the line with most samples.
+LINE_COUNTER = {
+    "UncoalescedGlobalAccess": "excess_global_sectors",
+    "MemoryCacheAccessPattern": "excess_global_sectors",
+    "UncoalescedSharedAccess": "excess_shared_wavefronts",
+    "SharedMemoryConflicts": "excess_shared_wavefronts",
+    "IssueSlotUtilization": "stalls",
+}
+# Rules that speak of the launch as a whole, not of a place in the source.
+NO_LINE = frozenset({"LaunchConfiguration", "AchievedOccupancy", "TheoreticalOccupancy",
+                     "WorkloadImbalance", "SOLBottleneck", "HighPipeUtilization"})  # fmt: skip
+READABLE = {
+    "AchievedOccupancy": "Achieved occupancy below theoretical",
+    "TheoreticalOccupancy": "Theoretical occupancy",
+    "IssueSlotUtilization": "Issue slots idle",
+    "UncoalescedGlobalAccess": "Uncoalesced global accesses",
+    "UncoalescedSharedAccess": "Uncoalesced shared accesses",
+    "CPIStall": "Warp stalls",
+}
+_MARKUP = re.compile(r"@(?:url|section|source|sass):([^:@]*)(?::[^@]*)?@")
+
+
+@dataclass(frozen=True)
+class HotLine:
+    """The source line with the most of a counter, and its share of it."""
+
+    file: str
+    line: int
+    counter: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """A limit, the metric that shows it, NVIDIA's estimate and the line behind it.
+
+    ``estimated_speedup_pct`` is ncu's own: percent of runtime (scope ``global``) or of the part
+    the rule speaks of (``local``). Estimates overlap and are never added.
+    """
+
+    title: str
+    rule: str
+    metric: str
+    value: float
+    estimated_speedup_pct: float
+    scope: str
+    message: str
+    kernel: str
+    hot_line: HotLine | None
+
+
+def plain(message: str) -> str:
+    """A rule's message without ncu's link markup."""
+    return _MARKUP.sub(lambda match: match[1], message)
+
+
+def hot_line(lines: pd.DataFrame, kernel: str, counter: str) -> HotLine | None:
+    """None where the capture has no source lines for the kernel."""
+    mine = lines[(lines["kernel"] == kernel) & (lines["line"] > 0)]
+    if counter == "stalls":
+        known = {"instructions", "excess_global_sectors", "excess_shared_wavefronts", "selected"}
+        mine = mine[~mine["counter"].isin(known)]
+    else:
+        mine = mine[mine["counter"] == counter]
+    if mine.empty:
+        return None
+    sums = mine.groupby(["file", "line"])["value"].sum()
+    (file, line), most = sums.idxmax(), float(sums.max())  # type: ignore[misc]
+    return HotLine(str(file), int(line), counter, most / float(sums.sum()))
+
+
+def _counter(rule: str, title: str, lines: pd.DataFrame) -> str | None:
+    if rule in NO_LINE:
+        return None
+    if rule == "CPIStall":
+        reason = title.lower().replace(" stalls", "").replace(" ", "_")
+        return reason if reason in set(lines["counter"]) else "stalls"
+    return LINE_COUNTER.get(rule, "stalls")
+
+
+def bottlenecks(
+    rules: pd.DataFrame, lines: pd.DataFrame, found: Mapping[str, Figure], top: int = TOP
+) -> list[Bottleneck]:
+    """The rules with the largest estimates: global ones first, each rule once per kernel.
+
+    A rule whose estimate covers only its own part of the kernel (local) comes after those that
+    speak of the whole runtime. Without rules, the top stall reason stands in.
+    """
+    usable = rules[rules["estimated_speedup_pct"].map(math.isfinite)]
+    ranked = sorted(
+        usable.itertuples(index=False),
+        key=lambda r: (r.scope != "global", -float(r.estimated_speedup_pct), r.rule, r.title),
+    )
+    result: list[Bottleneck] = []
+    seen: set[tuple[str, str]] = set()
+    for r in ranked:
+        if (r.rule, r.kernel) in seen or len(result) == top:
+            continue
+        seen.add((r.rule, r.kernel))
+        metric, value = r.focus[0] if r.focus else ("", math.nan)
+        counter = _counter(r.rule, r.title, lines)
+        result.append(Bottleneck(
+            title=r.title or READABLE.get(r.rule, r.rule), rule=r.rule, metric=metric, value=value,
+            estimated_speedup_pct=float(r.estimated_speedup_pct), scope=r.scope,
+            message=plain(r.message), kernel=r.kernel,
+            hot_line=hot_line(lines, r.kernel, counter) if counter else None,
+        ))  # fmt: skip
+    return result or top_stalls(lines, found, top)
+
+
+def top_stalls(
+    lines: pd.DataFrame, found: Mapping[str, Figure], top: int = TOP
+) -> list[Bottleneck]:
+    """The largest stall reasons as bottlenecks, for a report without rule results."""
+    stalls = [(k, f) for k, f in found.items() if k.startswith("stall.") and k != "stall.selected"]
+    kernel = str(lines["kernel"].iloc[0]) if len(lines) else ""
+    return [
+        Bottleneck(
+            f"{stall_label(key[6:]).capitalize()} stalls", "", STALL_PREFIX + key[6:],
+            figure.value, math.nan, "", "", kernel, hot_line(lines, kernel, key[6:]),
+        )
+        for key, figure in stalls[:top]
+    ]  # fmt: skip

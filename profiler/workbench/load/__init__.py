@@ -1,0 +1,1 @@
+"""Captures and evidence folders into tall tables. Reads files; never writes."""

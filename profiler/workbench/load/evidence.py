@@ -1,0 +1,127 @@
+"""What is on record for a study on a GPU, and whether it still fits the sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.load.capture import Capture, load_capture
+from workbench.study.layout import EvidenceFolder, read_json
+from workbench.study.model import Study
+from workbench.study.sources import fingerprint, source_fingerprint
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CURRENT, STALE, MISSING = "current", "stale", "missing"
+TIMING_COLUMNS = ["variant", "mode", "round", "order", "microseconds", "calls", "how",
+                  "sm_clock_mhz", "temperature_c", "throttled"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Record:
+    """One evidence file: its content, and whether it belongs to the sources as they are now."""
+
+    state: str
+    data: dict[str, Any]
+
+    @property
+    def current(self) -> bool:
+        return self.state == CURRENT
+
+
+NOTHING = Record(MISSING, {})
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is on record for ``study`` at ``shape`` on one GPU."""
+
+    study: Study
+    shape: str
+    folder: EvidenceFolder
+
+    @cached_property
+    def _prints(self) -> dict[str, str]:
+        return {name: fingerprint(self.study, name, self.shape) for name in self.study.variants}
+
+    def _record(self, path: Path, found: str | None, wanted: str) -> Record:
+        if found is None:
+            return NOTHING
+        return Record(CURRENT if found == wanted else STALE, read_json(path))
+
+    def build(self, variant: str) -> Record:
+        path = self.folder.build(variant)
+        found = read_json(path)["fingerprint"] if path.is_file() else None
+        return self._record(path, found, source_fingerprint(self.study, variant))
+
+    def check(self, variant: str, shape: str | None = None) -> Record:
+        """The check at one shape; ``data`` holds status, why, max_abs and relative."""
+        shape = shape or self.shape
+        path = self.folder.check(variant)
+        entry = read_json(path)["shapes"].get(shape) if path.is_file() else None
+        if entry is None:
+            return NOTHING
+        same = entry["fingerprint"] == fingerprint(self.study, variant, shape)
+        return Record(CURRENT if same else STALE, entry)
+
+    def capture_index(self, variant: str) -> Record:
+        path = self.folder.capture_index(self.shape, variant)
+        found = read_json(path)["fingerprint"] if path.is_file() else None
+        record = self._record(path, found, self._prints[variant])
+        if record.current and not self.report_path(record).is_file():
+            return NOTHING
+        return record
+
+    def report_path(self, index: Record) -> Path:
+        return self.folder.reports / str(index.data["report"])
+
+    def capture(self, variant: str) -> Capture | None:
+        """The variant's launches, where a current capture of them is on record."""
+        index = self.capture_index(variant)
+        if not index.current:
+            return None
+        return load_capture(self.report_path(index), str(index.data["range"]))
+
+    @cached_property
+    def sessions(self) -> list[tuple[Path, dict[str, Any]]]:
+        """Timing sessions, oldest first."""
+        paths = sorted(self.folder.timings(self.shape).glob("*.json"))
+        return [(path, read_json(path)) for path in paths]
+
+    def timed(self, session: dict[str, Any]) -> list[str]:
+        """Variants of a session whose sources have not changed since."""
+        prints = session["fingerprints"]
+        return [name for name in prints if self._prints.get(name) == prints[name]]
+
+    def session(self, variants: list[str]) -> tuple[Path, dict[str, Any]] | None:
+        """The session that holds the most of ``variants`` as they are now; the newest of equals."""
+        best, most = None, 0
+        for path, session in self.sessions:
+            held = len(set(self.timed(session)) & set(variants))
+            if held and held >= most:
+                best, most = (path, session), held
+        return best
+
+    def was_timed(self, variant: str) -> bool:
+        return any(variant in session["fingerprints"] for _, session in self.sessions)
+
+    def state(self, variant: str) -> dict[str, str]:
+        """current, stale or missing, for each kind of evidence."""
+        timed = any(variant in self.timed(session) for _, session in self.sessions)
+        late = STALE if self.was_timed(variant) else MISSING
+        return {
+            "build": self.build(variant).state,
+            "check": self.check(variant).state,
+            "timing": CURRENT if timed else late,
+            "capture": self.capture_index(variant).state,
+        }
+
+
+def timing_table(session: dict[str, Any]) -> pd.DataFrame:
+    """One row per timed sample; see ``TIMING_COLUMNS``. Times in microseconds."""
+    import pandas as pd
+
+    return pd.DataFrame(session["samples"], columns=TIMING_COLUMNS)

@@ -1,0 +1,1 @@
+"""Terminal, Markdown, SVG and JSON from what was judged. Writes nothing by itself."""

@@ -1,0 +1,94 @@
+"""What the verbs print under ``--json``; the names are documented in README."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from workbench.derive.figures import Figure
+from workbench.derive.speedup import Ratio, Time
+from workbench.judge.ablation import Ablation, Row
+from workbench.judge.bottlenecks import Bottleneck
+from workbench.study.layout import SCHEMA_VERSION
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+def time(found: Time | None) -> dict[str, Any] | None:
+    return None if found is None else vars(found)
+
+
+def ratio(found: Ratio | None) -> dict[str, float] | None:
+    return None if found is None else vars(found)
+
+
+def value(row: Row, figure: str) -> float | None:
+    found: Figure | None = row.figures.get(figure)
+    return found.value if found else None
+
+
+def bottleneck(found: Bottleneck) -> dict[str, Any]:
+    return {
+        "title": found.title,
+        "rule": found.rule,
+        "metric": found.metric,
+        "value": _finite(found.value),
+        "estimated_speedup_pct": _finite(found.estimated_speedup_pct),
+        "scope": found.scope,
+        "kernel": found.kernel,
+        "hot_line": vars(found.hot_line) if found.hot_line else None,
+    }
+
+
+def row(found: Row) -> dict[str, Any]:
+    return {
+        "variant": found.variant,
+        "parent": found.step.parent if found.step else None,
+        "key_change": found.step.key_change if found.step else found.title,
+        "status": found.status,
+        "problem": found.problem,
+        "microseconds": time(found.warm),
+        "microseconds_cold": time(found.cold),
+        "speedup_over_baseline": ratio(found.over_baseline),
+        "speedup_over_parent": ratio(found.over_parent),
+        "speedup_over_reference": ratio(found.over_reference),
+        "dram_gb_per_s": value(found, "dram_bandwidth"),
+        "dram_pct_of_peak": value(found, "dram_pct"),
+        "achieved_occupancy_pct": value(found, "achieved_occupancy"),
+        "theoretical_occupancy_pct": value(found, "theoretical_occupancy"),
+        "occupancy_limiter": list(found.limiters),
+        "stalls": dict(found.stalls),
+        "bottlenecks": [bottleneck(b) for b in found.bottlenecks],
+        "gates": {g.name: {"passed": g.passed, "why": g.why} for g in found.gates},
+        "predictions": [vars(p) for p in found.predictions],
+        "verdict": found.verdict or None,
+        "kernels": list(found.kernels),
+        "captures": [found.capture] if found.capture else [],
+    }
+
+
+def full_row(found: Row) -> dict[str, Any]:
+    """A row with every figure, for ``profile`` and ``show``."""
+    figures = {
+        key: {"value": f.value, "unit": f.unit, "metric": f.metric}
+        for key, f in found.figures.items()
+    }
+    return {**row(found), "figures": figures, "build": found.build, "checks": dict(found.checks),
+            "evidence_state": dict(found.state)}  # fmt: skip
+
+
+def ablation(found: Ablation, *, full: bool = False) -> dict[str, Any]:
+    each = full_row if full else row
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "study": found.study,
+        "shape": {"name": found.shape, **found.parameters},
+        "gpu": found.gpu,
+        "evidence": {"source": found.source, "date": found.date, "timings": found.timing_file},
+        "reference": found.reference,
+        "warnings": list(found.warnings),
+        "versions": [each(r) for r in found.rows],
+        "references": [each(r) for r in found.references],
+    }

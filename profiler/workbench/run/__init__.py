@@ -1,0 +1,1 @@
+"""The only stage that starts processes or sees a GPU."""

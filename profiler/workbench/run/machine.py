@@ -1,0 +1,120 @@
+"""What this machine has: GPU, driver, ncu, permission to read counters."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from workbench.errors import EnvironmentLacks
+
+NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
+NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    name: str
+    driver: str
+    compute_capability: str
+
+    @property
+    def slug(self) -> str:
+        return gpu_slug(self.name)
+
+
+def gpu_slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+@lru_cache
+def find_gpu() -> Gpu | None:
+    """The first GPU, as nvidia-smi names it; None where there is none."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0 or not lines or lines[0].count(",") != 2:
+        return None
+    return Gpu(*(part.strip() for part in lines[0].split(",")))
+
+
+@lru_cache
+def find_ncu() -> str | None:
+    """Path of ncu: on PATH, in the CUDA toolkit, or in the newest Nsight Compute installed."""
+    found = shutil.which("ncu")
+    if found:
+        return found
+    for location in map(Path, NCU_LOCATIONS):
+        if location.is_file():
+            return str(location)
+        versions = sorted(location.glob("*/ncu"))
+        if versions:
+            return str(versions[-1])
+    return None
+
+
+@lru_cache
+def ncu_version(ncu: str) -> str | None:
+    """Such as ``2025.3.1``; None where ncu does not run."""
+    try:
+        done = subprocess.run([ncu, "--version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"Version (\d+(?:\.\d+)+)", done.stdout)
+    return ".".join(match[1].split(".")[:3]) if match else None
+
+
+def counters_restricted() -> bool | None:
+    """Whether the driver keeps performance counters to root; None where it does not say."""
+    try:
+        text = NVIDIA_PARAMS.read_text(encoding="utf-8")
+    except OSError:
+        return None
+    match = re.search(r"RmProfilingAdminOnly:\s*(\d)", text)
+    return match[1] == "1" if match else None
+
+
+def missing_packages() -> list[str]:
+    """Packages of the ``gpu`` extra that cannot be found."""
+    names = {"torch": "torch", "cuda.core": "cuda-core", "zstandard": "zstandard"}
+    missing = []
+    for module, package in names.items():
+        try:
+            found = find_spec(module)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            missing.append(package)
+    return missing
+
+
+def can_measure() -> bool:
+    """Whether verbs measure here instead of reading recorded evidence."""
+    return find_gpu() is not None and find_ncu() is not None and not missing_packages()
+
+
+def why_not_measuring() -> EnvironmentLacks:
+    """What stands in the way of measuring here, as an error to raise."""
+    if find_gpu() is None:
+        return EnvironmentLacks(
+            "no NVIDIA GPU was found (nvidia-smi lists none)",
+            hint="verbs show the recorded evidence here; `workbench doctor` says what is missing",
+        )
+    if find_ncu() is None:
+        return EnvironmentLacks(
+            "ncu was not found on PATH or under /usr/local/cuda",
+            hint="install Nsight Compute, or put its folder on PATH",
+        )
+    return EnvironmentLacks(
+        f"Python packages are missing: {', '.join(missing_packages())}",
+        hint="pip install 'kernel-workbench[gpu]'",
+    )

@@ -1,0 +1,352 @@
+"""From a list of variants to evidence: build, check, time, then one ncu for all captures.
+
+Every finished piece is written to the evidence folder at once. A variant that fails costs only
+itself: the others go on, in a fresh worker where it took the process along.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import workbench
+from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.run import machine, ncu
+from workbench.run.process import Event, Outcome, run_worker
+from workbench.study.config import Config
+from workbench.study.layout import EvidenceFolder, disk_full, read_json, write_bytes, write_json
+from workbench.study.model import Study
+from workbench.study.sources import fingerprint, source_fingerprint, source_files
+
+ZSTD_LEVEL = 19
+PHASES = ("build", "check", "time", "capture")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure at one shape.
+
+    ``checked`` are built and compared with the reference, ``timed`` also timed together in that
+    process, ``captured`` profiled in one ncu.
+    """
+
+    shape: str
+    checked: tuple[str, ...] = ()
+    timed: tuple[str, ...] = ()
+    captured: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> list[str]:
+        return list(dict.fromkeys([*self.checked, *self.timed, *self.captured]))
+
+
+@dataclass
+class Measured:
+    """What came out besides the files: failures by variant, and what was written."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+    written: list[Path] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@contextmanager
+def scratch_folder(study: Study) -> Iterator[Path]:
+    """A folder with a copy of the study's sources, gone afterwards."""
+    scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
+    try:
+        shutil.copytree(
+            study.folder,
+            scratch / "kernels" / study.name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+        yield scratch
+    except OSError as error:
+        raise disk_full(scratch, error) or error from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+class Measurement:
+    """One run of the measuring part: a study at a shape, on this machine's GPU."""
+
+    def __init__(
+        self,
+        study: Study,
+        config: Config,
+        folder: EvidenceFolder,
+        plan: Plan,
+        on_event: Callable[[Event], None],
+    ) -> None:
+        self.study = study
+        self.config = config
+        self.folder = folder
+        self.plan = plan
+        self.on_event = on_event
+        self.result = Measured()
+        self.prints = {name: fingerprint(study, name, plan.shape) for name in plan.variants}
+        self.environment: dict[str, Any] = {}
+        self.samples: list[Event] = []
+        self.status: dict[str, dict[str, Any]] = {}
+
+    def run(self) -> Measured:
+        with scratch_folder(self.study) as scratch:
+            first = list(dict.fromkeys([*self.plan.checked, *self.plan.timed]))
+            if first:
+                self.prepare(scratch, first, time=bool(self.plan.timed))
+            if self.plan.captured and not self.result.interrupted:
+                self.capture(scratch)
+        return self.result
+
+    def provenance(self) -> dict[str, Any]:
+        return {
+            **self.environment,
+            "workbench": workbench.__version__,
+            "date": now(),
+            "command": shlex.join(["workbench", *sys.argv[1:]]),
+        }
+
+    def job(self, variants: list[str], phases: list[str]) -> dict[str, Any]:
+        shapes = [name for name in self.study.shapes if name != self.plan.shape]
+        return {
+            "study": self.study.name,
+            "variants": variants,
+            "shape": self.plan.shape,
+            "check_shapes": [self.plan.shape, *shapes],
+            "phases": phases,
+            "ranges": {n: ncu.range_name(self.study.name, n, self.plan.shape) for n in variants},
+            "timing": {
+                "rounds": self.config.timing.rounds,
+                "graph_microseconds": self.config.timing.graph_microseconds,
+            },
+        }
+
+    def fail(self, variant: str, phase: str, why: str, status: str) -> None:
+        self.result.failures[variant] = why
+        if phase in ("check", "time"):
+            self.status.setdefault(variant, {})[self.plan.shape] = {
+                "status": status, "why": why, "max_abs": None, "relative": None,
+            }  # fmt: skip
+            self.write_check(variant)
+        elif phase == "build":
+            self.write_build(variant, {"arch": "", "kernels": [], "warnings": [], "error": why})
+
+    def write(self, path: Path, data: dict[str, Any]) -> None:
+        write_json(path, data)
+        self.result.written.append(path)
+
+    def write_check(self, variant: str) -> None:
+        shapes = {
+            shape: {**result, "fingerprint": fingerprint(self.study, variant, shape)}
+            for shape, result in self.status[variant].items()
+        }
+        self.write(
+            self.folder.check(variant),
+            {"variant": variant, "shapes": shapes, "provenance": self.provenance()},
+        )
+
+    def write_build(self, variant: str, found: dict[str, Any]) -> None:
+        self.write(
+            self.folder.build(variant),
+            {
+                "variant": variant,
+                "fingerprint": source_fingerprint(self.study, variant),
+                "sources": [p.name for p in source_files(self.study, self.study.variants[variant])],
+                "provenance": self.provenance(),
+                **found,
+            },
+        )
+
+    def take(self, event: Event) -> None:
+        """Keep what an event brings, as soon as it comes."""
+        kind, variant = event["event"], event.get("variant", "")
+        if kind == "environment":
+            self.environment = {k: v for k, v in event.items() if k != "event"}
+        elif kind == "built":
+            keys = ("arch", "kernels", "warnings")
+            self.write_build(variant, {**{k: event[k] for k in keys}, "error": ""})
+        elif kind == "checked":
+            keys = ("status", "why", "max_abs", "relative")
+            self.status.setdefault(variant, {})[event["shape"]] = {k: event[k] for k in keys}
+            self.write_check(variant)
+            if event["status"] == "wrong":
+                self.result.failures[variant] = f"wrong at {event['shape']}: {event['why']}"
+            elif event["status"] == "unsupported" and event["shape"] == self.plan.shape:
+                self.result.failures[variant] = f"does not support this shape: {event['why']}"
+        elif kind == "timed":
+            self.samples.append(event)
+        elif kind == "timing_done":
+            self.write_timings(event["variants"])
+        elif kind == "failed":
+            self.fail(variant, event["phase"], event["message"], "failed")
+        self.on_event(event)
+
+    def write_timings(self, variants: list[str]) -> None:
+        columns = ("variant", "mode", "round", "order", "microseconds", "calls", "how",
+                   "sm_clock_mhz", "temperature_c", "throttled")  # fmt: skip
+        provenance = self.provenance()
+        stamp = provenance["date"].replace(":", "").replace("-", "")
+        self.write(
+            self.folder.timings(self.plan.shape) / f"{stamp}.json",
+            {
+                "study": self.study.name,
+                "shape": self.plan.shape,
+                "fingerprints": {name: self.prints[name] for name in variants},
+                "samples": {c: [sample[c] for sample in self.samples] for c in columns},
+                "provenance": provenance,
+            },
+        )
+
+    def blame(self, outcome: Outcome, limit: float) -> str | None:
+        """The variant that took the worker down, recorded as failed; None when it ended well."""
+        if outcome.finished or outcome.interrupted:
+            return None
+        if any(e["event"] == "context_lost" for e in outcome.events):
+            return next(e["variant"] for e in outcome.events if e["event"] == "context_lost")
+        variant = outcome.current
+        if not variant:
+            broken = next((e for e in outcome.events if e["event"] == "broken"), None)
+            tail = broken["message"] if broken else "\n".join(outcome.log.splitlines()[-5:])
+            raise ToolFailed(f"the worker stopped: {tail}", hint="`workbench doctor` may say why")
+        starts = [e for e in outcome.events if e["event"] == "start" and e["variant"] == variant]
+        phase = starts[-1]["phase"] if starts else "build"
+        why = (
+            f"hangs: nothing came for {limit:g} s ({phase})"
+            if outcome.timed_out
+            else f"crashed its process ({phase}, exit {outcome.returncode})"
+        )
+        self.fail(variant, phase, why, "hung" if outcome.timed_out else "crashed")
+        self.on_event({"event": "failed", "variant": variant, "phase": phase, "message": why})
+        return variant
+
+    def prepare(self, scratch: Path, variants: list[str], *, time: bool) -> None:
+        """Build, check and, where asked for, time; again without the one that broke the worker."""
+        phases = ["build", "check", "time"] if time else ["build", "check"]
+        limit = self.config.limits.seconds_per_step
+        while variants:
+            self.samples.clear()
+            outcome = run_worker(scratch, self.job(variants, phases), limit, self.take)
+            if outcome.interrupted:
+                self.result.interrupted = True
+                return
+            culprit = self.blame(outcome, limit)
+            if culprit is None:
+                return
+            variants = [v for v in variants if v != culprit and v not in self.result.failures]
+
+    def capture(self, scratch: Path) -> None:
+        """One ncu process for all, and another for the rest when a variant breaks it."""
+        tool = machine.find_ncu()
+        if tool is None:
+            raise machine.why_not_measuring()
+        left = [v for v in self.plan.captured if v not in self.result.failures]
+        limit = self.config.limits.seconds_per_capture
+        while left and not self.result.interrupted:
+            seen = {"text": ""}
+
+            def on_log(text: str, seen: dict[str, str] = seen) -> None:
+                seen["text"] = (seen["text"] + text)[-4000:]
+                state = ncu.progress(seen["text"])
+                if state:
+                    self.on_event({"event": "passes", "kernel": state[0], "percent": state[1]})
+
+            (scratch / ncu.REPORT).unlink(missing_ok=True)
+            prefix = ncu.command(Path(tool).name, self.config.profiler)
+            outcome = run_worker(
+                scratch, self.job(left, ["capture"]), limit, self.take, prefix=prefix, on_log=on_log
+            )
+            self.result.interrupted = outcome.interrupted
+            done = [e["variant"] for e in outcome.events if e["event"] == "captured"]
+            stored = self.store(scratch, done, prefix) if (scratch / ncu.REPORT).exists() else []
+            culprit = None
+            if not outcome.finished and outcome.current:
+                culprit = self.blame(outcome, limit)
+            left = [v for v in left if v not in stored and v not in self.result.failures]
+            if not stored and not culprit and not outcome.interrupted and left:
+                raise ncu.failure(outcome.log)
+
+    def store(self, scratch: Path, variants: list[str], prefix: list[str]) -> list[str]:
+        """Keep the report, compressed, and an index entry for each variant it really holds."""
+        import zstandard
+
+        report = scratch / ncu.REPORT
+        launches = ncu.ranges_in(report)
+        names = {v: ncu.range_name(self.study.name, v, self.plan.shape) for v in variants}
+        held = [v for v in variants if launches.get(names[v])]
+        if not held:
+            return []
+        data = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(report.read_bytes())
+        provenance = self.provenance()
+        digest = hashlib.sha256(data).hexdigest()
+        stamp = provenance["date"].replace(":", "").replace("-", "")
+        path = self.folder.reports / f"{self.plan.shape}-{stamp}.ncu-repz"
+        write_bytes(path, data)
+        self.result.written.append(path)
+        version = machine.ncu_version(machine.find_ncu() or "ncu") or "not collected"
+        for variant in held:
+            self.write(
+                self.folder.capture_index(self.plan.shape, variant),
+                {
+                    "variant": variant,
+                    "shape": self.plan.shape,
+                    "fingerprint": self.prints[variant],
+                    "report": path.name,
+                    "sha256": digest,
+                    "range": names[variant],
+                    "launches": launches[names[variant]],
+                    "ncu": version,
+                    "ncu_flags": ncu.flags(self.config.profiler),
+                    "provenance": {**provenance, "ncu_command": shlex.join(prefix)},
+                },
+            )
+        remove_unused(self.folder)
+        return held
+
+
+def remove_unused(folder: EvidenceFolder) -> None:
+    """Delete the reports that no index entry names any more."""
+    used = {read_json(path)["report"] for path in folder.root.glob("*/captures/*.json")}
+    for report in folder.reports.glob("*.ncu-repz"):
+        if report.name not in used:
+            report.unlink()
+
+
+def require_measuring() -> machine.Gpu:
+    gpu = machine.find_gpu()
+    if gpu is None or not machine.can_measure():
+        raise machine.why_not_measuring()
+    return gpu
+
+
+def build_only(
+    study: Study, variants: list[str], arch: str, limit: float, on_event: Callable[[Event], None]
+) -> list[Event]:
+    """Compile for ``arch`` in a worker, without a GPU; the ``built`` and ``failed`` events."""
+    job = {"study": study.name, "variants": variants, "phases": ["build"], "arch": arch}
+    missing = [name for name in machine.missing_packages() if name != "zstandard"]
+    if missing:
+        raise EnvironmentLacks(
+            f"building needs {' and '.join(missing)}", hint="pip install 'kernel-workbench[gpu]'"
+        )
+    with scratch_folder(study) as scratch:
+        outcome = run_worker(scratch, job, limit, on_event)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    kept = [e for e in outcome.events if e["event"] in ("built", "failed")]
+    if not outcome.finished:
+        why = "takes too long" if outcome.timed_out else "crashed the compiler's process"
+        kept.append({"event": "failed", "variant": outcome.current, "phase": "build",
+                     "message": why, "hint": ""})  # fmt: skip
+    return kept

@@ -1,0 +1,1 @@
+"""Finds and checks the workspace: its configuration, studies, variants and steps."""

@@ -1,0 +1,145 @@
+"""What a study is made of. Plain values: importing this costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Parameter = bool | int | float | str
+
+
+class Shape(Mapping[str, Parameter]):
+    """A named set of a study's parameters, readable as ``shape.S`` or ``shape["S"]``.
+
+    A shape with ``profiled=False`` is checked for correctness but neither timed nor profiled.
+    """
+
+    def __init__(self, *, profiled: bool = True, **parameters: Parameter) -> None:
+        self.profiled = profiled
+        self.parameters = dict(parameters)
+
+    def __getitem__(self, key: str) -> Parameter:
+        return self.parameters[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parameters)
+
+    def __len__(self) -> int:
+        return len(self.parameters)
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self.__dict__["parameters"][key]
+        except KeyError:
+            raise AttributeError(f"this shape has no parameter '{key}'") from None
+
+    def __repr__(self) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.parameters.items())
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Largest error allowed against the float64 reference.
+
+    ``absolute`` bounds max |out - ref|; ``relative`` bounds ||out - ref|| / ||ref||.
+    """
+
+    absolute: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """The arithmetic of one call: ``flops``, and ``bytes``, the least DRAM traffic it needs."""
+
+    flops: float
+    bytes: float
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One implementation: ``<name>.py`` with a ``run``, and the sources it names."""
+
+    name: str
+    module: Path
+    is_reference: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A figure's expected value after the change, as a factor of the parent's or as a range.
+
+    ``figure`` is an id of ``metrics.toml`` or ``time``. Exactly one of ``factor`` and ``range``
+    is set, each an inclusive (low, high) pair.
+    """
+
+    figure: str
+    factor: tuple[float, float] | None
+    range: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rung of the ladder: a variant, its parent, the one change, and what was expected."""
+
+    variant: str
+    parent: str | None
+    key_change: str
+    bottleneck: str = ""
+    rationale: str = ""
+    lesson: str = ""
+    predictions: tuple[Prediction, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """``ablation.toml``: the steps in order, baseline first, and the reference variants."""
+
+    study: str
+    path: Path
+    steps: tuple[Step, ...]
+    references: tuple[Variant, ...]
+    primary_reference: str
+    title: str = ""
+    summary: str = ""
+
+    def step(self, variant: str) -> Step | None:
+        return next((s for s in self.steps if s.variant == variant), None)
+
+    @property
+    def names(self) -> list[str]:
+        return [s.variant for s in self.steps] + [r.name for r in self.references]
+
+    def chain(self, variants: list[str]) -> list[Step]:
+        """The named steps with all their ancestors, in ladder order."""
+        wanted: set[str] = set()
+        for name in variants or [s.variant for s in self.steps]:
+            step = self.step(name)
+            while step is not None and step.variant not in wanted:
+                wanted.add(step.variant)
+                step = self.step(step.parent) if step.parent else None
+        wanted.add(self.steps[0].variant)
+        return [s for s in self.steps if s.variant in wanted]
+
+
+@dataclass(frozen=True)
+class Study:
+    """``study.py`` read: the shapes and work of one operation, and where its files stand."""
+
+    name: str
+    folder: Path
+    shapes: Mapping[str, Shape]
+    default_shape: str
+    tolerance: Tolerance
+    ladder: Ladder
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    module: Any = None
+
+    def work(self, shape: str) -> Work:
+        result = self.module.work(self.shapes[shape])
+        assert isinstance(result, Work)
+        return result

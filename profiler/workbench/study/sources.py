@@ -1,0 +1,64 @@
+"""Which files a variant is made of, and the fingerprint that ties evidence to them."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from workbench.study.model import Study, Variant
+
+VIRTUAL_ROOT = "/workbench/kernels"
+_NAMED_SOURCE = re.compile(r"""["']([\w./-]+\.cuh?)["']""")
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def virtual_name(study: str, file: str) -> str:
+    """The name a source is compiled under, so that no machine's path reaches a capture."""
+    return f"{VIRTUAL_ROOT}/{study}/{file}"
+
+
+def source_files(study: Study, variant: Variant) -> list[Path]:
+    """The variant's module, the CUDA sources it names and, through them, what they include."""
+    found: dict[Path, None] = {variant.module: None}
+    queue = _NAMED_SOURCE.findall(variant.module.read_text(encoding="utf-8"))
+    while queue:
+        path = study.folder / queue.pop(0)
+        if path in found or not path.is_file():
+            continue
+        found[path] = None
+        queue += _INCLUDE.findall(path.read_text(encoding="utf-8"))
+    return list(found)
+
+
+def _study_code(path: Path) -> str:
+    """The study without its list of shapes: adding a shape leaves the others' evidence valid."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        names = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
+        if names and names[0] in ("shapes", "default_shape"):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * len(
+                lines[node.lineno - 1 : node.end_lineno]
+            )
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def fingerprint(study: Study, variant: str, shape: str) -> str:
+    """sha256 over the variant's sources, the study's code and the shape's parameters."""
+    digest = hashlib.sha256()
+    for path in sorted(source_files(study, study.variants[variant])):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update(_study_code(study.folder / "study.py").encode())
+    digest.update(json.dumps(study.shapes[shape].parameters, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def source_fingerprint(study: Study, variant: str) -> str:
+    """sha256 over the variant's own sources alone: what a build depends on."""
+    digest = hashlib.sha256()
+    for path in sorted(source_files(study, study.variants[variant])):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()

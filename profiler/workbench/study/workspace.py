@@ -1,0 +1,137 @@
+"""The workspace: found by walking up to ``workbench.toml``, or the packaged one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from workbench.errors import UsageError, nearest, unknown
+from workbench.study.config import Config, read_config
+from workbench.study.ladder import read_ladder
+from workbench.study.model import Shape, Study, Tolerance, Variant
+
+CONFIG_FILE = "workbench.toml"
+
+
+def packaged_content() -> Path:
+    """The built-in workspace: inside the wheel, or the checkout around the source."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "_content"
+    return inside if inside.is_dir() else package.parents[1]
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """``root`` holds kernels and ablations; ``output`` is where reports are written."""
+
+    root: Path
+    config: Config
+    packaged: bool
+    output: Path
+
+    @property
+    def kernels(self) -> Path:
+        return self.root / "kernels"
+
+    @property
+    def ablations(self) -> Path:
+        return self.root / "ablations"
+
+    def reports(self, study: str) -> Path:
+        return self.output if self.packaged else self.output / "reports" / study
+
+    def evidence_base(self, study: str) -> Path:
+        """Where new evidence goes: never into the installed package."""
+        if self.packaged:
+            return self.output / "workbench-evidence" / study
+        return self.ablations / study / "evidence"
+
+    @property
+    def template_folders(self) -> list[Path]:
+        """The workspace's own templates first, then the built-in ones, file by file."""
+        return [self.root / "templates", packaged_content() / "templates"]
+
+    def studies(self) -> list[str]:
+        return sorted(p.parent.name for p in self.kernels.glob("*/study.py"))
+
+    def study(self, name: str | None = None) -> Study:
+        return read_study(self, name or self.config.study)
+
+
+def find_workspace(project: Path | None = None) -> Workspace:
+    """The workspace at ``project``, else the nearest one above the current directory.
+
+    Outside any workspace the built-in one is used, and reports go to the current directory.
+    """
+    here = Path.cwd()
+    if project is not None:
+        if not (project / CONFIG_FILE).is_file():
+            raise UsageError(
+                f"no {CONFIG_FILE} in {project}", hint="--project takes a workspace's top folder"
+            )
+        root = project.resolve()
+    else:
+        above = [p for p in (here, *here.parents) if (p / CONFIG_FILE).is_file()]
+        if not above:
+            root = packaged_content()
+            return Workspace(root, read_config(root / CONFIG_FILE), True, here)
+        root = above[0]
+    return Workspace(root, read_config(root / CONFIG_FILE), False, root)
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """Import one file by path under a private name; what it raises is the caller's to word."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"cannot import {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+STUDY_PARTS = ("shapes", "default_shape", "tolerance", "inputs", "reference", "work")
+
+
+def check_study_module(path: Path, module: ModuleType) -> None:
+    for part in STUDY_PARTS:
+        if not hasattr(module, part):
+            raise UsageError(f"{path} does not define '{part}'", hint="see 'Your own kernel' in README")
+    shapes, default = module.shapes, module.default_shape
+    if not (isinstance(shapes, dict) and all(isinstance(s, Shape) for s in shapes.values())):
+        raise UsageError(f"{path}: 'shapes' must be a dict of name to workbench.Shape")
+    if default not in shapes:
+        raise UsageError(f"{path}: default_shape '{default}' is none of its shapes",
+                         hint=nearest(str(default), shapes))
+    if not isinstance(module.tolerance, Tolerance):
+        raise UsageError(f"{path}: 'tolerance' must be a workbench.Tolerance")
+
+
+def read_study(workspace: Workspace, name: str) -> Study:
+    """Raises UsageError for an unknown study, or one whose files do not fit together."""
+    folder = workspace.kernels / name
+    path = folder / "study.py"
+    if not path.is_file():
+        raise unknown("study", name, workspace.studies())
+    try:
+        module = load_module(path, f"workbench_study_{name}")
+    except Exception as error:
+        raise UsageError(
+            f"{path} could not be imported: {type(error).__name__}: {error}",
+            hint="import torch inside its functions: a study is also read where there is none",
+        ) from error
+    check_study_module(path, module)
+    ladder = read_ladder(workspace.ablations / name / "ablation.toml", name, folder)
+    variants = {s.variant: Variant(s.variant, folder / f"{s.variant}.py") for s in ladder.steps}
+    variants |= {reference.name: reference for reference in ladder.references}
+    for variant in variants.values():
+        if not variant.module.is_file():
+            raise UsageError(
+                f"{ladder.path} names '{variant.name}', but there is no {variant.module}",
+                hint="add the file, or take the name out of ablation.toml",
+            )
+    return Study(name, folder, module.shapes, module.default_shape, module.tolerance, ladder,
+                 variants, module)  # fmt: skip
