@@ -1,4 +1,4 @@
-"""PyTorch SDPA forced to one backend: FlashAttention-2; it may split the keys and combine in a second kernel."""
+"""PyTorch SDPA forced to one backend: FlashAttention-2, which may use a second kernel."""
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel

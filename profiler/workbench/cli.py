@@ -143,7 +143,7 @@ def show(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code (0 done, 1 no, 2 usage, 3 environment, 4 tool)."""
+    """Run the command line; returns the exit code, see ``errors``."""
     try:
         app(args=arguments, prog_name="workbench")
     except SystemExit as stop:

@@ -224,7 +224,9 @@ class Kernel:
 
         return launch
 
-    def _launch(self, grid: Extent, block: Extent, shared_bytes: int, args: tuple[Any, ...]) -> None:
+    def _launch(
+        self, grid: Extent, block: Extent, shared_bytes: int, args: tuple[Any, ...]
+    ) -> None:
         import torch
         from cuda.core import Device, LaunchConfig, launch
 

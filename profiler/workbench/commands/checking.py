@@ -66,7 +66,9 @@ def run(
         header = ["variant", "shape", "result", f"max error (≤ {bound.absolute:g})",
                   f"relative (≤ {bound.relative:g})", "why"]  # fmt: skip
         print(markdown_table(header, rows, "lllrrl"))
-    bad = [c for c in found if c["status"] not in ("correct", "unsupported", "not collected", "stale")]
+    bad = [
+        c for c in found if c["status"] not in ("correct", "unsupported", "not collected", "stale")
+    ]
     for c in bad:
         note(f"error: {c['variant']} is {c['status']} at {c['shape']}: {c['why']}")
     if bad:

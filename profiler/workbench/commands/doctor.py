@@ -68,7 +68,9 @@ def driver_row() -> Row:
 def ncu_row() -> Row:
     path = machine.find_ncu()
     if path is None:
-        return Row("ncu", FAIL, "not found", "install Nsight Compute, or put ncu on PATH", "measure")
+        return Row(
+            "ncu", FAIL, "not found", "install Nsight Compute, or put ncu on PATH", "measure"
+        )
     found = machine.ncu_version(path)
     return Row("ncu", OK if found else FAIL, f"{found or 'does not run'} ({path})",
                "" if found else f"run {path} --version to see why", "measure")  # fmt: skip
@@ -103,7 +105,9 @@ def headers_row() -> Row:
 
 def torch_row() -> Row:
     found = package("torch")
-    return Row("torch", OK if found else FAIL, found or "missing", "" if found else INSTALL, "build")
+    return Row(
+        "torch", OK if found else FAIL, found or "missing", "" if found else INSTALL, "build"
+    )
 
 
 def compressor_row() -> Row:
@@ -116,7 +120,7 @@ def disk_row() -> Row:
     free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
     good = free >= MIN_FREE_GB
     return Row("disk", OK if good else WARN, f"{free:.0f} GB free",
-               "" if good else f"captures and scratch want {MIN_FREE_GB:g} GB", "measure")  # fmt: skip
+               "" if good else f"free {MIN_FREE_GB:g} GB or more", "measure")  # fmt: skip
 
 
 CHECKS: tuple[Callable[[], Row], ...] = (

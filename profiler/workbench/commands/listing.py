@@ -41,7 +41,7 @@ def describe(workspace: Workspace, study: Study) -> dict[str, Any]:
             for folder in folders(workspace, study.name)
             for shape in shapes
             if (state := Evidence(study, shape, folder).state(variant.name))
-            and set(state.values()) != {MISSING}
+            and {state["timing"], state["capture"]} != {MISSING}
         ]
         variants.append({
             "variant": variant.name, "parent": step.parent if step else None,

@@ -25,7 +25,9 @@ def run(
     parents = [s.parent for s in steps if s.parent]
     wanted = dict.fromkeys([*names, *parents, ladder.steps[0].variant, ladder.primary_reference])
     ensured = ensure(target, [name for name in wanted if name], fresh=fresh)
-    found = judge(target.evidence(), target.workspace.config, ladder.chain([]), source=ensured.source)
+    found = judge(
+        target.evidence(), target.workspace.config, ladder.chain([]), source=ensured.source
+    )
     rows = [found.row(name) for name in names]
     if json:
         data = jsonable.ablation(found, full=True)

@@ -52,7 +52,12 @@ def line_rows(capture: Capture, file: str, text: str) -> list[dict[str, Any]]:
         here = mine[mine["line"] == number]
         sums = here.groupby("counter")["value"].sum()
         stalls = sums.drop(
-            labels=["instructions", "excess_global_sectors", "excess_shared_wavefronts", "selected"],
+            labels=[
+                "instructions",
+                "excess_global_sectors",
+                "excess_shared_wavefronts",
+                "selected",
+            ],
             errors="ignore",
         )
         top = str(stalls.idxmax()) if len(stalls) else ""

@@ -72,7 +72,9 @@ def profiled_shape(study: Study, shape: str | None) -> str:
 
 def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
     """The folder with the newest evidence at this shape."""
-    dated = [(max((p.name for p in f.timings(shape).glob("*.json")), default=""), f) for f in folders]
+    dated = [
+        (max((p.name for p in f.timings(shape).glob("*.json")), default=""), f) for f in folders
+    ]
     with_evidence = [(date, f) for date, f in dated if date or (f.root / shape).is_dir()]
     return max(with_evidence, key=lambda pair: pair[0])[1] if with_evidence else None
 
@@ -91,6 +93,6 @@ def find_target(project: Path | None, study: str | None, shape: str | None) -> T
         raise EnvironmentLacks(
             f"no evidence is recorded for {found.name} at {name}, and nothing can be measured "
             f"here: {lacks.message}",
-            hint="measure it on a machine with a GPU and ncu; `workbench doctor` says what is missing",
+            hint="measure it where there is a GPU and ncu; see `workbench doctor`",
         )
     return Target(workspace, found, name, folder, False)

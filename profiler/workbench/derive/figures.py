@@ -86,8 +86,9 @@ def figures(metrics: pd.DataFrame) -> dict[str, Figure]:
                                           f"{names} / {DURATION}", "higher")  # fmt: skip
     for reason, share in stall_shares(metrics).items():
         key = f"stall.{reason}"
-        result[key] = Figure(key, f"Stall: {stall_label(reason)}", 100 * share, "% of samples",
-                             f"{STALL_PREFIX}{reason}", "" if reason == ISSUING else "lower")  # fmt: skip
+        label, metric = f"Stall: {stall_label(reason)}", f"{STALL_PREFIX}{reason}"
+        better = "" if reason == ISSUING else "lower"
+        result[key] = Figure(key, label, 100 * share, "% of samples", metric, better)
     return result
 
 

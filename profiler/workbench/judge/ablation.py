@@ -163,14 +163,14 @@ class _Judge:
         if status == STALE:
             judged = INCONCLUSIVE if judged and judged != BASELINE else judged
             return Row(variant, title, step, state, status, problem, verdict=judged)
-        timed = self.timings is not None and variant in self.timed and status != FAILED
+        timings = self.timings if variant in self.timed and status != FAILED else None
         capture = evidence.capture(variant) if status != FAILED else None
         found = figures(capture.metrics) if capture else {}
         self.captures[variant] = found
         return Row(
             variant, title, step, state, status, problem,
-            warm=time_of(self.timings, variant, WARM) if timed and self.timings is not None else None,
-            cold=time_of(self.timings, variant, COLD) if timed and self.timings is not None else None,
+            warm=time_of(timings, variant, WARM) if timings is not None else None,
+            cold=time_of(timings, variant, COLD) if timings is not None else None,
             over_baseline=self.ratio(self.ladder.steps[0].variant, variant),
             over_parent=over_parent,
             over_reference=self.ratio(self.ladder.primary_reference, variant),
@@ -204,7 +204,10 @@ class _Judge:
         result = []
         for prediction in step.predictions if step else ():
             name = prediction.figure
-            before, after = self.figure(step.parent if step else None, name), self.figure(variant, name)
+            before, after = (
+                self.figure(step.parent if step else None, name),
+                self.figure(variant, name),
+            )
             label, unit = figure_label(name)
             result.append(judge_prediction(prediction, before, after, label, unit))
         return tuple(result)
@@ -255,7 +258,8 @@ def judge(
     roofs = [
         found
         for row in rows + references
-        if row.capture and (capture := evidence.capture(row.variant))
+        if row.capture
+        and (capture := evidence.capture(row.variant))
         and (found := ceilings(capture.metrics))
     ]
     session = work.session[1] if work.session else {}

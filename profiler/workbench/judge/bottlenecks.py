@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure, stall_label
 from workbench.load.catalog import STALL_PREFIX
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TOP = 3
+BINDING_SHARE = 0.8
 # A rule's line is the one with the most of this counter; others get the line with most samples.
 LINE_COUNTER = {
     "UncoalescedGlobalAccess": "excess_global_sectors",
@@ -81,9 +82,11 @@ def hot_line(lines: pd.DataFrame, kernel: str, counter: str) -> HotLine | None:
         mine = mine[mine["counter"] == counter]
     if mine.empty:
         return None
-    sums = mine.groupby(["file", "line"])["value"].sum()
-    (file, line), most = sums.idxmax(), float(sums.max())  # type: ignore[misc]
-    return HotLine(str(file), int(line), counter, most / float(sums.sum()))
+    sums: dict[tuple[str, int], float] = {}
+    for file, line, value in zip(mine["file"], mine["line"], mine["value"], strict=True):
+        sums[file, line] = sums.get((file, line), 0.0) + value
+    (file, line), most = max(sums.items(), key=lambda item: item[1])
+    return HotLine(str(file), int(line), counter, most / sum(sums.values()))
 
 
 def _counter(rule: str, title: str, lines: pd.DataFrame) -> str | None:
@@ -95,33 +98,65 @@ def _counter(rule: str, title: str, lines: pd.DataFrame) -> str | None:
     return LINE_COUNTER.get(rule, "stalls")
 
 
+def is_binding(rule: str, found: Mapping[str, Figure]) -> bool:
+    """False for a limit on resident warps that the launch does not come near.
+
+    ncu names theoretical occupancy even where the grid is too small to reach it: raising the
+    limit would change nothing there.
+    """
+    if rule != "TheoreticalOccupancy":
+        return True
+    achieved, limit = found.get("achieved_occupancy"), found.get("theoretical_occupancy")
+    if achieved is None or limit is None:
+        return True
+    return achieved.value >= BINDING_SHARE * limit.value
+
+
 def bottlenecks(
     rules: pd.DataFrame, lines: pd.DataFrame, found: Mapping[str, Figure], top: int = TOP
 ) -> list[Bottleneck]:
-    """The rules with the largest estimates: global ones first, each rule once per kernel.
+    """The rules with the largest estimates, each rule once per kernel.
 
-    A rule whose estimate covers only its own part of the kernel (local) comes after those that
-    speak of the whole runtime. Without rules, the top stall reason stands in.
+    First those that bind, then by scope (the whole runtime before a rule's own part of it), then
+    by estimate. Without rules, the top stall reasons stand in.
     """
-    usable = rules[rules["estimated_speedup_pct"].map(math.isfinite)]
+    records: list[dict[str, Any]] = [
+        {str(key): value for key, value in record.items()} for record in rules.to_dict("records")
+    ]
     ranked = sorted(
-        usable.itertuples(index=False),
-        key=lambda r: (r.scope != "global", -float(r.estimated_speedup_pct), r.rule, r.title),
+        (r for r in records if math.isfinite(r["estimated_speedup_pct"])),
+        key=lambda r: (
+            not is_binding(r["rule"], found),
+            r["scope"] != "global",
+            -r["estimated_speedup_pct"],
+            r["rule"],
+            r["title"],
+        ),
     )
     result: list[Bottleneck] = []
     seen: set[tuple[str, str]] = set()
     for r in ranked:
-        if (r.rule, r.kernel) in seen or len(result) == top:
+        if (r["rule"], r["kernel"]) in seen or len(result) == top:
             continue
-        seen.add((r.rule, r.kernel))
-        metric, value = r.focus[0] if r.focus else ("", math.nan)
-        counter = _counter(r.rule, r.title, lines)
-        result.append(Bottleneck(
-            title=r.title or READABLE.get(r.rule, r.rule), rule=r.rule, metric=metric, value=value,
-            estimated_speedup_pct=float(r.estimated_speedup_pct), scope=r.scope,
-            message=plain(r.message), kernel=r.kernel,
-            hot_line=hot_line(lines, r.kernel, counter) if counter else None,
-        ))  # fmt: skip
+        seen.add((r["rule"], r["kernel"]))
+        metric, value = r["focus"][0] if r["focus"] else ("", math.nan)
+        counter = _counter(r["rule"], r["title"], lines)
+        if r["rule"] == "CPIStall" and counter in set(lines["counter"]):
+            share = found.get(f"stall.{counter}")
+            metric, value = STALL_PREFIX + counter, share.value if share else math.nan
+        result.append(
+            Bottleneck(
+                title=r["title"] or READABLE.get(r["rule"], r["rule"]),
+                rule=r["rule"],
+                metric=metric,
+                value=value,
+                estimated_speedup_pct=r["estimated_speedup_pct"],
+                scope=r["scope"],
+                message=plain(r["message"]),
+                kernel=r["kernel"],
+                hot_line=hot_line(lines, r["kernel"], counter) if counter else None,
+            )
+        )
     return result or top_stalls(lines, found, top)
 
 

@@ -59,9 +59,13 @@ def open_report(path: Path) -> Any:
         context = ncu_report.load_report(str(path))
         ranges = context.num_ranges()
     except Exception as error:
-        raise BadCapture(f"{path} is not a readable Nsight Compute report: {error}", hint=hint) from None
+        raise BadCapture(
+            f"{path} is not a readable Nsight Compute report: {error}", hint=hint
+        ) from None
     if ranges == 0:
-        raise BadCapture(f"{path} holds no profiled kernel: empty, cut short or no report", hint=hint)
+        raise BadCapture(
+            f"{path} holds no profiled kernel: empty, cut short or no report", hint=hint
+        )
     return context
 
 
@@ -194,8 +198,9 @@ def find_metric(path: Path, wanted: str | None, name: str) -> list[dict[str, Any
         if name not in names:
             continue
         found = metric_value(action, name)
-        rows.append({"launch": index, "kernel": kernel_name(action), "metric": name,
-                     "value": found[0] if found else None, "unit": found[1] if found else ""})  # fmt: skip
+        value, unit = found if found else (None, "")
+        row = {"launch": index, "kernel": kernel_name(action), "metric": name}
+        rows.append({**row, "value": value, "unit": unit})
     if not rows:
         raise unknown("metric", name, known)
     return rows

@@ -80,6 +80,15 @@ class Evidence:
 
     def capture(self, variant: str) -> Capture | None:
         """The variant's launches, where a current capture of them is on record."""
+        if variant not in self._captures:
+            self._captures[variant] = self._load(variant)
+        return self._captures[variant]
+
+    @cached_property
+    def _captures(self) -> dict[str, Capture | None]:
+        return {}
+
+    def _load(self, variant: str) -> Capture | None:
         index = self.capture_index(variant)
         if not index.current:
             return None

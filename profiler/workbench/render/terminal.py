@@ -65,8 +65,9 @@ def variant(row: Row, found: Ablation) -> str:
     parts.append(timing_table(row, found.reference))
     ratios = [f"vs {found.reference}: {interval(row.over_reference)}"]
     if row.step is not None and row.step.parent:
-        ratios.append(f"vs {row.step.parent}: {interval(row.over_parent)}")
-        ratios.append(f"vs baseline: {ratio(row.over_baseline)}")
+        ratios.append(f"vs {row.step.parent} (parent): {interval(row.over_parent)}")
+        if row.step.parent != found.rows[0].variant:
+            ratios.append(f"vs {found.rows[0].variant}: {ratio(row.over_baseline)}")
     parts.append("\n".join(f"- {text}" for text in ratios))
     if not row.figures:
         parts.append("profile: not collected")

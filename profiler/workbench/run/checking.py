@@ -45,9 +45,13 @@ def compare(out: Any, expected: torch.Tensor, study: ModuleType) -> tuple[float,
     not_finite = int((~torch.isfinite(out)).sum())
     if not_finite:
         where = (~torch.isfinite(out)).nonzero()[0].tolist()
-        return math.nan, math.nan, (
-            f"{not_finite} of {out.numel()} outputs are NaN or infinite, the first at {where}: "
-            "not written, or read out of bounds"
+        return (
+            math.nan,
+            math.nan,
+            (
+                f"{not_finite} of {out.numel()} outputs are NaN or infinite, the first at {where}: "
+                "not written, or read out of bounds"
+            ),
         )
     error = out.double() - expected
     absolute = float(error.abs().max())
@@ -55,9 +59,13 @@ def compare(out: Any, expected: torch.Tensor, study: ModuleType) -> tuple[float,
     bound = study.tolerance
     if absolute > bound.absolute or relative > bound.relative:
         where = [int(i) for i in torch.unravel_index(error.abs().argmax(), error.shape)]
-        return absolute, relative, (
-            f"max error {absolute:.3g} (allowed {bound.absolute:.3g}), relative {relative:.3g} "
-            f"(allowed {bound.relative:.3g}), worst at {where}"
+        return (
+            absolute,
+            relative,
+            (
+                f"max error {absolute:.3g} (allowed {bound.absolute:.3g}), relative {relative:.3g} "
+                f"(allowed {bound.relative:.3g}), worst at {where}"
+            ),
         )
     return absolute, relative, ""
 

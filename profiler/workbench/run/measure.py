@@ -25,7 +25,7 @@ from workbench.run.process import Event, Outcome, run_worker
 from workbench.study.config import Config
 from workbench.study.layout import EvidenceFolder, disk_full, read_json, write_bytes, write_json
 from workbench.study.model import Study
-from workbench.study.sources import fingerprint, source_fingerprint, source_files
+from workbench.study.sources import fingerprint, source_files, source_fingerprint
 
 ZSTD_LEVEL = 19
 PHASES = ("build", "check", "time", "capture")
@@ -175,8 +175,8 @@ class Measurement:
         if kind == "environment":
             self.environment = {k: v for k, v in event.items() if k != "event"}
         elif kind == "built":
-            keys = ("arch", "kernels", "warnings")
-            self.write_build(variant, {**{k: event[k] for k in keys}, "error": ""})
+            kept = {k: event[k] for k in ("arch", "kernels", "warnings")}
+            self.write_build(variant, {**kept, "error": ""})
         elif kind == "checked":
             keys = ("status", "why", "max_abs", "relative")
             self.status.setdefault(variant, {})[event["shape"]] = {k: event[k] for k in keys}
@@ -214,7 +214,7 @@ class Measurement:
         if outcome.finished or outcome.interrupted:
             return None
         if any(e["event"] == "context_lost" for e in outcome.events):
-            return next(e["variant"] for e in outcome.events if e["event"] == "context_lost")
+            return next(str(e["variant"]) for e in outcome.events if e["event"] == "context_lost")
         variant = outcome.current
         if not variant:
             broken = next((e for e in outcome.events if e["event"] == "broken"), None)

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from workbench import cuda
-from workbench.errors import WorkbenchError
+from workbench.errors import UsageError, WorkbenchError
 from workbench.study.workspace import check_study_module, load_module
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Worker:
         cuda.take_declared()
         module = load_module(self.folder / f"{name}.py", f"workbench_variant_{name}")
         if not callable(getattr(module, "run", None)):
-            raise cuda.UsageError(
+            raise UsageError(
                 f"{name}.py defines no run()", hint="a variant is a module with run(...)"
             )
         kernels = cuda.take_declared()

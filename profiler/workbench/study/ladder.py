@@ -77,7 +77,9 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
 def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
     """Raises UsageError naming the file and key for anything wrong in it."""
     if not path.is_file():
-        raise UsageError(f"study '{study}' has no {path}", hint="it lists the variants of the study")
+        raise UsageError(
+            f"study '{study}' has no {path}", hint="it lists the variants of the study"
+        )
     data = read_toml(path)
     check_keys(path, "", data, TOP_KEYS)
     if data.get("schema_version") != SCHEMA_VERSION:

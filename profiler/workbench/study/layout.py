@@ -91,7 +91,9 @@ def read_json(path: Path) -> dict[str, Any]:
         ) from None
     version = data.get("schema_version") if isinstance(data, dict) else None
     if not isinstance(version, int):
-        raise UsageError(f"{path} has no schema_version", hint="it is not evidence of the workbench")
+        raise UsageError(
+            f"{path} has no schema_version", hint="it is not evidence of the workbench"
+        )
     if version > SCHEMA_VERSION:
         raise UsageError(
             f"{path} is of schema {version}; this workbench reads up to {SCHEMA_VERSION}",

@@ -99,13 +99,17 @@ STUDY_PARTS = ("shapes", "default_shape", "tolerance", "inputs", "reference", "w
 def check_study_module(path: Path, module: ModuleType) -> None:
     for part in STUDY_PARTS:
         if not hasattr(module, part):
-            raise UsageError(f"{path} does not define '{part}'", hint="see 'Your own kernel' in README")
+            raise UsageError(
+                f"{path} does not define '{part}'", hint="see 'Your own kernel' in README"
+            )
     shapes, default = module.shapes, module.default_shape
     if not (isinstance(shapes, dict) and all(isinstance(s, Shape) for s in shapes.values())):
         raise UsageError(f"{path}: 'shapes' must be a dict of name to workbench.Shape")
     if default not in shapes:
-        raise UsageError(f"{path}: default_shape '{default}' is none of its shapes",
-                         hint=nearest(str(default), shapes))
+        raise UsageError(
+            f"{path}: default_shape '{default}' is none of its shapes",
+            hint=nearest(str(default), shapes),
+        )
     if not isinstance(module.tolerance, Tolerance):
         raise UsageError(f"{path}: 'tolerance' must be a workbench.Tolerance")
 

@@ -1,0 +1,38 @@
+"""The charts of a report, as SVG text. Matplotlib is imported only when one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from workbench.judge.ablation import Ablation
+
+# File name to (chart, dark).
+FILES: Mapping[str, tuple[str, bool]] = MappingProxyType({
+    "roofline-light.svg": ("roofline", False),
+    "roofline-dark.svg": ("roofline", True),
+    "stalls-light.svg": ("stalls", False),
+    "stalls-dark.svg": ("stalls", True),
+})  # fmt: skip
+
+
+def roofline_svg(ablation: Ablation, dark: bool) -> str:
+    from workbench.render.canvas import svg
+    from workbench.render.roofline_chart import draw
+
+    title = f"Roofline of {ablation.study}, {ablation.shape}, {ablation.gpu}"
+    return svg("roofline", title, lambda: draw(ablation, dark))
+
+
+def stalls_svg(ablation: Ablation, dark: bool) -> str:
+    from workbench.render.canvas import svg
+    from workbench.render.stall_chart import draw
+
+    title = f"Warp states of {ablation.study}, {ablation.shape}, {ablation.gpu}"
+    return svg("stalls", title, lambda: draw(ablation, dark))
+
+
+def chart_files(ablation: Ablation) -> dict[str, str]:
+    """Every chart by its file name."""
+    drawn = {"roofline": roofline_svg, "stalls": stalls_svg}
+    return {name: drawn[chart](ablation, dark) for name, (chart, dark) in FILES.items()}

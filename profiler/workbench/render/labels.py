@@ -1,0 +1,120 @@
+"""Places labels beside points so that they overlap nothing, the same way every time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+XY = tuple[float, float]
+Segment = tuple[XY, XY]
+
+RADII = (8.0, 13.0, 20.0, 30.0, 42.0, 56.0, 72.0, 90.0, 112.0)
+# Degrees, best first: right of the point, left, then round it.
+ANGLES = (0, 180, 30, -30, 150, -150, 60, -60, 120, -120, 90, -90)
+LEADER_FROM = 20.0
+MARKER = 6.0
+GAP = 1.5
+
+
+@dataclass(frozen=True)
+class Box:
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    def overlaps(self, other: Box) -> bool:
+        return (
+            self.x0 < other.x1 + GAP and other.x0 < self.x1 + GAP
+            and self.y0 < other.y1 + GAP and other.y0 < self.y1 + GAP
+        )  # fmt: skip
+
+    def within(self, other: Box) -> bool:
+        return (
+            self.x0 >= other.x0 and self.x1 <= other.x1
+            and self.y0 >= other.y0 and self.y1 <= other.y1
+        )  # fmt: skip
+
+    def crossed_by(self, segment: Segment) -> bool:
+        """Liang and Barsky's clipping: does any part of the segment lie in the box?"""
+        (ax, ay), (bx, by) = segment
+        start, end = 0.0, 1.0
+        for step, low, high in ((bx - ax, self.x0 - ax, self.x1 - ax),
+                                (by - ay, self.y0 - ay, self.y1 - ay)):  # fmt: skip
+            if step == 0:
+                if low > 0 or high < 0:
+                    return False
+                continue
+            first, last = sorted((low / step, high / step))
+            start, end = max(start, first), min(end, last)
+        return start <= end
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A point that wants a label of this size, all in points of the page."""
+
+    at: XY
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Centre of a label, and the leader line to it where it stands apart from its point."""
+
+    centre: XY
+    leader: Segment | None
+
+
+def _around(anchor: Anchor) -> Iterator[tuple[float, Box]]:
+    """Boxes round the point, nearest first, each with its distance."""
+    (x, y), half, tall = anchor.at, anchor.width / 2, anchor.height / 2
+    for radius in RADII:
+        for angle in ANGLES:
+            cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+            cx = x + radius * cos + half * (0 if abs(cos) < 0.01 else math.copysign(1, cos))
+            cy = y + radius * sin + tall * (0 if abs(sin) < 0.01 else math.copysign(1, sin))
+            yield radius, Box(cx - half, cy - tall, cx + half, cy + tall)
+
+
+def _nearest(box: Box, at: XY) -> XY:
+    return (min(max(at[0], box.x0), box.x1), min(max(at[1], box.y0), box.y1))
+
+
+def place(
+    anchors: Sequence[Anchor], taken: Sequence[Box], lines: Sequence[Segment], bounds: Box
+) -> list[Spot]:
+    """A spot for each anchor in turn: the nearest free one, or the one with least in its way."""
+    boxes = list(taken)
+    for anchor in anchors:
+        x, y = anchor.at
+        boxes.append(Box(x - MARKER, y - MARKER, x + MARKER, y + MARKER))
+    segments = list(lines)
+    spots = []
+    for anchor in anchors:
+        best: tuple[float, Box, Segment | None] | None = None
+        for radius, box in _around(anchor):
+            if not box.within(bounds):
+                continue
+            leader = (anchor.at, _nearest(box, anchor.at)) if radius >= LEADER_FROM else None
+            cost = 10.0 * sum(box.overlaps(other) for other in boxes)
+            cost += 3.0 * sum(box.crossed_by(segment) for segment in segments)
+            if leader:
+                mine = Box(anchor.at[0] - MARKER, anchor.at[1] - MARKER,
+                           anchor.at[0] + MARKER, anchor.at[1] + MARKER)  # fmt: skip
+                cost += 4.0 * sum(b.crossed_by(leader) for b in boxes if b != mine)
+            if best is None or cost < best[0]:
+                best = (cost, box, leader)
+            if cost == 0:
+                break
+        if best is None:  # wider than the chart: over its point is all that is left
+            box = Box(x - anchor.width / 2, y, x + anchor.width / 2, y + anchor.height)
+            best = (0.0, box, None)
+        _, box, leader = best
+        boxes.append(box)
+        if leader:
+            segments.append(leader)
+        spots.append(Spot(((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2), leader))
+    return spots

@@ -1,0 +1,23 @@
+"""Shared fixtures: a fixed terminal, and the gpu ring skipped with its reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.run import machine
+
+
+@pytest.fixture(autouse=True)
+def fixed_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if machine.can_measure():
+        return
+    reason = machine.why_not_measuring().message
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason=reason))
