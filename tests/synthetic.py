@@ -1,7 +1,7 @@
 """A made-up ablation for tests: plausible numbers, no files, no GPU.
 
-    found = ablation(steps=3)                       # baseline, fix1, fix2 (rejected), fix3
-    found = with_row(found, "fix1", status="stale") # replace fields of one row
+found = ablation(steps=3)                       # baseline, fix1, fix2 (rejected), fix3
+found = with_row(found, "fix1", status="stale") # replace fields of one row
 """
 
 from __future__ import annotations
@@ -91,9 +91,7 @@ def row(
         why = f"lower end {over_parent.low:.3f}x {'≥' if passed else '<'} 1.03x over the parent"
         gates += (Gate("faster", passed, why),)
         result = "confirmed" if passed else "refuted"
-        predictions = (
-            Outcome("time", "Time", "µs", "0.25 to 0.5x", before, microseconds, result),
-        )
+        predictions = (Outcome("time", "Time", "µs", "0.25 to 0.5x", before, microseconds, result),)
     return Row(
         variant, "" if step else f"Reference {variant}", step, CURRENT, "current",
         warm=time(microseconds), cold=time(microseconds * 1.5, "cold"),
@@ -115,7 +113,8 @@ def ablation(steps: int = 3, *, references: int = 4, **changes: Any) -> Ablation
         bad = i % 3 == 2
         took = now * 1.04 if bad else now / 1.9
         name, judged = f"fix{i}", REJECTED if bad else KEPT
-        rows.append(row(name, parent, took, judged, before=now, intensity=400 - 12 * i))
+        rows.append(row(name, parent, took, judged, before=now, intensity=400 - 12 * i,
+                        tensor=i > 3))  # fmt: skip
         if not bad:
             parent, now = name, took
     kinds = (("sdpa", 1.0, 344.0), ("sdpa_flash", 1.33, 146.0), ("sdpa_cudnn", 1.01, 344.0),

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FONT_SIZE = 9.5
 # Mean advance of DejaVu Sans in em, a little generous: other fonts that stand in are narrower.
-ADVANCE = 0.62
+ADVANCE = 0.6
+POINTS = 72  # to the inch
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours that carry meaning are Okabe and Ito's, told apart by colour-blind readers too."""
+    """The colours that a dark page swaps; every other colour works on both."""
 
     ink: str
     muted: str
@@ -26,14 +28,11 @@ class Palette:
     step: str
     reference: str
     rejected: str
-    memory: str
-    compute: str
 
 
-LIGHT = Palette("#1f2328", "#59636e", "#d1d9e0", "#ffffff",
-                "#0072b2", "#8a5a00", "#d55e00", "#56b4e9", "#e69f00")  # fmt: skip
-DARK = Palette("#f0f6fc", "#9198a1", "#3d444d", "#0d1117",
-               "#56b4e9", "#e69f00", "#ff8a4c", "#56b4e9", "#e69f00")  # fmt: skip
+# No colour stands twice in LIGHT or among the charts' own, so that swapping text is exact.
+LIGHT = Palette("#1f2328", "#59636e", "#d1d9e0", "#fffffe", "#0068b0", "#8a5a00", "#c24e00")
+DARK = Palette("#f0f6fc", "#9198a1", "#3d444d", "#0d1117", "#58a6ff", "#e3a008", "#ff8a4c")
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -44,8 +43,12 @@ _STYLE = {
 }
 
 
-def palette(dark: bool) -> Palette:
-    return DARK if dark else LIGHT
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a chart's key: how its sign is drawn (as for ``Axes.plot``), and its word."""
+
+    word: str
+    sign: Mapping[str, Any]
 
 
 def text_width(text: str, size: float = FONT_SIZE) -> float:
@@ -53,7 +56,24 @@ def text_width(text: str, size: float = FONT_SIZE) -> float:
     return ADVANCE * size * len(text)
 
 
-def svg(name: str, title: str, draw: Callable[[], Figure]) -> str:
+def key(figure: Figure, entries: Sequence[Entry], left: float, top: float) -> float:
+    """Draw the key in reading order from a corner, in points; returns where its last line ends."""
+    from matplotlib.lines import Line2D
+
+    wide, high = (POINTS * inches for inches in figure.get_size_inches())
+    x, y = left, top
+    for entry in entries:
+        needs = 14 + text_width(entry.word)
+        if x > left and x + needs > wide - 8:
+            x, y = left, y - 1.7 * FONT_SIZE
+        at = ([(x + 4) / wide], [y / high])
+        figure.add_artist(Line2D(*at, linestyle="", **entry.sign))
+        figure.text((x + 13) / wide, y / high, entry.word, color=LIGHT.ink, va="center_baseline")
+        x += needs + 12
+    return y - FONT_SIZE
+
+
+def svg(name: str, title: str, dark: bool, draw: Callable[[], Figure]) -> str:
     """Draw and save with the same bytes each time, whatever the user's matplotlibrc says."""
     import matplotlib
 
@@ -64,4 +84,10 @@ def svg(name: str, title: str, draw: Callable[[], Figure]) -> str:
         out = io.StringIO()
         meta = {"Date": None, "Creator": None, "Title": title}
         draw().savefig(out, format="svg", transparent=True, metadata=meta)
-    return out.getvalue()
+    return swap(out.getvalue()) if dark else out.getvalue()
+
+
+def swap(light: str) -> str:
+    """The same chart for a dark page: the colours of one palette put in place of the other's."""
+    new = dict(zip(astuple(LIGHT), astuple(DARK), strict=True))
+    return re.sub("|".join(new), lambda match: new[match[0]], light)

@@ -16,23 +16,27 @@ FILES: Mapping[str, tuple[str, bool]] = MappingProxyType({
 })  # fmt: skip
 
 
-def roofline_svg(ablation: Ablation, dark: bool) -> str:
+def roofline_svg(ablation: Ablation, dark: bool = False) -> str:
     from workbench.render.canvas import svg
     from workbench.render.roofline_chart import draw
 
     title = f"Roofline of {ablation.study}, {ablation.shape}, {ablation.gpu}"
-    return svg("roofline", title, lambda: draw(ablation, dark))
+    return svg("roofline", title, dark, lambda: draw(ablation))
 
 
-def stalls_svg(ablation: Ablation, dark: bool) -> str:
+def stalls_svg(ablation: Ablation, dark: bool = False) -> str:
     from workbench.render.canvas import svg
     from workbench.render.stall_chart import draw
 
     title = f"Warp states of {ablation.study}, {ablation.shape}, {ablation.gpu}"
-    return svg("stalls", title, lambda: draw(ablation, dark))
+    return svg("stalls", title, dark, lambda: draw(ablation))
 
 
 def chart_files(ablation: Ablation) -> dict[str, str]:
-    """Every chart by its file name."""
-    drawn = {"roofline": roofline_svg, "stalls": stalls_svg}
-    return {name: drawn[chart](ablation, dark) for name, (chart, dark) in FILES.items()}
+    """Every chart by its file name; each is drawn once, the dark one by swapping colours."""
+    from workbench.render.canvas import swap
+
+    light = {"roofline": roofline_svg(ablation), "stalls": stalls_svg(ablation)}
+    return {
+        name: swap(light[chart]) if dark else light[chart] for name, (chart, dark) in FILES.items()
+    }

@@ -62,10 +62,21 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Spot:
-    """Centre of a label, and the leader line to it where it stands apart from its point."""
+    """Where a label's text starts or ends, and its leader line where it stands apart."""
 
-    centre: XY
+    at: XY
+    side: str  # the text's horizontal alignment at that place
     leader: Segment | None
+
+
+def _spot(box: Box, anchor: Anchor, leader: Segment | None) -> Spot:
+    """Text is set from the side next to its point: its true width is not quite the box's."""
+    middle = (box.y0 + box.y1) / 2
+    if box.x0 >= anchor.at[0]:
+        return Spot((box.x0, middle), "left", leader)
+    if box.x1 <= anchor.at[0]:
+        return Spot((box.x1, middle), "right", leader)
+    return Spot(((box.x0 + box.x1) / 2, middle), "center", leader)
 
 
 def _around(anchor: Anchor) -> Iterator[tuple[float, Box]]:
@@ -116,5 +127,5 @@ def place(
         boxes.append(box)
         if leader:
             segments.append(leader)
-        spots.append(Spot(((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2), leader))
+        spots.append(_spot(box, anchor, leader))
     return spots

@@ -85,7 +85,9 @@ def markdown_table(header: list[str], rows: list[list[str]], align: str) -> str:
         ) + " |"
         for row in cells
     ]  # fmt: skip
-    rules = ["-" * (w - 1) + ":" if s == "r" else "-" * w for w, s in zip(widths, sides, strict=True)]
+    rules = [
+        "-" * (w - 1) + ":" if s == "r" else "-" * w for w, s in zip(widths, sides, strict=True)
+    ]
     lines.insert(1, "| " + " | ".join(rules) + " |")
     return "\n".join(lines)
 
