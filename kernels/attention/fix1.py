@@ -1,4 +1,4 @@
-"""K and V in 16-byte loads."""
+"""Tiles of 64 keys in shared memory."""
 
 import torch
 

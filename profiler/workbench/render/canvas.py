@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FONT_SIZE = 9.5
-# Mean advance of DejaVu Sans in em, a little generous: other fonts that stand in are narrower.
-ADVANCE = 0.6
+# Advances of DejaVu Sans in em; other fonts that stand in are narrower.
+NARROW, WIDE = frozenset("fijlrt.,:;|'()[] "), frozenset("mwMW%@")
 POINTS = 72  # to the inch
 
 
@@ -34,7 +34,7 @@ class Palette:
 LIGHT = Palette("#1f2328", "#59636e", "#d1d9e0", "#fffffe", "#0068b0", "#8a5a00", "#c24e00")
 DARK = Palette("#f0f6fc", "#9198a1", "#3d444d", "#0d1117", "#58a6ff", "#e3a008", "#ff8a4c")
 
-_STYLE = {
+_STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
@@ -52,8 +52,15 @@ class Entry:
 
 
 def text_width(text: str, size: float = FONT_SIZE) -> float:
-    """Estimated width in points; no renderer, so that it costs nothing."""
-    return ADVANCE * size * len(text)
+    """Estimated width in points, the longest line's; no renderer, so that it costs nothing."""
+    lines = text.split("\n")
+    return size * max(sum(_advance(character) for character in line) for line in lines)
+
+
+def _advance(character: str) -> float:
+    if character in NARROW:
+        return 0.37
+    return 0.95 if character in WIDE else 0.7 if character.isupper() else 0.62
 
 
 def key(figure: Figure, entries: Sequence[Entry], left: float, top: float) -> float:
@@ -69,7 +76,7 @@ def key(figure: Figure, entries: Sequence[Entry], left: float, top: float) -> fl
         at = ([(x + 4) / wide], [y / high])
         figure.add_artist(Line2D(*at, linestyle="", **entry.sign))
         figure.text((x + 13) / wide, y / high, entry.word, color=LIGHT.ink, va="center_baseline")
-        x += needs + 12
+        x += needs + 14
     return y - FONT_SIZE
 
 
@@ -80,7 +87,8 @@ def svg(name: str, title: str, dark: bool, draw: Callable[[], Figure]) -> str:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         # Inside the context: the salt replaces random ids, and rcdefaults would reset it.
-        matplotlib.rcParams.update({**_STYLE, "svg.hashsalt": name})
+        style: Any = {**_STYLE, "svg.hashsalt": name}
+        matplotlib.rcParams.update(style)
         out = io.StringIO()
         meta = {"Date": None, "Creator": None, "Title": title}
         draw().savefig(out, format="svg", transparent=True, metadata=meta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.derive.roofline import Ceilings
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, text_width
@@ -15,8 +15,8 @@ from workbench.render.tables import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH, HEIGHT = 9.0, 6.3
-LEFT, BOTTOM, RIGHT, TOP = 0.085, 0.17, 0.985, 0.905
+WIDTH, HEIGHT = 9.0, 6.5
+LEFT, BOTTOM, RIGHT, TOP = 0.085, 0.19, 0.985, 0.907
 TERA = 1e12
 SMALL = FONT_SIZE - 1.5
 MEMORY, COMPUTE = "#56b4e9", "#e69f00"
@@ -99,7 +99,12 @@ def draw_axes(axes: Axes, view: Frame) -> None:
         spine.set_color(LIGHT.muted)
     # One artist an axis: a Tick object for every ninth of a decade would double the drawing time.
     xs, ys = _between(view.x0, view.x1), _between(view.y0, view.y1)
-    small = {"linestyle": "", "color": LIGHT.muted, "markersize": 3, "markeredgewidth": 0.5}
+    small: dict[str, Any] = {
+        "linestyle": "",
+        "color": LIGHT.muted,
+        "markersize": 3,
+        "markeredgewidth": 0.5,
+    }
     axes.plot(xs, [view.y0] * len(xs), marker=3, clip_on=False, **small)
     axes.plot([view.x0] * len(ys), ys, marker=0, clip_on=False, **small)
 
@@ -127,7 +132,11 @@ def draw_roofs(axes: Axes, view: Frame, roof: Roofs) -> tuple[list[Box], list[Se
         (x, y), right = view.page(ridge, value), view.page(view.x1, value)[0]
         lines += [((x, y), (right, y)), ((x, y), view.page(ridge, view.y0))]
         text = f"{name}: {number(value)} TFLOP/s"
-        _say(axes, text, (right - 4, y + 4), "right", LIGHT.ink, FONT_SIZE, taken)
+        # The lower ceiling's label keeps to the left, out of the way of the points over it.
+        place, side = (
+            ((right - 4, y + 4), "right") if value == roof.high else ((x + 42, y + 4), "left")
+        )
+        _say(axes, text, place, side, LIGHT.ink, FONT_SIZE, taken)
         text = f"ridge: {number(ridge)} FLOP/B"
         _say(axes, text, (x + 5, y - 1.3 * FONT_SIZE), "left", LIGHT.muted, SMALL, taken)
     angle = math.atan2(by - ay, bx - ax)

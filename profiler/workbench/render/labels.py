@@ -79,53 +79,71 @@ def _spot(box: Box, anchor: Anchor, leader: Segment | None) -> Spot:
     return Spot(((box.x0 + box.x1) / 2, middle), "center", leader)
 
 
-def _around(anchor: Anchor) -> Iterator[tuple[float, Box]]:
-    """Boxes round the point, nearest first, each with its distance."""
+def _around(anchor: Anchor, radius: float) -> Iterator[tuple[Box, Segment | None]]:
+    """Boxes at a distance from the point, best side first, with their leader lines."""
     (x, y), half, tall = anchor.at, anchor.width / 2, anchor.height / 2
-    for radius in RADII:
-        for angle in ANGLES:
-            cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-            cx = x + radius * cos + half * (0 if abs(cos) < 0.01 else math.copysign(1, cos))
-            cy = y + radius * sin + tall * (0 if abs(sin) < 0.01 else math.copysign(1, sin))
-            yield radius, Box(cx - half, cy - tall, cx + half, cy + tall)
+    for angle in ANGLES:
+        cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+        cx = x + radius * cos + half * (0 if abs(cos) < 0.01 else math.copysign(1, cos))
+        cy = y + radius * sin + tall * (0 if abs(sin) < 0.01 else math.copysign(1, sin))
+        box = Box(cx - half, cy - tall, cx + half, cy + tall)
+        yield box, (anchor.at, _nearest(box, anchor.at)) if radius >= LEADER_FROM else None
 
 
 def _nearest(box: Box, at: XY) -> XY:
     return (min(max(at[0], box.x0), box.x1), min(max(at[1], box.y0), box.y1))
 
 
+def _block(anchor: Anchor) -> Box:
+    x, y = anchor.at
+    return Box(x - MARKER, y - MARKER, x + MARKER, y + MARKER)
+
+
+class _Page:
+    """What is on the page already."""
+
+    def __init__(self, boxes: Sequence[Box], segments: Sequence[Segment], bounds: Box) -> None:
+        self.boxes = list(boxes)
+        self.segments = list(segments)
+        self.bounds = bounds
+
+    def cost(self, anchor: Anchor, box: Box, leader: Segment | None) -> float:
+        if not box.within(self.bounds):
+            return 1000.0
+        cost = 10.0 * sum(box.overlaps(other) for other in self.boxes)
+        cost += 3.0 * sum(box.crossed_by(segment) for segment in self.segments)
+        if leader:
+            mine = _block(anchor)
+            cost += 4.0 * sum(b.crossed_by(leader) for b in self.boxes if b != mine)
+        return cost
+
+    def put(self, anchor: Anchor, box: Box, leader: Segment | None) -> Spot:
+        self.boxes.append(box)
+        if leader:
+            self.segments.append(leader)
+        return _spot(box, anchor, leader)
+
+
 def place(
     anchors: Sequence[Anchor], taken: Sequence[Box], lines: Sequence[Segment], bounds: Box
 ) -> list[Spot]:
-    """A spot for each anchor in turn: the nearest free one, or the one with least in its way."""
-    boxes = list(taken)
-    for anchor in anchors:
-        x, y = anchor.at
-        boxes.append(Box(x - MARKER, y - MARKER, x + MARKER, y + MARKER))
-    segments = list(lines)
-    spots = []
-    for anchor in anchors:
-        best: tuple[float, Box, Segment | None] | None = None
-        for radius, box in _around(anchor):
-            if not box.within(bounds):
+    """A spot for each anchor: the nearest free one, or the one with least in its way.
+
+    Those that fit close to their point go first, so that one that does not cannot push them out.
+    """
+    page = _Page([*taken, *map(_block, anchors)], lines, bounds)
+    spots: dict[int, Spot] = {}
+    for radius in RADII:
+        for i, anchor in enumerate(anchors):
+            if i in spots:
                 continue
-            leader = (anchor.at, _nearest(box, anchor.at)) if radius >= LEADER_FROM else None
-            cost = 10.0 * sum(box.overlaps(other) for other in boxes)
-            cost += 3.0 * sum(box.crossed_by(segment) for segment in segments)
-            if leader:
-                mine = Box(anchor.at[0] - MARKER, anchor.at[1] - MARKER,
-                           anchor.at[0] + MARKER, anchor.at[1] + MARKER)  # fmt: skip
-                cost += 4.0 * sum(b.crossed_by(leader) for b in boxes if b != mine)
-            if best is None or cost < best[0]:
-                best = (cost, box, leader)
-            if cost == 0:
-                break
-        if best is None:  # wider than the chart: over its point is all that is left
-            box = Box(x - anchor.width / 2, y, x + anchor.width / 2, y + anchor.height)
-            best = (0.0, box, None)
-        _, box, leader = best
-        boxes.append(box)
-        if leader:
-            segments.append(leader)
-        spots.append(_spot(box, anchor, leader))
-    return spots
+            for box, leader in _around(anchor, radius):
+                if page.cost(anchor, box, leader) == 0:
+                    spots[i] = page.put(anchor, box, leader)
+                    break
+    for i, anchor in enumerate(anchors):
+        if i not in spots:
+            tried = [(page.cost(anchor, *option), n, option) for n, option in enumerate(
+                option for radius in RADII for option in _around(anchor, radius))]  # fmt: skip
+            spots[i] = page.put(anchor, *min(tried, key=lambda item: item[:2])[2])
+    return [spots[i] for i in range(len(anchors))]

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.derive.roofline import Point
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE, INCONCLUSIVE, KEPT, REJECTED
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, text_width
 from workbench.render.ceilings import (
-    BOTTOM, HEIGHT, LEFT, RIGHT, SMALL, TERA, TOP, WIDTH, Frame, draw_axes, draw_roofs, frame, roofs,
-)  # fmt: skip
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    SMALL,
+    TERA,
+    TOP,
+    WIDTH,
+    Frame,
+    draw_axes,
+    draw_roofs,
+    frame,
+    roofs,
+)
 from workbench.render.labels import Anchor, Box, Segment, place
 from workbench.render.tables import percent, reason
 
@@ -33,7 +45,7 @@ class Look:
     filled: bool
 
     @property
-    def sign(self) -> dict[str, object]:
+    def sign(self) -> dict[str, Any]:
         return {
             "marker": self.marker, "markersize": 7 if self.marker == "o" else 6,
             "markerfacecolor": self.edge if self.filled else LIGHT.paper,
@@ -45,7 +57,12 @@ REFERENCE = Look("reference", "D", LIGHT.reference, True)
 GOOD = Look("step, kept", "o", LIGHT.step, True)
 BAD = Look("step, rejected", "o", LIGHT.rejected, False)
 OPEN = Look("step, inconclusive", "s", LIGHT.rejected, False)
-WRONG = {"marker": "x", "markersize": 14, "markeredgewidth": 2.2, "color": LIGHT.rejected}
+WRONG: dict[str, Any] = {
+    "marker": "x",
+    "markersize": 14,
+    "markeredgewidth": 2.2,
+    "color": LIGHT.rejected,
+}
 
 
 @dataclass(frozen=True)
@@ -144,10 +161,14 @@ def _labels(
     axes: Axes, view: Frame, marks: list[Mark], taken: list[Box], lines: list[Segment]
 ) -> None:
     groups = _groups(view, marks)
-    texts = [", ".join(mark.label for mark in group) for group in groups]
+    texts = ["\n".join(mark.label for mark in group) for group in groups]
     bold = [not group[0].row.is_reference for group in groups]
     anchors = [
-        Anchor(view.page(*group[0].at), text_width(text) * (1.1 if heavy else 1), 1.35 * FONT_SIZE)
+        Anchor(
+            view.page(*group[0].at),
+            text_width(text) * (1.1 if heavy else 1),
+            1.3 * FONT_SIZE * (1 + text.count("\n")),
+        )
         for group, text, heavy in zip(groups, texts, bold, strict=True)
     ]
     spots = place(anchors, taken, lines, view.bounds)
@@ -157,7 +178,7 @@ def _labels(
                           textcoords="figure points", zorder=2,
                           arrowprops={"arrowstyle": "-", "color": LIGHT.muted, "linewidth": 0.7,
                                       "shrinkA": 4, "shrinkB": 0})  # fmt: skip
-        axes.annotate(text, spot.at, xycoords="figure points", ha=spot.side, va="center_baseline",
+        axes.annotate(text, spot.at, xycoords="figure points", ha=spot.side, va="center",
                       color=LIGHT.ink if heavy else LIGHT.muted, zorder=6,
                       fontweight="bold" if heavy else "normal")  # fmt: skip
 
@@ -166,20 +187,15 @@ def _key(figure: Figure, marks: list[Mark]) -> None:
     looks = dict.fromkeys(mark.look for mark in marks)
     entries = [Entry(look.word, look.sign) for look in looks]
     if any(mark.row.step and mark.row.step.parent for mark in marks):
-        arrow = {
-            "marker": "$\u2192$",
-            "markersize": 10,
-            "color": LIGHT.step,
-            "markeredgewidth": 0.3,
-        }
+        arrow = {"marker": ">", "markersize": 6, "color": LIGHT.step}
         entries.append(Entry("from parent to child", arrow))
     if any(mark.point.above_roof for mark in marks):
         entries.append(Entry("above its roof: an error in the data", {**WRONG, "markersize": 8}))
-    key(figure, entries, LEFT * WIDTH * POINTS, 0.075 * HEIGHT * POINTS)
+    key(figure, entries, LEFT * WIDTH * POINTS, 0.093 * HEIGHT * POINTS)
 
 
 def _note(figure: Figure, ablation: Ablation) -> None:
     absent = [f"{row.variant} ({reason(row)})" for row in ablation.everything if not row.point]
     if absent:
         text = textwrap.shorten("not collected: " + ", ".join(absent), 130, placeholder=" ...")
-        figure.text(LEFT, 0.014, text, color=LIGHT.muted, fontsize=SMALL)
+        figure.text(LEFT, 0.012, text, color=LIGHT.muted, fontsize=SMALL)

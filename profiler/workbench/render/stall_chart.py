@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 WIDTH = 9.0
 BAR, HEAD, FOOT = 0.34, 1.2, 0.62  # inches
 EDGE = 0.015
-# Okabe and Ito, told apart by colour-blind readers on white and on black.
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
+# Okabe and Ito, told apart by colour-blind readers on white and on black. A common reason keeps its
+# colour from report to report; any other takes one that is free.
+COLOURS = {
+    "long_scoreboard": "#0072b2", "wait": "#e69f00", "barrier": "#009e73",
+    "short_scoreboard": "#cc79a7", "math_pipe_throttle": "#d55e00", "not_selected": "#56b4e9",
+    "mio_throttle": "#f0e442",
+}  # fmt: skip
 ISSUING_FILL, OTHER_FILL = LIGHT.faint, "#8b8b8b"
 OTHER = "other"
 SHOWN = 0.055  # smaller parts have no room for their number
@@ -84,7 +89,10 @@ def _name(row: Row) -> str:
 
 def _fills(rows: list[Row]) -> dict[str, str]:
     reasons = top_reasons(rows)
-    fills = {ISSUING: ISSUING_FILL, **dict(zip(reasons, COLOURS, strict=False))}
+    free = [fill for name, fill in COLOURS.items() if name not in reasons]
+    fills = {ISSUING: ISSUING_FILL}
+    for name in reasons:
+        fills[name] = COLOURS[name] if name in COLOURS else free.pop(0)
     rest = any(name not in fills for row in rows for name in row.stalls)
     return {**fills, OTHER: OTHER_FILL} if rest else fills
 
