@@ -35,8 +35,8 @@ def percent(share: float | None) -> str:
     if share is None or not math.isfinite(share):
         return ABSENT
     value = 100 * share
-    if value and abs(value) < 0.1:
-        return "< 0.1 %" if value > 0 else "> -0.1 %"
+    if 0 < abs(value) < 0.1:
+        return f"{number(value, 2)} %"
     return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
 
 
