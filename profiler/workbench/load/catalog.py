@@ -45,6 +45,7 @@ LIMITERS = {
 }
 TENSOR_TYPES = ("fp16", "bf16_dst_fp32", "tf32_dst_fp32", "fp8_sparsity_off", "fp64", "int8")
 FP32_OPS = {"fadd": 1, "fmul": 1, "ffma": 2}
+HALF_OPS = {"hmul": 2, "hfma": 4}
 
 ROOFLINE_METRICS = (
     "dram__bytes.sum.peak_sustained",
@@ -52,9 +53,13 @@ ROOFLINE_METRICS = (
     "sm__cycles_elapsed.avg.per_second",
     "smsp__cycles_elapsed.avg.per_second",
     "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained",
+    "sm__sass_thread_inst_executed_op_hfma_pred_on.sum.peak_sustained",
     "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off.sum.peak_sustained",
     "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum.peak_sustained",
-    *(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed" for op in FP32_OPS),
+    *(
+        f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed"
+        for op in (*FP32_OPS, *HALF_OPS)
+    ),
     *(f"sm__ops_path_tensor_src_{kind}.sum" for kind in TENSOR_TYPES),
 )
 

@@ -84,7 +84,11 @@ def roofline(ablation: Ablation) -> str:
             continue
         compute = roof.tensor if point.ceiling == "tensor" and roof.tensor else roof.fp32
         name = "dense FP16 tensor" if point.ceiling == "tensor" else "FP32"
-        by = "DRAM" if point.bound < 0.999 * compute else name
+        # The chart's ceilings are one capture's; at this one's clocks they lie a little apart.
+        to_memory, to_compute = (
+            abs(math.log(point.bound / limit)) for limit in (point.intensity * roof.dram, compute)
+        )
+        by = "DRAM" if to_memory < to_compute else name
         wrong = " (above its roof: an error in the data)" if point.above_roof else ""
         rows.append([row.variant, number(point.intensity), number(point.flops_per_second / 1e12),
                      number(point.bound / 1e12), by, percent(point.share) + wrong])  # fmt: skip
@@ -134,10 +138,10 @@ def hot_line(found: Bottleneck) -> str:
     line = found.hot_line
     if line is None:
         return "none named"
-    counter = line.counter.replace("_", " ")
-    counter = "stall" if counter == "stalls" else counter
+    counter = literal("stall" if line.counter == "stalls" else line.counter.replace("_", " "))
+    counted = counter if counter.startswith("excess") else f"{counter} samples"
     where = code(f"{line.file.rsplit('/', 1)[-1]}:{line.line}")
-    return f"{where}, {percent(line.share)} of its {literal(counter)} samples"
+    return f"{where}, {percent(line.share)} of its {counted}"
 
 
 def message(found: Bottleneck) -> str:

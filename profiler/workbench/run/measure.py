@@ -287,7 +287,7 @@ class Measurement:
         held = [v for v in variants if launches.get(names[v])]
         if not held:
             return []
-        data = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(report.read_bytes())
+        data = zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=-1).compress(report.read_bytes())
         provenance = self.provenance()
         digest = hashlib.sha256(data).hexdigest()
         stamp = provenance["date"].replace(":", "").replace("-", "")

@@ -1,0 +1,228 @@
+"""The report: its words, its parts, and what hostile text can do to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from synthetic import ablation, bottleneck, not_current, point, with_row
+from workbench.derive.figures import Figure
+from workbench.derive.speedup import Ratio
+from workbench.judge.ablation import Ablation
+from workbench.judge.verdict import KEPT, Outcome
+from workbench.render import narrative, sections
+from workbench.render.moves import moved
+from workbench.render.report import CHARTS, render_report, template_environment
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+ENVIRONMENT = template_environment([TEMPLATES])
+DIFF = "--- baseline.cu\n+++ fix1.cu\n@@ -1 +1 @@\n-float x;\n+half2 x;"
+NASTY = "a | b `c <script>alert(1)</script>\n\n# heading\n```\n</details>"
+
+
+def render(found: Ablation, diffs: dict[str, str] | None = None) -> str:
+    return render_report(found, diffs or {}, ENVIRONMENT)
+
+
+def headings(text: str) -> list[str]:
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    return [tokens[i + 1].content for i, t in enumerate(tokens) if t.type == "heading_open"]
+
+
+def test_sections_stand_in_order() -> None:
+    assert headings(render(ablation(1))) == [
+        "Optimization report: Attention forward", "Environment and method",
+        "Where the baseline loses its time", "Ablation", "Roofline", "Warp stalls", "Step by step",
+        "`fix1`: key change of fix1", "What did not work", "Reproduce it",
+        "Where each number comes from",
+    ]  # fmt: skip
+
+
+def test_same_evidence_gives_the_same_bytes() -> None:
+    assert render(ablation(5)) == render(ablation(5))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (Ratio(2.0, 1.9, 2.1), "it is 2.00x [1.90, 2.10] faster than `sdpa`"),
+        (Ratio(0.5, 0.4, 0.8), "it is 2.00x [1.25, 2.50] slower than `sdpa`"),
+        (Ratio(1.0, 0.9, 1.1), "it is as fast as `sdpa` within the interval (1.00x [0.900, 1.10])"),
+        (None, "its speed against `sdpa` (10.4 µs) was not collected"),
+    ],
+)
+def test_result_is_honest_about_the_reference(ratio: Ratio | None, words: str) -> None:
+    text = narrative.result(with_row(ablation(1), "fix1", over_reference=ratio))
+    assert words in text.replace("`sdpa` (10.4 µs) within", "`sdpa` within")
+
+
+def test_result_names_its_basis() -> None:
+    text = narrative.result(ablation(3))
+    assert "`fix3` takes 177 µs, 3.61x [3.57, 3.65] over `baseline` (640 µs)" in text
+    assert "recorded evidence of 2026-01-02" in text
+    assert "warm" in text
+    assert "Of 3 steps: 2 kept, 1 rejected." in text
+    measured = narrative.result(dataclasses.replace(ablation(3), source="measured"))
+    assert "measured by this run on 2026-01-02" in measured
+
+
+def test_result_without_a_step_or_a_time() -> None:
+    assert "No step was kept: `baseline` takes 640 µs" in narrative.result(ablation(0))
+    nothing = not_current(ablation(0), "baseline", "missing", "not measured")
+    assert "there is no result yet" in narrative.result(nothing)
+    assert "not collected" in render(nothing)
+
+
+def test_stale_step_shows_no_figure() -> None:
+    found = not_current(ablation(3), "fix3", "stale", "its sources changed")
+    text = render(found)
+    assert "177 µs" not in text
+    assert "No figures: stale." in text
+    assert "`fix3`: no verdict, stale." in text
+    assert "`fix1` takes 337 µs" in text
+
+
+def test_what_did_not_work() -> None:
+    said = narrative.failures(ablation(3))
+    assert said[0] == (
+        "`fix2` (key change of fix2) was rejected, 0.962x over `fix1`: "
+        "lower end 0.952x < 1.03x over the parent."
+    )
+    assert said[1] == "`fix2`, Time: expected 0.25 to 0.5x, came 350 (1.04x of 337)."
+    assert "Every step was kept and no prediction was refuted." in render(ablation(1))
+
+
+def test_refuted_prediction_of_a_kept_step_is_told() -> None:
+    outcome = Outcome("time", "Time", "µs", "0.1 to 0.2x", 640.0, 337.0, "refuted")
+    found = with_row(ablation(1), "fix1", predictions=(outcome,))
+    assert found.row("fix1").verdict == KEPT
+    assert any("expected 0.1 to 0.2x" in line for line in narrative.failures(found))
+
+
+def test_warnings_stand_right_before_the_table() -> None:
+    text = render(ablation(1, warnings=("captures differ in ncu: 1, 2",)))
+    assert "> [!WARNING]\n> - captures differ in ncu: 1, 2\n\n| version" in text
+    assert "[!WARNING]" not in render(ablation(1))
+
+
+def test_bottlenecks_of_the_baseline() -> None:
+    text = render(ablation(1))
+    assert "1. **Long Scoreboard Stalls**, NVIDIA's estimated speedup 75.1 % of the whole" in text
+    assert "`baseline.cu:30`, 71 % of its long scoreboard samples" in text
+    assert "/workbench/kernels" not in text
+    local = dataclasses.replace(bottleneck(), scope="local", hot_line=None)
+    text = render(with_row(ablation(0), "baseline", bottlenecks=(local,)))
+    assert "75.1 % of the part this rule covers" in text
+    assert "hottest line: none named" in text
+
+
+def test_method_follows_the_recorded_flags() -> None:
+    assert "caches flushed before every pass, clocks left alone" in render(ablation(0))
+    kept = dict(ablation(0).environment, ncu_flags="--cache-control none --clock-control base")
+    text = render(ablation(0, environment=kept))
+    assert "caches left as they were, clock control base" in text
+    assert "cache control not collected" in render(ablation(0, environment={}))
+
+
+def test_diff_is_a_collapsed_block() -> None:
+    text = render(ablation(1), {"fix1": DIFF})
+    block = (
+        f"<details>\n<summary>Diff against baseline</summary>\n\n```diff\n{DIFF}\n```\n\n</details>"
+    )
+    assert block in text
+    assert "Diff against `baseline`: not collected." in render(ablation(1))
+
+
+def test_charts_are_linked_light_and_dark() -> None:
+    text = render(ablation(1))
+    assert len(CHARTS) == 4
+    for name in CHARTS:
+        assert f'"{name}"' in text
+
+
+def test_roof_is_named_by_what_sets_it_even_at_another_clock() -> None:
+    slow = dataclasses.replace(point(10.0, 344.0, tensor=True), bound=984e12)
+    low = point(10.0, 100.0, tensor=True)
+    found = with_row(with_row(ablation(1), "sdpa", point=slow), "sdpa_flash", point=low)
+    lines = {line.split()[1]: line for line in sections.roofline(found).splitlines()}
+    assert "984 | dense FP16 tensor" in lines["sdpa"]
+    assert "481 | DRAM" in lines["sdpa_flash"]
+    assert "67.0 | FP32" in lines["baseline"]
+
+
+def test_twelve_steps_with_huge_diffs_stay_small() -> None:
+    diffs = {f"fix{i}": "+" + "x" * 300 + "\n" + "+y\n" * 5000 for i in range(1, 13)}
+    text = render(ablation(12), diffs)
+    assert len(text.encode()) < 300_000
+    assert "more lines are left out here" in text
+
+
+def test_hostile_text_stays_text() -> None:
+    found = ablation(1, warnings=(NASTY,), title=NASTY, gpu="GPU <b>")
+    step = found.row("fix1").step
+    assert step is not None
+    step = dataclasses.replace(
+        step, key_change=NASTY, bottleneck=NASTY, rationale=NASTY, lesson=NASTY
+    )
+    bad = dataclasses.replace(bottleneck(), title=NASTY, message=NASTY)
+    found = with_row(found, "fix1", step=step, bottlenecks=(bad,), kernels=(NASTY,))
+    found = with_row(found, "baseline", bottlenecks=(bad,))
+    text = render(found, {"fix1": f"+{NASTY}"})
+    html = MarkdownIt("commonmark").enable("table").render(text)
+    assert "<script" not in html
+    assert html.count("</details>") == html.count("<details>") == 2
+    assert [h for h in headings(text) if h == "heading"] == []
+    assert len(headings(text)) == len(headings(render(ablation(1))))
+    assert html.count("<table>") == MarkdownIt("commonmark").enable("table").render(
+        render(ablation(1))
+    ).count("<table>")
+
+
+def test_nothing_collected_at_all_still_renders() -> None:
+    found = ablation(2, ceilings=None, environment={}, timing_file="", date="")
+    for row in found.everything:
+        found = not_current(found, row.variant, "missing", "not measured")
+    text = render(found)
+    assert "not collected" in text
+    assert not re.search(r"\bNone\b|\bnan\b|\binf\b", text)
+
+
+def test_own_template_wins(tmp_path: Path) -> None:
+    (tmp_path / "OPTIMIZATION_REPORT.md.j2").write_text("mine: {{ ablation.study }}")
+    mine = template_environment([tmp_path, TEMPLATES])
+    assert render_report(ablation(0), {}, mine) == "mine: attention\n"
+
+
+def figures(*found: tuple[str, float, str, str]) -> dict[str, Figure]:
+    return {key: Figure(key, key, value, unit, "", better) for key, value, unit, better in found}
+
+
+def test_moves_are_the_largest_changes_that_mean_something() -> None:
+    share = "% of samples"
+    before = figures(
+        ("big", 100, "M", "lower"), ("small", 100, "M", "lower"), ("noise", 100, "M", "lower"),
+        ("neutral", 1, "M", ""), ("tiny_share", 0.001, "% of peak", "higher"),
+        ("gone", 5, "M", "lower"), ("same", 0, "M", "lower"), ("cycles", 9, "cycle", "lower"),
+        ("stall.wait", 10, share, "lower"), ("stall.barrier", 10, share, "lower"),
+    )  # fmt: skip
+    after = figures(
+        ("big", 10, "M", "lower"), ("small", 120, "M", "lower"), ("noise", 101, "M", "lower"),
+        ("neutral", 9, "M", ""), ("tiny_share", 0.009, "% of peak", "higher"),
+        ("gone", 0, "M", "lower"), ("same", 0, "M", "lower"), ("cycles", 1, "cycle", "lower"),
+        ("stall.wait", 14.9, share, "lower"), ("stall.math", 5, share, "lower"),
+    )  # fmt: skip
+    found = moved(before, after)
+    assert [m.label for m in found] == ["gone", "big", "small", "Stall: barrier", "Stall: math"]
+    assert found[0].factor is None
+    assert found[1].factor == pytest.approx(0.1)
+    assert [m.label for m in moved(before, after, top=1)] == [
+        "gone", "Stall: barrier", "Stall: math",
+    ]  # fmt: skip
+
+
+def test_stalls_that_were_not_collected_did_not_move() -> None:
+    assert moved(figures(("stall.wait", 50, "% of samples", "lower")), {}) == []
