@@ -128,7 +128,8 @@ def ablation(steps: int = 3, *, references: int = 4, **changes: Any) -> Ablation
         "workbench": "0.1.0", "command": "workbench ablate",
     }  # fmt: skip
     found = Ablation(
-        "attention", "Attention forward", "b2h8s512d64", {"B": 2, "causal": False}, "NVIDIA H200",
+        "attention", "Attention forward", "", "b2h8s512d64", {"B": 2, "causal": False},
+        "NVIDIA H200",
         "recorded", "2026-01-02", "sdpa", tuple(rows), tuple(others), CEILINGS, environment,
         "20260102T030405Z.json", (),
     )  # fmt: skip

@@ -45,8 +45,8 @@ attention_forward(const __half* __restrict__ q, const __half* __restrict__ k,
         float score[kGroup], new_max = row_max;
         const __half2* v_row[kGroup];
         for (int j = 0; j < kGroup; ++j) {
-            const int mine_now = key + j * kSplit + part;
-            const int at = min(mine_now, seq_len - 1) % kTile * kStride;
+            const int index = key + j * kSplit + part;
+            const int at = min(index, seq_len - 1) % kTile * kStride;
             const __half2* k_row = reinterpret_cast<const __half2*>(k_tile + at);
             v_row[j] = reinterpret_cast<const __half2*>(v_tile + at);
             score[j] = 0.0f;
@@ -55,7 +55,7 @@ attention_forward(const __half* __restrict__ q, const __half* __restrict__ k,
                 for (int i = 1; i < 4; ++i) sum = __hfma2(query[d + i], k_row[d + i], sum);
                 score[j] += __low2float(sum) + __high2float(sum);
             }
-            if (mine_now >= seq_len) score[j] = -1e30f;
+            if (index >= seq_len) score[j] = -1e30f;
             new_max = fmaxf(new_max, score[j]);
         }
 

@@ -10,7 +10,10 @@ ints and floats take the width of the kernel's own parameter.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import os
+import pickle
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -24,6 +27,7 @@ from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 Extent = int | tuple[int, ...]
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"\s*$')
+CUBIN_FOLDER = "WORKBENCH_CUBINS"
 _declared: list[Kernel] = []
 
 
@@ -72,8 +76,6 @@ class Compiled:
     arch: str
     kernels: tuple[KernelBuild, ...]
     warnings: tuple[str, ...]
-    log: str
-    cubin_bytes: int
 
 
 class CompileError(ToolFailed):
@@ -187,10 +189,14 @@ class Kernel:
             define_macro=[(key, str(value)) for key, value in self.defines.items()] or None,
             ptxas_options=[*STANDARD_OPTIONS, *self.options],
         )
+        source = expand_includes(self.path)
+        kept = _kept_cubin(source, repr(options), self.name)
+        if kept is not None and kept.is_file():
+            return _restore(kept)
         log = io.StringIO()
         plain = re.fullmatch(r"\w+", self.name) is not None
         try:
-            program = Program(expand_includes(self.path), "c++", options)
+            program = Program(source, "c++", options)
             code = program.compile("cubin", () if plain else (self.name,), logs=log)
         except Exception as error:
             text = "\n".join(filter(None, (log.getvalue().strip(), str(error).strip())))
@@ -199,7 +205,9 @@ class Kernel:
                 hint="the compiler's message above names the file and line",
             ) from error
         builds, warnings = parse_log(log.getvalue())
-        report = Compiled(arch, tuple(builds), tuple(warnings), log.getvalue(), len(code.code))
+        report = Compiled(arch, tuple(builds), tuple(warnings))
+        if kept is not None:
+            kept.write_bytes(pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping))))
         return report, code
 
     @cached_property
@@ -242,6 +250,22 @@ class Kernel:
         stream = Device().create_stream(_Stream(handle))
         config = LaunchConfig(grid=grid, block=block, shmem_size=shared_bytes)
         launch(stream, config, loaded, *map(_argument, args, sizes))
+
+
+def _kept_cubin(source: str, options: str, name: str) -> Path | None:
+    """Where the workers of one measurement pass a cubin on; None outside of one."""
+    folder = os.environ.get(CUBIN_FOLDER)
+    if not folder:
+        return None
+    key = hashlib.sha256("\0".join((source, options, name)).encode()).hexdigest()
+    return Path(folder) / f"{key}.pickle"
+
+
+def _restore(kept: Path) -> tuple[Compiled, Any]:
+    from cuda.core import ObjectCode
+
+    report, cubin, symbols = pickle.loads(kept.read_bytes())
+    return report, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)
 
 
 class _Stream:

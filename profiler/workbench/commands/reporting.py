@@ -39,15 +39,14 @@ def diff(study: Study, step: Step) -> str:
 
 def write_report(workspace: Workspace, study: Study, found: Ablation) -> Path:
     """Write the report and its charts; returns the report's path."""
-    from workbench.render.charts import roofline_svg, stalls_svg
+    from workbench.render.charts import chart_files
     from workbench.render.report import render_report, template_environment
 
     folder = workspace.reports(study.name)
     diffs = {row.variant: diff(study, row.step) for row in found.rows if row.step}
     text = render_report(found, diffs, template_environment(workspace.template_folders))
-    for name, draw in (("roofline", roofline_svg), ("stalls", stalls_svg)):
-        for mode in ("light", "dark"):
-            write_bytes(folder / f"{name}-{mode}.svg", draw(found, mode == "dark").encode())
+    for name, svg in chart_files(found).items():
+        write_bytes(folder / name, svg.encode())
     write_bytes(folder / REPORT, text.encode())
     return folder / REPORT
 

@@ -3,8 +3,9 @@
 Formulas as in Nsight Compute's SpeedOfLight_RooflineChart section: FP32 work is
 FADD + FMUL + 2 FFMA thread instructions, its peak twice the FFMA peak rate times the SM clock;
 packed FP16 work is 2 HMUL + 4 HFMA (two lanes each; HADD is left out, since unpacking a half is
-one too), its peak four times the HFMA rate; traffic is DRAM bytes, its peak dram__bytes.sum.peak_sustained times the DRAM clock. The tensor
-ceiling is the dense FP16 wgmma rate: the roll-up counters allow sparsity and are twice as high.
+one too), its peak four times the HFMA rate; traffic is DRAM bytes, its peak
+dram__bytes.sum.peak_sustained times the DRAM clock. The tensor ceiling is the dense FP16 wgmma
+rate: the roll-up counters allow sparsity and are twice as high.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Point:
     """One variant: FLOP per DRAM byte against FLOP/s, and the ceiling that applies to it.
 
     ``ceiling`` is the kind of arithmetic that did most of the work: ``fp32``, ``half`` or
-    ``tensor``. ``bound`` is the least of its ceiling and the memory roof at this intensity.
+    ``tensor``. ``bound`` is the least of its ceiling and the memory roof at this intensity, and
+    ``limit`` says which of the two: ``compute`` or ``dram``.
     """
 
     intensity: float
@@ -59,6 +61,7 @@ class Point:
     ceiling: str
     flops: float
     above_roof: bool
+    limit: str = ""
 
     @property
     def share(self) -> float:
@@ -116,7 +119,8 @@ def point(metrics: pd.DataFrame) -> Point | None:
     rate, intensity = flops / seconds, flops / moved
     bound = min(compute, intensity * roof.dram)
     above = rate > ERROR_MARGIN * bound
-    return Point(intensity, rate, bound, ceiling, flops, above)
+    limit = "compute" if bound == compute else "dram"
+    return Point(intensity, rate, bound, ceiling, flops, above, limit)
 
 
 def _per_cycle(values: Mapping[str, float], ops: Mapping[str, int]) -> float | None:

@@ -74,6 +74,7 @@ class Ablation:
 
     study: str
     title: str
+    summary: str
     shape: str
     parameters: Mapping[str, Any]
     gpu: str
@@ -269,7 +270,8 @@ def judge(
     environment["ncu"] = newest.get("ncu", "not collected")
     environment["ncu_flags"] = " ".join(newest.get("ncu_flags", []))
     return Ablation(
-        study.name, study.ladder.title, evidence.shape, study.shapes[evidence.shape].parameters,
+        study.name, study.ladder.title, study.ladder.summary,
+        evidence.shape, study.shapes[evidence.shape].parameters,
         str(environment.get("gpu", evidence.folder.gpu)), source,
         str(environment.get("date", ""))[:10], study.ladder.primary_reference,
         tuple(rows), tuple(references), roofs[0] if roofs else None, environment,

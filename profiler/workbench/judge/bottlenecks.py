@@ -166,7 +166,7 @@ def bottlenecks(
         seen.add((r["rule"], r["kernel"]))
         metric, value = r["focus"][0] if r["focus"] else ("", math.nan)
         counter = _counter(r["rule"], r["title"], lines)
-        if r["rule"] == "CPIStall" and counter in set(lines["counter"]):
+        if counter and r["rule"] == "CPIStall" and counter in set(lines["counter"]):
             share = found.get(f"stall.{counter}")
             metric, value = STALL_PREFIX + counter, share.value if share else math.nan
         result.append(

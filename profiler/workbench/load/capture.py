@@ -120,17 +120,16 @@ def stall_metrics(action: Any) -> dict[str, str]:
     }
 
 
+def place(action: Any, pc: int) -> tuple[str, int]:
+    info = action.source_info(pc)
+    return (str(info.file_name()), int(info.line())) if info else ("", 0)
+
+
 def read_lines(launches: list[Any]) -> list[tuple[Any, ...]]:
     """Stall samples and counters summed by source line; "" and 0 where no line is known."""
     rows = []
     for index, action in enumerate(launches):
         where: dict[int, tuple[str, int]] = {}
-
-        def place(pc: int, action: Any = action, where: Any = where) -> tuple[str, int]:
-            if pc not in where:
-                info = action.source_info(pc)
-                where[pc] = (info.file_name(), int(info.line())) if info else ("", 0)
-            return where[pc]
 
         for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items():
             metric = action.metric_by_name(name)
@@ -141,7 +140,10 @@ def read_lines(launches: list[Any]) -> list[tuple[Any, ...]]:
             for i in range(metric.num_instances()):
                 value = metric.value(i)
                 if value:
-                    sums[place(int(ids.value(i)))] += float(value)
+                    pc = int(ids.value(i))
+                    if pc not in where:
+                        where[pc] = place(action, pc)
+                    sums[where[pc]] += float(value)
             for (file, line), value in sums.items():
                 rows.append((index, kernel_name(action), file, line, counter, value))
     return rows

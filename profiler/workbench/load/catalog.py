@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,13 @@ class FigureSpec:
 def catalog() -> Mapping[str, FigureSpec]:
     path = Path(__file__).with_name("metrics.toml")
     data = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {
-        key: FigureSpec(key, **{k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()})
-        for key, spec in data.items()
-    }
+    found: dict[str, FigureSpec] = {}
+    for key, spec in data.items():
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()
+        }
+        found[key] = FigureSpec(key, **values)
+    return found
 
 
 STALL_PREFIX = "smsp__pcsamp_warps_issue_stalled_"

@@ -64,8 +64,11 @@ class Roofs:
         return compute / self.dram
 
 
-def roofs(ceilings: Ceilings) -> Roofs:
+def roofs(ceilings: Ceilings, *, packed: bool = False) -> Roofs:
+    """``packed`` adds the ceiling of FP16 pairs, for charts with a point that it bounds."""
     compute = [("FP32", ceilings.fp32 / TERA)]
+    if packed and ceilings.half is not None:
+        compute.append(("Packed FP16", ceilings.half / TERA))
     if ceilings.tensor is not None:
         compute.append(("Tensor, dense FP16", ceilings.tensor / TERA))
     return Roofs(ceilings.dram / TERA, tuple(sorted(compute, key=lambda item: -item[1])))

@@ -111,7 +111,8 @@ def draw(ablation: Ablation) -> Figure:
                     fontsize=FONT_SIZE + 2)  # fmt: skip
         return figure
     marks = [Mark(row, row.point) for row in ablation.everything if row.point]
-    roof = roofs(ablation.ceilings)
+    packed = any(row.point and row.point.ceiling == "half" for row in ablation.everything)
+    roof = roofs(ablation.ceilings, packed=packed)
     view = frame(roof, [mark.at for mark in marks])
     draw_axes(axes, view)
     taken, lines = draw_roofs(axes, view, roof)

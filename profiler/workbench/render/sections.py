@@ -73,6 +73,9 @@ def _time(found: Time | None) -> list[str]:
     return [number(found.median), f"{number(found.low)} to {number(found.high)}"]
 
 
+COMPUTE_ROOFS = {"tensor": "dense FP16 tensor", "half": "packed FP16", "fp32": "FP32"}
+
+
 def roofline(ablation: Ablation) -> str:
     header = ["version", "FLOP per DRAM byte", "TFLOP/s", "roof over it (TFLOP/s)", "set by",
               "share of roof"]  # fmt: skip
@@ -82,13 +85,7 @@ def roofline(ablation: Ablation) -> str:
         if point is None or roof is None:
             rows.append([row.variant, *[ABSENT] * 3, literal(reason(row)), ABSENT])
             continue
-        compute = roof.tensor if point.ceiling == "tensor" and roof.tensor else roof.fp32
-        name = "dense FP16 tensor" if point.ceiling == "tensor" else "FP32"
-        # The chart's ceilings are one capture's; at this one's clocks they lie a little apart.
-        to_memory, to_compute = (
-            abs(math.log(point.bound / limit)) for limit in (point.intensity * roof.dram, compute)
-        )
-        by = "DRAM" if to_memory < to_compute else name
+        by = "DRAM" if point.limit == "dram" else COMPUTE_ROOFS[point.ceiling]
         wrong = " (above its roof: an error in the data)" if point.above_roof else ""
         rows.append([row.variant, number(point.intensity), number(point.flops_per_second / 1e12),
                      number(point.bound / 1e12), by, percent(point.share) + wrong])  # fmt: skip

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workbench.cuda import CUBIN_FOLDER
 from workbench.run.worker import CURRENT, EVENTS
 
 POLL_SECONDS = 0.05
@@ -60,7 +61,7 @@ class Tail:
         yield from whole
 
 
-def worker_environment() -> dict[str, str]:
+def worker_environment(scratch: Path) -> dict[str, str]:
     """The user's own, with this package importable and this Python first on PATH.
 
     ``python3`` is called by its bare name: ncu writes its command line into every report.
@@ -72,6 +73,7 @@ def worker_environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(str(Path(p).resolve()) for p in paths),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "PYTHONUNBUFFERED": "1",
+        CUBIN_FOLDER: str(scratch),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
@@ -100,7 +102,7 @@ def run_worker(
     timed_out = interrupted = False
     with (scratch / "log").open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=scratch, env=worker_environment(), stdout=output,
+            command, cwd=scratch, env=worker_environment(scratch), stdout=output,
             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
