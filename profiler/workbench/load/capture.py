@@ -133,14 +133,14 @@ def read_lines(launches: list[Any]) -> list[tuple[Any, ...]]:
 
         for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items():
             metric = action.metric_by_name(name)
-            if metric is None or not metric.has_correlation_ids():
+            if metric is None or not metric.has_correlation_ids() or not metric.value():
                 continue
             ids = metric.correlation_ids()
             sums: dict[tuple[str, int], float] = defaultdict(float)
             for i in range(metric.num_instances()):
-                value = metric.value(i)
+                value = metric.as_double(i)
                 if value:
-                    pc = int(ids.value(i))
+                    pc = ids.as_uint64(i)
                     if pc not in where:
                         where[pc] = place(action, pc)
                     sums[where[pc]] += float(value)

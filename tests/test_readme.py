@@ -1,0 +1,57 @@
+"""README says what the product says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from workbench.cli import main
+from workbench.study.workspace import find_workspace
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_its_table_is_the_one_that_ablate_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = README.split("<!-- table: workbench ablate -->\n")[1].split("\n<!-- /table -->")[0]
+    assert main(["ablate", "--project", str(ROOT)]) == 0
+    assert shown in capsys.readouterr().out
+
+
+def test_ci_runs_its_second_command() -> None:
+    commands = re.findall(r"```sh\n(.*?)\n```", README, re.DOTALL)
+    assert commands[1] in (ROOT / ".ci" / "run").read_text().replace("install -q", "install")
+
+
+def test_the_files_of_a_study_are_the_variants_of_its_ladder() -> None:
+    workspace = find_workspace(ROOT)
+    for name in workspace.studies():
+        study = workspace.study(name)
+        modules = {p.stem for p in study.folder.glob("*.py")} - {"study"}
+        assert modules == set(study.variants)
+
+
+def test_recorded_evidence_is_current() -> None:
+    from workbench.load.evidence import Evidence
+    from workbench.study.layout import evidence_folders
+
+    workspace = find_workspace(ROOT)
+    study = workspace.study()
+    folder = evidence_folders(workspace.ablations, study.name)[0]
+    evidence = Evidence(study, study.default_shape, folder)
+    for variant in study.variants:
+        assert set(evidence.state(variant).values()) == {"current"}, variant
+
+
+@pytest.mark.parametrize(
+    "name", ["OPTIMIZATION_REPORT.md", "roofline-light.svg", "stalls-dark.svg"]
+)
+def test_the_committed_report_is_what_the_evidence_gives(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda self, study: tmp_path)
+    assert main(["report", "--project", str(ROOT)]) == 0
+    committed = ROOT / "reports" / "attention" / name
+    assert (tmp_path / name).read_bytes() == committed.read_bytes()
