@@ -36,7 +36,8 @@ def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False
     compute = CEILINGS.tensor if tensor and CEILINGS.tensor else CEILINGS.fp32
     bound = min(compute, intensity * CEILINGS.dram)
     kind = "tensor" if tensor else "fp32"
-    return Point(intensity, rate, bound, kind, FLOPS, rate > 1.05 * bound)
+    limit = "compute" if bound == compute else "dram"
+    return Point(intensity, rate, bound, kind, FLOPS, rate > 1.05 * bound, limit)
 
 
 def figures(microseconds: float, stalls: dict[str, float]) -> dict[str, Figure]:

@@ -61,7 +61,7 @@ class Point:
     ceiling: str
     flops: float
     above_roof: bool
-    limit: str = ""
+    limit: str
 
     @property
     def share(self) -> float:

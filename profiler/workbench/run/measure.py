@@ -21,7 +21,7 @@ from typing import Any
 import workbench
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.run import machine, ncu
-from workbench.run.process import Event, Outcome, run_worker
+from workbench.run.process import Event, Outcome, Worker, run_worker
 from workbench.study.config import Config
 from workbench.study.layout import EvidenceFolder, disk_full, read_json, write_bytes, write_json
 from workbench.study.model import Study
@@ -104,11 +104,38 @@ class Measurement:
     def run(self) -> Measured:
         with scratch_folder(self.study) as scratch:
             first = list(dict.fromkeys([*self.plan.checked, *self.plan.timed]))
-            if first:
-                self.prepare(scratch, first, time=bool(self.plan.timed))
-            if self.plan.captured and not self.result.interrupted:
-                self.capture(scratch)
+            ahead = self.start_capture(scratch, list(self.plan.captured), gated=True)
+            try:
+                if first:
+                    self.prepare(scratch, first, time=bool(self.plan.timed))
+                if not self.result.interrupted:
+                    self.capture(scratch, ahead)
+            finally:
+                if ahead is not None:
+                    ahead.kill()
         return self.result
+
+    def start_capture(self, scratch: Path, variants: list[str], *, gated: bool) -> Worker | None:
+        """ncu with a worker in a folder of its own; None where nothing is to be captured.
+
+        A gated one loads its libraries while the variants are being checked and timed, which is
+        half of what a profiled process costs, and touches the GPU only when the gate opens.
+        """
+        if not variants:
+            return None
+        tool = machine.find_ncu()
+        if tool is None:
+            raise machine.why_not_measuring()
+        folder = scratch / "ncu"
+        folder.mkdir(exist_ok=True)
+        if not (folder / "kernels").exists():
+            shutil.copytree(scratch / "kernels", folder / "kernels")
+        (folder / ncu.REPORT).unlink(missing_ok=True)
+        job = {**self.job(variants, ["capture"]), "gated": gated}
+        return Worker(folder, job, self.ncu_command(tool), cubins=scratch)
+
+    def ncu_command(self, tool: str) -> list[str]:
+        return ncu.command(Path(tool).name, self.config.profiler)
 
     def provenance(self) -> dict[str, Any]:
         return {
@@ -246,14 +273,16 @@ class Measurement:
                 return
             variants = [v for v in variants if v != culprit and v not in self.result.failures]
 
-    def capture(self, scratch: Path) -> None:
+    def capture(self, scratch: Path, ahead: Worker | None) -> None:
         """One ncu process for all, and another for the rest when a variant breaks it."""
-        tool = machine.find_ncu()
-        if tool is None:
-            raise machine.why_not_measuring()
         left = [v for v in self.plan.captured if v not in self.result.failures]
         limit = self.config.limits.seconds_per_capture
         while left and not self.result.interrupted:
+            worker = ahead or self.start_capture(scratch, left, gated=False)
+            assert worker is not None
+            if worker is ahead:
+                worker.open_gate(left)
+            ahead = None
             seen = {"text": ""}
 
             def on_log(text: str, seen: dict[str, str] = seen) -> None:
@@ -262,14 +291,11 @@ class Measurement:
                 if state:
                     self.on_event({"event": "passes", "kernel": state[0], "percent": state[1]})
 
-            (scratch / ncu.REPORT).unlink(missing_ok=True)
-            prefix = ncu.command(Path(tool).name, self.config.profiler)
-            outcome = run_worker(
-                scratch, self.job(left, ["capture"]), limit, self.take, prefix=prefix, on_log=on_log
-            )
+            outcome = worker.watch(limit, self.take, on_log)
             self.result.interrupted = outcome.interrupted
             done = [e["variant"] for e in outcome.events if e["event"] == "captured"]
-            stored = self.store(scratch, done, prefix) if (scratch / ncu.REPORT).exists() else []
+            report = worker.scratch / ncu.REPORT
+            stored = self.store(report, done) if report.exists() else []
             culprit = None
             if not outcome.finished and outcome.current:
                 culprit = self.blame(outcome, limit)
@@ -277,11 +303,10 @@ class Measurement:
             if not stored and not culprit and not outcome.interrupted and left:
                 raise ncu.failure(outcome.log)
 
-    def store(self, scratch: Path, variants: list[str], prefix: list[str]) -> list[str]:
+    def store(self, report: Path, variants: list[str]) -> list[str]:
         """Keep the report, compressed, and an index entry for each variant it really holds."""
         import zstandard
 
-        report = scratch / ncu.REPORT
         launches = ncu.ranges_in(report)
         names = {v: ncu.range_name(self.study.name, v, self.plan.shape) for v in variants}
         held = [v for v in variants if launches.get(names[v])]
@@ -308,7 +333,10 @@ class Measurement:
                     "launches": launches[names[variant]],
                     "ncu": version,
                     "ncu_flags": ncu.flags(self.config.profiler),
-                    "provenance": {**provenance, "ncu_command": shlex.join(prefix)},
+                    "provenance": {
+                        **provenance,
+                        "ncu_command": shlex.join(self.ncu_command("ncu")),
+                    },
                 },
             )
         remove_unused(self.folder)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 CONTEXT_LOST = 17
 EVENTS = "events.jsonl"
 CURRENT = "current"
+GATE = "gate.json"
+GATE_POLL_SECONDS = 0.02
 
 
 class Journal:
@@ -150,6 +153,8 @@ class Worker:
     def run(self) -> None:
         phases = self.job["phases"]
         self.journal.write("hello", pid=os.getpid())
+        if self.job.get("gated"):
+            self.job["variants"] = wait_at_gate()
         if phases != ["build"]:
             self.journal.write("environment", **environment())
         self.each("build", self.build)
@@ -160,6 +165,21 @@ class Worker:
         if "capture" in phases:
             self.each("capture", self.capture)
         self.journal.write("done")
+
+
+def wait_at_gate() -> list[str]:
+    """Import what takes long, then wait, off the GPU, until the parent says which variants."""
+    import torch  # noqa: F401
+    from cuda.core import Program  # noqa: F401
+
+    gate, parent = Path.cwd() / GATE, os.getppid()
+    while not gate.is_file():
+        if os.getppid() != parent:
+            raise SystemExit(1)
+        time.sleep(GATE_POLL_SECONDS)
+    variants = json.loads(gate.read_text(encoding="utf-8"))
+    assert isinstance(variants, list)
+    return variants
 
 
 def describe(error: BaseException) -> dict[str, str]:
