@@ -88,7 +88,13 @@ class Worker:
     Workers that share ``cubins`` compile each kernel once.
     """
 
-    def __init__(self, scratch: Path, job: dict[str, Any], prefix: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        scratch: Path,
+        job: dict[str, Any],
+        prefix: list[str] | None = None,
+        cubins: Path | None = None,
+    ) -> None:
         for name in (EVENTS, CURRENT, GATE, "log"):
             (scratch / name).unlink(missing_ok=True)
         (scratch / "job.json").write_text(json.dumps(job), encoding="utf-8")
