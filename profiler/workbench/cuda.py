@@ -305,8 +305,8 @@ def _argument(value: Any, size: int) -> Any:
 def compiler_message(text: str) -> str:
     """The diagnostics in a compiler log, without ptxas' resource lines."""
     kept = [
-        line
+        line.strip("\0")
         for line in text.splitlines()
-        if line.strip() and "ptxas info" not in line and "bytes stack frame" not in line
+        if line.strip("\0 ") and "ptxas info" not in line and "bytes stack frame" not in line
     ]
     return "\n".join(kept[:40])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import threading
 from pathlib import Path
 
 import typer
@@ -24,6 +25,12 @@ def result_sentence(found: Ablation) -> str:
     return f"best: {best.variant}, {ratio(best.over_baseline)} over the baseline{against} (warm)"
 
 
+def load_renderers() -> None:
+    """pandas and matplotlib take a second to import, which passes while the GPU is measuring."""
+    import matplotlib.figure  # noqa: F401
+    import pandas  # noqa: F401
+
+
 def run(
     project: Path | None, study: str | None, shape: str | None, fixes: list[str], fresh: bool,
     json: bool,
@@ -31,6 +38,8 @@ def run(
     target = find_target(project, study, shape)
     steps = target.steps(fixes)
     names = [s.variant for s in steps] + [r.name for r in target.study.ladder.references]
+    if target.live:
+        threading.Thread(target=load_renderers, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
     found = judge(target.evidence(), target.workspace.config, steps, source=ensured.source)
     path = write_report(target.workspace, target.study, found)

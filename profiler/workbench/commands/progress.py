@@ -23,6 +23,7 @@ class Progress:
         self.captures = captures
         self.rounds = rounds
         self.captured = 0
+        self.out: set[str] = set()
         self.capture_started = 0.0
         self.current = ""
         self.last_round = -1
@@ -58,8 +59,16 @@ class Progress:
         each = (time.monotonic() - self.capture_started) / self.captured
         return f", about {each * (self.captures - self.captured):.0f} s left"
 
+    def drop(self, variant: str) -> None:
+        """A variant that failed will not be profiled."""
+        if variant not in self.out and self.captures:
+            self.out.add(variant)
+            self.captures -= 1
+
     def __call__(self, event: Event) -> None:
         kind, variant = event["event"], event.get("variant", "")
+        if kind == "failed" or event.get("status") == "wrong":
+            self.drop(variant)
         if kind == "start":
             self.current = variant
             if event["phase"] == "capture" and not self.capture_started:

@@ -133,7 +133,8 @@ class _Judge:
     def status(self, state: Mapping[str, str], checks: Mapping[str, Any]) -> tuple[str, str]:
         check = checks.get(self.evidence.shape)
         if check is not None and check["status"] != "correct":
-            return FAILED, f"{check['status']}: {check['why']}"
+            told = check["status"] in ("wrong", "unsupported")
+            return FAILED, f"{check['status']}: {check['why']}" if told else str(check["why"])
         if STALE in state.values():
             late = ", ".join(kind for kind, value in state.items() if value == STALE)
             return STALE, f"its sources changed since ({late}); measure it again"

@@ -140,4 +140,9 @@ def ablation_table(ablation: Ablation) -> str:
     for row in ablation.everything:
         cells = _cells(row) if row.status == CURRENT else [NONE] * 7
         rows.append([row.variant, *cells, key_change(row), _verdict(row)])
-    return markdown_table(header, rows, "lrrrrrrlll")
+    align = "lrrrrrrlll"
+    if not ablation.reference:
+        at = header.index("vs ")
+        header, rows = header[:at] + header[at + 1 :], [r[:at] + r[at + 1 :] for r in rows]
+        align = align[:at] + align[at + 1 :]
+    return markdown_table(header, rows, align)

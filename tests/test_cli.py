@@ -1,0 +1,133 @@
+"""The command line: names, hints, exit codes, streams."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.cli import main
+from workspaces import GOOD, ROOT, make
+
+HERE = ["--project", str(ROOT)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["profile", "basline"], "unknown variant 'basline'", "'baseline'"),
+        (["ablate", "fix11"], "unknown step 'fix11'", "'fix1'"),
+        (["ablate", "sdpa"], "'sdpa' is a reference", "fix1"),
+        (["list", "--study", "atention"], "unknown study 'atention'", "'attention'"),
+        (["ablate", "--shape", "b2h8s512d46"], "unknown shape", "'b2h8s512d64'"),
+        (["ablate", "--shape", "ragged"], "checked but not profiled", "b2h8s512d64"),
+        (
+            ["show", "fix1", "--metric", "gpu__time_duration.summ"],
+            "unknown metric",
+            "'gpu__time_duration.sum'",
+        ),
+        (["show", "sdpa", "--source"], "no source lines", "library kernels"),
+        (["build", "--arch", "hopper"], "'hopper' is no architecture", "sm_90a"),
+    ],
+)
+def test_a_wrong_name_ends_in_a_hint_and_exit_code_2(
+    arguments: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, *HERE]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err.splitlines()[0]
+    assert hint in err.split("hint:")[1]
+
+
+def test_an_unknown_verb_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profil"]) == 2
+    assert "profile" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ablate", "--json"],
+        ["profile", "baseline", "--json"],
+        ["show", "fix1", "--json"],
+        ["show", "fix1", "--source", "--json"],
+        ["show", "fix1", "--metric", "smsp__inst_executed.sum", "--json"],
+        ["list", "--json"],
+        ["check", "--json"],
+    ],
+)
+def test_json_is_the_whole_of_stdout(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, *HERE]) == 0
+    assert json.loads(capsys.readouterr().out)["schema_version"] == 1
+
+
+def test_recorded_evidence_says_so_in_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "baseline", *HERE]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("recorded evidence: NVIDIA H200, 2026-")
+    assert "ncu 2025.3.1" in first
+
+
+def test_profile_names_the_bottleneck_with_metric_estimate_and_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["profile", "baseline", *HERE]) == 0
+    top = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("1. "))
+    assert "long_scoreboard" in top
+    assert "NVIDIA estimates" in top
+    assert "baseline.cu:30" in top
+
+
+def test_without_gpu_and_evidence_the_way_out_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+    make(tmp_path, {"baseline": GOOD})
+    assert main(["ablate", "--project", str(tmp_path)]) == 3
+    err = capsys.readouterr().err
+    assert "no evidence is recorded for scale" in err
+    assert "no NVIDIA GPU was found" in err
+    assert "workbench doctor" in err
+
+
+def test_doctor_says_what_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+    monkeypatch.setattr("workbench.run.machine.find_ncu", lambda: None)
+    assert main(["doctor"]) == 0
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert "works here: profile, ablate, report and show on recorded evidence" in last
+    assert "Will not work: check, timing and profiling on this GPU" in last
+    assert main(["doctor", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["works"]["read"] is True
+    assert data["works"]["measure"] is False
+
+
+def test_doctor_knows_restricted_counters(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.run.machine.counters_restricted", lambda: True)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert main(["doctor", "--json"]) == 0
+    rows = {r["name"]: r for r in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["counter permission"]["result"] == "fail"
+    assert "ERR_NVGPUCTRPERM" in rows["counter permission"]["found"]
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in rows["counter permission"]["fix"]
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from workbench.cli import main; main(['--help']);"
+        "heavy = {'pandas', 'matplotlib', 'torch', 'ncu_report', 'jinja2'} & set(sys.modules);"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

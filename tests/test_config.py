@@ -1,0 +1,114 @@
+"""workbench.toml and ablation.toml: what is wrong is named, with the nearest right name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workbench.cli import main
+from workbench.study.config import Config, read_config
+from workbench.study.workspace import find_workspace
+from workspaces import GOOD, make
+
+
+def fails(capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> None:
+    """``list`` in this workspace ends in exit code 2 and a message with all of ``words``."""
+    assert main(["list", "--project", str(root)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    for word in words:
+        assert word in said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "[gates]\nmin_speedupp = 1.1",
+            ["workbench.toml", "'gates.min_speedupp'", "'min_speedup'"],
+        ),
+        ("[timing]\nrounds = 'many'", ["'timing.rounds'", "int", "'many'"]),
+        ("[timing]\nrounds = 0", ["'timing.rounds'", "above zero"]),
+        ("[timing]\nrounds = true", ["'timing.rounds'", "int"]),
+        ("[profiler]\nclock_control = 'bse'", ["'profiler.clock_control'", "'base'"]),
+        ("gates = 3", ["'gates' must be a table", "[gates]"]),
+        ("[gates", ["not valid TOML"]),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    text: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, {"baseline": GOOD}, config=text)
+    fails(capsys, tmp_path, *words)
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "workbench.toml").write_text("")
+    assert read_config(tmp_path / "workbench.toml") == Config()
+
+
+def test_the_workspace_is_found_from_a_folder_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path, {"baseline": GOOD})
+    monkeypatch.chdir(root / "kernels" / "scale")
+    assert find_workspace().root == root
+
+
+def test_outside_any_workspace_the_built_in_one_reports_to_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    workspace = find_workspace()
+    assert workspace.packaged
+    assert "attention" in workspace.studies()
+    assert workspace.reports("attention") == tmp_path
+    assert workspace.evidence_base("attention").is_relative_to(tmp_path)
+
+
+def test_project_must_be_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fails(capsys, tmp_path, "no workbench.toml in", "hint: --project")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("key_change =", "key_chnge =", ["'step.key_chnge'", "'key_change'"]),
+        ('key_change = "b"\n', "", ["step 'b' has no 'key_change'"]),
+        ('parent = "baseline"', 'parent = "basline"', ["'basline'", "'baseline'"]),
+        ('parent = "baseline"\n', "", ["step 'b' has no 'parent'"]),
+        ('variant = "b"', 'variant = "baseline"', ["'baseline' is listed twice"]),
+        ("schema_version = 1", "schema_version = 9", ["schema_version must be 1"]),
+        (
+            'key_change = "b"\n',
+            'key_change = "b"\n[[step.prediction]]\nfigure = "time"\n',
+            ["needs either 'factor' or 'range'"],
+        ),
+        (
+            'key_change = "b"\n',
+            'key_change = "b"\n[[step.prediction]]\nfigure = "time"\nfactor = [2, 1]\n',
+            ["must be [low, high]"],
+        ),
+        ('variant = "b"', 'variant = "c"', ["names 'c'", "c.py"]),
+    ],
+)
+def test_a_wrong_ladder_is_named(
+    old: str, new: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, {"baseline": GOOD, "b": GOOD})
+    path = tmp_path / "ablations" / "scale" / "ablation.toml"
+    text = path.read_text()
+    assert old in text
+    head, _, tail = text.rpartition(old)
+    path.write_text(head + new + tail)
+    fails(capsys, tmp_path, "ablation.toml", *words)
+
+
+def test_a_study_that_lacks_a_part_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    study = tmp_path / "kernels" / "scale" / "study.py"
+    study.write_text(study.read_text().replace("def work", "def werk"))
+    fails(capsys, tmp_path, "study.py does not define 'work'")

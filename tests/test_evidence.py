@@ -1,0 +1,244 @@
+"""Recorded evidence: traceable, tied to its sources, and never shown when it is not sound."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.cli import main
+from workbench.derive.figures import figures
+from workbench.errors import BadCapture
+from workbench.load.capture import load_capture, open_report, stall_metrics
+from workspaces import ROOT, copy_of_repository
+
+EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
+SHAPE = "b2h8s512d64"
+
+
+def ablate(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["ablate", "--json", "--project", str(root)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert isinstance(data, dict)
+    return data
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return copy_of_repository(tmp_path)
+
+
+@pytest.fixture
+def table(copy: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    return ablate(copy, capsys)
+
+
+def index(variant: str) -> dict[str, Any]:
+    text = (EVIDENCE / SHAPE / "captures" / f"{variant}.json").read_text()
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def launches(variant: str) -> list[Any]:
+    """Read past the product: the report's launches, by the range in the index."""
+    found = index(variant)
+    result = []
+    for action in (a for r in open_report(EVIDENCE / "reports" / found["report"]) for a in r):
+        state = action.nvtx_state()
+        names = [n for d in state.domains() for n in state.domain_by_id(d).push_pop_ranges()]
+        if found["range"] in names:
+            result.append(action)
+    return result
+
+
+def value(action: Any, name: str) -> float:
+    return float(action.metric_by_name(name).value())
+
+
+def everything(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*data["versions"], *data["references"]]
+
+
+def test_every_time_and_speedup_can_be_recomputed_from_the_timing_file(
+    table: dict[str, Any],
+) -> None:
+    path = EVIDENCE / SHAPE / "timings" / table["evidence"]["timings"]
+    samples = json.loads(path.read_text())["samples"]
+    times: dict[str, dict[int, float]] = {}
+    for variant, mode, number, microseconds in zip(
+        *(samples[k] for k in ("variant", "mode", "round", "microseconds")), strict=True
+    ):
+        if mode == "warm":
+            times.setdefault(variant, {})[number] = microseconds
+    for row in everything(table):
+        mine = times[row["variant"]]
+        assert row["microseconds"]["median"] == pytest.approx(statistics.median(mine.values()))
+        for key, over in (
+            ("speedup_over_baseline", "baseline"),
+            ("speedup_over_parent", row["parent"]),
+            ("speedup_over_reference", "sdpa"),
+        ):
+            if over is None:
+                assert row[key] is None
+                continue
+            ratios = [times[over][r] / mine[r] for r in mine]
+            assert row[key]["ratio"] == pytest.approx(statistics.median(ratios))
+            assert row[key]["low"] <= row[key]["ratio"] <= row[key]["high"]
+
+
+def test_every_profiled_figure_can_be_recomputed_from_the_capture(table: dict[str, Any]) -> None:
+    for row in everything(table):
+        found = launches(row["variant"])
+        assert len(found) == len(row["kernels"])
+        seconds = [value(a, "gpu__time_duration.sum") * 1e-9 for a in found]
+        moved = sum(
+            value(a, "dram__bytes_read.sum") + value(a, "dram__bytes_write.sum") for a in found
+        )
+        assert row["dram_gb_per_s"] == pytest.approx(moved / sum(seconds) / 1e9)
+        name = "sm__warps_active.avg.pct_of_peak_sustained_active"
+        weighted = sum(value(a, name) * s for a, s in zip(found, seconds, strict=True))
+        assert row["achieved_occupancy_pct"] == pytest.approx(weighted / sum(seconds))
+        samples: dict[str, float] = {}
+        for action in found:
+            for reason, metric in stall_metrics(action).items():
+                samples[reason] = samples.get(reason, 0) + value(action, metric)
+        total = sum(samples.values())
+        for reason, share in row["stalls"].items():
+            assert share == pytest.approx(samples[reason] / total)
+
+
+def test_a_variant_of_two_kernels_is_added_up(table: dict[str, Any]) -> None:
+    flash = next(r for r in table["references"] if r["variant"] == "sdpa_flash")
+    assert len(flash["kernels"]) == 2
+
+
+def test_line_samples_add_up_to_the_metric() -> None:
+    found = index("fix1")
+    lines = load_capture(EVIDENCE / "reports" / found["report"], found["range"]).lines
+    (action,) = launches("fix1")
+    for reason in ("wait", "long_scoreboard", "selected"):
+        counted = lines[lines["counter"] == reason]["value"].sum()
+        assert counted == value(action, f"smsp__pcsamp_warps_issue_stalled_{reason}")
+
+
+def test_the_ladder_reaches_ten_times_and_every_step_was_predicted(table: dict[str, Any]) -> None:
+    assert table["versions"][-1]["speedup_over_baseline"]["low"] >= 10
+    for row in table["versions"][1:]:
+        assert row["predictions"]
+        assert row["verdict"] in ("kept", "rejected", "inconclusive")
+
+
+def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = copy / "kernels" / "attention" / "fix2.cu"
+    source.write_text(source.read_text().replace("kTile = 64;", "kTile = 32;"))
+    here = ["--project", str(copy)]
+    rows = {r["variant"]: r for r in everything(ablate(copy, capsys))}
+    assert rows["fix2"]["status"] == "stale"
+    assert rows["fix2"]["microseconds"] is None
+    assert rows["fix2"]["dram_gb_per_s"] is None
+    assert rows["fix1"]["status"] == "current"
+    assert rows["fix3"]["speedup_over_parent"] is None
+    assert main(["ablate", *here]) == 0
+    out = capsys.readouterr().out
+    assert (
+        next(x for x in out.splitlines() if x.startswith("| fix2")).rstrip(" |").endswith("stale")
+    )
+    assert "stale, not shown: fix2" in out
+    assert main(["profile", "fix2", *here]) == 0
+    assert "stale: its sources changed" in capsys.readouterr().out
+    assert main(["list", *here]) == 0
+    assert "stale (nvidia-h200" in capsys.readouterr().out
+    assert main(["show", "fix2", "--source", *here]) == 2
+    assert "only a stale capture" in capsys.readouterr().err
+    report = (copy / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
+    assert "98.3" not in report
+
+
+def test_a_new_shape_leaves_evidence_current_and_a_changed_study_does_not(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = copy / "kernels" / "attention" / "study.py"
+    text = study.read_text()
+    new = '    "new": Shape(B=1, H=1, S=64, D=64, causal=False, dtype="float16"),\n    "ragged"'
+    study.write_text(text.replace('    "ragged"', new))
+    assert all(r["status"] == "current" for r in everything(ablate(copy, capsys)))
+    study.write_text(text.replace("absolute=4e-3", "absolute=5e-3"))
+    assert all(r["status"] == "stale" for r in everything(ablate(copy, capsys)))
+
+
+def reports(root: Path) -> list[Path]:
+    return sorted(root.glob(f"ablations/attention/evidence/*/reports/{SHAPE}*"))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
+def test_a_damaged_capture_is_named(
+    damage: str, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (report,) = reports(copy)
+    whole = report.read_bytes()
+    report.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"",
+                        "foreign": b"no capture at all"}[damage])  # fmt: skip
+    assert main(["ablate", "--project", str(copy)]) == 4
+    err = capsys.readouterr().err
+    assert report.name in err
+    assert "hint: profile it again" in err
+
+
+def test_a_deleted_capture_is_missing_and_times_stay(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (report,) = reports(copy)
+    report.unlink()
+    row = ablate(copy, capsys)["versions"][0]
+    assert row["microseconds"]["median"] > 0
+    assert row["dram_gb_per_s"] is None
+    assert row["stalls"] == {}
+
+
+def test_evidence_of_a_newer_schema_is_refused(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path,) = copy.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json")
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    assert main(["ablate", "--project", str(copy)]) == 2
+    err = capsys.readouterr().err
+    assert "is of schema 2; this workbench reads up to 1" in err
+    assert "hint: pip install --upgrade" in err
+
+
+def test_metrics_that_an_older_ncu_did_not_collect_are_absent_never_zero() -> None:
+    found = index("fix1")
+    metrics = load_capture(EVIDENCE / "reports" / found["report"], found["range"]).metrics
+    older = metrics[~metrics["metric"].str.startswith(("dram__", "gpu__dram"))]
+    result = figures(older)
+    for key in ("dram_read", "dram_bandwidth", "dram_pct"):
+        assert key in figures(metrics)
+        assert key not in result
+    assert result["registers"].value > 0
+
+
+def test_a_capture_without_the_range_is_refused() -> None:
+    path = EVIDENCE / "reports" / index("fix1")["report"]
+    with pytest.raises(BadCapture, match="holds no launch of workbench:other"):
+        load_capture(path, "workbench:other")
+
+
+def test_no_path_of_a_machine_travels_in_evidence() -> None:
+    import zstandard
+
+    for path in EVIDENCE.rglob("*"):
+        if path.is_dir():
+            continue
+        data = path.read_bytes()
+        if path.suffix == ".ncu-repz":
+            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 30)
+        for word in (b"/home/", b"/root/", b"/Users/"):
+            assert word not in data, path
+    size = sum(p.stat().st_size for p in EVIDENCE.rglob("*") if p.is_file())
+    assert size < 20e6
