@@ -1,0 +1,83 @@
+"""On a real GPU with ncu: bad kernels are named, good ones are measured all the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.cli import main
+from workspaces import GOOD, make
+
+pytestmark = pytest.mark.gpu
+
+KERNELS = {
+    "baseline": GOOD,
+    "wrong": "if (i < n) out[i] = 2.01f * x[i];",
+    "unwritten": "if (i < n - 1) out[i] = 2 * x[i];",
+    "changes": "if (i < n) { out[i] = 2 * x[i]; x[i] = 0; }",
+    "outside": "if (i < n) out[i] = 2 * x[i]; if (i == n) x[n] = 1;",
+    "reads": "if (i < n) out[i] = 2 * x[i + (i == n - 1)];",
+    "illegal": "if (i < n) out[i] = 2 * x[i + (1ll << 40)];",
+    "hangs": "if (i < n) { out[i] = 2 * x[i]; while (*(volatile float*)(out + i) != 1e9f) {} }",
+    "broken": "if (i < n) out[i] = 2 * y[i];",
+    "pairs": "for (long long j = 2 * i; j < n && j < 2 * i + 2; ++j) out[j] = 2 * x[j];",
+}
+MODULES = {"raises": "def run(x):\n    raise ValueError('no such thing')\n"}
+CONFIG = "[limits]\nseconds_per_step = 20\n[timing]\nrounds = 20\n"
+SAID = {
+    "wrong": "max error",
+    "unwritten": "not written",
+    "changes": "changes its input 'x'",
+    "outside": "writes out of bounds of 'x'",
+    "reads": "read out of bounds",
+    "illegal": "illegal memory access",
+    "hangs": "hangs: nothing came for 20 s",
+    "broken": "does not compile",
+    "raises": "no such thing (raises.py:2)",
+}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    root = make(tmp_path_factory.mktemp("gpu") / "ws", KERNELS, MODULES, CONFIG)
+    assert main(["ablate", "--project", str(root)]) == 1
+    return root, {}
+
+
+def rows(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
+    assert main(["ablate", "--json", "--project", str(root)]) == 0
+    return {row["variant"]: row for row in json.loads(capsys.readouterr().out)["versions"]}
+
+
+def test_every_bad_kernel_is_named_and_has_no_speed(
+    measured: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = rows(measured[0], capsys)
+    for name, said in SAID.items():
+        assert found[name]["status"] == "failed", name
+        assert said in found[name]["problem"]
+        assert found[name]["verdict"] == "rejected"
+        assert found[name]["microseconds"] is None
+
+
+def test_the_good_ones_were_timed_and_profiled(
+    measured: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = rows(measured[0], capsys)
+    for name in ("baseline", "pairs"):
+        assert found[name]["status"] == "current"
+        assert found[name]["microseconds"]["median"] > 0
+        assert found[name]["dram_gb_per_s"] > 0
+        assert found[name]["captures"]
+
+
+def test_what_is_on_record_is_not_measured_again(
+    measured: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(measured[0].rglob("evidence/**/*.json"))
+    stamps = [p.stat().st_mtime_ns for p in before]
+    rows(measured[0], capsys)
+    assert [p.stat().st_mtime_ns for p in before] == stamps

@@ -1,0 +1,267 @@
+"""The stage that starts processes, without a GPU: real workers that build, scripted ones beyond."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.cli import main
+from workbench.cuda import expand_includes, parse_log
+from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.run import measure, ncu
+from workbench.run.measure import Measurement, Plan
+from workbench.run.process import Outcome
+from workbench.study.config import Config, Profiler
+from workbench.study.layout import EvidenceFolder, read_json, write_bytes
+from workbench.study.workspace import find_workspace
+from workspaces import GOOD, ROOT, make
+
+BAD_MODULES = {
+    "norun": "def runn(x):\n    return x\n",
+    "raises": "raise ValueError('no such thing')\n",
+}
+
+
+def build(
+    root: Path, capsys: pytest.CaptureFixture[str], *names: str
+) -> tuple[int, dict[str, dict[str, Any]], str]:
+    code = main(["build", *names, "--json", "--project", str(root)])
+    out, err = capsys.readouterr()
+    return code, {b["variant"]: b for b in json.loads(out)["builds"]}, err
+
+
+def test_a_variant_that_cannot_be_built_costs_only_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = "if (i < n) out[i] = 2 * y[i];"
+    make(tmp_path, {"baseline": GOOD, "broken": broken}, BAD_MODULES)
+    code, built, err = build(tmp_path, capsys)
+    assert code == 4
+    assert built["baseline"]["error"] == ""
+    assert built["baseline"]["kernels"][0]["registers"] > 0
+    message = built["broken"]["error"]
+    assert '/workbench/kernels/scale/broken.cu(3): error: identifier "y" is undefined' in message
+    assert built["norun"]["error"] == "norun.py defines no run()"
+    assert built["raises"]["error"] == "ValueError: no such thing (raises.py:1)"
+    assert "hint: the compiler's message names the file and line" in err
+
+
+def test_a_spill_is_reported_as_a_warning_and_in_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = "float r[32]; for (int j = 0; j < n; ++j) r[(j * n) % 32] = x[j]; out[i] = r[n % 32];"
+    make(tmp_path, {"baseline": GOOD, "local": body})
+    code, built, _ = build(tmp_path, capsys, "local")
+    assert code == 0
+    assert built["local"]["kernels"][0]["stack_bytes"] >= 128
+    assert any("local memory" in w.lower() for w in built["local"]["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import os\nos._exit(9)\n", "crashed the compiler's process"),
+        ("import time\ntime.sleep(600)\n", "takes too long"),
+    ],
+)
+def test_a_module_that_kills_or_hangs_its_process_is_named(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit = "[limits]\nseconds_per_step = 6\n"
+    make(tmp_path, {"baseline": GOOD}, {"bad": text}, config=limit)
+    code, built, _ = build(tmp_path, capsys)
+    assert code == 4
+    assert built["baseline"]["error"] == ""
+    assert message in built["bad"]["error"]
+
+
+def test_the_flagship_compiles_without_a_warning_or_a_spill(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, built, _ = build(ROOT, capsys)
+    assert code == 0
+    for found in built.values():
+        assert found["warnings"] == []
+        for kernel in found["kernels"]:
+            assert kernel["spill_store_bytes"] == kernel["spill_load_bytes"] == 0
+
+
+def test_the_compilers_log_is_read_kernel_by_kernel() -> None:
+    log = """ptxas info    : Compiling entry function 'one' for 'sm_90a'
+ptxas info    : Function properties for one
+    48 bytes stack frame, 20 bytes spill stores, 24 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack size, 1024 bytes smem
+ptxas warning : Registers are spilled to local memory in function 'one'
+ptxas info    : Compiling entry function 'two' for 'sm_90a'
+ptxas info    : Function properties for two
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 24 registers, used 0 barriers
+"""
+    (one, two), warnings = parse_log(log)
+    assert (one.registers, one.shared_bytes, one.stack_bytes) == (255, 1024, 48)
+    assert (one.spill_store_bytes, one.spill_load_bytes) == (20, 24)
+    assert (two.kernel, two.registers, two.shared_bytes) == ("two", 24, 0)
+    assert warnings == ["ptxas warning : Registers are spilled to local memory in function 'one'"]
+
+
+def test_local_headers_are_put_in_place_once_under_virtual_names(tmp_path: Path) -> None:
+    folder = tmp_path / "scale"
+    folder.mkdir()
+    (folder / "a.cuh").write_text('#pragma once\n#include "b.cuh"\nint a;\n')
+    (folder / "b.cuh").write_text("int b;\n")
+    (folder / "k.cu").write_text('#include "a.cuh"\n#include "b.cuh"\n#include <math.h>\nint k;\n')
+    text = expand_includes(folder / "k.cu")
+    assert text.count("int b;") == 1
+    assert '#line 1 "/workbench/kernels/scale/a.cuh"' in text
+    assert '#line 2 "/workbench/kernels/scale/k.cu"' in text
+    assert "#include <math.h>" in text
+    assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize(
+    ("log", "kind", "message", "hint"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - no permission", EnvironmentLacks, "ERR_NVGPUCTRPERM",
+         "--cap-add=SYS_ADMIN"),
+        ("Failed to initialize the profiler: LibraryNotLoaded", EnvironmentLacks, "library",
+         "container"),
+        ("==WARNING== No kernels were profiled.", ToolFailed, "saw no kernel", "current stream"),
+        ("==ERROR== Something else", ToolFailed, "Something else", "doctor"),
+    ],
+)  # fmt: skip
+def test_what_ncu_says_becomes_a_way_out(
+    log: str, kind: type[ToolFailed], message: str, hint: str
+) -> None:
+    found = ncu.failure(log)
+    assert type(found) is kind
+    assert message in found.message
+    assert hint in found.hint
+
+
+def test_ncu_is_told_clocks_caches_and_source() -> None:
+    command = ncu.command("ncu", Profiler(clock_control="base", cache_control="none"))
+    text = " ".join(command)
+    for part in ("--set full", "--import-source yes", "--clock-control base",
+                 "--cache-control none", "--nvtx-include regex:workbench:.*/"):  # fmt: skip
+        assert part in text
+
+
+def test_the_passes_are_read_from_ncus_output() -> None:
+    text = '==PROF== Profiling "first" - 0: 0%....50%....100% - 38 passes\n'
+    text += '==PROF== Profiling "scale" - 1 (2/8): 0%....50%'
+    assert ncu.progress(text) == ("scale", 50)
+    assert ncu.progress("nothing yet") is None
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old.json"
+    path.write_bytes(b"old")
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(EnvironmentLacks, match="no space left"):
+        write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_ends_in_a_hint_and_exit_code_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert main(["report", "--project", str(ROOT)]) == 3
+    assert "hint: free some space" in capsys.readouterr().err
+
+
+Script = list[dict[str, Any]]
+
+
+class Scripted:
+    """Stands in for workers: each start plays the next list of events."""
+
+    def __init__(self, *scripts: Script, **ends: Any) -> None:
+        self.scripts = list(scripts)
+        self.ends = ends
+        self.jobs: list[dict[str, Any]] = []
+
+    def run(self, scratch: Path, job: dict[str, Any], limit: float, on_event: Any) -> Outcome:
+        self.jobs.append(job)
+        events = self.scripts.pop(0)
+        for event in events:
+            on_event(event)
+        done = any(e["event"] == "done" for e in events)
+        current = "" if done else next(e["variant"] for e in reversed(events) if "variant" in e)
+        return Outcome(events, 0 if done else -11, self.ends.get("timed_out", False),
+                       self.ends.get("interrupted", False), current, "")  # fmt: skip
+
+
+def checked(name: str) -> dict[str, Any]:
+    return {"event": "checked", "variant": name, "shape": "large", "status": "correct", "why": "",
+            "max_abs": 0.0, "relative": 0.0}  # fmt: skip
+
+
+def start(name: str) -> dict[str, Any]:
+    return {"event": "start", "variant": name, "phase": "check"}
+
+
+def timed(name: str) -> dict[str, Any]:
+    return {"event": "timed", "variant": name, "mode": "warm", "round": 0, "order": 0,
+            "microseconds": 1.0, "calls": 1, "how": "graph", "sm_clock_mhz": None,
+            "temperature_c": None, "throttled": None}  # fmt: skip
+
+
+DONE = {"event": "done"}
+Runner = Callable[..., tuple[Any, EvidenceFolder, Scripted]]
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    def run(*scripts: Script, **ends: Any) -> tuple[Any, EvidenceFolder, Scripted]:
+        make(tmp_path / "ws", {"baseline": GOOD, "bad": GOOD})
+        study = find_workspace(tmp_path / "ws").study()
+        folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+        scripted = Scripted(*scripts, **ends)
+        monkeypatch.setattr(measure, "run_worker", scripted.run)
+        plan = Plan("large", timed=("baseline", "bad"))
+        return Measurement(study, Config(), folder, plan, lambda e: None).run(), folder, scripted
+
+    return run
+
+
+def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
+    first = [start("baseline"), checked("baseline"), start("bad")]
+    again = [start("baseline"), checked("baseline"), timed("baseline"),
+             {"event": "timing_done", "variants": ["baseline"]}, DONE]  # fmt: skip
+    result, folder, scripted = play(first, again)
+    assert scripted.jobs[1]["variants"] == ["baseline"]
+    assert "crashed its process" in result.failures["bad"]
+    assert read_json(folder.check("bad"))["shapes"]["large"]["status"] == "crashed"
+    (session,) = folder.timings("large").glob("*.json")
+    assert list(read_json(session)["fingerprints"]) == ["baseline"]
+
+
+def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
+    again = [start("baseline"), checked("baseline"), DONE]
+    result, folder, _ = play([start("bad")], again, timed_out=True)
+    assert "hangs: nothing came for 120 s" in result.failures["bad"]
+    assert read_json(folder.check("bad"))["shapes"]["large"]["status"] == "hung"
+
+
+def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:
+    result, folder, _ = play([start("baseline"), checked("baseline")], interrupted=True)
+    assert result.interrupted
+    assert result.failures == {}
+    assert read_json(folder.check("baseline"))["shapes"]["large"]["status"] == "correct"
+    assert not folder.timings("large").exists()

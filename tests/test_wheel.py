@@ -1,0 +1,64 @@
+"""The wheel: one package, the built-in workspace inside, usable from any folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from workspaces import ROOT
+
+
+def run(*command: str, cwd: Path, site: Path | None = None) -> str:
+    path = {"PYTHONPATH": str(site)} if site else {}
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=cwd, capture_output=True, text=True,
+        env={**os.environ, **path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    run("build", "--wheel", "--no-isolation", "--outdir", str(out), cwd=ROOT)
+    (found,) = out.glob("*.whl")
+    return found
+
+
+def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {t for t in tops if not t.endswith(".dist-info")} == {"workbench"}
+    inside = "workbench/_content"
+    for name in (
+        "workbench.toml",
+        "kernels/attention/fix3.cu",
+        "ablations/attention/ablation.toml",
+        "templates/OPTIMIZATION_REPORT.md.j2",
+    ):
+        assert f"{inside}/{name}" in names
+    assert any(name.endswith(".ncu-repz") for name in names)
+    assert "workbench/py.typed" in names
+
+
+def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
+    wheel: Path, tmp_path: Path
+) -> None:
+    site, here = tmp_path / "site", tmp_path / "here"
+    here.mkdir()
+    run("pip", "install", "-q", "--no-deps", "--no-index", "--no-compile",
+        "--target", str(site), str(wheel), cwd=here)  # fmt: skip
+    out = run("workbench", "list", cwd=here, site=site)
+    assert "current (nvidia-h200, b2h8s512d64)" in out
+    out = run("workbench", "ablate", "fix1", cwd=here, site=site)
+    assert out.startswith("recorded evidence: NVIDIA H200")
+    assert (here / "OPTIMIZATION_REPORT.md").is_file()
+    assert (here / "roofline-dark.svg").is_file()
+    where = run("workbench", "--version", cwd=here, site=site)
+    assert where.strip() == "0.1.0"
