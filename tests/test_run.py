@@ -13,11 +13,11 @@ import pytest
 from workbench.cli import main
 from workbench.cuda import expand_includes, parse_log
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.run import measure, ncu
+from workbench.run import machine, measure, ncu
 from workbench.run.measure import Measurement, Plan
 from workbench.run.process import Outcome
 from workbench.study.config import Config, Profiler
-from workbench.study.layout import EvidenceFolder, read_json, write_bytes
+from workbench.study.layout import EvidenceFolder, read_json, write_bytes, write_json
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, ROOT, make
 
@@ -257,6 +257,26 @@ def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
     result, folder, _ = play([start("bad")], again, timed_out=True)
     assert "hangs: nothing came for 120 s" in result.failures["bad"]
     assert read_json(folder.check("bad"))["shapes"]["large"]["status"] == "hung"
+
+
+def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
+    for name, variants in (("1", ["a", "b"]), ("2", ["c"]), ("3", ["a", "b", "d"])):
+        write_json(tmp_path / f"{name}.json", {"fingerprints": dict.fromkeys(variants, "x")})
+    measure.remove_superseded(tmp_path / "3.json", {"a", "b", "d"})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["2.json", "3.json"]
+
+
+def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: machine.Gpu("NVIDIA H200", "580", "9.0"))
+    monkeypatch.setattr(machine, "find_ncu", lambda: None)
+    assert not machine.can_measure()
+    assert "ncu was not found" in machine.why_not_measuring().message
+    assert "PATH" in machine.why_not_measuring().hint
+    monkeypatch.setattr(machine, "find_ncu", lambda: "/usr/bin/ncu")
+    monkeypatch.setattr(machine, "missing_packages", lambda: ["zstandard"])
+    assert not machine.can_measure()
+    assert "zstandard" in machine.why_not_measuring().message
+    assert "kernel-workbench[gpu]" in machine.why_not_measuring().hint
 
 
 def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:

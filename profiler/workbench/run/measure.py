@@ -225,8 +225,9 @@ class Measurement:
                    "sm_clock_mhz", "temperature_c", "throttled")  # fmt: skip
         provenance = self.provenance()
         stamp = provenance["date"].replace(":", "").replace("-", "")
+        path = self.folder.timings(self.plan.shape) / f"{stamp}.json"
         self.write(
-            self.folder.timings(self.plan.shape) / f"{stamp}.json",
+            path,
             {
                 "study": self.study.name,
                 "shape": self.plan.shape,
@@ -235,6 +236,8 @@ class Measurement:
                 "provenance": provenance,
             },
         )
+
+        remove_superseded(path, set(variants))
 
     def blame(self, outcome: Outcome, limit: float) -> str | None:
         """The variant that took the worker down, recorded as failed; None when it ended well."""
@@ -351,11 +354,11 @@ def remove_unused(folder: EvidenceFolder) -> None:
             report.unlink()
 
 
-def require_measuring() -> machine.Gpu:
-    gpu = machine.find_gpu()
-    if gpu is None or not machine.can_measure():
-        raise machine.why_not_measuring()
-    return gpu
+def remove_superseded(session: Path, variants: set[str]) -> None:
+    """Delete the timing sessions whose variants were all timed again in ``session``."""
+    for path in session.parent.glob("*.json"):
+        if path != session and set(read_json(path)["fingerprints"]) <= variants:
+            path.unlink()
 
 
 def build_only(
