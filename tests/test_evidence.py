@@ -242,3 +242,24 @@ def test_no_path_of_a_machine_travels_in_evidence() -> None:
             assert word not in data, path
     size = sum(p.stat().st_size for p in EVIDENCE.rglob("*") if p.is_file())
     assert size < 20e6
+
+
+def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path,) = copy.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json")
+    data = json.loads(path.read_text())
+    keep = {"fix2", "fix3"}
+    rows = [i for i, v in enumerate(data["samples"]["variant"]) if v in keep]
+    later = {
+        **data,
+        "fingerprints": {k: v for k, v in data["fingerprints"].items() if k in keep},
+        "samples": {k: [column[i] for i in rows] for k, column in data["samples"].items()},
+    }
+    path.with_name("29990101T000000Z.json").write_text(json.dumps(later))
+    data["fingerprints"]["fix3"] = "of sources that are gone"
+    path.write_text(json.dumps(data))
+    found = {r["variant"]: r for r in ablate(copy, capsys)["versions"]}
+    assert found["fix3"]["microseconds"]["median"] > 0
+    assert found["fix3"]["speedup_over_parent"]["ratio"] > 1
+    assert found["fix3"]["speedup_over_baseline"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
@@ -108,22 +109,41 @@ class _Judge:
         self.config = config
         self.ladder = evidence.study.ladder
         self.session = evidence.session(variants)
-        self.timings: pd.DataFrame | None = None
-        self.timed: list[str] = []
-        if self.session is not None:
-            self.timings = timing_table(self.session[1])
-            self.timed = evidence.timed(self.session[1])
+        self.tables: dict[str, pd.DataFrame] = {}
         self.captures: dict[str, Any] = {}
 
+    @property
+    def timings(self) -> pd.DataFrame | None:
+        return self.table(self.session) if self.session else None
+
+    def table(self, session: tuple[Path, dict[str, Any]]) -> pd.DataFrame:
+        path, data = session
+        if path.name not in self.tables:
+            self.tables[path.name] = timing_table(data)
+        return self.tables[path.name]
+
+    def timed_together(self, *variants: str) -> pd.DataFrame | None:
+        """The session of the table where it holds them all as they are now, else the newest."""
+        newest = reversed(self.evidence.sessions)
+        for session in [*([self.session] if self.session else []), *newest]:
+            if set(variants) <= set(self.evidence.timed(session[1])):
+                return self.table(session)
+        return None
+
+    def time(self, variant: str, mode: str) -> Time | None:
+        table = self.timed_together(variant)
+        return time_of(table, variant, mode) if table is not None else None
+
     def ratio(self, over: str | None, variant: str) -> Ratio | None:
-        """Between variants that are both timed as they are now, and both correct."""
-        pair = {over, variant}
-        if self.timings is None or over is None or not pair <= set(self.timed):
+        """Between variants that were timed together as they are now, and are both correct."""
+        if not over:
             return None
-        if any(self.evidence.check(v).data.get("status") != "correct" for v in pair if v):
+        table = self.timed_together(over, variant)
+        if table is None:
             return None
-        samples = self.config.timing.bootstrap_samples
-        return paired_ratio(self.timings, over, variant, WARM, samples)
+        if any(self.evidence.check(v).data.get("status") != "correct" for v in (over, variant)):
+            return None
+        return paired_ratio(table, over, variant, WARM, self.config.timing.bootstrap_samples)
 
     def checks(self, variant: str) -> dict[str, dict[str, Any]]:
         shapes = self.evidence.study.shapes
@@ -165,14 +185,14 @@ class _Judge:
         if status == STALE:
             judged = INCONCLUSIVE if judged and judged != BASELINE else judged
             return Row(variant, title, step, state, status, problem, verdict=judged)
-        timings = self.timings if variant in self.timed and status != FAILED else None
-        capture = evidence.capture(variant) if status != FAILED else None
+        works = status != FAILED
+        capture = evidence.capture(variant) if works else None
         found = figures(capture.metrics) if capture else {}
         self.captures[variant] = found
         return Row(
             variant, title, step, state, status, problem,
-            warm=time_of(timings, variant, WARM) if timings is not None else None,
-            cold=time_of(timings, variant, COLD) if timings is not None else None,
+            warm=self.time(variant, WARM) if works else None,
+            cold=self.time(variant, COLD) if works else None,
             over_baseline=self.ratio(self.ladder.steps[0].variant, variant),
             over_parent=over_parent,
             over_reference=self.ratio(self.ladder.primary_reference, variant),
@@ -195,9 +215,7 @@ class _Judge:
         if name != "time":
             found: Figure | None = self.captures.get(variant, {}).get(name)
             return found
-        if self.timings is None or variant not in self.timed:
-            return None
-        time = time_of(self.timings, variant, WARM)
+        time = self.time(variant, WARM)
         return Figure("time", "Time", time.median, "µs", "", "lower") if time else None
 
     def predictions(
