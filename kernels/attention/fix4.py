@@ -1,0 +1,18 @@
+"""Both products on the tensor cores, with mma.sync."""
+
+import torch
+
+from workbench import cuda
+
+kernel = cuda.kernel("fix4.cu", "attention_forward")
+THREADS = 128
+ROWS = 64
+
+
+def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    b, h, s, d = q.shape
+    if d != 64 or q.dtype != torch.float16 or causal:
+        raise NotImplementedError("head dimension 64, fp16, not causal")
+    out = torch.empty_like(q)
+    kernel[(-(-s // ROWS), b * h), THREADS](q, k, v, out, s, d**-0.5)
+    return out
