@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 MAX_CALLS = 50
+FEWEST_ROUNDS = 10
 FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
 
 
@@ -112,17 +114,21 @@ class Gauge:
 
 
 def interleave(
-    cases: list[Case], rounds: int, current: Callable[[str], None]
+    cases: list[Case], rounds: int, seconds: float, current: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
     """Every case once per round and mode, in a new random order each round.
 
+    After ``seconds`` no further round is begun, once there are FEWEST_ROUNDS.
     warm: calls back to back, inputs in L2. cold: one call after L2 was overwritten.
     """
     size = FLUSH_FACTOR * torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(size, dtype=torch.uint8, device="cuda")
     gauge = Gauge()
     order = list(cases)
+    started = time.monotonic()
     for number in range(rounds):
+        if number >= FEWEST_ROUNDS and time.monotonic() - started > seconds:
+            return
         random.shuffle(order)
         state = gauge.read()
         for mode in ("warm", "cold"):

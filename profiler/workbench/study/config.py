@@ -20,6 +20,7 @@ class Gates:
 @dataclass(frozen=True)
 class Timing:
     rounds: int = 100
+    seconds: float = 30.0
     graph_microseconds: float = 200.0
     bootstrap_samples: int = 2000
 
