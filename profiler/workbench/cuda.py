@@ -247,7 +247,7 @@ class Kernel:
             ptxas_options=[*STANDARD_OPTIONS, *self.options],
         )
         source = expand_includes(self.path)
-        kept = _kept_cubin(source, repr(options), self.name)
+        kept = _kept_cubin(source, arch, self.defines, self.options, self.name)
         if kept is not None and kept.is_file():
             return _restore(kept)
         log = io.StringIO()
@@ -314,12 +314,15 @@ class Kernel:
         launch(stream, config, loaded, *map(_argument, args, sizes))
 
 
-def _kept_cubin(source: str, options: str, name: str) -> Path | None:
-    """Where the workers of one measurement pass a cubin on; None outside of one."""
+def _kept_cubin(source: str, *settings: object) -> Path | None:
+    """Where the workers of one measurement pass a cubin on; None outside of one.
+
+    ``settings`` are all that a build depends on besides its source.
+    """
     folder = os.environ.get(CUBIN_FOLDER)
     if not folder:
         return None
-    key = hashlib.sha256("\0".join((source, options, name)).encode()).hexdigest()
+    key = hashlib.sha256(f"{source}\0{settings!r}".encode()).hexdigest()
     return Path(folder) / f"{key}.pickle"
 
 

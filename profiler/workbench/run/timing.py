@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-MAX_CALLS = 50
+MAX_CALLS = 200
+TRIAL_CALLS = 10
 FEWEST_ROUNDS = 10
 FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
 
@@ -40,16 +41,22 @@ class Case:
     def prepare(self, graph_microseconds: float) -> None:
         """Warm up, find how many calls fill a sample, and capture them in CUDA graphs.
 
+        A replay takes some microseconds to start, which a sample of a few calls would show as
+        theirs: how many there are is found with a graph too, not with calls from Python.
         A ``run`` that cannot be captured (it synchronises, say) is called from Python instead,
         and its samples say so.
         """
         for _ in range(3):
             self.call()
         torch.cuda.synchronize()
-        estimate = min(measure(self.call) for _ in range(5))
-        self.calls = max(1, min(MAX_CALLS, round(graph_microseconds / estimate)))
+        self.calls = calls_for(graph_microseconds, min(measure(self.call) for _ in range(5)))
         try:
             self.one = capture(self.call, 1).replay
+            if self.calls > 1:
+                trial = capture(self.call, TRIAL_CALLS).replay
+                trial()
+                each = min(measure(trial) for _ in range(5)) / TRIAL_CALLS
+                self.calls = calls_for(graph_microseconds, each)
             self.many = capture(self.call, self.calls).replay
         except RuntimeError:
             torch.cuda.synchronize()
@@ -62,6 +69,10 @@ class Case:
     def _loop(self) -> None:
         for _ in range(self.calls):
             self.call()
+
+
+def calls_for(microseconds: float, each: float) -> int:
+    return max(1, min(MAX_CALLS, round(microseconds / each)))
 
 
 def capture(call: Callable[[], Any], times: int) -> torch.cuda.CUDAGraph:

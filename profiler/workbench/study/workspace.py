@@ -140,11 +140,11 @@ def read_study(workspace: Workspace, name: str) -> Study:
                 hint=nearest(step.shape, module.shapes),
             )
     names = [step.variant for step in ladder.steps]
-    own = {name: Variant(name, folder / f"{name}.py") for name in map(base_name, names)}
-    variants = {name: find_variant(folder, name, own) for name in names}
-    for name, variant in variants.items():
-        if variant.name != name:
-            raise UsageError(f"{ladder.path}: '{name}' is called '{variant.name}'")
+    own = {base: Variant(base, folder / f"{base}.py") for base in map(base_name, names)}
+    variants = {full: find_variant(folder, full, own) for full in names}
+    for written, variant in variants.items():
+        if variant.name != written:
+            raise UsageError(f"{ladder.path}: '{written}' is called '{variant.name}'")
     variants |= {reference.name: reference for reference in ladder.references}
     for variant in variants.values():
         if not variant.module.is_file():
