@@ -1,0 +1,313 @@
+"""From the diff of two variants to what its lines cost before and after. Pure.
+
+    found = source_diff(Profiled(texts, costs), Profiled(texts, costs))
+    found.hunks      each with its place, its lines, and their cost before and after
+    found.files      both sources whole, side by side, row by row: what a page shows
+    found.shifts     unchanged lines whose stall time changed most
+
+A hunk's cost is that of its removed, added and rewritten lines. Lines that differ in comments or
+blanks alone are shown as changed but count as unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import PurePath
+
+from workbench.derive.alignment import Source, align, functions, pair_changed, source
+from workbench.derive.costs import Cost, LineCosts, add, line_costs
+from workbench.load.capture import Capture
+
+SAME, COSMETIC, CHANGED, REMOVED, ADDED = "same", "cosmetic", "changed", "removed", "added"
+JOINED = 2  # hunks with so few unchanged lines between them are one
+NOTHING = Cost()
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """One side of a diff. ``texts``: the file name in the line table to its text.
+
+    ``costs`` is None where the capture has no source lines or there is none; ``why`` says so.
+    """
+
+    texts: Mapping[str, str]
+    costs: LineCosts | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of one side; ``number`` counts from 1. ``cost`` is of None where not collected."""
+
+    number: int
+    text: str
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of both sources side by side.
+
+    ``kind``: ``same``; ``cosmetic`` (only comments or blanks differ); ``changed`` (the line
+    rewritten); ``removed`` and ``added``, which have one side only. ``hunk`` is the number of the
+    hunk it belongs to, 0 for none.
+    """
+
+    kind: str
+    before: Line | None
+    after: Line | None
+    hunk: int = 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether a hunk's cost includes this row."""
+        return self.kind in (CHANGED, REMOVED, ADDED)
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """Neighbouring changes of one file. ``before`` and ``after`` sum up the rows that count.
+
+    ``function`` is the function the first changed line stands in; ``cosmetic`` is true where no
+    code changed.
+    """
+
+    number: int
+    files: tuple[str, str]
+    rows: tuple[Row, ...]
+    function: str
+    cosmetic: bool
+    before: Cost
+    after: Cost
+
+    @property
+    def host(self) -> bool:
+        """Whether it is code of the CPU, which has no cost on the GPU."""
+        return is_host(self.files[1] or self.files[0])
+
+    def span(self, side: int) -> tuple[int, int] | None:
+        """First and last line of the rows that count on one side (0 before, 1 after)."""
+        lines = [row.after if side else row.before for row in self.rows
+                 if self.cosmetic or row.counts]  # fmt: skip
+        numbers = [line.number for line in lines if line]
+        return (min(numbers), max(numbers)) if numbers else None
+
+
+@dataclass(frozen=True)
+class FileDiff:
+    """One file of either side with all its rows; a file of one side has "" for the other name."""
+
+    before: str
+    after: str
+    rows: tuple[Row, ...]
+    hunks: tuple[Hunk, ...]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """An unchanged line with its cost on both sides; ``change`` is in microseconds."""
+
+    files: tuple[str, str]
+    before: Line
+    after: Line
+
+    @property
+    def change(self) -> float:
+        return (self.after.cost.microseconds or 0.0) - (self.before.cost.microseconds or 0.0)
+
+
+@dataclass(frozen=True)
+class SourceDiff:
+    """Two variants, line by line.
+
+    ``unchanged``: cost of all lines outside of the hunks, before and after. ``elsewhere``: cost of
+    code that stands in none of the sources, such as CUDA's headers, by file; "" is code without a
+    known line. ``totals``: cost of everything; ``durations``: microseconds under ncu. ``why`` says
+    for each side why it has no costs, "" where it has.
+    """
+
+    files: tuple[FileDiff, ...]
+    shifts: tuple[Shift, ...]
+    unchanged: tuple[Cost, Cost]
+    elsewhere: Mapping[str, tuple[Cost, Cost]]
+    totals: tuple[Cost, Cost]
+    durations: tuple[float | None, float | None] = (None, None)
+    why: tuple[str, str] = ("", "")
+
+    @property
+    def hunks(self) -> tuple[Hunk, ...]:
+        return tuple(hunk for file in self.files for hunk in file.hunks)
+
+    @property
+    def has_costs(self) -> bool:
+        return not any(self.why)
+
+
+@dataclass
+class _Numbers:
+    last: int = 0
+
+
+def is_host(file: str) -> bool:
+    return file.endswith(".py")
+
+
+def base(file: str) -> str:
+    return PurePath(file.replace("\\", "/")).name
+
+
+def pair_files(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:
+    """Files of both sides that belong together, in the order of ``after``; "" for no partner.
+
+    First by equal names, then by equal base names, then the rest of one suffix in order.
+    """
+    left, result = list(before), {}
+    names = list(after)
+    for same in (lambda a, b: a == b, lambda a, b: base(a) == base(b),
+                 lambda a, b: PurePath(a).suffix == PurePath(b).suffix):  # fmt: skip
+        for name in names:
+            partner = next((a for a in left if name not in result and same(a, name)), None)
+            if partner is not None:
+                result[name] = partner
+                left.remove(partner)
+    return [(result.get(name, ""), name) for name in names] + [(name, "") for name in left]
+
+
+def profiled(texts: Mapping[str, str], capture: Capture | None, why: str = "") -> Profiled:
+    """One side from a capture; ``why`` tells the reason where there is none."""
+    if capture is None:
+        return Profiled(texts, None, why or "no capture")
+    costs = line_costs(capture.lines, capture.metrics, capture.collected)
+    if not costs.has_lines:
+        return Profiled(texts, None, "its capture has no source lines")
+    return Profiled(texts, costs)
+
+
+def source_diff(before: Profiled, after: Profiled) -> SourceDiff:
+    numbers = _Numbers()
+    files = tuple(
+        _file_diff(before, after, old, new, numbers)
+        for old, new in pair_files(before.texts, after.texts)
+    )
+    kept = [(file, row) for file in files for row in file.rows if not row.counts]
+    shifts = [
+        Shift((file.before, file.after), row.before, row.after)
+        for file, row in kept
+        if row.before and row.after
+    ]
+    moved = [s for s in shifts if s.change] if before.costs and after.costs else []
+    sides = (before, after)
+    outside = [
+        {f: c for f, c in side.costs.by_file().items() if f not in side.texts} if side.costs else {}
+        for side in sides
+    ]
+    costs = (before.costs, after.costs)
+    return SourceDiff(
+        files,
+        tuple(sorted(moved, key=lambda s: (-abs(s.change), s.files, s.after.number))),
+        (add(row.before.cost for _, row in kept if row.before),
+         add(row.after.cost for _, row in kept if row.after)),
+        {f: (_of(outside[0], f, before), _of(outside[1], f, after))
+         for f in sorted({*outside[0], *outside[1]})},
+        (_total(costs[0]), _total(costs[1])),
+        (costs[0].duration if costs[0] else None, costs[1].duration if costs[1] else None),
+        (before.why, after.why),
+    )  # fmt: skip
+
+
+def _of(found: Mapping[str, Cost], file: str, side: Profiled) -> Cost:
+    return found.get(file, side.costs.nothing if side.costs else NOTHING)
+
+
+def _total(costs: LineCosts | None) -> Cost:
+    return costs.total if costs else NOTHING
+
+
+def _file_diff(
+    before: Profiled, after: Profiled, old: str, new: str, numbers: _Numbers
+) -> FileDiff:
+    python = is_host(new or old)
+    a = source(before.texts.get(old, ""), python=python)
+    b = source(after.texts.get(new, ""), python=python)
+    lines_a, lines_b = _lines(before, old, a), _lines(after, new, b)
+    rows = list(_rows(a, b, lines_a, lines_b))
+    inside = functions(a, python=python), functions(b, python=python)
+    hunks = []
+    for start, stop in _groups(rows):
+        numbers.last += 1
+        rows[start:stop] = [
+            Row(row.kind, row.before, row.after, numbers.last) for row in rows[start:stop]
+        ]
+        hunks.append(_hunk(numbers.last, (old, new), rows[start:stop], (a, b), inside))
+    return FileDiff(old, new, tuple(rows), tuple(hunks))
+
+
+def _lines(side: Profiled, file: str, text: Source) -> list[Line]:
+    costs = None if is_host(file) else side.costs
+    return [
+        Line(number, line, costs.of(file, number) if costs else NOTHING)
+        for number, line in enumerate(text.lines, start=1)
+    ]
+
+
+def _rows(a: Source, b: Source, lines_a: list[Line], lines_b: list[Line]) -> Iterator[Row]:
+    at_a = at_b = 0
+    for i, j in [*align(a, b), (len(lines_a), len(lines_b))]:
+        yield from _gap(a, b, lines_a, lines_b, range(at_a, i), range(at_b, j))
+        if i < len(lines_a):
+            same = lines_a[i].text == lines_b[j].text
+            yield Row(SAME if same else COSMETIC, lines_a[i], lines_b[j])
+        at_a, at_b = i + 1, j + 1
+
+
+def _gap(
+    a: Source, b: Source, lines_a: list[Line], lines_b: list[Line], old: range, new: range
+) -> Iterator[Row]:
+    pairs = pair_changed([a.code[i] for i in old], [b.code[j] for j in new])
+    at_a, at_b = old.start, new.start
+    for i, j in [*((old.start + x, new.start + y) for x, y in pairs), (old.stop, new.stop)]:
+        yield from (Row(_kind(a, k, REMOVED), lines_a[k], None) for k in range(at_a, i))
+        yield from (Row(_kind(b, k, ADDED), None, lines_b[k]) for k in range(at_b, j))
+        if i < old.stop and j < new.stop:
+            yield Row(CHANGED, lines_a[i], lines_b[j])
+        at_a, at_b = i + 1, j + 1
+
+
+def _kind(found: Source, index: int, kind: str) -> str:
+    return kind if found.code[index] else COSMETIC
+
+
+def _groups(rows: list[Row]) -> list[tuple[int, int]]:
+    """Where the hunks start and stop: runs of changes, with short gaps between them closed."""
+    runs: list[tuple[int, int]] = []
+    at = 0
+    for same, group in groupby(rows, key=lambda row: row.kind == SAME):
+        size = len(list(group))
+        if not same:
+            if runs and at - runs[-1][1] <= JOINED:
+                runs[-1] = (runs[-1][0], at + size)
+            else:
+                runs.append((at, at + size))
+        at += size
+    return runs
+
+
+def _hunk(
+    number: int, files: tuple[str, str], rows: list[Row], sides: tuple[Source, Source],
+    inside: tuple[list[str], list[str]],
+) -> Hunk:  # fmt: skip
+    counted = [row for row in rows if row.counts]
+    function = ""
+    for row in counted or rows:
+        if row.after or row.before:
+            side = 1 if row.after else 0
+            line = row.after or row.before
+            assert line is not None
+            function = function or inside[side][line.number - 1]
+    return Hunk(
+        number, files, tuple(rows), function, not counted,
+        add(row.before.cost for row in counted if row.before),
+        add(row.after.cost for row in counted if row.after),
+    )  # fmt: skip
