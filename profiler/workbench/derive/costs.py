@@ -97,9 +97,7 @@ class LineCosts:
         return any(line > 0 for _, line in self.lines)
 
 
-def line_costs(
-    lines: pd.DataFrame, metrics: pd.DataFrame, collected: Collection[str]
-) -> LineCosts:
+def line_costs(lines: pd.DataFrame, metrics: pd.DataFrame, collected: Collection[str]) -> LineCosts:
     """From a capture's ``lines`` and ``metrics`` tables.
 
     ``collected`` names the counters of ``COUNTERS`` that the report holds, zero or not, and
