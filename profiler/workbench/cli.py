@@ -142,6 +142,21 @@ def show(
     run(project, study, shape, variant, metric, source, json)
 
 
+@app.command()
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A")],
+    after: Annotated[str, typer.Argument(metavar="B")],
+    project: Project = None,
+    study: StudyName = None,
+    shape: ShapeName = None,
+    json: Json = False,
+) -> None:
+    """Two variants side by side: metrics, and the diff with what each hunk and line cost."""
+    from workbench.commands.diffing import run
+
+    run(project, study, shape, before, after, json)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, see ``errors``."""
     try:

@@ -41,8 +41,9 @@ def run(
     if target.live:
         threading.Thread(target=load_renderers, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
-    found = judge(target.evidence(), target.workspace.config, steps, source=ensured.source)
-    path = write_report(target.workspace, target.study, found)
+    evidence = target.evidence()
+    found = judge(evidence, target.workspace.config, steps, source=ensured.source)
+    path = write_report(target.workspace, evidence, found)
     if json:
         print(json_module.dumps(jsonable.ablation(found), indent=1))
     else:

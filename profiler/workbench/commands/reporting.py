@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
+from workbench.commands.diffing import lines_between
 from workbench.commands.progress import note
 from workbench.commands.target import find_target
+from workbench.derive.unified import unified
 from workbench.judge.ablation import Ablation, judge
+from workbench.load.evidence import Evidence
 from workbench.study.layout import write_bytes
-from workbench.study.model import Step, Study
-from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace
 
 REPORT = "OPTIMIZATION_REPORT.md"
 
 
-def diff(study: Study, step: Step) -> str:
-    """Unified diff of the step's sources against its parent's, CUDA sources paired by order."""
-    if step.parent is None:
-        return ""
-    before = source_files(study, study.variants[step.parent])
-    after = source_files(study, study.variants[step.variant])
-    text: list[str] = []
-    for old, new in zip(before, after, strict=False):
-        if old == new:
-            continue
-        text += difflib.unified_diff(
-            old.read_text(encoding="utf-8").splitlines(),
-            new.read_text(encoding="utf-8").splitlines(),
-            old.name, new.name, n=3, lineterm="",
-        )  # fmt: skip
-    for new in after[len(before) :]:
-        lines = new.read_text(encoding="utf-8").splitlines()
-        text += difflib.unified_diff([], lines, "/dev/null", new.name, lineterm="")
-    return "\n".join(text)
-
-
-def write_report(workspace: Workspace, study: Study, found: Ablation) -> Path:
+def write_report(workspace: Workspace, evidence: Evidence, found: Ablation) -> Path:
     """Write the report and its charts; returns the report's path."""
     from workbench.render.charts import chart_files
     from workbench.render.report import render_report, template_environment
 
-    folder = workspace.reports(study.name)
-    diffs = {row.variant: diff(study, row.step) for row in found.rows if row.step}
-    text = render_report(found, diffs, template_environment(workspace.template_folders))
+    folder = workspace.reports(evidence.study.name)
+    lines = {
+        row.variant: lines_between(evidence, row.step.parent, row.variant)
+        for row in found.rows
+        if row.step and row.step.parent
+    }
+    diffs = {variant: unified(diff) for variant, diff in lines.items()}
+    environment = template_environment(workspace.template_folders)
+    text = render_report(found, diffs, environment, lines)
     for name, svg in chart_files(found).items():
         write_bytes(folder / name, svg.encode())
     write_bytes(folder / REPORT, text.encode())
@@ -58,6 +43,7 @@ def shown_path(path: Path) -> str:
 
 def run(project: Path | None, study: str | None, shape: str | None, fixes: list[str]) -> None:
     target = find_target(project, study, shape)
-    found = judge(target.evidence(), target.workspace.config, target.steps(fixes))
-    path = write_report(target.workspace, target.study, found)
+    evidence = target.evidence()
+    found = judge(evidence, target.workspace.config, target.steps(fixes))
+    path = write_report(target.workspace, evidence, found)
     note(f"wrote {shown_path(path)}")

@@ -66,7 +66,14 @@ def add(costs: Iterable[Cost]) -> Cost:
                 sums[name] = (sums[name] or 0.0) + part
         for reason, samples in cost.stalls.items():
             stalls[reason] = stalls.get(reason, 0.0) + samples
-    return Cost(**sums, stalls=MappingProxyType(stalls))
+    return _cost(sums, stalls)
+
+
+def _cost(numbers: Mapping[str, float | None], stalls: Mapping[str, float]) -> Cost:
+    return Cost(
+        numbers["samples"], numbers["share"], numbers["microseconds"], numbers[INSTRUCTIONS],
+        numbers[SECTORS], numbers[WAVEFRONTS], MappingProxyType(dict(stalls)),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -136,8 +143,8 @@ def line_costs(lines: pd.DataFrame, metrics: pd.DataFrame, collected: Collection
     zeros["microseconds"] = 0.0 if sampled and timed else None
     found = {}
     for place, values in sums.items():
-        known = {k: v for k, v in {**zeros, **values}.items() if zeros[k] is not None}
-        if timed and "share" in known:
+        known = {**zeros, **{k: v for k, v in values.items() if zeros[k] is not None}}
+        if known["microseconds"] is not None:
             known["microseconds"] = (known["share"] or 0.0) * whole / NS_PER_US
-        found[place] = Cost(**known, stalls=MappingProxyType(stalls.get(place, {})))
-    return LineCosts(found, Cost(**zeros), whole / NS_PER_US if timed else None)
+        found[place] = _cost(known, stalls.get(place, {}))
+    return LineCosts(found, _cost(zeros, {}), whole / NS_PER_US if timed else None)

@@ -39,13 +39,14 @@ def signed(rows: list[Row]) -> Iterator[tuple[str, Line]]:
 
 
 def heading(file: FileDiff, hunk: Hunk, rows: list[Row]) -> str:
-    """``@@ -first,count +first,count @@ function``, as ``patch`` wants it."""
+    """``@@ -first,count +first,count @@ hunk number, function``, as ``patch`` takes it."""
     spans = []
     for side in (0, 1):
         lines = [line for row in rows if (line := row.after if side else row.before)]
         first = lines[0].number if lines else _line_above(file, rows[0], side)
         spans.append(f"{first},{len(lines)}")
-    return f"@@ -{spans[0]} +{spans[1]} @@ {hunk.function}".rstrip()
+    name = f", {hunk.function}()" if hunk.function else ""
+    return f"@@ -{spans[0]} +{spans[1]} @@ hunk {hunk.number}{name}"
 
 
 def _line_above(file: FileDiff, first: Row, side: int) -> int:

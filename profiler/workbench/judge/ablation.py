@@ -254,6 +254,16 @@ class _Judge:
         return said
 
 
+def ratio_between(evidence: Evidence, config: Config, over: str, variant: str) -> Ratio | None:
+    """How many times faster ``variant`` is than ``over``, of any two; None as for the ladder's."""
+    return _Judge(evidence, config, [over, variant]).ratio(over, variant)
+
+
+def warnings_between(evidence: Evidence, config: Config, rows: list[Row]) -> list[str]:
+    """What makes these rows alone not quite comparable, in words."""
+    return _Judge(evidence, config, [row.variant for row in rows]).warnings(rows)
+
+
 def figure_label(name: str) -> tuple[str, str]:
     """Label and unit of a figure's id; a stall reason's is made of its name."""
     if name == "time":

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.derive.hunks import SourceDiff
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE
 from workbench.load.evidence import CURRENT
-from workbench.render import charts, markdown, narrative, sections
+from workbench.render import charts, hunks, markdown, narrative, sections
 from workbench.render.tables import ABSENT, ablation_table, interval, number, reason
 
 if TYPE_CHECKING:
@@ -61,15 +62,19 @@ def _parent(ablation: Ablation, row: Row) -> Row | None:
 
 
 def render_report(
-    ablation: Ablation, diffs: Mapping[str, str], environment: jinja2.Environment
-) -> str:
-    """The report as Markdown. ``diffs`` has a step's unified diff against its parent."""
+    ablation: Ablation, diffs: Mapping[str, str], environment: jinja2.Environment,
+    lines: Mapping[str, SourceDiff] | None = None,
+) -> str:  # fmt: skip
+    """The report as Markdown. ``diffs`` has a step's unified diff against its parent, ``lines``
+    what its lines cost.
+    """
     steps = [
         {
             "row": row,
             "step": row.step,
             "reason": reason(row) if row.status != CURRENT else "",
             "diff": shown_diff(diffs[row.variant]) if diffs.get(row.variant) else "",
+            "lines": (lines or {}).get(row.variant),
             "moves": sections.moves(row, parent) if (parent := _parent(ablation, row)) else "",
         }
         for row in ablation.rows
@@ -77,7 +82,7 @@ def render_report(
     ]
     text = environment.get_template(TEMPLATE).render(
         ablation=ablation, rows=ablation.rows, steps=steps, charts=CHARTS, absent=ABSENT,
-        table=ablation_table(ablation), narrative=narrative, sections=sections,
+        table=ablation_table(ablation), narrative=narrative, sections=sections, hunks=hunks,
         fixes=[entry["row"].variant for entry in steps if isinstance(entry["row"], Row)],
     )  # fmt: skip
     return text.rstrip() + "\n"

@@ -62,3 +62,11 @@ def source_fingerprint(study: Study, variant: str) -> str:
     for path in sorted(source_files(study, study.variants[variant])):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def source_texts(study: Study, variant: Variant) -> dict[str, str]:
+    """The variant's sources by the name they have in the line table of a capture."""
+    return {
+        virtual_name(path.parent.name, path.name): path.read_text(encoding="utf-8")
+        for path in source_files(study, variant)
+    }

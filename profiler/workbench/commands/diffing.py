@@ -1,0 +1,97 @@
+"""``workbench diff``: two variants of a study, or two Nsight Compute reports of anyone."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+
+from workbench.commands.target import find_target
+from workbench.derive.hunks import Profiled, SourceDiff, profiled, source_diff
+from workbench.errors import UsageError
+from workbench.judge.ablation import Row, judge, ratio_between, warnings_between
+from workbench.load.evidence import CURRENT, MISSING, Evidence
+from workbench.render import compare, diff_terminal, jsonable, terminal
+from workbench.render.diff_json import figure_pairs
+from workbench.render.diff_json import source_diff as json_of
+from workbench.render.hunks import absences
+from workbench.render.tables import ABSENT, interval, markdown_table, number
+from workbench.study.layout import SCHEMA_VERSION
+from workbench.study.sources import source_texts
+
+
+def side(evidence: Evidence, variant: str) -> Profiled:
+    """A variant's sources as they stand, and its line costs where its capture is current."""
+    texts = source_texts(evidence.study, evidence.study.variants[variant])
+    state = evidence.capture_index(variant).state
+    why = {MISSING: "it has no capture", CURRENT: ""}.get(state, f"its capture is {state}")
+    return profiled(texts, evidence.capture(variant), why)
+
+
+def lines_between(evidence: Evidence, before: str, after: str) -> SourceDiff:
+    """The diff of two variants of a study with what its lines cost; see ``derive.hunks``."""
+    return source_diff(side(evidence, before), side(evidence, after))
+
+
+def times(rows: tuple[Row, Row]) -> str:
+    table = [
+        [f"Time, {mode} (µs)", *(number(t.median) if t else ABSENT for t in found)]
+        for mode, found in (
+            ("warm", [row.warm for row in rows]),
+            ("cold", [row.cold for row in rows]),
+        )
+    ]
+    return markdown_table(["time", *(row.variant for row in rows)], table, "lrr")
+
+
+def headline(rows: tuple[Row, Row], speedup: str) -> str:
+    """All that comes before the sources, as valid Markdown."""
+    names = (rows[0].variant, rows[1].variant)
+    parts = [f"{names[1]} over {names[0]}, warm: {speedup}", times(rows)]
+    for row in rows:
+        if row.problem or row.status != CURRENT:
+            parts.append(f"{row.variant} is {row.status}: {row.problem or 'see workbench list'}")
+    parts.append(compare.figure_table(names, rows[0].figures, rows[1].figures))
+    limits = [", ".join(row.limiters) or ABSENT for row in rows]
+    parts.append(f"occupancy limited by: {names[0]} {limits[0]}; {names[1]} {limits[1]}")
+    parts.append(compare.stall_table(names, rows[0].figures, rows[1].figures))
+    for row in rows:
+        lines = [f"{i}. {terminal.bottleneck_line(b)}" for i, b in enumerate(row.bottlenecks, 1)]
+        parts.append(f"Top bottlenecks of {row.variant}:\n\n" + ("\n".join(lines) or ABSENT))
+    return "\n\n".join(parts)
+
+
+def run(
+    project: Path | None, study: str | None, shape: str | None, one: str, other: str, json: bool
+) -> None:
+    target = find_target(project, study, shape)
+    target.variants([one, other])
+    if one == other:
+        raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
+    evidence, config = target.evidence(), target.workspace.config
+    found = judge(evidence, config, target.study.ladder.chain([]))
+    rows = (found.row(one), found.row(other))
+    names = (one, other)
+    lines = lines_between(evidence, one, other)
+    warnings = warnings_between(evidence, config, list(rows))
+    speedup = ratio_between(evidence, config, one, other)
+    if json:
+        print(json_module.dumps({
+            "schema_version": SCHEMA_VERSION, "study": found.study,
+            "shape": {"name": found.shape, **found.parameters}, "gpu": found.gpu,
+            "before": one, "after": other, "warnings": warnings,
+            "speedup": jsonable.ratio(speedup),
+            "versions": [jsonable.full_row(row) for row in rows],
+            "figures": figure_pairs(rows[0].figures, rows[1].figures),
+            **json_of(lines),
+        }, indent=1))  # fmt: skip
+        return
+    print(terminal.first_line(found))
+    for warning in warnings:
+        print(f"warning: {warning}")
+    print(f"\n## {one} against {other}\n")
+    print(headline(rows, interval(speedup)) + "\n")
+    said = absences(lines, names)
+    if said:
+        print(said + "\n")
+    width = diff_terminal.terminal_width()
+    diff_terminal.write(diff_terminal.source_lines(lines, names, width))
