@@ -27,6 +27,9 @@ StudyName = Annotated[str | None, typer.Option("--study", help="Study; default i
 ShapeName = Annotated[str | None, typer.Option("--shape", help="Shape; default in study.py.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Measure again what is already on record.")]
+Kernel = Annotated[
+    str | None, typer.Option(help="Of a report: only kernels of this name.", metavar="NAME")
+]
 Variants = Annotated[list[str] | None, typer.Argument(metavar="[VARIANT]...")]
 
 
@@ -128,15 +131,24 @@ def report(
 
 @app.command()
 def show(
-    variant: str,
+    variant: Annotated[str, typer.Argument(metavar="VARIANT|REPORT")],
     metric: Annotated[str | None, typer.Option(help="Any ncu metric in the capture.")] = None,
     source: Annotated[bool, typer.Option("--source", help="Source with stalls by line.")] = False,
+    kernel: Kernel = None,
+    launch: Annotated[int | None, typer.Option(help="Of a report: this launch, from 0.")] = None,
     project: Project = None,
     study: StudyName = None,
     shape: ShapeName = None,
     json: Json = False,
 ) -> None:
-    """Everything known of one variant."""
+    """Everything known of one variant, or of the launches in anyone's .ncu-rep file."""
+    from workbench.load.launches import is_report
+
+    if is_report(variant):
+        from workbench.commands import foreign
+
+        foreign.show(Path(variant), kernel, launch, metric, source, json)
+        return
     from workbench.commands.showing import run
 
     run(project, study, shape, variant, metric, source, json)
@@ -146,15 +158,16 @@ def show(
 def diff(
     before: Annotated[str, typer.Argument(metavar="A")],
     after: Annotated[str, typer.Argument(metavar="B")],
+    kernel: Kernel = None,
     project: Project = None,
     study: StudyName = None,
     shape: ShapeName = None,
     json: Json = False,
 ) -> None:
-    """Two variants side by side: metrics, and the diff with what each hunk and line cost."""
+    """Two variants, or two .ncu-rep files: metrics, and the diff with what its lines cost."""
     from workbench.commands.diffing import run
 
-    run(project, study, shape, before, after, json)
+    run(project, study, shape, before, after, kernel, json)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,6 +10,7 @@ from workbench.derive.hunks import Profiled, SourceDiff, profiled, source_diff
 from workbench.errors import UsageError
 from workbench.judge.ablation import Row, judge, ratio_between, warnings_between
 from workbench.load.evidence import CURRENT, MISSING, Evidence
+from workbench.load.launches import is_report
 from workbench.render import compare, diff_terminal, jsonable, terminal
 from workbench.render.diff_json import figure_pairs
 from workbench.render.diff_json import source_diff as json_of
@@ -61,8 +62,21 @@ def headline(rows: tuple[Row, Row], speedup: str) -> str:
 
 
 def run(
-    project: Path | None, study: str | None, shape: str | None, one: str, other: str, json: bool
-) -> None:
+    project: Path | None, study: str | None, shape: str | None, one: str, other: str,
+    kernel: str | None, json: bool,
+) -> None:  # fmt: skip
+    files = [name for name in (one, other) if is_report(name)]
+    if files:
+        if len(files) == 1:
+            raise UsageError(
+                f"{files[0]} is a report, the other is not",
+                hint=f"`workbench adopt {files[0]} --as NAME` takes it into the study",
+            )
+        from workbench.commands import foreign
+
+        return foreign.diff(Path(one), Path(other), kernel, json)
+    if kernel is not None:
+        raise UsageError("--kernel is for reports", hint="a variant's kernels are taken together")
     target = find_target(project, study, shape)
     target.variants([one, other])
     if one == other:

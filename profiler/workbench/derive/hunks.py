@@ -30,11 +30,14 @@ class Profiled:
     """One side of a diff. ``texts``: the file name in the line table to its text.
 
     ``costs`` is None where the capture has no source lines or there is none; ``why`` says so.
+    ``skipped`` is a function that is left out of the sources: two kernels of one file are compared
+    by leaving out of each side the other's.
     """
 
     texts: Mapping[str, str]
     costs: LineCosts | None = None
     why: str = ""
+    skipped: str = ""
 
 
 @dataclass(frozen=True)
@@ -229,27 +232,30 @@ def _file_diff(
     before: Profiled, after: Profiled, old: str, new: str, numbers: _Numbers
 ) -> FileDiff:
     python = is_host(new or old)
-    a = source(before.texts.get(old, ""), python=python)
-    b = source(after.texts.get(new, ""), python=python)
-    lines_a, lines_b = _lines(before, old, a), _lines(after, new, b)
+    whole = [source(before.texts.get(old, ""), python=python),
+             source(after.texts.get(new, ""), python=python)]  # fmt: skip
+    inside = functions(whole[0], python=python), functions(whole[1], python=python)
+    (a, lines_a), (b, lines_b) = (
+        _lines(side, file, text, names)
+        for side, file, text, names in zip((before, after), (old, new), whole, inside, strict=True)
+    )
     rows = list(_rows(a, b, lines_a, lines_b))
-    inside = functions(a, python=python), functions(b, python=python)
     hunks = []
     for start, stop in _groups(rows):
         numbers.last += 1
         rows[start:stop] = [
             Row(row.kind, row.before, row.after, numbers.last) for row in rows[start:stop]
         ]
-        hunks.append(_hunk(numbers.last, (old, new), rows[start:stop], (a, b), inside))
+        hunks.append(_hunk(numbers.last, (old, new), rows[start:stop], inside))
     return FileDiff(old, new, tuple(rows), tuple(hunks))
 
 
-def _lines(side: Profiled, file: str, text: Source) -> list[Line]:
+def _lines(side: Profiled, file: str, text: Source, names: list[str]) -> tuple[Source, list[Line]]:
+    """The source without the skipped function, and its lines with their numbers in the file."""
     costs = None if is_host(file) else side.costs
-    return [
-        Line(number, line, costs.of(file, number) if costs else NOTHING)
-        for number, line in enumerate(text.lines, start=1)
-    ]
+    kept = [i for i, name in enumerate(names) if not name or name != side.skipped]
+    lines = [Line(i + 1, text.lines[i], costs.of(file, i + 1) if costs else NOTHING) for i in kept]
+    return Source(tuple(x.text for x in lines), tuple(text.code[i] for i in kept)), lines
 
 
 def _rows(a: Source, b: Source, lines_a: list[Line], lines_b: list[Line]) -> Iterator[Row]:
@@ -295,9 +301,8 @@ def _groups(rows: list[Row]) -> list[tuple[int, int]]:
 
 
 def _hunk(
-    number: int, files: tuple[str, str], rows: list[Row], sides: tuple[Source, Source],
-    inside: tuple[list[str], list[str]],
-) -> Hunk:  # fmt: skip
+    number: int, files: tuple[str, str], rows: list[Row], inside: tuple[list[str], list[str]]
+) -> Hunk:
     counted = [row for row in rows if row.counts]
     function = ""
     for row in counted or rows:

@@ -187,6 +187,11 @@ def collected(launches: list[Any]) -> frozenset[str]:
     return frozenset(found)
 
 
+def has_rules(path: Path, wanted: Wanted) -> bool:
+    """Whether ncu ran its rules on these launches: without them there is no advice to miss."""
+    return any(action.rule_results_as_dicts() for action in actions(path, wanted))
+
+
 def load_capture(path: Path, wanted: Wanted = None) -> Capture:
     """Read the wanted launches. Raises BadCapture for a report that cannot be read."""
     import pandas as pd
