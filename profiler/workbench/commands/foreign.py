@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.commands.showing import line_rows
+from workbench.commands.showing import hottest_first, is_idle, line_rows
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.hunks import SourceDiff, profiled, source_diff
 from workbench.derive.matching import Group, Matching, Pair, groups, match
@@ -129,10 +129,11 @@ def show_source(report: Report, found: list[Group], json: bool) -> None:
         )
     texts = load_sources(report.path, (launch.index,))
     bare = {str(f) for f in capture.lines["file"].unique() if f} - texts.keys()
-    files = {file: line_rows(capture, file, text) for file, text in sorted(texts.items())}
+    files = {file: line_rows(capture, file, text) for file, text in texts.items()}
     for file in sorted(bare):
         rows = line_rows(capture, file, "\n" * lines_of(capture, file))
         files[file] = [row for row in rows if row["samples"] or row["instructions"]]
+    files = hottest_first(files)
     if json:
         print(json_module.dumps({
             "schema_version": SCHEMA_VERSION, **render.report_json(report),
@@ -142,6 +143,9 @@ def show_source(report: Report, found: list[Group], json: bool) -> None:
         return
     print(render.about(report))
     for file, rows in files.items():
+        if is_idle(rows):
+            print(f"\n{printable(file)}: no instruction was executed there")
+            continue
         total = sum(r["samples"] for r in rows)
         print(f"\n{printable(file)}: stall samples by line ({total} in all)\n")
         if file in bare:

@@ -68,16 +68,31 @@ def line_rows(capture: Capture, file: str, text: str) -> list[dict[str, Any]]:
     return rows
 
 
+Rows = list[dict[str, Any]]
+
+
+def hottest_first(files: dict[str, Rows]) -> dict[str, Rows]:
+    """By stall samples: headers that a kernel merely includes come last."""
+    return dict(sorted(files.items(), key=lambda item: -sum(r["samples"] for r in item[1])))
+
+
+def is_idle(rows: Rows) -> bool:
+    return not any(r["samples"] or r["instructions"] for r in rows)
+
+
 def show_source(target: Target, variant: str, json: bool) -> None:
     path, wanted, capture = current_capture(target, variant)
     require_lines(capture)
     texts = load_sources(path, wanted)
-    files = {file: line_rows(capture, file, text) for file, text in texts.items()}
+    files = hottest_first({f: line_rows(capture, f, text) for f, text in texts.items()})
     if json:
         print(json_module.dumps({"schema_version": SCHEMA_VERSION, "variant": variant,
                                  "files": files}, indent=1))  # fmt: skip
         return
     for file, rows in files.items():
+        if is_idle(rows):
+            print(f"{file}: no instruction was executed there\n")
+            continue
         total = sum(r["samples"] for r in rows) or 1
         print(f"{file}: stall samples by line ({total} in all)\n")
         for r in rows:

@@ -217,8 +217,11 @@ def _python_functions(found: Source) -> list[str]:
 def _c_functions(found: Source) -> list[str]:
     names = [""] * len(found.lines)
     header, start, depth, inside, opened = "", 0, 0, "", 0
+    macro = False
     for number, code in enumerate(found.code):
-        if code.startswith("#"):
+        macro, skip = (macro or code.startswith("#")) and code.endswith("\\"), macro
+        if skip or code.startswith("#"):
+            names[number] = inside
             continue
         for character in re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', '""', code) + " ":
             if not inside and not header.strip():

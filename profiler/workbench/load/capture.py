@@ -28,6 +28,7 @@ LINE_COUNTERS = {
 SAMPLES = "smsp__pcsamp_sample_count"
 # Launches of a report: those of one workbench range, those of some indices, or all.
 Wanted = str | tuple[int, ...] | None
+CUT = "profile it again; a report cut short by a full disk or a kill cannot be mended"
 SCOPES = {1: "local", 2: "global"}
 OPTIMIZATION = 2
 
@@ -56,7 +57,6 @@ def open_report(path: Path) -> Any:
     """The report's context. Raises BadCapture for what is no readable report with launches."""
     import ncu_report
 
-    hint = "profile it again; a report cut short by a full disk or a kill cannot be mended"
     if not path.is_file():
         raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
     try:
@@ -64,11 +64,11 @@ def open_report(path: Path) -> Any:
         ranges = context.num_ranges()
     except Exception as error:
         raise BadCapture(
-            f"{path} is not a readable Nsight Compute report: {error}", hint=hint
+            f"{path} is not a readable Nsight Compute report: {error}", hint=CUT
         ) from None
     if ranges == 0:
         raise BadCapture(
-            f"{path} holds no profiled kernel: empty, cut short or no report", hint=hint
+            f"{path} holds no profiled kernel: empty, cut short or no report", hint=CUT
         )
     return context
 
@@ -76,7 +76,13 @@ def open_report(path: Path) -> Any:
 @lru_cache(maxsize=8)
 def _launches(path: Path) -> list[tuple[Any, list[str]]]:
     """Every launch with its ranges: decoding one takes tens of milliseconds."""
-    return [(action, nvtx_ranges(action)) for part in open_report(path) for action in part]
+    found = [action for part in open_report(path) for action in part]
+    for index, action in enumerate(found):
+        if not action.metric_names():  # what ncu_report makes of a block that ends too early
+            raise BadCapture(
+                f"{path} is cut short: launch {index} has a beginning and no metrics", hint=CUT
+            )
+    return [(action, nvtx_ranges(action)) for action in found]
 
 
 def actions(path: Path, wanted: Wanted) -> list[Any]:

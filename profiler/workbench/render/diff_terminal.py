@@ -89,7 +89,7 @@ HEADING = "before each line: its stall samples as a share of all samples, in {} 
 
 def source_lines(found: SourceDiff, names: tuple[str, str], width: int | None) -> Iterator[Pieces]:
     """All hunks, then the unchanged lines whose stall time changed most."""
-    if found.has_costs:
+    if found.has_costs and found.hunks:
         heading = HEADING.format(*names)
         yield [(clip(printable(heading), width), "dim")]
     for file in found.files:

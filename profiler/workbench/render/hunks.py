@@ -12,6 +12,7 @@ from workbench.render.tables import ABSENT, NONE, markdown_table, number, percen
 
 SHIFTS = 5
 WORTH_TELLING = 0.01  # of the longer duration: smaller moves of unchanged lines are left out
+NOTABLE = 0.1  # share by which a counter of an unchanged line must have changed to be told
 TEXT_WIDTH = 72
 ARROW = "→"
 COUNTERS = (
@@ -140,7 +141,13 @@ def shift_costs(shift: Shift) -> str:
         stall_time(cost) + (f", {stall_label(cost.top_stall)}" if cost.top_stall else "")
         for cost in (shift.before.cost, shift.after.cost)
     ]
-    return pair(*parts)
+    told = [pair(*parts)]
+    for label, name in COUNTERS:
+        was, came = (getattr(line.cost, name) for line in (shift.before, shift.after))
+        if was is not None and came is not None and abs(came - was) > NOTABLE * max(was, came):
+            values = (counter(line.cost, name) for line in (shift.before, shift.after))
+            told.append(f"{label} {pair(*values)}")
+    return "; ".join(told)
 
 
 def shift_lines(found: SourceDiff) -> list[str]:
