@@ -171,6 +171,27 @@ def diff(
     run(project, study, shape, before, after, kernel, json)
 
 
+@app.command()
+def adopt(
+    report: Annotated[Path, typer.Argument(metavar="REPORT")],
+    name: Annotated[str, typer.Option("--as", help="Variant or reference of the study.")],
+    kernel: Annotated[
+        list[str] | None, typer.Option(help="Kernel of the variant; may be repeated.")
+    ] = None,
+    launch: Annotated[
+        list[int] | None, typer.Option(help="Launch of the variant, from 0; may be repeated.")
+    ] = None,
+    project: Project = None,
+    study: StudyName = None,
+    shape: ShapeName = None,
+    json: Json = False,
+) -> None:
+    """Take a capture made elsewhere into a study, as evidence without timing."""
+    from workbench.commands.adopting import run
+
+    run(report, name, project, study, shape, kernel or [], launch or [], json)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, see ``errors``."""
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from workbench.commands.progress import Progress
-from workbench.commands.target import find_study
+from workbench.commands.target import find_study, refuse_captured
 from workbench.errors import UsageError, unknown
 from workbench.render.tables import markdown_table
 from workbench.run.measure import build_only
@@ -35,6 +35,7 @@ def run(project: Path | None, study: str | None, names: list[str], arch: str, js
     for name in names:
         if name not in found.variants:
             raise unknown("variant", name, found.variants)
+        refuse_captured(found, name)
     names = names or [s.variant for s in found.ladder.steps]
     result = builds(found, names, arch, workspace.config.limits.seconds_per_step)
     if json:

@@ -9,7 +9,8 @@ from workbench.commands.target import find_target
 from workbench.derive.hunks import Profiled, SourceDiff, profiled, source_diff
 from workbench.errors import UsageError
 from workbench.judge.ablation import Row, judge, ratio_between, warnings_between
-from workbench.load.evidence import CURRENT, MISSING, Evidence
+from workbench.load.capture import Capture, load_sources
+from workbench.load.evidence import ADOPTED, CURRENT, MISSING, Evidence
 from workbench.load.launches import is_report
 from workbench.render import compare, diff_terminal, jsonable, terminal
 from workbench.render.diff_json import figure_pairs
@@ -22,10 +23,21 @@ from workbench.study.sources import source_texts
 
 def side(evidence: Evidence, variant: str) -> Profiled:
     """A variant's sources as they stand, and its line costs where its capture is current."""
+    index = evidence.capture_index(variant)
+    capture = evidence.capture(variant)
+    if index.state == ADOPTED and capture is not None:
+        return imported(capture, load_sources(evidence.report_path(index), index.wanted))
     texts = source_texts(evidence.study, evidence.study.variants[variant])
-    state = evidence.capture_index(variant).state
-    why = {MISSING: "it has no capture", CURRENT: ""}.get(state, f"its capture is {state}")
-    return profiled(texts, evidence.capture(variant), why)
+    why = {MISSING: "it has no capture"}.get(index.state, f"its capture is {index.state}")
+    return profiled(texts, capture, why)
+
+
+def imported(capture: Capture, texts: dict[str, str]) -> Profiled:
+    """One side of a capture made elsewhere, from the sources in the report itself."""
+    found = profiled(texts, capture)
+    if found.costs is not None and not texts:
+        return profiled({}, None, "the report has no text of its sources")
+    return found
 
 
 def lines_between(evidence: Evidence, before: str, after: str) -> SourceDiff:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from workbench.commands.diffing import imported
 from workbench.commands.showing import hottest_first, is_idle, line_rows
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
-from workbench.derive.hunks import SourceDiff, profiled, source_diff
+from workbench.derive.hunks import SourceDiff, source_diff
 from workbench.derive.matching import Group, Matching, Pair, groups, match
 from workbench.errors import UsageError
 from workbench.judge.bottlenecks import bottlenecks
@@ -167,10 +168,7 @@ def lines_between(before: Report, after: Report, pair: Pair) -> SourceDiff:
         wanted = (launch.index,)
         capture = load_capture(report.path, wanted)
         texts = load_sources(report.path, wanted)
-        side = profiled(texts, capture)
-        if side.costs is not None and not texts:
-            side = profiled({}, None, "the report has no text of its sources")
-        sides.append(side)
+        sides.append(imported(capture, texts))
     was, came = pair.before.kernel, pair.after.kernel
     if was != came:
         # Kernels of one file: each side without the other's, so that the two are aligned.

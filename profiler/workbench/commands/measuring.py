@@ -32,7 +32,8 @@ def settled(evidence: Evidence, variant: str) -> bool:
 
 def plan(evidence: Evidence, variants: list[str], *, fresh: bool) -> Plan:
     """All variants are timed together when any of them lacks a current time in one session."""
-    usable = [v for v in variants if fresh or not settled(evidence, v)]
+    known = evidence.study.variants
+    usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
     session = evidence.session(usable)
     held = set(evidence.timed(session[1])) if session else set()
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)

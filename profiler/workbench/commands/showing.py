@@ -9,17 +9,17 @@ from typing import Any
 from workbench.commands.target import Target, find_target
 from workbench.errors import UsageError
 from workbench.judge.ablation import judge
-from workbench.load.capture import Capture, find_metric, load_sources, require_lines
+from workbench.load.capture import Capture, Wanted, find_metric, load_sources, require_lines
 from workbench.load.evidence import MISSING
 from workbench.render import jsonable, terminal
 from workbench.render.tables import markdown_table
 from workbench.study.layout import SCHEMA_VERSION
 
 
-def current_capture(target: Target, variant: str) -> tuple[Path, str, Capture]:
+def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture]:
     evidence = target.evidence()
     index = evidence.capture_index(variant)
-    if not index.current:
+    if not index.usable:
         why = "has no capture" if index.state == MISSING else "has only a stale capture"
         raise UsageError(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
@@ -27,7 +27,7 @@ def current_capture(target: Target, variant: str) -> tuple[Path, str, Capture]:
         )
     capture = evidence.capture(variant)
     assert capture is not None
-    return evidence.report_path(index), str(index.data["range"]), capture
+    return evidence.report_path(index), index.wanted, capture
 
 
 def show_metric(target: Target, variant: str, name: str, json: bool) -> None:

@@ -23,7 +23,7 @@ from workbench.judge.verdict import (
     verdict,
 )
 from workbench.load.catalog import catalog
-from workbench.load.evidence import CURRENT, MISSING, STALE, Evidence, timing_table
+from workbench.load.evidence import ADOPTED, CURRENT, MISSING, STALE, Evidence, timing_table
 from workbench.study.config import Config
 from workbench.study.model import Step
 
@@ -38,7 +38,11 @@ COMPARED = ("gpu", "driver", "cuda", "torch")
 
 @dataclass(frozen=True)
 class Row:
-    """One variant. Without current evidence its figures are absent, and ``problem`` says why."""
+    """One variant. Without current evidence its figures are absent, and ``problem`` says why.
+
+    ``adopted`` is where the figures come from where the capture was made elsewhere; such a row of
+    status ``adopted`` has no times and no speed.
+    """
 
     variant: str
     title: str
@@ -63,6 +67,12 @@ class Row:
     capture: str = ""
     checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     build: Mapping[str, Any] | None = None
+    adopted: Mapping[str, Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """The name as charts and tables show it, so that no capture passes for a measurement."""
+        return f"{self.variant} (adopted)" if self.adopted else self.variant
 
     @property
     def is_reference(self) -> bool:
@@ -160,6 +170,8 @@ class _Judge:
             return STALE, f"its sources changed since ({late}); measure it again"
         if state["timing"] == MISSING and state["capture"] == MISSING:
             return MISSING, "not measured"
+        if state["timing"] == MISSING and state["capture"] == ADOPTED:
+            return ADOPTED, "a capture made elsewhere: neither checked nor timed here"
         return CURRENT, ""
 
     def row(self, variant: str, step: Step | None) -> Row:
@@ -188,7 +200,10 @@ class _Judge:
         works = status != FAILED
         capture = evidence.capture(variant) if works else None
         found = figures(capture.metrics) if capture else {}
-        self.captures[variant] = found
+        index = evidence.capture_index(variant)
+        adopted = index.data.get("adopted") if capture else None
+        # Predictions are about what was measured here.
+        self.captures[variant] = {} if adopted else found
         return Row(
             variant, title, step, state, status, problem,
             warm=self.time(variant, WARM) if works else None,
@@ -202,10 +217,10 @@ class _Judge:
             bottlenecks=tuple(bottlenecks(capture.rules, capture.lines, found)) if capture else (),
             point=point(capture.metrics) if capture else None,
             gates=tuple(gates), verdict=judged,
-            predictions=self.predictions(step, variant, found),
+            predictions=self.predictions(step, variant),
             kernels=capture.kernels if capture else (),
             capture=capture.path.name if capture else "",
-            checks=checks, build=build,
+            checks=checks, build=build, adopted=adopted,
         )  # fmt: skip
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
@@ -218,9 +233,7 @@ class _Judge:
         time = self.time(variant, WARM)
         return Figure("time", "Time", time.median, "µs", "", "lower") if time else None
 
-    def predictions(
-        self, step: Step | None, variant: str, found: Mapping[str, Figure]
-    ) -> tuple[Outcome, ...]:
+    def predictions(self, step: Step | None, variant: str) -> tuple[Outcome, ...]:
         result = []
         for prediction in step.predictions if step else ():
             name = prediction.figure
@@ -243,11 +256,21 @@ class _Judge:
                     f"captures ran at different SM clocks: {slow} at {clocks[slow]:.3f} GHz, "
                     f"{fast} at {clocks[fast]:.3f} GHz"
                 )
-        indexes = [self.evidence.capture_index(r.variant).data for r in rows if r.capture]
+        indexes = [
+            self.evidence.capture_index(r.variant).data for r in rows if r.capture and not r.adopted
+        ]
         for key in (*COMPARED, "ncu", "ncu_flags"):
             values = {str(i.get(key, i["provenance"].get(key, "not collected"))) for i in indexes}
             if len(values) > 1:
                 said.append(f"captures differ in {key}: {', '.join(sorted(values))}")
+        for row in rows:
+            if row.adopted:
+                index = self.evidence.capture_index(row.variant).data
+                said.append(
+                    f"{row.variant} is an adopted capture ({row.adopted['file']}, ncu "
+                    f"{index['ncu']}): its shape and sources are the word of whoever adopted it; "
+                    "timing, correctness, driver and CUDA were not collected"
+                )
         if self.timings is not None and self.timings["throttled"].eq(True).any():
             share = float(self.timings["throttled"].eq(True).mean())
             said.append(f"the GPU reported throttling in {share:.0%} of the timing rounds")
@@ -293,7 +316,8 @@ def judge(
         and (found := ceilings(capture.metrics))
     ]
     session = work.session[1] if work.session else {}
-    indexes = [evidence.capture_index(r.variant).data for r in rows + references if r.capture]
+    measured = [r for r in rows + references if r.capture and not r.adopted]
+    indexes = [evidence.capture_index(r.variant).data for r in measured or rows + references if r.capture]
     newest = max(indexes, key=lambda i: i["provenance"]["date"], default={})
     environment = {**newest.get("provenance", {}), **session.get("provenance", {})}
     environment["ncu"] = newest.get("ncu", "not collected")

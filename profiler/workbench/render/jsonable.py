@@ -66,6 +66,7 @@ def row(found: Row) -> dict[str, Any]:
         "verdict": found.verdict or None,
         "kernels": list(found.kernels),
         "captures": [found.capture] if found.capture else [],
+        "adopted": dict(found.adopted) if found.adopted else None,
     }
 
 

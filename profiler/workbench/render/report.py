@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.hunks import SourceDiff
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE
-from workbench.load.evidence import CURRENT
+from workbench.load.evidence import ADOPTED, CURRENT
 from workbench.render import charts, hunks, markdown, narrative, sections
 from workbench.render.tables import ABSENT, ablation_table, interval, number, reason
 
@@ -72,7 +72,7 @@ def render_report(
         {
             "row": row,
             "step": row.step,
-            "reason": reason(row) if row.status != CURRENT else "",
+            "reason": reason(row) if row.status not in (CURRENT, ADOPTED) else "",
             "diff": shown_diff(diffs[row.variant]) if diffs.get(row.variant) else "",
             "lines": (lines or {}).get(row.variant),
             "moves": sections.moves(row, parent) if (parent := _parent(ablation, row)) else "",

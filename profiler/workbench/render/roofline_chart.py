@@ -88,9 +88,9 @@ class Mark:
     def label(self) -> str:
         share = percent(self.point.share)
         if self.point.above_roof:
-            return f"{self.row.variant} (error in the data: {share} of its roof)"
+            return f"{self.row.label} (error in the data: {share} of its roof)"
         word = f" ({self.row.verdict})" if self.row.verdict in (REJECTED, INCONCLUSIVE) else ""
-        return f"{self.row.variant}{word} {share}"
+        return f"{self.row.label}{word} {share}"
 
 
 def draw(ablation: Ablation) -> Figure:

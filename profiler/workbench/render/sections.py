@@ -87,7 +87,7 @@ def roofline(ablation: Ablation) -> str:
             continue
         by = "DRAM" if point.limit == "dram" else COMPUTE_ROOFS[point.ceiling]
         wrong = " (above its roof: an error in the data)" if point.above_roof else ""
-        rows.append([row.variant, number(point.intensity), number(point.flops_per_second / 1e12),
+        rows.append([row.label, number(point.intensity), number(point.flops_per_second / 1e12),
                      number(point.bound / 1e12), by, percent(point.share) + wrong])  # fmt: skip
     return markdown_table(header, rows, "lrrrlr")
 
@@ -165,7 +165,7 @@ def captures(ablation: Ablation) -> str:
     for row in ablation.everything:
         missing = ABSENT if row.status == CURRENT else f"{ABSENT}: {literal(reason(row))}"
         rows.append(
-            [row.variant, code(row.capture) if row.capture else missing, _kernels(row.kernels)]
+            [row.label, code(row.capture) if row.capture else missing, _kernels(row.kernels)]
         )
     return markdown_table(["version", "capture", "kernels"], rows, "lll")
 

@@ -84,7 +84,7 @@ def draw(ablation: Ablation) -> Figure:
 
 def _name(row: Row) -> str:
     word = f" ({row.verdict})" if row.verdict in (REJECTED, INCONCLUSIVE) else ""
-    return f"{row.variant}{word}"
+    return f"{row.label}{word}"
 
 
 def _fills(rows: list[Row]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.speedup import Ratio
 from workbench.judge.ablation import FAILED, Ablation, Row
 from workbench.judge.verdict import BASELINE
-from workbench.load.evidence import CURRENT, MISSING
+from workbench.load.evidence import ADOPTED, CURRENT, MISSING
 from workbench.render.markdown import authored, literal, shorten
 
 ABSENT = "not collected"
@@ -102,6 +102,8 @@ def reason(row: Row) -> str:
 
 
 def _verdict(row: Row) -> str:
+    if row.status == ADOPTED:
+        return "adopted, not timed"
     if row.status != CURRENT:
         return literal(reason(row))
     return "reference" if row.is_reference else row.verdict
@@ -138,7 +140,7 @@ def ablation_table(ablation: Ablation) -> str:
               "key change", "verdict"]  # fmt: skip
     rows = []
     for row in ablation.everything:
-        cells = _cells(row) if row.status == CURRENT else [NONE] * 7
+        cells = _cells(row) if row.status in (CURRENT, ADOPTED) else [NONE] * 7
         rows.append([row.variant, *cells, key_change(row), _verdict(row)])
     align = "lrrrrrrlll"
     if not ablation.reference:

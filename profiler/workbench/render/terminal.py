@@ -7,6 +7,7 @@ import math
 from workbench.derive.figures import stall_label
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
+from workbench.load.evidence import ADOPTED, CURRENT
 from workbench.render.tables import interval, markdown_table, number, ratio
 
 SHOWN = ("duration", "sm_clock", "dram_bandwidth", "dram_pct", "l2_hit", "l1_hit",
@@ -57,10 +58,10 @@ def timing_table(row: Row, reference: str) -> str:
 def variant(row: Row, found: Ablation) -> str:
     """All of a variant: time, figures with their metrics, stalls and bottlenecks."""
     change = row.step.key_change if row.step else row.title
-    parts = [f"## {row.variant}: {change}"]
+    parts = [f"## {row.label}: {change}"]
     if row.problem:
         parts.append(f"{row.status}: {row.problem}")
-        if row.status != "current":
+        if row.status not in (CURRENT, ADOPTED):
             return "\n\n".join(parts)
     parts.append(timing_table(row, found.reference))
     ratios = [f"vs {found.reference}: {interval(row.over_reference)}"]

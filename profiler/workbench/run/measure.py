@@ -349,7 +349,7 @@ class Measurement:
 def remove_unused(folder: EvidenceFolder) -> None:
     """Delete the reports that no index entry names any more."""
     used = {read_json(path)["report"] for path in folder.root.glob("*/captures/*.json")}
-    for report in folder.reports.glob("*.ncu-repz"):
+    for report in folder.reports.glob("*.ncu-rep*"):
         if report.name not in used:
             report.unlink()
 

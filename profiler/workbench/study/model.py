@@ -61,12 +61,16 @@ class Work:
 
 @dataclass(frozen=True)
 class Variant:
-    """One implementation: ``<name>.py`` with a ``run``, and the sources it names."""
+    """One implementation: ``<name>.py`` with a ``run``, and the sources it names.
+
+    A reference that is ``captured`` has no module: all that is known of it is an adopted capture.
+    """
 
     name: str
     module: Path
     is_reference: bool = False
     title: str = ""
+    captured: bool = False
 
 
 @dataclass(frozen=True)

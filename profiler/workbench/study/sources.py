@@ -21,7 +21,12 @@ def virtual_name(study: str, file: str) -> str:
 
 
 def source_files(study: Study, variant: Variant) -> list[Path]:
-    """The variant's module, the CUDA sources it names and, through them, what they include."""
+    """The variant's module, the CUDA sources it names and, through them, what they include.
+
+    None where the variant is only captured.
+    """
+    if variant.captured:
+        return []
     found: dict[Path, None] = {variant.module: None}
     queue = _NAMED_SOURCE.findall(variant.module.read_text(encoding="utf-8"))
     while queue:

@@ -132,7 +132,7 @@ def read_study(workspace: Workspace, name: str) -> Study:
     variants = {s.variant: Variant(s.variant, folder / f"{s.variant}.py") for s in ladder.steps}
     variants |= {reference.name: reference for reference in ladder.references}
     for variant in variants.values():
-        if not variant.module.is_file():
+        if not variant.captured and not variant.module.is_file():
             raise UsageError(
                 f"{ladder.path} names '{variant.name}', but there is no {variant.module}",
                 hint="add the file, or take the name out of ablation.toml",
