@@ -47,11 +47,11 @@ def require_variant(study: Study, name: str) -> None:
     """Raises UsageError saying how a capture gets a name of its own in the study."""
     if name in study.variants:
         return
-    entry = f'[[reference]] variant = "{name}" title = "..." captured = true'
+    entry = f'[[reference]]\nvariant = "{name}"\ntitle = "what it is"\ncaptured = true'
     raise UsageError(
         f"'{name}' is no variant or reference of the study '{study.name}'",
         hint=f"{nearest(name, study.variants)}; or add it to {study.ladder.path.name} as a "
-        f"reference without code: {entry}",
+        f"reference without code:\n\n{entry}",
     )
 
 

@@ -317,7 +317,9 @@ def judge(
     ]
     session = work.session[1] if work.session else {}
     measured = [r for r in rows + references if r.capture and not r.adopted]
-    indexes = [evidence.capture_index(r.variant).data for r in measured or rows + references if r.capture]
+    indexes = [
+        evidence.capture_index(r.variant).data for r in measured or rows + references if r.capture
+    ]
     newest = max(indexes, key=lambda i: i["provenance"]["date"], default={})
     environment = {**newest.get("provenance", {}), **session.get("provenance", {})}
     environment["ncu"] = newest.get("ncu", "not collected")

@@ -46,7 +46,7 @@ def hunk_lines(file: FileDiff, hunk: Hunk, width: int | None) -> Iterator[Pieces
     if hunk.cosmetic:
         yield [("  comments or blanks only", "dim")]
     elif hunk.host:
-        yield [("  host code: it costs nothing on the GPU by itself", "dim")]
+        yield [(clip("  host code: it costs nothing on the GPU by itself", width), "dim")]
     else:
         yield from ([("  " + clip(text, width and width - 2), "")] for text in costs(hunk))
     yield from diff_lines(with_context(file, hunk), width, plain=hunk.host)
@@ -101,7 +101,7 @@ def source_lines(found: SourceDiff, names: tuple[str, str], width: int | None) -
     shifts = told_shifts(found)
     if shifts:
         yield [("", "")]
-        yield [("unchanged lines whose stall time changed most:", "bold")]
+        yield [(clip("unchanged lines whose stall time changed most:", width), "bold")]
     for shift in shifts:
         text = f"  {shift_place(shift)}  {shift_costs(shift)}"
         yield [(clip(printable(text), width), "")]
