@@ -32,9 +32,17 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    path = tmp_path / "someone" / "their run.ncu-rep"
+    path = tmp_path / "someone" / "their run.ncu-repz"
     path.parent.mkdir()
-    with PACKED.open("rb") as source, path.open("wb") as target:
+    path.write_bytes(PACKED.read_bytes())
+    return path
+
+
+@pytest.fixture
+def plain(report: Path) -> Path:
+    """The same report as ncu writes it, not compressed."""
+    path = report.with_suffix(".ncu-rep")
+    with report.open("rb") as source, path.open("wb") as target:
         zstandard.ZstdDecompressor().copy_stream(source, target)
     return path
 
@@ -60,23 +68,23 @@ def row(capsys: pytest.CaptureFixture[str], name: str = "theirs") -> Any:
 
 
 def test_provenance_says_that_and_from_where_it_was_adopted(
-    root: Path, report: Path, capsys: pytest.CaptureFixture[str]
+    root: Path, plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert adopt(report, "--as", "theirs", "--launch", "4") == 0
+    assert adopt(plain, "--as", "theirs", "--launch", "4") == 0
     out, err = capsys.readouterr()
     assert "timing and correctness: not collected" in out
     assert "warning: the report carries" in err
     found = index(root)
     assert found["adopted"]["file"] == "their run.ncu-rep"
-    assert found["adopted"]["sha256"] == hashlib.sha256(report.read_bytes()).hexdigest()
+    assert found["adopted"]["sha256"] == hashlib.sha256(plain.read_bytes()).hexdigest()
     assert found["adopted"]["launches"] == [4]
     assert found["adopted"]["timing"] == found["adopted"]["correctness"] == "not collected"
     assert (found["ncu"], found["provenance"]["gpu"]) == ("2025.3.1", "NVIDIA H200")
-    assert str(report.parent) not in json.dumps(found)
+    assert str(plain.parent) not in json.dumps(found)
     kept = evidence(root) / "reports" / found["report"]
     assert zstandard.ZstdDecompressor().decompressobj().decompress(
         kept.read_bytes()
-    ) == report.read_bytes()  # fmt: skip
+    ) == plain.read_bytes()  # fmt: skip
 
 
 def test_an_adopted_capture_has_figures_and_no_speed(
@@ -90,7 +98,7 @@ def test_an_adopted_capture_has_figures_and_no_speed(
     for key in ("microseconds", "microseconds_cold", "speedup_over_baseline",
                 "speedup_over_reference", "verdict"):  # fmt: skip
         assert found[key] is None
-    assert found["adopted"]["file"] == "their run.ncu-rep"
+    assert found["adopted"]["file"] == "their run.ncu-repz"
     assert any(w.startswith("theirs is an adopted capture") for w in found["warnings"])
     assert main(["ablate"]) == 0
     out = capsys.readouterr().out
@@ -165,14 +173,12 @@ def test_several_kernels_make_one_call_when_named(root: Path, report: Path) -> N
 
 
 def test_an_adopted_capture_can_be_replaced_and_the_old_report_goes(
-    root: Path, report: Path
+    root: Path, report: Path, plain: Path
 ) -> None:
     assert adopt(report, "--as", "theirs", "--launch", "4") == 0
     first = index(root)["report"]
-    other = report.with_name("newer.ncu-repz")
-    other.write_bytes(PACKED.read_bytes())
-    assert adopt(other, "--as", "theirs", "--launch", "5") == 0
-    assert index(root)["adopted"]["file"] == "newer.ncu-repz"
+    assert adopt(plain, "--as", "theirs", "--launch", "5") == 0
+    assert index(root)["adopted"]["file"] == plain.name
     assert not (evidence(root) / "reports" / first).exists()
 
 

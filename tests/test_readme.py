@@ -20,6 +20,12 @@ def test_its_table_is_the_one_that_ablate_prints(capsys: pytest.CaptureFixture[s
     assert shown in capsys.readouterr().out
 
 
+def test_its_hunk_is_the_one_that_diff_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    (shown,) = re.findall(r"`workbench diff fix4 fix5`.*?```text\n(.*?)\n```", README, re.DOTALL)
+    assert main(["diff", "fix4", "fix5", "--project", str(ROOT)]) == 0
+    assert shown in capsys.readouterr().out
+
+
 def test_ci_runs_its_second_command() -> None:
     commands = re.findall(r"```sh\n(.*?)\n```", README, re.DOTALL)
     assert commands[1] in (ROOT / ".ci" / "run").read_text().replace("install -q", "install")

@@ -16,6 +16,7 @@ from workbench.errors import UsageError, nearest
 from workbench.load.launches import (
     PERSONAL,
     SUFFIXES,
+    ZSTD_MAGIC,
     Launch,
     Report,
     paths_in,
@@ -104,16 +105,14 @@ def require_free(folder: EvidenceFolder, shape: str, variant: str) -> None:
         )
 
 
-def packed(path: Path) -> tuple[bytes, str]:
-    """The report's bytes as they are kept, compressed where they can be, and their suffix."""
+def packed(path: Path) -> bytes:
+    """The report's bytes as they are kept, compressed."""
+    import zstandard
+
     data = path.read_bytes()
-    if path.name.endswith(SUFFIXES[1]):
-        return data, SUFFIXES[1]
-    try:
-        import zstandard
-    except ImportError:
-        return data, SUFFIXES[0]
-    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data), SUFFIXES[1]
+    if data.startswith(ZSTD_MAGIC):
+        return data
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
 
 
 def warn_of_paths(report: Report) -> list[str]:
@@ -149,9 +148,9 @@ def run(
     folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu_slug(gpu))
     require_free(folder, place, name)
     shown = latest(evidence_folders(workspace.ablations, found.name), place)
-    data, suffix = packed(file)
+    data = packed(file)
     original = hashlib.sha256(file.read_bytes()).hexdigest()
-    kept = folder.reports / f"{place}-adopted-{name}-{original[:8]}{suffix}"
+    kept = folder.reports / f"{place}-adopted-{name}-{original[:8]}{SUFFIXES[1]}"
     paths = warn_of_paths(report)
     index: dict[str, Any] = {
         "variant": name,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.commands.target import Target, find_target
+from workbench.derive.alignment import physical_lines
 from workbench.errors import UsageError
 from workbench.judge.ablation import judge
 from workbench.load.capture import Capture, Wanted, find_metric, load_sources, require_lines
@@ -48,7 +49,7 @@ def line_rows(capture: Capture, file: str, text: str) -> list[dict[str, Any]]:
     """Every line of a source with its stall samples, top reason and instructions."""
     mine = capture.lines[capture.lines["file"] == file]
     rows = []
-    for number, content in enumerate(text.splitlines(), start=1):
+    for number, content in enumerate(physical_lines(text), start=1):
         here = mine[mine["line"] == number]
         sums = here.groupby("counter")["value"].sum()
         stalls = sums.drop(

@@ -57,9 +57,15 @@ def _without_comment(match: re.Match[str]) -> str:
     return text if stripped[:1] in "\"'" else " " + "\n" * text.count("\n")
 
 
+def physical_lines(text: str) -> list[str]:
+    """Lines as compilers count them: ended by a newline alone, not by a form feed or the like."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
 def source(text: str, *, python: bool = False) -> Source:
     """C, C++, CUDA, or Python with its docstrings taken for comments."""
-    lines = text.splitlines()
+    lines = physical_lines(text)
     plain = "\n".join(lines)
     code = (_PYTHON if python else _C).sub(_without_comment, plain).split("\n")
     return Source(tuple(lines), tuple(" ".join(line.split()) for line in code[: len(lines)]))

@@ -18,6 +18,7 @@ from pathlib import PurePath
 
 from workbench.derive.alignment import Source, align, functions, pair_changed, source
 from workbench.derive.costs import Cost, LineCosts, add, line_costs
+from workbench.derive.moved import Moved, Spot, moved_blocks
 from workbench.load.capture import Capture
 
 SAME, COSMETIC, CHANGED, REMOVED, ADDED = "same", "cosmetic", "changed", "removed", "added"
@@ -42,11 +43,15 @@ class Profiled:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of one side; ``number`` counts from 1. ``cost`` is of None where not collected."""
+    """One line of one side; ``number`` counts from 1. ``cost`` is of None where not collected.
+
+    ``code`` is the text without comments and with single blanks.
+    """
 
     number: int
     text: str
     cost: Cost
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,8 @@ class SourceDiff:
     ``unchanged``: cost of all lines outside of the hunks, before and after. ``elsewhere``: cost of
     code that stands in none of the sources, such as CUDA's headers, by file; "" is code without a
     known line. ``totals``: cost of everything; ``durations``: microseconds under ncu. ``why`` says
-    for each side why it has no costs, "" where it has.
+    for each side why it has no costs, "" where it has. ``moved``: blocks of code that the hunks
+    remove in one place and add in another.
     """
 
     files: tuple[FileDiff, ...]
@@ -138,6 +144,7 @@ class SourceDiff:
     totals: tuple[Cost, Cost]
     durations: tuple[float | None, float | None] = (None, None)
     why: tuple[str, str] = ("", "")
+    moved: tuple[Moved, ...] = ()
 
     @property
     def hunks(self) -> tuple[Hunk, ...]:
@@ -217,7 +224,19 @@ def source_diff(before: Profiled, after: Profiled) -> SourceDiff:
         (_total(costs[0]), _total(costs[1])),
         (costs[0].duration if costs[0] else None, costs[1].duration if costs[1] else None),
         (before.why, after.why),
+        moved_blocks(_spots(files, 0), _spots(files, 1)),
     )  # fmt: skip
+
+
+def _spots(files: Iterable[FileDiff], side: int) -> list[Spot]:
+    """Lines of GPU code that a hunk has on one side, in order."""
+    found = []
+    for file in files:
+        name = (file.before, file.after)[side]
+        lines = [(row.before, row.after)[side] for row in file.rows if row.counts]
+        if not is_host(name):
+            found += [Spot(name, x.number, x.code, x.cost) for x in lines if x and x.code]
+    return found
 
 
 def _of(found: Mapping[str, Cost], file: str, side: Profiled) -> Cost:
@@ -254,8 +273,11 @@ def _lines(side: Profiled, file: str, text: Source, names: list[str]) -> tuple[S
     """The source without the skipped function, and its lines with their numbers in the file."""
     costs = None if is_host(file) else side.costs
     kept = [i for i, name in enumerate(names) if not name or name != side.skipped]
-    lines = [Line(i + 1, text.lines[i], costs.of(file, i + 1) if costs else NOTHING) for i in kept]
-    return Source(tuple(x.text for x in lines), tuple(text.code[i] for i in kept)), lines
+    lines = [
+        Line(i + 1, text.lines[i], costs.of(file, i + 1) if costs else NOTHING, text.code[i])
+        for i in kept
+    ]
+    return Source(tuple(x.text for x in lines), tuple(x.code for x in lines)), lines
 
 
 def _rows(a: Source, b: Source, lines_a: list[Line], lines_b: list[Line]) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from typing import Any
 from workbench.derive.costs import NUMBERS, Cost
 from workbench.derive.figures import Figure
 from workbench.derive.hunks import Hunk, Line, Row, Shift, SourceDiff
+from workbench.derive.moved import Moved
 
 
 def cost(found: Cost) -> dict[str, Any]:
@@ -61,6 +62,13 @@ def shift(found: Shift) -> dict[str, Any]:
     }
 
 
+def moved(found: Moved) -> dict[str, Any]:
+    spans = zip(found.files, (found.before_lines, found.after_lines), strict=True)
+    before, after = ({"file": f, "first": first, "last": last} for f, (first, last) in spans)
+    return {"lines_before": before, "lines_after": after, "before": cost(found.before),
+            "after": cost(found.after)}  # fmt: skip
+
+
 MOST_SHIFTS = 20
 
 
@@ -75,6 +83,7 @@ def source_diff(found: SourceDiff) -> dict[str, Any]:
             for file, (before, after) in found.elsewhere.items()
         ],
         "total": dict(zip(names, map(cost, found.totals), strict=True)),
+        "moved": [moved(m) for m in found.moved],
         "unchanged_lines": [shift(s) for s in found.shifts[:MOST_SHIFTS]],
     }
 

@@ -14,6 +14,7 @@ from workbench.derive.unified import signed, with_context
 from workbench.render.hunks import (
     COUNTERS,
     counter,
+    moved_lines,
     pair,
     shift_costs,
     shift_place,
@@ -98,6 +99,10 @@ def source_lines(found: SourceDiff, names: tuple[str, str], width: int | None) -
             yield from hunk_lines(file, hunk, width)
     if not found.hunks:
         yield [("the sources are the same", "")]
+    if found.moved:
+        yield [("", "")]
+        yield [(clip("code that moved as it was, part of the hunks above:", width), "bold")]
+    yield from ([(clip(f"  {printable(text)}", width), "")] for text in moved_lines(found))
     shifts = told_shifts(found)
     if shifts:
         yield [("", "")]

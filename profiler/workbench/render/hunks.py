@@ -159,6 +159,21 @@ def shift_lines(found: SourceDiff) -> list[str]:
     ]
 
 
+def moved_lines(found: SourceDiff) -> list[str]:
+    """Plain text: each block of code that only stands elsewhere now."""
+    said = []
+    for block in found.moved:
+        places = [
+            f"{base(file)}:{lines[0]}-{lines[1]}"
+            for file, lines in zip(
+                block.files, (block.before_lines, block.after_lines), strict=True
+            )
+        ]
+        costs = pair(stall_time(block.before), stall_time(block.after))
+        said.append(f"{pair(*places)}: {costs}" if found.has_costs else pair(*places))
+    return said
+
+
 def absences(found: SourceDiff, names: tuple[str, str]) -> str:
     """Why one side or both have no costs by line, as one sentence; "" where both have."""
     said = [f"{name}: {why}" for name, why in zip(names, found.why, strict=True) if why]
