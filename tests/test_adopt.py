@@ -13,7 +13,7 @@ import zstandard
 from workbench.cli import main
 from workbench.commands.measuring import plan
 from workbench.commands.target import find_target
-from workspaces import ROOT, copy_of_repository
+from workspaces import GOOD, ROOT, copy_of_repository, make
 
 SHAPE = "b2h8s512d64"
 (PACKED,) = (ROOT / "ablations/attention/evidence/nvidia-h200/reports").glob(f"{SHAPE}*")
@@ -231,3 +231,17 @@ def test_a_captured_reference_cannot_be_the_primary_one(
     toml.write_text(toml.read_text() + "primary = true\n")
     assert main(["list"]) == 2
     assert "cannot be primary" in capsys.readouterr().err
+
+
+def test_where_nothing_was_measured_no_date_or_tool_is_claimed(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(make(tmp_path / "scale", {"baseline": GOOD}))
+    assert adopt(report, "--as", "baseline", "--launch", "4") == 0
+    capsys.readouterr()
+    assert main(["show", "baseline"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("recorded evidence: nvidia-h200, no date, ncu not collected")
+    assert "| warm | not collected |" in out
+    assert "vs :" not in out

@@ -13,7 +13,7 @@ from workbench.cli import main
 from workbench.commands.diffing import lines_between
 from workbench.commands.target import find_target
 from workbench.derive.costs import COUNTERS
-from workbench.derive.hunks import SourceDiff
+from workbench.derive.linediff import SourceDiff
 from workbench.derive.unified import unified
 from workbench.load.evidence import Evidence
 from workbench.study.sources import source_texts

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,14 @@ def test_show_groups_launches_and_shows_the_longest_in_full(
     assert text.count("\n## launch ") == 1
     assert "attention_forward" not in text
     assert "chooses others" not in text
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m workbench show {PACKED} | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.stdout.endswith("11 launches\n")
+    assert done.stderr == ""
 
 
 def test_metric_and_source_take_a_launch(capsys: pytest.CaptureFixture[str]) -> None:

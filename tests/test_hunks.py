@@ -8,15 +8,12 @@ import re
 import pandas as pd
 import pytest
 
-from workbench.derive.alignment import align, functions, pair_changed, source
+from workbench.derive.alignment import align, pair_changed, source
 from workbench.derive.costs import COUNTERS, Cost, LineCosts, add, line_costs
 from workbench.derive.figures import DURATION
-from workbench.derive.hunks import (
-    Profiled,
-    SourceDiff,
-    pair_files,
-    source_diff,
-)
+from workbench.derive.functions import functions
+from workbench.derive.hunks import pair_files, source_diff
+from workbench.derive.linediff import Profiled, SourceDiff
 from workbench.derive.unified import signed, unified, with_context
 from workbench.load.capture import LINE_COLUMNS, METRIC_COLUMNS
 from workbench.render.diff_terminal import source_lines

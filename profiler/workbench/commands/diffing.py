@@ -6,7 +6,8 @@ import json as json_module
 from pathlib import Path
 
 from workbench.commands.target import find_target
-from workbench.derive.hunks import Profiled, SourceDiff, profiled, source_diff
+from workbench.derive.hunks import profiled, source_diff
+from workbench.derive.linediff import Profiled, SourceDiff
 from workbench.errors import UsageError
 from workbench.judge.ablation import Row, judge, ratio_between, warnings_between
 from workbench.load.capture import Capture, load_sources

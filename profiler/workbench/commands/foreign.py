@@ -10,7 +10,8 @@ from typing import Any
 from workbench.commands.diffing import imported
 from workbench.commands.showing import hottest_first, is_idle, line_rows
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
-from workbench.derive.hunks import SourceDiff, source_diff
+from workbench.derive.hunks import source_diff
+from workbench.derive.linediff import SourceDiff
 from workbench.derive.matching import Group, Matching, Pair, groups, match
 from workbench.errors import UsageError
 from workbench.judge.bottlenecks import bottlenecks

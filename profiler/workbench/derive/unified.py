@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from workbench.derive.hunks import SAME, FileDiff, Hunk, Line, Row, SourceDiff, base
+from workbench.derive.linediff import SAME, FileDiff, Hunk, Line, Row, SourceDiff, base
 
 CONTEXT = 3  # unchanged lines shown around a hunk
 NO_FILE = "/dev/null"

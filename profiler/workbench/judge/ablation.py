@@ -316,8 +316,7 @@ def judge(
         and (found := ceilings(capture.metrics))
     ]
     session = work.session[1] if work.session else {}
-    captured = [r for r in rows + references if r.capture]
-    measured = [r for r in captured if not r.adopted] or captured
+    measured = [r for r in rows + references if r.capture and not r.adopted]
     indexes = [evidence.capture_index(r.variant).data for r in measured]
     newest = max(indexes, key=lambda i: i["provenance"]["date"], default={})
     environment = {**newest.get("provenance", {}), **session.get("provenance", {})}

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.derive.costs import NUMBERS, Cost
 from workbench.derive.figures import Figure
-from workbench.derive.hunks import Hunk, Line, Row, Shift, SourceDiff
+from workbench.derive.linediff import Hunk, Line, Row, Shift, SourceDiff
 from workbench.derive.moved import Moved
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from workbench.derive.costs import Cost
 from workbench.derive.figures import stall_label
-from workbench.derive.hunks import FileDiff, Hunk, Row, SourceDiff
+from workbench.derive.linediff import FileDiff, Hunk, Row, SourceDiff
 from workbench.derive.unified import signed, with_context
 from workbench.render.hunks import (
     COUNTERS,

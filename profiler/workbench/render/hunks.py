@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from workbench.derive.costs import NUMBERS, Cost
 from workbench.derive.figures import stall_label
-from workbench.derive.hunks import Hunk, Line, Shift, SourceDiff, base
+from workbench.derive.linediff import Hunk, Line, Shift, SourceDiff, base
 from workbench.render.markdown import code, literal, shorten
 from workbench.render.tables import ABSENT, NONE, markdown_table, number, percent
 

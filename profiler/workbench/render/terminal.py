@@ -64,12 +64,13 @@ def variant(row: Row, found: Ablation) -> str:
         if row.status not in (CURRENT, ADOPTED):
             return "\n\n".join(parts)
     parts.append(timing_table(row, found.reference))
-    ratios = [f"vs {found.reference}: {interval(row.over_reference)}"]
+    ratios = [f"vs {found.reference}: {interval(row.over_reference)}"] if found.reference else []
     if row.step is not None and row.step.parent:
         ratios.append(f"vs {row.step.parent} (parent): {interval(row.over_parent)}")
         if row.step.parent != found.rows[0].variant:
             ratios.append(f"vs {found.rows[0].variant}: {ratio(row.over_baseline)}")
-    parts.append("\n".join(f"- {text}" for text in ratios))
+    if ratios:
+        parts.append("\n".join(f"- {text}" for text in ratios))
     if not row.figures:
         parts.append("profile: not collected")
     else:
