@@ -295,6 +295,19 @@ def test_context_is_shown_once_and_never_from_another_hunk() -> None:
     assert "line2();" not in shown
 
 
+def test_a_shift_within_the_error_of_its_samples_is_not_told() -> None:
+    text = "a();\nb();\nc();"
+    few = source_diff(costed(text, "one", {1: 9}), costed(text, "two", {1: 16}))
+    assert len(few.shifts) == 1
+    assert few.shifts[0].noise == pytest.approx(5)
+    assert told_shifts(few) == []
+    many = source_diff(
+        costed(text, "one", {1: 900}, total=10_000), costed(text, "two", {1: 1600}, total=10_000)
+    )
+    assert many.shifts[0].change == pytest.approx(few.shifts[0].change)
+    assert len(told_shifts(many)) == 1
+
+
 def test_a_side_without_lines_says_why_and_the_diff_stays() -> None:
     found = source_diff(
         costed(BEFORE, "one", {7: 60}), Profiled({FILE.format("two"): AFTER}, None, "no capture")

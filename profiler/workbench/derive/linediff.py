@@ -6,6 +6,7 @@ blanks alone are shown as changed but count as unchanged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -123,6 +124,12 @@ class Shift:
     @property
     def change(self) -> float:
         return (self.after.cost.microseconds or 0.0) - (self.before.cost.microseconds or 0.0)
+
+    @property
+    def noise(self) -> float:
+        """Standard error of the change in microseconds, for samples counted as Poisson counts."""
+        sides = [(x.cost.microseconds or 0.0, x.cost.samples) for x in (self.before, self.after)]
+        return math.sqrt(sum(time**2 / samples for time, samples in sides if samples))
 
 
 @dataclass(frozen=True)

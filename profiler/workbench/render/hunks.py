@@ -13,6 +13,7 @@ from workbench.render.tables import ABSENT, NONE, markdown_table, number, percen
 SHIFTS = 5
 WORTH_TELLING = 0.01  # of the longer duration: smaller moves of unchanged lines are left out
 NOTABLE = 0.1  # share by which a counter of an unchanged line must have changed to be told
+ERRORS = 3
 TEXT_WIDTH = 72
 ARROW = "→"
 COUNTERS = (
@@ -123,12 +124,17 @@ def hunk_table(found: SourceDiff) -> str:
 
 
 def told_shifts(found: SourceDiff, most: int = SHIFTS) -> list[Shift]:
-    """Unchanged lines whose stall time changed by a hundredth of the duration or more."""
+    """Unchanged lines whose stall time changed by a hundredth of the duration or more, and by more
+    than three standard errors of their samples.
+    """
     durations = [d for d in found.durations if d is not None]
     if len(durations) < 2:
         return []
     least = WORTH_TELLING * max(durations)
-    return [shift for shift in found.shifts if abs(shift.change) >= least][:most]
+    return [
+        shift for shift in found.shifts
+        if abs(shift.change) >= least and abs(shift.change) > ERRORS * shift.noise
+    ][:most]  # fmt: skip
 
 
 def shift_place(shift: Shift) -> str:
