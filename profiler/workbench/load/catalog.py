@@ -68,8 +68,20 @@ ROOFLINE_METRICS = (
 )
 
 
+# In the order in which derive/anatomy.py names them.
+ANATOMY_METRICS = (
+    "device__attribute_multiprocessor_count",
+    "device__attribute_num_schedulers_per_multiprocessor",
+    "smsp__inst_executed.sum",
+    "smsp__issue_active.avg.per_cycle_active",
+    "smsp__cycles_active.avg",
+    "gpc__cycles_elapsed.avg",
+    "gpc__cycles_elapsed.avg.per_second",
+)
+
+
 def needed_metrics() -> list[str]:
     """Every metric some figure may want, without duplicates."""
     names = [n for spec in catalog().values() for n in (*spec.names, *spec.per)]
     names += [f"{LIMIT_PREFIX}{kind}" for kind in LIMITERS]
-    return list(dict.fromkeys([*names, *ROOFLINE_METRICS]))
+    return list(dict.fromkeys([*names, *ANATOMY_METRICS, *ROOFLINE_METRICS]))
