@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
+from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
 from workbench.derive.roofline import Ceilings, Point, ceilings, point
 from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
+from workbench.judge.comparison import Comparison, compare
 from workbench.judge.verdict import (
     BASELINE,
     INCONCLUSIVE,
     Gate,
     Outcome,
+    Score,
     compiler_gate,
     correct_gate,
     faster_gate,
     judge_prediction,
+    score,
     verdict,
 )
 from workbench.load.catalog import catalog
@@ -63,6 +67,7 @@ class Row:
     capture: str = ""
     checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     build: Mapping[str, Any] | None = None
+    against_parent: Comparison | None = None
 
     @property
     def is_reference(self) -> bool:
@@ -71,7 +76,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Ablation:
-    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``."""
+    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``.
+
+    ``whole`` compares the best step with the baseline; None where a capture is missing, or where
+    no step was kept.
+    """
 
     study: str
     title: str
@@ -88,6 +97,8 @@ class Ablation:
     environment: Mapping[str, Any]
     timing_file: str
     warnings: tuple[str, ...]
+    whole: Comparison | None = None
+    noise: Noise = ASSUMED_NOISE
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -102,6 +113,11 @@ class Ablation:
         kept = [r for r in self.rows if r.warm and r.verdict in ("kept", BASELINE)]
         return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
 
+    @property
+    def score(self) -> Score:
+        """Predictions of all steps with current evidence."""
+        return score(o for row in self.rows if row.status == CURRENT for o in row.predictions)
+
 
 class _Judge:
     def __init__(self, evidence: Evidence, config: Config, variants: list[str]) -> None:
@@ -111,6 +127,27 @@ class _Judge:
         self.session = evidence.session(variants)
         self.tables: dict[str, pd.DataFrame] = {}
         self.captures: dict[str, Any] = {}
+        self.noise = self._noise(variants)
+
+    def _noise(self, variants: list[str]) -> Noise:
+        """From all repeats on record, else assumed."""
+        groups = []
+        for variant in variants:
+            repeats = self.evidence.repeats(variant)
+            capture = self.evidence.capture(variant) if repeats else None
+            if capture is not None:
+                groups.append([figures(c.metrics) for c in (capture, *repeats)])
+        return noise_of(groups) if groups else ASSUMED_NOISE
+
+    def against(self, over: str | None, variant: str) -> Comparison | None:
+        """Between two variants that work and whose captures are current."""
+        if over is None or over not in self.captures or variant not in self.captures:
+            return None
+        before, after = self.evidence.capture(over), self.evidence.capture(variant)
+        if before is None or after is None:
+            return None
+        known = (self.captures[over], self.captures[variant])
+        return compare(before, after, (over, variant), self.noise, known)
 
     @property
     def timings(self) -> pd.DataFrame | None:
@@ -206,6 +243,7 @@ class _Judge:
             kernels=capture.kernels if capture else (),
             capture=capture.path.name if capture else "",
             checks=checks, build=build,
+            against_parent=self.against(step.parent, variant) if step and works else None,
         )  # fmt: skip
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
@@ -288,11 +326,16 @@ def judge(
     environment = {**newest.get("provenance", {}), **session.get("provenance", {})}
     environment["ncu"] = newest.get("ncu", "not collected")
     environment["ncu_flags"] = " ".join(newest.get("ncu_flags", []))
-    return Ablation(
+    found = Ablation(
         study.name, study.ladder.title, study.ladder.summary,
         evidence.shape, study.shapes[evidence.shape].parameters,
         str(environment.get("gpu", evidence.folder.gpu)), source,
         str(environment.get("date", ""))[:10], study.ladder.primary_reference,
         tuple(rows), tuple(references), roofs[0] if roofs else None, environment,
         work.session[0].name if work.session else "", tuple(work.warnings(rows + references)),
+        noise=work.noise,
     )  # fmt: skip
+    best = found.best
+    if best is None or best.verdict == BASELINE:
+        return found
+    return replace(found, whole=work.against(rows[0].variant, best.variant))

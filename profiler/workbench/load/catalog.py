@@ -23,6 +23,8 @@ class FigureSpec:
     per: tuple[str, ...] = ()
     scale: float = 1.0
     better: str = ""
+    noise: str = "counter"
+    part: tuple[str, ...] = ()
 
 
 @lru_cache
