@@ -286,6 +286,11 @@ class _Judge:
             values = {str(i.get(key, i["provenance"].get(key, "not collected"))) for i in indexes}
             if len(values) > 1:
                 said.append(f"captures differ in {key}: {', '.join(sorted(values))}")
+        said += [
+            f"{r.variant} stands above its roof: an error in the data"
+            for r in rows
+            if r.point and r.point.above_roof
+        ]
         if self.timings is not None and self.timings["throttled"].eq(True).any():
             share = float(self.timings["throttled"].eq(True).mean())
             said.append(f"the GPU reported throttling in {share:.0%} of the timing rounds")
@@ -304,6 +309,14 @@ def figure_label(name: str) -> tuple[str, str]:
     return (spec.label, spec.unit) if spec else (name, "")
 
 
+def chart_ceilings(rows: list[Row], evidence: Evidence) -> Ceilings | None:
+    """Those of the first capture, the tensor ceiling of the data type that ran in the ladder."""
+    kinds = [row.point.tensor_type for row in rows if row.point and row.point.tensor_type]
+    kind = kinds[0] if kinds else "fp16"
+    captures = (evidence.capture(row.variant) for row in rows if row.capture)
+    return next((roof for c in captures if c and (roof := ceilings(c.metrics, kind))), None)
+
+
 def judge(
     evidence: Evidence, config: Config, steps: list[Step], *, source: str = "recorded"
 ) -> Ablation:
@@ -313,29 +326,23 @@ def judge(
     work = _Judge(evidence, config, names)
     rows = [work.row(step.variant, step) for step in steps]
     references = [work.row(r.name, None) for r in study.ladder.references]
-    roofs = [
-        found
-        for row in rows + references
-        if row.capture
-        and (capture := evidence.capture(row.variant))
-        and (found := ceilings(capture.metrics))
-    ]
+    roof = chart_ceilings([*rows, *references], evidence)
     session = work.session[1] if work.session else {}
     indexes = [evidence.capture_index(r.variant).data for r in rows + references if r.capture]
     newest = max(indexes, key=lambda i: i["provenance"]["date"], default={})
     environment = {**newest.get("provenance", {}), **session.get("provenance", {})}
     environment["ncu"] = newest.get("ncu", "not collected")
     environment["ncu_flags"] = " ".join(newest.get("ncu_flags", []))
-    found = Ablation(
+    result = Ablation(
         study.name, study.ladder.title, study.ladder.summary,
         evidence.shape, study.shapes[evidence.shape].parameters,
         str(environment.get("gpu", evidence.folder.gpu)), source,
         str(environment.get("date", ""))[:10], study.ladder.primary_reference,
-        tuple(rows), tuple(references), roofs[0] if roofs else None, environment,
+        tuple(rows), tuple(references), roof, environment,
         work.session[0].name if work.session else "", tuple(work.warnings(rows + references)),
         noise=work.noise,
     )  # fmt: skip
-    best = found.best
+    best = result.best
     if best is None or best.verdict == BASELINE:
-        return found
-    return replace(found, whole=work.against(rows[0].variant, best.variant))
+        return result
+    return replace(result, whole=work.against(rows[0].variant, best.variant))

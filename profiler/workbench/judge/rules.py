@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 APPEARED, VANISHED, CHANGED, SAME = "appeared", "vanished", "changed", "same"
 LEAST_POINTS = 1.0  # an estimate that moved by less says the same as before
+Key = tuple[str, str]  # rule and title
 ORDER = (VANISHED, CHANGED, APPEARED, SAME)
 
 
@@ -45,9 +46,9 @@ class _Said:
     estimate: float
 
 
-def _said(rules: pd.DataFrame) -> dict[tuple[str, str], _Said]:
+def _said(rules: pd.DataFrame) -> dict[Key, _Said]:
     """Rule and title to its largest estimate over the kernels."""
-    found: dict[tuple[str, str], _Said] = {}
+    found: dict[Key, _Said] = {}
     for rule, title, scope, estimate in zip(
         rules["rule"], rules["title"], rules["scope"], rules["estimated_speedup_pct"], strict=True
     ):
@@ -77,9 +78,7 @@ def _size(change: RuleChange) -> float:
     return max(known, default=-1.0)
 
 
-def _change(
-    key: tuple[str, str], was: Mapping[tuple[str, str], _Said], came: Mapping[tuple[str, str], _Said]
-) -> RuleChange:  # fmt: skip
+def _change(key: Key, was: Mapping[Key, _Said], came: Mapping[Key, _Said]) -> RuleChange:
     rule, title = key
     old, new = was.get(key), came.get(key)
     first = old.estimate if old else math.nan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE
 from workbench.load.evidence import CURRENT
-from workbench.render import charts, markdown, narrative, sections
+from workbench.render import charts, markdown, narrative, roofline_table, sections, why
 from workbench.render.tables import ABSENT, ablation_table, interval, number, reason
 
 if TYPE_CHECKING:
@@ -55,11 +55,6 @@ def shown_diff(text: str) -> str:
     return f"{block}\n\n{left} more lines are left out here." if left else block
 
 
-def _parent(ablation: Ablation, row: Row) -> Row | None:
-    name = row.step.parent if row.step else None
-    return next((r for r in ablation.rows if r.variant == name), None)
-
-
 def render_report(
     ablation: Ablation, diffs: Mapping[str, str], environment: jinja2.Environment
 ) -> str:
@@ -70,14 +65,15 @@ def render_report(
             "step": row.step,
             "reason": reason(row) if row.status != CURRENT else "",
             "diff": shown_diff(diffs[row.variant]) if diffs.get(row.variant) else "",
-            "moves": sections.moves(row, parent) if (parent := _parent(ablation, row)) else "",
         }
         for row in ablation.rows
         if row.step and row.verdict != BASELINE
     ]
     text = environment.get_template(TEMPLATE).render(
         ablation=ablation, rows=ablation.rows, steps=steps, charts=CHARTS, absent=ABSENT,
-        table=ablation_table(ablation), narrative=narrative, sections=sections,
+        table=ablation_table(ablation), narrative=narrative, sections=sections, why=why,
+        rooflines=roofline_table,
+        ladder=why.ladder(ablation),
         fixes=[entry["row"].variant for entry in steps if isinstance(entry["row"], Row)],
     )  # fmt: skip
     return text.rstrip() + "\n"
