@@ -87,7 +87,7 @@ def moved(
             paced.append(move.label)
         else:
             found.append(move)
-    ranked = sorted(found, key=lambda move: (-move.score, move.id))
+    ranked = sorted(found, key=lambda move: -move.score)  # stable: ties in catalogue order
     return Moves(tuple(_once(ranked)[:top]), tuple(launch), tuple(paced))
 
 
@@ -113,15 +113,15 @@ def same(first: float, second: float) -> bool:
 
 
 def _once(ranked: list[Move]) -> list[Move]:
-    """Moves by one factor are one fact: the first by rank stands for the others.
-
-    Changes from or to zero have no factor and each stand for themselves.
+    """Moves by one factor that speak of the same thing are one fact: the first by rank stands for
+    the others. Changes from or to zero have no factor and each stand for themselves.
     """
     kept: list[Move] = []
     for move in ranked:
         twin = next(
             (i for i, other in enumerate(kept)
-             if move.factor and other.factor and same(move.log, other.log)), None,
+             if move.factor and other.factor and same(move.log, other.log)
+             and set(catalog()[move.id].part) & set(catalog()[other.id].part)), None,
         )  # fmt: skip
         if twin is None:
             kept.append(move)

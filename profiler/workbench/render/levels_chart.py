@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 9.0, 4.7
+SLOPE_LABEL = 0.25  # of the slope's length, from below: clear of the points
 BOTTOM, TOP, BETWEEN = 0.225, 0.815, 0.018
 TITLES = {
     DRAM: "DRAM",
@@ -131,8 +132,11 @@ def _roofs(
         taken.append(Box(right - 2 - text_width(text, SMALL - 1), y, right, y + 1.3 * SMALL))
     (ax, ay), (bx, by) = (view.page(*end) for end in ends)
     angle = math.atan2(by - ay, bx - ax)
-    x, y = ax + 0.45 * (bx - ax), ay + 0.45 * (by - ay)
-    axes.annotate(f"{number(bandwidth)} TB/s", (x, y), xycoords="figure points",
+    x, y = ax + SLOPE_LABEL * (bx - ax), ay + SLOPE_LABEL * (by - ay)
+    text = f"{number(bandwidth)} TB/s"
+    half = text_width(text, SMALL) / 2
+    taken.append(Box(x - half, y - 0.6 * half, x + half, y + 0.6 * half + 2 * SMALL))
+    axes.annotate(text, (x, y), xycoords="figure points",
                   textcoords="offset points", xytext=(-4 * math.sin(angle), 4 * math.cos(angle)),
                   rotation=math.degrees(angle), rotation_mode="anchor", ha="center", va="bottom",
                   color=LIGHT.ink, fontsize=SMALL)  # fmt: skip

@@ -99,6 +99,6 @@ def _mma_sync(ablation: Ablation) -> list[str]:
     names = ", ".join(code(name) for name, _ in slower)
     shares = ", ".join(percent(point.path_share) for _, point in slower)
     return [
-        f"{names}: `mma.sync` reaches at most {percent(most)} of the dense tensor rate of this GPU, "
+        f"{names}: `mma.sync` reaches at most {percent(most)} of this GPU's dense tensor rate, "
         f"which only `wgmma` does; of what `mma.sync` can do they reach {shares}."
     ]

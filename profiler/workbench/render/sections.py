@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 
-from workbench.derive.anatomy import Anatomy
+from workbench.derive.anatomy import FACTORS, LABELS, METRICS, Anatomy
 from workbench.derive.speedup import Time
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
@@ -91,8 +91,7 @@ def gates(row: Row) -> str:
 
 
 def factors(found: Anatomy) -> str:
-    rows = [[*cells, code(metric)] for *cells, metric in why.factor_rows(found)]
-    return markdown_table(["factor", "before", "after", "gain", "ncu metric"], rows, "lrrrl")
+    return markdown_table(["factor", "before", "after", "gain"], why.factor_rows(found), "lrrr")
 
 
 def explained(ablation: Ablation) -> str:
@@ -131,12 +130,13 @@ def promises(ablation: Ablation) -> str:
     rows = []
     for row in ablation.rows:
         if row.against_parent:
-            step, title, *rest = why.promise_row(row.against_parent)
-            rows.append([step, literal(title), *rest])
+            step, top, first, gone, *rest = why.promise_row(row.against_parent)
+            rows.append([step, literal(top), first, literal(gone), *rest])
     if not rows:
         return f"NVIDIA's estimates: {ABSENT}."
-    header = ["step", "largest estimate at the parent", "promised", "estimate now", "realised"]
-    return markdown_table(header, rows, "llrrr")
+    header = ["step", "largest estimate at the parent", "promised", "rule that vanished",
+              "promised", "realised"]  # fmt: skip
+    return markdown_table(header, rows, "llrlrr")
 
 
 def score(ablation: Ablation) -> str:
@@ -190,6 +190,7 @@ def sources(ablation: Ablation) -> str:
     stalls = any(row.stalls for row in ablation.everything)
     states = f"{code('smsp__pcsamp_warps_issue_stalled_*')}, share of their sum"
     rows.append(["top stall", states if stalls else ABSENT])
+    rows += [[f"factor: {LABELS[key][0].lower()}", code(METRICS[key])] for key in FACTORS]
     return markdown_table(["column", "from"], rows, "ll")
 
 

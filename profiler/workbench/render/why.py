@@ -14,7 +14,7 @@ from workbench.derive.noise import Noise
 from workbench.derive.stall_time import UNSAMPLED, StallTime
 from workbench.judge.ablation import Ablation
 from workbench.judge.comparison import Comparison
-from workbench.judge.rules import SAME, RuleChange
+from workbench.judge.rules import APPEARED, SAME, VANISHED, RuleChange
 from workbench.render.tables import ABSENT, NONE, factor, markdown_table, number
 
 UNCHANGED = 0.005  # a factor nearer to one than this is called the same
@@ -34,18 +34,18 @@ SURPRISE_SHOWN = 99
 
 
 def residual(found: Anatomy) -> str:
-    return f"{100 * abs(found.residual - 1):.1f} %"
+    return f"{100 * abs(found.residual - 1):.2f} %"
 
 
 def equation(found: Anatomy) -> str:
-    """``4.65x = 1.22x fewer instructions × 3.87x higher issue rate × ...``."""
+    """``4.65x = 1.22x (fewer instructions) × 3.87x (higher issue rate) × ...``."""
     said = []
     for part in found.factors:
         if abs(part.gain - 1) < UNCHANGED:
             word = f"same {SAME_WORDS[part.id]}"
         else:
             word = WORDS[part.id][part.gain < 1]
-        said.append(f"{factor(part.gain)} {word}")
+        said.append(f"{factor(part.gain)} ({word})")
     return f"{factor(found.measured)} = {' × '.join(said)} (residual {residual(found)})"
 
 
@@ -56,7 +56,7 @@ def durations(found: Anatomy) -> str:
 def factor_rows(found: Anatomy) -> list[list[str]]:
     return [
         [f"{part.label} ({part.unit})", number(part.before), number(part.after),
-         factor(part.gain), part.metric]
+         factor(part.gain)]
         for part in found.factors
     ]  # fmt: skip
 
@@ -139,8 +139,18 @@ def moves(found: Comparison) -> str:
 def launch(found: Comparison) -> str:
     """The launch parameters that changed, in a line."""
     return ", ".join(
-        f"{m.label.lower()} {number(m.before)} to {number(m.after)}" for m in found.moves.launch
+        f"{m.label[:1].lower()}{m.label[1:]} {_exact(m.before)} to {_exact(m.after)}{_unit(m.unit)}"
+        for m in found.moves.launch
     )
+
+
+def _exact(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else number(value)
+
+
+def _unit(unit: str) -> str:
+    """Only where the label does not say it: "blocks 64 to 256 block" helps nobody."""
+    return f" {unit}" if unit in ("%", "kB") else ""
 
 
 def paced(found: Comparison) -> str:
@@ -171,8 +181,8 @@ def rule_rows(found: Comparison) -> list[list[str]]:
     for rule in found.rules:
         if rule.change == SAME:
             continue
-        before = cut(rule.estimated_before_pct) if rule.change != "appeared" else NONE
-        after = cut(rule.estimated_after_pct) if rule.change != "vanished" else NONE
+        before = cut(rule.estimated_before_pct) if rule.change != APPEARED else NONE
+        after = cut(rule.estimated_after_pct) if rule.change != VANISHED else NONE
         rows.append([rule.title, rule.rule, rule.scope or NONE, before, after, rule.change])
     return rows
 
@@ -181,24 +191,60 @@ def rules_alike(found: Comparison) -> int:
     return sum(rule.change == SAME for rule in found.rules)
 
 
-def largest_promise(found: Comparison) -> RuleChange | None:
-    """The parent's rule with the largest estimate for the whole runtime."""
+def largest_promise(found: Comparison, *, removed: bool = False) -> RuleChange | None:
+    """The parent's rule with the largest estimate for the whole runtime.
+
+    ``removed``: among those that the step made vanish.
+    """
     known = [rule for rule in found.rules if rule.promise is not None]
+    if removed:
+        known = [rule for rule in known if rule.change == VANISHED]
     return max(known, key=lambda r: (r.estimated_before_pct, r.title), default=None)
 
 
+def promised(rule: RuleChange | None) -> str:
+    if rule is None or rule.promise is None:
+        return NONE
+    return f"{cut(rule.estimated_before_pct)} ({factor(rule.promise)})"
+
+
+def realised(found: Comparison) -> str:
+    """The cut of the duration under ncu, as NVIDIA's estimates are given."""
+    if found.anatomy is None:
+        return ABSENT
+    less = 100 * (1 - found.anatomy.after_us / found.anatomy.before_us)
+    sign = "−" if less < 0 else ""
+    return f"{sign}{number(abs(less))} % ({factor(found.anatomy.measured)})"
+
+
 def promise_row(found: Comparison) -> list[str]:
-    """NVIDIA's largest estimate at the parent, what became of the rule, and what was realised."""
-    rule, made = largest_promise(found), found.anatomy
-    said = [ABSENT] * 3
-    if rule is not None and rule.promise is not None:
-        now = rule.estimated_after_pct
-        said = [rule.title, f"{cut(rule.estimated_before_pct)} ({factor(rule.promise)})",
-                rule.change if rule.change == "vanished" else cut(now)]  # fmt: skip
-    realised = ABSENT
-    if made is not None:
-        less = 100 * (1 - made.after_us / made.before_us)
-        realised = (
-            f"{number(less) if less >= 0 else '−' + number(-less)} % ({factor(made.measured)})"
+    """NVIDIA's largest estimate at the parent, the largest of a rule that vanished, the result."""
+    if not found.rules:
+        return [found.after, *[ABSENT] * 4, realised(found)]
+    top, gone = largest_promise(found), largest_promise(found, removed=True)
+    return [
+        found.after, top.title if top else NONE, promised(top),
+        gone.title if gone else NONE, promised(gone), realised(found),
+    ]  # fmt: skip
+
+
+def account(found: Comparison) -> list[str]:
+    """All of a comparison as blocks of plain Markdown, for a terminal."""
+    said = []
+    if found.anatomy:
+        said.append(
+            f"Against {found.before}: {equation(found.anatomy)}, {durations(found.anatomy)}"
         )
-    return [found.after, *said, realised]
+    said += [block for block in (stall_times(found), moves(found)) if block]
+    if found.moves.launch:
+        said.append(f"launched otherwise: {launch(found)}")
+    rows = rule_rows(found)
+    if rows:
+        header = ["rule of ncu", "id", "scope", f"at {found.before}", f"at {found.after}", "change"]
+        said.append(markdown_table(header, rows, "lllrrl"))
+    if found.rules:
+        said.append(
+            f"NVIDIA's largest estimate at {found.before} for the whole runtime: "
+            f"{promised(largest_promise(found))}; realised under ncu: {realised(found)}"
+        )
+    return said
