@@ -228,7 +228,7 @@ def test_a_handful_of_events_among_millions_is_no_change() -> None:
 
 
 def rules(*found: tuple[str, str, float, str]) -> pd.DataFrame:
-    rows = [(0, "k", rule, "S", title, "", scope, estimate, [])
+    rows: list[tuple[Any, ...]] = [(0, "k", rule, "S", title, "", scope, estimate, [])
             for rule, title, estimate, scope in found]  # fmt: skip
     return pd.DataFrame(rows, columns=RULE_COLUMNS)
 

@@ -21,7 +21,14 @@ from workbench.render.ceilings import (
     roofs,
 )
 from workbench.render.labels import XY, Box, Segment
-from workbench.render.roofline_chart import WRONG, Mark, draw_key, draw_labels, draw_path
+from workbench.render.roofline_chart import (
+    WRONG,
+    Mark,
+    draw_key,
+    draw_labels,
+    draw_note,
+    draw_path,
+)
 from workbench.render.tables import number
 
 if TYPE_CHECKING:
@@ -58,6 +65,7 @@ def draw(ablation: Ablation) -> Figure:
     figure.text(LEFT, 0.945, "Roofline at every level of memory",
                 color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
     figure.text(LEFT, 0.898, f"{where}; the same axes in all three", color=LIGHT.muted)
+    draw_note(figure, ablation)
     marks = {level: level_marks(ablation, level) for level in TITLES}
     ceilings = ablation.ceilings
     if ceilings is None or not any(marks.values()):

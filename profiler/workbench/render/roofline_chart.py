@@ -105,7 +105,7 @@ def draw(ablation: Ablation) -> Figure:
                 color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
     figure.text(LEFT, 0.925, f"{where}; percentages are of the roof over each point",
                 color=LIGHT.muted)  # fmt: skip
-    _note(figure, ablation)
+    draw_note(figure, ablation)
     if ablation.ceilings is None:
         axes.set_axis_off()
         figure.text(0.5, 0.5, "ceilings not collected", color=LIGHT.muted, ha="center",
@@ -202,7 +202,7 @@ def draw_key(figure: Figure, marks: list[Mark], top: float) -> None:
     key(figure, entries, LEFT * WIDTH * POINTS, top)
 
 
-def _note(figure: Figure, ablation: Ablation) -> None:
+def draw_note(figure: Figure, ablation: Ablation) -> None:
     absent = [f"{row.variant} ({reason(row)})" for row in ablation.everything if not row.point]
     if absent:
         text = textwrap.shorten("not collected: " + ", ".join(absent), 130, placeholder=" ...")

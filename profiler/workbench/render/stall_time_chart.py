@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,9 +11,10 @@ from workbench.derive.figures import ISSUING
 from workbench.derive.stall_time import UNSAMPLED, StallTime
 from workbench.judge.ablation import Ablation
 from workbench.judge.comparison import Comparison
+from workbench.load.evidence import CURRENT
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, text_width
 from workbench.render.stall_chart import COLOURS, ISSUING_FILL, OTHER, OTHER_FILL, on
-from workbench.render.tables import factor, number
+from workbench.render.tables import factor, number, reason
 from workbench.render.why import reason_label
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 9.0
-BAR, GAP, HEAD, FOOT = 0.27, 0.24, 1.28, 0.2  # inches
+BAR, GAP, HEAD, FOOT = 0.27, 0.24, 1.28, 0.3  # inches
 EDGE = 0.015
 SHOWN = 0.06  # of the axis; smaller parts have no room for their number
 
@@ -68,6 +70,7 @@ def draw(ablation: Ablation) -> Figure:
     figure.text(EDGE, 1 - 0.49 / height,
                 f"{where}; µs under ncu, each pair on the scale of its parent",
                 color=LIGHT.muted)  # fmt: skip
+    _note(figure, ablation, height)
     if not found:
         figure.text(0.5, 0.35, "stall samples not collected", color=LIGHT.muted, ha="center",
                     fontsize=FONT_SIZE + 2)  # fmt: skip
@@ -88,6 +91,19 @@ def draw(ablation: Ablation) -> Figure:
     ]  # fmt: skip
     key(figure, entries, EDGE * WIDTH * POINTS, POINTS * (height - 0.76))
     return figure
+
+
+def _note(figure: Figure, ablation: Ablation, height: float) -> None:
+    """Names the steps that cannot be compared with their parents, and why."""
+    absent = [
+        f"{row.variant} ({reason(row)})"
+        for row in ablation.rows
+        if not (row.against_parent and row.against_parent.stall_times)
+        and (row.status != CURRENT or (row.step and row.step.parent))
+    ]
+    if absent:
+        text = textwrap.shorten("not collected: " + ", ".join(absent), 130, placeholder=" ...")
+        figure.text(EDGE, 0.12 / height, text, color=LIGHT.muted, fontsize=FONT_SIZE - 1.5)
 
 
 def _places(count: int) -> list[float]:
