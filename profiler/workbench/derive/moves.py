@@ -22,6 +22,7 @@ TOP = 6
 CERTAIN = 3.0  # standard deviations; less is noise
 LEAST_PART = 0.02  # so that a new spill is seen even where nothing waits for it yet
 NEGLIGIBLE = 1e-3  # of the warp instructions: fewer events than this do not count
+EVENTS = ("M", "inst")  # units of what is counted, as warp instructions are
 SAME = 0.01  # logarithms of factors that differ by less, of their size, tell the same
 
 
@@ -101,7 +102,7 @@ def _counted(
     """
     was, came = before[spec.id], after[spec.id]
     known = [f["warp_instructions"].value for f in (before, after) if "warp_instructions" in f]
-    if spec.noise != "counter" or spec.aggregate != "sum" or not known:
+    if spec.unit not in EVENTS or not known:
         return was, came
     least = NEGLIGIBLE * max(known) / catalog()["warp_instructions"].scale * spec.scale
     return replace(was, value=max(was.value, least)), replace(came, value=max(came.value, least))
