@@ -330,3 +330,20 @@ def test_show_gives_the_account_on_a_terminal(capsys: pytest.CaptureFixture[str]
     assert "| all (the duration)   |       216 |       105 |" in out
     assert "| Achieved occupancy below theoretical | AchievedOccupancy " in out
     assert "realised under ncu: 51.2 % (2.05x)" in out
+
+
+def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = ["ablate", "--project", str(copy_of_repository(tmp_path))]
+    assert main(here) == 0
+    out = capsys.readouterr().out
+    assert "baseline to fix4 under ncu: 65.2x = 22.5x (fewer instructions) × 1.94x" in out
+    assert "predictions: 16 confirmed, 3 refuted, 0 not measurable" in out
+    assert "above its roof" not in out
+    monkeypatch.setattr("workbench.derive.roofline.ERROR_MARGIN", 0.15)
+    assert main(here) == 0
+    out = capsys.readouterr().out
+    assert "warning: fix2 stands above its roof: an error in the data" in out  # 20 % of FP32
+    assert "warning: fix5 stands above its roof: an error in the data" in out  # 20 % of L2
+    assert "warning: fix3" not in out
