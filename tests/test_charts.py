@@ -128,6 +128,13 @@ def test_every_level_has_its_panel_with_every_variant() -> None:
         assert said.count(row.variant) == 3
 
 
+def test_of_many_steps_the_small_charts_name_the_ends() -> None:
+    said = texts(levels_svg(ablation(12)))
+    assert (said.count("baseline"), said.count("fix12"), said.count("sdpa_flash")) == (3, 3, 3)
+    assert "fix5" not in said
+    assert any("the table names the steps between" in text for text in said)
+
+
 def test_a_level_without_counters_says_so_and_an_error_in_the_data_is_marked() -> None:
     bare = dataclasses.replace(CEILINGS, l1=None)
     assert "not collected" in texts(levels_svg(ablation(1, ceilings=bare)))

@@ -11,7 +11,6 @@ from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, text_width
 from workbench.render.ceilings import (
     LEFT,
     MEMORY,
-    RIGHT,
     SMALL,
     TERA,
     Area,
@@ -35,9 +34,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 9.0, 4.7
+WIDTH, HEIGHT = 9.0, 5.6
 SLOPE_LABEL = 0.25  # of the slope's length, from below: clear of the points
-BOTTOM, TOP, BETWEEN = 0.225, 0.815, 0.018
+BOTTOM, TOP, BETWEEN = 0.195, 0.845, 0.022
+END = 0.975  # room for half of a tick's label
+NEAR = 12.0  # points on the page
+NAMED = 10  # variants; of more only the ends of the ladder and the references are named
 TITLES = {
     DRAM: "DRAM",
     L2: "L2 to the SMs",
@@ -62,9 +64,11 @@ def draw(ablation: Ablation) -> Figure:
 
     figure = Figure(figsize=(WIDTH, HEIGHT))
     where = f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
-    figure.text(LEFT, 0.945, "Roofline at every level of memory",
+    figure.text(LEFT, 0.952, "Roofline at every level of memory",
                 color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
-    figure.text(LEFT, 0.898, f"{where}; the same axes in all three", color=LIGHT.muted)
+    few = len(ablation.everything) <= NAMED
+    rest = "" if few else "; the table names the steps between"
+    figure.text(LEFT, 0.913, f"{where}; the same axes in all three{rest}", color=LIGHT.muted)
     draw_note(figure, ablation)
     marks = {level: level_marks(ablation, level) for level in TITLES}
     ceilings = ablation.ceilings
@@ -75,14 +79,14 @@ def draw(ablation: Ablation) -> Figure:
     every = [mark for group in marks.values() for mark in group]
     packed = any(mark.point.ceiling == "half" for mark in every)
     compute = roofs(ceilings, packed=packed)
-    wide = (RIGHT - LEFT - 2 * BETWEEN) / 3
+    wide = (END - LEFT - 2 * BETWEEN) / 3
     for i, level in enumerate(TITLES):
         left = LEFT + i * (wide + BETWEEN)
         area = Area(left, BOTTOM, left + wide, TOP, WIDTH, HEIGHT)
         axes = figure.add_axes((left, BOTTOM, wide, TOP - BOTTOM))
         view = _frame(ceilings, compute, [mark.at for mark in every], area)
         _panel(axes, view, level, ceilings.bandwidth(level), compute, marks[level], first=i == 0)
-    draw_key(figure, every, 0.075 * HEIGHT * POINTS)
+    draw_key(figure, every, 0.08 * HEIGHT * POINTS)
     return figure
 
 
@@ -107,17 +111,33 @@ def _panel(
         x, y = math.sqrt(view.x0 * view.x1), math.sqrt(view.y0 * view.y1)
         axes.text(x, y, "not collected", color=LIGHT.muted, ha="center")
         return
-    taken, lines = _roofs(axes, view, bandwidth / TERA, compute)
+    taken, lines = _roofs(axes, view, bandwidth / TERA, compute, marks)
     lines += draw_path(axes, view, marks)
     for mark in marks:
         axes.plot(*mark.at, zorder=4, **{**mark.look.sign, "markersize": 5.5})
         if mark.point.above_roof:
             axes.plot(*mark.at, zorder=5, **{**WRONG, "markersize": 11})
-    draw_labels(axes, view, marks, taken, lines, short=True)
+    draw_labels(axes, view, _named(marks), taken, lines, short=True)
+
+
+def _named(marks: list[Mark]) -> list[Mark]:
+    """All of them, or where they are too many the baseline, the fastest step and references."""
+    steps = [mark for mark in marks if not mark.row.is_reference]
+    if len(marks) <= NAMED or not steps:
+        return marks
+    ends = {steps[0].row.variant, max(steps, key=lambda mark: mark.at[1]).row.variant}
+    return [mark for mark in marks if mark.row.is_reference or mark.row.variant in ends]
+
+
+def _crowd(box: Box, view: Frame, marks: list[Mark]) -> int:
+    """How many points have their marker, or their own label beside it, in the box."""
+    near = Box(box.x0 - NEAR, box.y0 - NEAR, box.x1 + NEAR, box.y1 + NEAR)
+    places = [view.page(*mark.at) for mark in marks]
+    return sum(near.x0 <= x <= near.x1 and near.y0 <= y <= near.y1 for x, y in places)
 
 
 def _roofs(
-    axes: Axes, view: Frame, bandwidth: float, compute: Roofs
+    axes: Axes, view: Frame, bandwidth: float, compute: Roofs, marks: list[Mark]
 ) -> tuple[list[Box], list[Segment]]:
     """The slope and the flat roofs; give what the points' labels must keep clear of."""
     taken: list[Box] = []
@@ -135,9 +155,13 @@ def _roofs(
         (x, y), right = view.page(*at), view.page(view.x1, value)[0]
         lines.append(((x, y), (right, y)))
         text = f"{name.replace('Tensor, dense', 'Tensor')} {number(value)}"
-        axes.annotate(text, (right - 2, y + 2), xycoords="figure points", ha="right", va="bottom",
+        width = text_width(text, SMALL - 1)
+        sides = [Box(right - 2 - width, y, right - 2, y + 1.3 * SMALL),
+                 Box(x + 9, y, x + 9 + width, y + 1.3 * SMALL)]  # fmt: skip
+        box = min(sides, key=lambda side: _crowd(side, view, marks))
+        axes.annotate(text, (box.x0, y + 2), xycoords="figure points", ha="left", va="bottom",
                       color=LIGHT.muted, fontsize=SMALL - 1)  # fmt: skip
-        taken.append(Box(right - 2 - text_width(text, SMALL - 1), y, right, y + 1.3 * SMALL))
+        taken.append(box)
     (ax, ay), (bx, by) = (view.page(*end) for end in ends)
     angle = math.atan2(by - ay, bx - ax)
     x, y = ax + SLOPE_LABEL * (bx - ax), ay + SLOPE_LABEL * (by - ay)
