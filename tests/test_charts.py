@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,7 +14,13 @@ import pytest
 from synthetic import CEILINGS, ablation, not_current, point, with_row
 from workbench.judge.ablation import Ablation
 from workbench.render.canvas import DARK, LIGHT, swap
-from workbench.render.charts import chart_files, roofline_svg, stalls_svg
+from workbench.render.charts import (
+    chart_files,
+    levels_svg,
+    roofline_svg,
+    stall_time_svg,
+    stalls_svg,
+)
 from workbench.render.labels import Anchor, Box, place
 from workbench.render.report import CHARTS
 from workbench.render.stall_chart import COLOURS, ISSUING_FILL, OTHER_FILL, on
@@ -110,6 +117,46 @@ def test_no_ceilings_no_tensor_no_captures() -> None:
         bare = not_current(bare, row.variant, "missing", "not measured")
     assert "stall samples not collected" in texts(stalls_svg(bare))
     assert roofline_svg(bare)
+
+
+def test_every_level_has_its_panel_with_every_variant() -> None:
+    found = ablation(4)
+    said = texts(levels_svg(found))
+    for words in ("DRAM", "L2 to the SMs", "L1, global and local loads", "10.3 TB/s", "33.4 TB/s"):
+        assert words in said
+    for row in found.everything:
+        assert said.count(row.variant) == 3
+
+
+def test_of_many_steps_the_small_charts_name_the_ends() -> None:
+    said = texts(levels_svg(ablation(12)))
+    assert (said.count("baseline"), said.count("fix12"), said.count("sdpa_flash")) == (3, 3, 3)
+    assert "fix5" not in said
+    assert any("the table names the steps between" in text for text in said)
+
+
+def test_a_level_without_counters_says_so_and_an_error_in_the_data_is_marked() -> None:
+    bare = dataclasses.replace(CEILINGS, l1=None)
+    assert "not collected" in texts(levels_svg(ablation(1, ceilings=bare)))
+    assert "traffic by level not collected" in texts(levels_svg(ablation(1, ceilings=None)))
+    word = "above its roof: an error in the data"
+    assert word not in texts(levels_svg(ablation(1)))
+    wrong = dataclasses.replace(point(500.0), above_roof=True)
+    assert word in texts(levels_svg(with_row(ablation(1), "fix1", point=wrong)))
+
+
+def test_the_time_of_each_step_stands_beside_its_parent() -> None:
+    said = texts(stall_time_svg(ablation(3)))
+    # baseline is the parent of fix1 and of the whole ladder; fix1 of fix2 (rejected) and fix3
+    assert said.count("baseline") == 2
+    assert said.count("fix1") == 3
+    assert "960 µs" in said
+    assert "505 µs, 1.90x" in said
+    assert "266 µs, 3.61x" in said  # baseline to fix3
+    assert "672" in said  # of 960 µs, 70 % in long scoreboard
+    nothing = ablation(1, whole=None)
+    nothing = with_row(nothing, "fix1", against_parent=None)
+    assert "stall samples not collected" in texts(stall_time_svg(nothing))
 
 
 def test_stall_shares_are_drawn_to_scale() -> None:

@@ -52,7 +52,14 @@ def test_recorded_evidence_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["OPTIMIZATION_REPORT.md", "roofline-light.svg", "stalls-dark.svg"]
+    "name",
+    [
+        "OPTIMIZATION_REPORT.md",
+        "roofline-light.svg",
+        "stalls-dark.svg",
+        "roofline-levels-dark.svg",
+        "stall-time-light.svg",
+    ],
 )
 def test_the_committed_report_is_what_the_evidence_gives(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

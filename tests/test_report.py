@@ -10,12 +10,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, point, with_row
-from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio
 from workbench.judge.ablation import Ablation
 from workbench.judge.verdict import KEPT, Outcome
-from workbench.render import narrative, sections
-from workbench.render.moves import moved
+from workbench.render import narrative, roofline_table
 from workbench.render.report import CHARTS, render_report, template_environment
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -36,7 +34,8 @@ def headings(text: str) -> list[str]:
 def test_sections_stand_in_order() -> None:
     assert headings(render(ablation(1))) == [
         "Optimization report: Attention forward", "Environment and method",
-        "Where the baseline loses its time", "Ablation", "Roofline", "Warp stalls", "Step by step",
+        "Where the baseline loses its time", "Ablation", "Roofline", "Warp stalls",
+        "Why it got faster", "Step by step",
         "`fix1`: key change of fix1", "What did not work", "Reproduce it",
         "Where each number comes from",
     ]  # fmt: skip
@@ -139,7 +138,7 @@ def test_diff_is_a_collapsed_block() -> None:
 
 def test_charts_are_linked_light_and_dark() -> None:
     text = render(ablation(1))
-    assert len(CHARTS) == 4
+    assert len(CHARTS) == 8
     for name in CHARTS:
         assert f'"{name}"' in text
 
@@ -148,7 +147,7 @@ def test_roof_is_named_by_what_sets_it_even_at_another_clock() -> None:
     slow = dataclasses.replace(point(10.0, 344.0, tensor=True), bound=984e12)
     low = point(10.0, 100.0, tensor=True)
     found = with_row(with_row(ablation(1), "sdpa", point=slow), "sdpa_flash", point=low)
-    lines = {line.split()[1]: line for line in sections.roofline(found).splitlines()}
+    lines = {line.split()[1]: line for line in roofline_table.roofline(found).splitlines()}
     assert "984 | dense FP16 tensor" in lines["sdpa"]
     assert "481 | DRAM" in lines["sdpa_flash"]
     assert "67.0 | FP32" in lines["baseline"]
@@ -174,7 +173,7 @@ def test_hostile_text_stays_text() -> None:
     text = render(found, {"fix1": f"+{NASTY}"})
     html = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script" not in html
-    assert html.count("</details>") == html.count("<details>") == 2
+    assert html.count("</details>") == html.count("<details>") == 3
     assert [h for h in headings(text) if h == "heading"] == []
     assert len(headings(text)) == len(headings(render(ablation(1))))
     assert html.count("<table>") == MarkdownIt("commonmark").enable("table").render(
@@ -195,34 +194,3 @@ def test_own_template_wins(tmp_path: Path) -> None:
     (tmp_path / "OPTIMIZATION_REPORT.md.j2").write_text("mine: {{ ablation.study }}")
     mine = template_environment([tmp_path, TEMPLATES])
     assert render_report(ablation(0), {}, mine) == "mine: attention\n"
-
-
-def figures(*found: tuple[str, float, str, str]) -> dict[str, Figure]:
-    return {key: Figure(key, key, value, unit, "", better) for key, value, unit, better in found}
-
-
-def test_moves_are_the_largest_changes_that_mean_something() -> None:
-    share = "% of samples"
-    before = figures(
-        ("big", 100, "M", "lower"), ("small", 100, "M", "lower"), ("noise", 100, "M", "lower"),
-        ("neutral", 1, "M", ""), ("tiny_share", 0.001, "% of peak", "higher"),
-        ("gone", 5, "M", "lower"), ("same", 0, "M", "lower"), ("cycles", 9, "cycle", "lower"),
-        ("stall.wait", 10, share, "lower"), ("stall.barrier", 10, share, "lower"),
-    )  # fmt: skip
-    after = figures(
-        ("big", 10, "M", "lower"), ("small", 120, "M", "lower"), ("noise", 101, "M", "lower"),
-        ("neutral", 9, "M", ""), ("tiny_share", 0.009, "% of peak", "higher"),
-        ("gone", 0, "M", "lower"), ("same", 0, "M", "lower"), ("cycles", 1, "cycle", "lower"),
-        ("stall.wait", 14.9, share, "lower"), ("stall.math", 5, share, "lower"),
-    )  # fmt: skip
-    found = moved(before, after)
-    assert [m.label for m in found] == ["gone", "big", "small", "Stall: barrier", "Stall: math"]
-    assert found[0].factor is None
-    assert found[1].factor == pytest.approx(0.1)
-    assert [m.label for m in moved(before, after, top=1)] == [
-        "gone", "Stall: barrier", "Stall: math",
-    ]  # fmt: skip
-
-
-def test_stalls_that_were_not_collected_did_not_move() -> None:
-    assert moved(figures(("stall.wait", 50, "% of samples", "lower")), {}) == []

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
+from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
 from workbench.derive.roofline import Ceilings, Point, ceilings, point
 from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
+from workbench.judge.comparison import Comparison, compare
 from workbench.judge.verdict import (
     BASELINE,
     INCONCLUSIVE,
     Gate,
     Outcome,
+    Score,
     compiler_gate,
     correct_gate,
     faster_gate,
     judge_prediction,
+    score,
     verdict,
 )
 from workbench.load.catalog import catalog
@@ -68,6 +72,7 @@ class Row:
     checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     build: Mapping[str, Any] | None = None
     adopted: Mapping[str, Any] | None = None
+    against_parent: Comparison | None = None
 
     @property
     def label(self) -> str:
@@ -81,7 +86,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Ablation:
-    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``."""
+    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``.
+
+    ``whole`` compares the best step with the baseline; None where a capture is missing, or where
+    no step was kept.
+    """
 
     study: str
     title: str
@@ -98,6 +107,8 @@ class Ablation:
     environment: Mapping[str, Any]
     timing_file: str
     warnings: tuple[str, ...]
+    whole: Comparison | None = None
+    noise: Noise = ASSUMED_NOISE
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -112,6 +123,11 @@ class Ablation:
         kept = [r for r in self.rows if r.warm and r.verdict in ("kept", BASELINE)]
         return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
 
+    @property
+    def score(self) -> Score:
+        """Predictions of all steps with current evidence."""
+        return score(o for row in self.rows if row.status == CURRENT for o in row.predictions)
+
 
 class _Judge:
     def __init__(self, evidence: Evidence, config: Config, variants: list[str]) -> None:
@@ -120,7 +136,29 @@ class _Judge:
         self.ladder = evidence.study.ladder
         self.session = evidence.session(variants)
         self.tables: dict[str, pd.DataFrame] = {}
-        self.captures: dict[str, Any] = {}
+        self.captures: dict[str, Mapping[str, Figure]] = {}
+        self.adopted: set[str] = set()
+        self.noise = self._noise(variants)
+
+    def _noise(self, variants: list[str]) -> Noise:
+        """From all repeats on record, else assumed."""
+        groups = []
+        for variant in variants:
+            repeats = self.evidence.repeats(variant)
+            capture = self.evidence.capture(variant) if repeats else None
+            if capture is not None:
+                groups.append([figures(c.metrics) for c in (capture, *repeats)])
+        return noise_of(groups) if groups else ASSUMED_NOISE
+
+    def against(self, over: str | None, variant: str) -> Comparison | None:
+        """Between two variants that work and whose captures are current."""
+        if over is None or over not in self.captures or variant not in self.captures:
+            return None
+        before, after = self.evidence.capture(over), self.evidence.capture(variant)
+        if before is None or after is None:
+            return None
+        known = (self.captures[over], self.captures[variant])
+        return compare(before, after, (over, variant), self.noise, known)
 
     @property
     def timings(self) -> pd.DataFrame | None:
@@ -202,8 +240,9 @@ class _Judge:
         found = figures(capture.metrics) if capture else {}
         index = evidence.capture_index(variant)
         adopted = index.data.get("adopted") if capture else None
-        # Predictions are about what was measured here.
-        self.captures[variant] = {} if adopted else found
+        self.captures[variant] = found
+        if adopted:
+            self.adopted.add(variant)
         return Row(
             variant, title, step, state, status, problem,
             warm=self.time(variant, WARM) if works else None,
@@ -221,15 +260,18 @@ class _Judge:
             kernels=capture.kernels if capture else (),
             capture=capture.path.name if capture else "",
             checks=checks, build=build, adopted=adopted,
+            against_parent=self.against(step.parent, variant) if step and works else None,
         )  # fmt: skip
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
-        """``time`` comes from the timing session, everything else from the capture."""
+        """``time`` comes from the timing session, everything else from a capture made here:
+        predictions are about what was measured.
+        """
         if variant is None:
             return None
         if name != "time":
-            found: Figure | None = self.captures.get(variant, {}).get(name)
-            return found
+            measured = variant not in self.adopted
+            return self.captures.get(variant, {}).get(name) if measured else None
         time = self.time(variant, WARM)
         return Figure("time", "Time", time.median, "µs", "", "lower") if time else None
 
@@ -271,6 +313,11 @@ class _Judge:
                     f"{index['ncu']}): its shape and sources are the word of whoever adopted it; "
                     "timing, correctness, driver and CUDA were not collected"
                 )
+        said += [
+            f"{r.variant} stands above its roof: an error in the data"
+            for r in rows
+            if r.point and r.point.above_roof
+        ]
         if self.timings is not None and self.timings["throttled"].eq(True).any():
             share = float(self.timings["throttled"].eq(True).mean())
             said.append(f"the GPU reported throttling in {share:.0%} of the timing rounds")
@@ -299,6 +346,14 @@ def figure_label(name: str) -> tuple[str, str]:
     return (spec.label, spec.unit) if spec else (name, "")
 
 
+def chart_ceilings(rows: list[Row], evidence: Evidence) -> Ceilings | None:
+    """Those of the first capture, the tensor ceiling of the data type that ran in the ladder."""
+    kinds = [row.point.tensor_type for row in rows if row.point and row.point.tensor_type]
+    kind = kinds[0] if kinds else "fp16"
+    captures = (evidence.capture(row.variant) for row in rows if row.capture)
+    return next((roof for c in captures if c and (roof := ceilings(c.metrics, kind))), None)
+
+
 def judge(
     evidence: Evidence, config: Config, steps: list[Step], *, source: str = "recorded"
 ) -> Ablation:
@@ -308,13 +363,7 @@ def judge(
     work = _Judge(evidence, config, names)
     rows = [work.row(step.variant, step) for step in steps]
     references = [work.row(r.name, None) for r in study.ladder.references]
-    roofs = [
-        found
-        for row in rows + references
-        if row.capture
-        and (capture := evidence.capture(row.variant))
-        and (found := ceilings(capture.metrics))
-    ]
+    roof = chart_ceilings([*rows, *references], evidence)
     session = work.session[1] if work.session else {}
     measured = [r for r in rows + references if r.capture and not r.adopted]
     indexes = [evidence.capture_index(r.variant).data for r in measured]
@@ -322,11 +371,16 @@ def judge(
     environment = {**newest.get("provenance", {}), **session.get("provenance", {})}
     environment["ncu"] = newest.get("ncu", "not collected")
     environment["ncu_flags"] = " ".join(newest.get("ncu_flags", []))
-    return Ablation(
+    result = Ablation(
         study.name, study.ladder.title, study.ladder.summary,
         evidence.shape, study.shapes[evidence.shape].parameters,
         str(environment.get("gpu", evidence.folder.gpu)), source,
         str(environment.get("date", ""))[:10], study.ladder.primary_reference,
-        tuple(rows), tuple(references), roofs[0] if roofs else None, environment,
+        tuple(rows), tuple(references), roof, environment,
         work.session[0].name if work.session else "", tuple(work.warnings(rows + references)),
+        noise=work.noise,
     )  # fmt: skip
+    best = result.best
+    if best is None or best.verdict == BASELINE:
+        return result
+    return replace(result, whole=work.against(rows[0].variant, best.variant))

@@ -98,6 +98,14 @@ class Evidence:
             self._captures[variant] = self._load(variant)
         return self._captures[variant]
 
+    def repeats(self, variant: str) -> list[Capture]:
+        """Earlier captures of the same sources under the same ncu, newest first: its noise."""
+        index = self.capture_index(variant)
+        if not index.current:
+            return []
+        paths = [self.folder.reports / str(name) for name in index.data.get("repeats", [])]
+        return [load_capture(path, str(index.data["range"])) for path in paths if path.is_file()]
+
     @cached_property
     def _captures(self) -> dict[str, Capture | None]:
         return {}

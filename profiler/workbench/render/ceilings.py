@@ -23,6 +23,18 @@ MEMORY, COMPUTE = "#56b4e9", "#e69f00"
 
 
 @dataclass(frozen=True)
+class Area:
+    """Where axes lie: fractions of a page of so many inches."""
+
+    left: float = LEFT
+    bottom: float = BOTTOM
+    right: float = RIGHT
+    top: float = TOP
+    width: float = WIDTH
+    height: float = HEIGHT
+
+
+@dataclass(frozen=True)
 class Frame:
     """The limits of the axes (FLOP/byte, TFLOP/s), and where they lie on the page in points."""
 
@@ -30,13 +42,15 @@ class Frame:
     x1: float
     y0: float
     y1: float
+    area: Area = Area()
 
     def page(self, x: float, y: float) -> XY:
         across = math.log(x / self.x0) / math.log(self.x1 / self.x0)
         up = math.log(y / self.y0) / math.log(self.y1 / self.y0)
+        area = self.area
         return (
-            POINTS * WIDTH * (LEFT + (RIGHT - LEFT) * across),
-            POINTS * HEIGHT * (BOTTOM + (TOP - BOTTOM) * up),
+            POINTS * area.width * (area.left + (area.right - area.left) * across),
+            POINTS * area.height * (area.bottom + (area.top - area.bottom) * up),
         )
 
     @property
@@ -70,7 +84,8 @@ def roofs(ceilings: Ceilings, *, packed: bool = False) -> Roofs:
     if packed and ceilings.half is not None:
         compute.append(("Packed FP16", ceilings.half / TERA))
     if ceilings.tensor is not None:
-        compute.append(("Tensor, dense FP16", ceilings.tensor / TERA))
+        kind = ceilings.tensor_type.upper()
+        compute.append((f"Tensor, dense {kind}", ceilings.tensor / TERA))
     return Roofs(ceilings.dram / TERA, tuple(sorted(compute, key=lambda item: -item[1])))
 
 
@@ -81,7 +96,10 @@ def frame(roof: Roofs, points: Sequence[XY]) -> Frame:
     return Frame(min(xs) / 4.5, max(xs) * 4, min(ys) / 3, max(ys) * 2.2)
 
 
-def draw_axes(axes: Axes, view: Frame) -> None:
+def draw_axes(
+    axes: Axes, view: Frame, x_label: str = "Arithmetic intensity (FLOP per DRAM byte)",
+    y_label: str = "Performance (TFLOP/s)",
+) -> None:  # fmt: skip
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     axes.set(xscale="log", yscale="log", xlim=(view.x0, view.x1), ylim=(view.y0, view.y1))
@@ -92,8 +110,8 @@ def draw_axes(axes: Axes, view: Frame) -> None:
         axis.set_major_formatter(FixedFormatter([f"{10.0**d:g}" for d in decades]))
         axis.set_minor_locator(NullLocator())
         axis.label.set_color(LIGHT.ink)
-    axes.set_xlabel("Arithmetic intensity (FLOP per DRAM byte)")
-    axes.set_ylabel("Performance (TFLOP/s)")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
     axes.grid(True, which="major", color=LIGHT.faint, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(colors=LIGHT.muted)

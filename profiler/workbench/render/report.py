@@ -10,7 +10,7 @@ from workbench.derive.linediff import SourceDiff
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE
 from workbench.load.evidence import ADOPTED, CURRENT
-from workbench.render import charts, hunks, markdown, narrative, sections
+from workbench.render import charts, hunks, markdown, narrative, roofline_table, sections, why
 from workbench.render.tables import ABSENT, ablation_table, interval, number, reason
 
 if TYPE_CHECKING:
@@ -56,11 +56,6 @@ def shown_diff(text: str) -> str:
     return f"{block}\n\n{left} more lines are left out here." if left else block
 
 
-def _parent(ablation: Ablation, row: Row) -> Row | None:
-    name = row.step.parent if row.step else None
-    return next((r for r in ablation.rows if r.variant == name), None)
-
-
 def render_report(
     ablation: Ablation, diffs: Mapping[str, str], environment: jinja2.Environment,
     lines: Mapping[str, SourceDiff] | None = None,
@@ -75,7 +70,6 @@ def render_report(
             "reason": reason(row) if row.status not in (CURRENT, ADOPTED) else "",
             "diff": shown_diff(diffs[row.variant]) if diffs.get(row.variant) else "",
             "lines": (lines or {}).get(row.variant),
-            "moves": sections.moves(row, parent) if (parent := _parent(ablation, row)) else "",
         }
         for row in ablation.rows
         if row.step and row.verdict != BASELINE
@@ -83,6 +77,7 @@ def render_report(
     text = environment.get_template(TEMPLATE).render(
         ablation=ablation, rows=ablation.rows, steps=steps, charts=CHARTS, absent=ABSENT,
         table=ablation_table(ablation), narrative=narrative, sections=sections, hunks=hunks,
+        why=why, rooflines=roofline_table, ladder=why.ladder(ablation),
         fixes=[entry["row"].variant for entry in steps if isinstance(entry["row"], Row)],
     )  # fmt: skip
     return text.rstrip() + "\n"

@@ -9,6 +9,7 @@ from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.load.evidence import ADOPTED, CURRENT
 from workbench.render.tables import interval, markdown_table, number, ratio
+from workbench.render.why import account
 
 SHOWN = ("duration", "sm_clock", "dram_bandwidth", "dram_pct", "l2_hit", "l1_hit",
          "achieved_occupancy", "theoretical_occupancy", "sm_active", "warps_per_scheduler",
@@ -88,6 +89,8 @@ def variant(row: Row, found: Ablation) -> str:
         if row.bottlenecks:
             lines = [f"{i}. {bottleneck_line(b)}" for i, b in enumerate(row.bottlenecks, start=1)]
             parts.append("Top bottlenecks:\n\n" + "\n".join(lines))
+    if row.against_parent:
+        parts += account(row.against_parent)
     for gate in row.gates:
         word = {True: "passed", False: "failed", None: "open"}[gate.passed]
         parts.append(f"gate {gate.name}: {word} ({gate.why})")
