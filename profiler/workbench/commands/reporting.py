@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workbench.commands.progress import note
 from workbench.commands.target import find_target
+from workbench.errors import EnvironmentLacks
 from workbench.judge.ablation import Ablation, judge
+from workbench.load.evidence import Evidence
 from workbench.study.layout import write_bytes
 from workbench.study.model import Step, Study
-from workbench.study.sources import source_files
+from workbench.study.sources import source_files, virtual_name
 from workbench.study.workspace import Workspace
 
+if TYPE_CHECKING:
+    from workbench.render.page_sources import Sources
+
 REPORT = "OPTIMIZATION_REPORT.md"
+PAGE = "report.html"
 
 
 def diff(study: Study, step: Step) -> str:
@@ -56,8 +63,62 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def run(project: Path | None, study: str | None, shape: str | None, fixes: list[str]) -> None:
+def page_sources(evidence: Evidence, found: Ablation) -> Sources:
+    """The files of every variant as they are now, and the heat of those with a current capture."""
+    from workbench.derive.heat import heat
+    from workbench.render.page_sources import SourceFile, Sources
+
+    study = evidence.study
+    files = {}
+    lines = {}
+    for row in found.everything:
+        files[row.variant] = tuple(
+            SourceFile(
+                path.name if path.parent == study.folder else f"{path.parent.name}/{path.name}",
+                virtual_name(path.parent.name, path.name),
+                path.read_text(encoding="utf-8"),
+            )
+            for path in source_files(study, study.variants[row.variant])
+        )
+        capture = evidence.capture(row.variant) if row.capture else None
+        by_line = heat(capture.lines) if capture else None
+        if by_line is not None:
+            lines[row.variant] = by_line
+    return Sources(files, lines)
+
+
+def write_page(workspace: Workspace, evidence: Evidence, found: Ablation) -> Path:
+    """Write the page beside the report; returns its path."""
+    from workbench.render.page import page_environment, render_page
+
+    environment = page_environment(workspace.template_folders)
+    text = render_page(found, page_sources(evidence, found), environment)
+    path = workspace.reports(found.study) / PAGE
+    write_bytes(path, text.encode())
+    return path
+
+
+def open_page(path: Path) -> None:
+    """Raises EnvironmentLacks where no browser could be started."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise EnvironmentLacks(
+            "no browser could be started", hint=f"open {shown_path(path)} in one yourself"
+        )
+
+
+def run(
+    project: Path | None, study: str | None, shape: str | None, fixes: list[str], html: bool,
+    open_: bool,
+) -> None:  # fmt: skip
     target = find_target(project, study, shape)
-    found = judge(target.evidence(), target.workspace.config, target.steps(fixes))
+    evidence = target.evidence()
+    found = judge(evidence, target.workspace.config, target.steps(fixes))
     path = write_report(target.workspace, target.study, found)
     note(f"wrote {shown_path(path)}")
+    if html or open_:
+        page = write_page(target.workspace, evidence, found)
+        note(f"wrote {shown_path(page)}")
+        if open_:
+            open_page(page)

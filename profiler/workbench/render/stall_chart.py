@@ -70,13 +70,13 @@ def draw(ablation: Ablation) -> Figure:
     axes = figure.add_axes((left, FOOT / height, 0.965 - left, 1 - (HEAD + FOOT) / height))
     places = [i + (gap if row.is_reference else 0.0) for i, row in enumerate(rows)]
     _axes(axes, rows, places)
-    fills = _fills(rows)
+    colours = fills(rows)
     for row, at in zip(rows, places, strict=True):
-        _bar(axes, row, at, fills)
-    words = {name: OTHER if name == OTHER else stall_label(name) for name in fills}
+        _bar(axes, row, at, colours)
+    words = {name: OTHER if name == OTHER else stall_label(name) for name in colours}
     entries = [
         Entry(words[name], {"marker": "s", "markersize": 8, "color": fill, "markeredgewidth": 0})
-        for name, fill in fills.items()
+        for name, fill in colours.items()
     ]
     key(figure, entries, EDGE * WIDTH * POINTS, POINTS * (height - 0.76))
     return figure
@@ -87,14 +87,15 @@ def _name(row: Row) -> str:
     return f"{row.variant}{word}"
 
 
-def _fills(rows: list[Row]) -> dict[str, str]:
+def fills(rows: list[Row]) -> dict[str, str]:
+    """Colour by reason, in the order in which bars stack them: issuing first, ``other`` last."""
     reasons = top_reasons(rows)
     free = [fill for name, fill in COLOURS.items() if name not in reasons]
-    fills = {ISSUING: ISSUING_FILL}
+    found = {ISSUING: ISSUING_FILL}
     for name in reasons:
-        fills[name] = COLOURS[name] if name in COLOURS else free.pop(0)
-    rest = any(name not in fills for row in rows for name in row.stalls)
-    return {**fills, OTHER: OTHER_FILL} if rest else fills
+        found[name] = COLOURS[name] if name in COLOURS else free.pop(0)
+    rest = any(name not in found for row in rows for name in row.stalls)
+    return {**found, OTHER: OTHER_FILL} if rest else found
 
 
 def _axes(axes: Axes, rows: list[Row], places: list[float]) -> None:

@@ -1,0 +1,268 @@
+"""The page's roofline as places on a drawing: pure geometry, which the template draws as SVG.
+
+It is drawn twice, wide and narrow, since text that shrinks with its drawing cannot be read on a
+phone. Lengths are CSS pixels, y downwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.derive.roofline import Point
+from workbench.judge.ablation import Ablation, Row
+from workbench.judge.verdict import BASELINE, KEPT
+from workbench.render.canvas import text_width
+from workbench.render.ceilings import TERA, Frame, Roofs, frame, roofs
+from workbench.render.labels import XY, Anchor, Box, Segment, place
+from workbench.render.tables import number, percent
+
+SAME_PLACE = 4.0  # markers nearer than this share one label
+LINE = 1.3  # line height in em
+
+
+@dataclass(frozen=True)
+class Size:
+    """A drawing and the margins of its plot."""
+
+    width: int
+    height: int
+    left: int
+    right: int
+    top: int
+    bottom: int
+    font: float
+    terse: bool = False
+
+
+WIDE = Size(1040, 560, 62, 14, 16, 50, 13)
+NARROW = Size(352, 420, 46, 6, 12, 46, 12, terse=True)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the memory hierarchy: its bandwidth in bytes/s, and each variant's point."""
+
+    key: str
+    label: str
+    bandwidth: float
+    points: Mapping[str, Point]
+
+
+def levels(ablation: Ablation) -> list[Level]:
+    """The levels that the roofline shows, the one that the ladder's path runs on first."""
+    if ablation.ceilings is None:
+        return []
+    found = {row.variant: row.point for row in ablation.everything if row.point}
+    return [Level("dram", "DRAM", ablation.ceilings.dram, found)]
+
+
+def kind(row: Row) -> str:
+    """How a row is marked everywhere: its verdict, with the baseline among the kept."""
+    if row.is_reference:
+        return "reference"
+    return KEPT if row.verdict in (KEPT, BASELINE) else row.verdict
+
+
+@dataclass(frozen=True)
+class _View:
+    """Data to places on the drawing, both axes logarithmic."""
+
+    size: Size
+    limits: Frame
+
+    def at(self, x: float, y: float) -> XY:
+        size, limits = self.size, self.limits
+        across = math.log(x / limits.x0) / math.log(limits.x1 / limits.x0)
+        up = math.log(y / limits.y0) / math.log(limits.y1 / limits.y0)
+        wide, high = size.width - size.left - size.right, size.height - size.top - size.bottom
+        return (
+            round(size.left + wide * across, 1),
+            round(size.height - size.bottom - high * up, 1),
+        )
+
+    @property
+    def corners(self) -> tuple[float, float, float, float]:
+        size = self.size
+        return (size.left, size.top, size.width - size.right, size.height - size.bottom)
+
+
+def _line(a: XY, b: XY) -> dict[str, float]:
+    return {"x1": a[0], "y1": a[1], "x2": b[0], "y2": b[1]}
+
+
+def roofline(ablation: Ablation, size: Size) -> dict[str, Any] | None:
+    """Ticks, roofs, arrows and points as places; None where no ceiling was collected."""
+    shown = levels(ablation)
+    if ablation.ceilings is None or not shown:
+        return None
+    points = shown[0].points
+    at = {name: (p.intensity, p.flops_per_second / TERA) for name, p in points.items()}
+    packed = any(p.ceiling == "half" for p in points.values())
+    roof = roofs(ablation.ceilings, packed=packed)
+    view = _View(size, frame(roof, list(at.values())))
+    places = {name: view.at(*where) for name, where in at.items()}
+    drawn, taken, lines = _roofs(view, roof)
+    arrows = _arrows(ablation, places)
+    lines += [((a["x1"], a["y1"]), (a["x2"], a["y2"])) for a in arrows]
+    rows = [row for row in ablation.everything if row.variant in places]
+    left, top, right, bottom = view.corners
+    return {
+        "width": size.width, "height": size.height, "font": size.font, "plot": view.corners,
+        "x_ticks": _ticks(view, across=True), "y_ticks": _ticks(view, across=False),
+        "x_title": (round((left + right) / 2, 1), size.height - 8),
+        "y_title": (size.font, round((top + bottom) / 2, 1)),
+        **drawn, "arrows": arrows,
+        "points": _points(rows, points, places),
+        "labels": _labels(rows, points, places, taken, lines, view),
+    }  # fmt: skip
+
+
+def _ticks(view: _View, *, across: bool) -> list[dict[str, Any]]:
+    """Decades with their words, and between them marks without."""
+    limits = view.limits
+    low, high = (limits.x0, limits.x1) if across else (limits.y0, limits.y1)
+    found = []
+    for decade in range(math.floor(math.log10(low)), math.ceil(math.log10(high))):
+        for digit in range(1, 10):
+            value = digit * 10.0**decade
+            if low <= value <= high:
+                where = view.at(value, limits.y0)[0] if across else view.at(limits.x0, value)[1]
+                found.append({"at": where, "text": f"{value:g}" if digit == 1 else ""})
+    return found
+
+
+def _roofs(view: _View, roof: Roofs) -> tuple[dict[str, Any], list[Box], list[Segment]]:
+    """Each ceiling, its words and its ridge; then what the points' labels must keep clear of."""
+    limits, size = view.limits, view.size
+    start = max(limits.x0, limits.y0 / roof.dram)
+    foot, knee = view.at(start, start * roof.dram), view.at(roof.ridge(roof.high), roof.high)
+    right, floor = view.corners[2], view.corners[3]
+    roof_lines = [{**_line(foot, knee), "key": "dram"}]
+    segments: list[Segment] = [(foot, knee)]
+    ridges, words = [], []
+    taken: list[Box] = []
+    for name, value in roof.compute:
+        (x, y) = view.at(roof.ridge(value), value)
+        roof_lines.append({**_line((x, y), (right, y)), "key": name})
+        ridges.append(_line((x, y), (x, floor)))
+        segments += [((x, y), (right, y)), ((x, y), (x, floor))]
+        short = name.replace(", dense", "") if size.terse else name
+        text = f"{short} {number(value)}" if size.terse else f"{short}: {number(value)} TFLOP/s"
+        words.append(_word(text, (right - 4, y - 6), "end", "roof", size, taken))
+        if not size.terse:
+            text = f"ridge {number(roof.ridge(value))} FLOP/B"
+            words.append(_word(text, (x + 5, floor - 7), "start", "small", size, taken))
+    angle = math.degrees(math.atan2(knee[1] - foot[1], knee[0] - foot[0]))
+    middle = ((foot[0] + knee[0]) / 2, (foot[1] + knee[1]) / 2)
+    slope = f"DRAM {number(roof.dram)} TB/s" if size.terse else f"DRAM: {number(roof.dram)} TB/s"
+    words.append({"x": round(middle[0], 1), "y": round(middle[1], 1), "text": slope,
+                  "anchor": "middle", "look": "roof", "turn": round(angle, 1)})  # fmt: skip
+    area = [(foot[0], floor), foot, knee, (right, knee[1]), (right, floor)]
+    drawn = {"roofs": roof_lines, "ridges": ridges, "words": words, "area": area}
+    return drawn, taken, segments
+
+
+def _word(
+    text: str, at: XY, anchor: str, look: str, size: Size, taken: list[Box]
+) -> dict[str, Any]:
+    wide = text_width(text, size.font)
+    left = at[0] - wide if anchor == "end" else at[0]
+    taken.append(Box(left, at[1] - size.font, left + wide, at[1] + 4))
+    return {"x": round(at[0], 1), "y": round(at[1], 1), "text": text, "anchor": anchor,
+            "look": look, "turn": 0}  # fmt: skip
+
+
+def _arrows(ablation: Ablation, places: Mapping[str, XY]) -> list[dict[str, Any]]:
+    """From each parent to its child, ending short of both markers."""
+    found = []
+    for row in ablation.rows:
+        parent = places.get(row.step.parent or "") if row.step else None
+        if parent is None or row.variant not in places:
+            continue
+        (ax, ay), (bx, by) = parent, places[row.variant]
+        length = math.hypot(bx - ax, by - ay)
+        if length < 2:
+            continue
+        ux, uy = (bx - ax) / length, (by - ay) / length
+        gap = min(9.0, 0.35 * length)
+        start, tip = (ax + ux * gap, ay + uy * gap), (bx - ux * gap, by - uy * gap)
+        wings = [
+            (tip[0] - 8 * ux + side * 3.6 * uy, tip[1] - 8 * uy - side * 3.6 * ux)
+            for side in (1, -1)
+        ]
+        head = [(round(x, 1), round(y, 1)) for x, y in (tip, *wings)]
+        ends = [(round(x, 1), round(y, 1)) for x, y in (start, tip)]
+        found.append(
+            {**_line(*ends), "head": head, "variant": row.variant, "kept": row.verdict == KEPT}
+        )
+    return found
+
+
+def _points(
+    rows: Sequence[Row], points: Mapping[str, Point], places: Mapping[str, XY]
+) -> list[dict[str, Any]]:
+    return [
+        {"variant": row.variant, "kind": kind(row), "x": places[row.variant][0],
+         "y": places[row.variant][1], "wrong": points[row.variant].above_roof,
+         "words": spoken(row, points[row.variant])}
+        for row in rows
+    ]  # fmt: skip
+
+
+def spoken(row: Row, point: Point) -> str:
+    """What a screen reader says of a point."""
+    wrong = "; above its roof, an error in the data" if point.above_roof else ""
+    return (
+        f"{row.variant}: {number(point.flops_per_second / TERA)} TFLOP/s at "
+        f"{number(point.intensity)} FLOP per DRAM byte, {percent(point.share)} of its roof{wrong}"
+    )
+
+
+def _labels(
+    rows: Sequence[Row], points: Mapping[str, Point], places: Mapping[str, XY],
+    taken: Sequence[Box], lines: Sequence[Segment], view: _View,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """One label a variant; those of one place stand under each other."""
+    size = view.size
+    groups: list[list[Row]] = []
+    for row in sorted(rows, key=lambda r: (r.is_reference, places[r.variant][1])):
+        x, y = places[row.variant]
+        for group in groups:
+            gx, gy = places[group[0].variant]
+            if kind(group[0]) == kind(row) and max(abs(gx - x), abs(gy - y)) < SAME_PLACE:
+                group.append(row)
+                break
+        else:
+            groups.append([row])
+    said = {
+        row.variant: row.variant if size.terse
+        else f"{row.variant} {percent(points[row.variant].share)}"
+        for row in rows
+    }  # fmt: skip
+    high = LINE * size.font
+    anchors = [
+        Anchor(
+            places[group[0].variant],
+            1.06 * max(text_width(said[row.variant], size.font) for row in group),
+            high * len(group),
+        )
+        for group in groups
+    ]
+    left, top, right, bottom = view.corners
+    spots = place(anchors, taken, lines, Box(left + 3, top + 3, right - 3, bottom - 3))
+    found = []
+    for group, anchor, spot in zip(groups, anchors, spots, strict=True):
+        side = {"left": "start", "right": "end", "center": "middle"}[spot.side]
+        first = spot.at[1] - anchor.height / 2 + 0.98 * size.font
+        for n, row in enumerate(group):
+            leader = spot.leader if n == 0 else None
+            found.append({
+                "variant": row.variant, "kind": kind(row), "text": said[row.variant],
+                "x": round(spot.at[0], 1), "y": round(first + n * high, 1), "anchor": side,
+                "leader": _line(*((round(x, 1), round(y, 1)) for x, y in leader))
+                if leader else None,
+            })  # fmt: skip
+    return found

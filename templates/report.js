@@ -1,0 +1,491 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  const variants = new Map(data.variants.map((variant) => [variant.name, variant]));
+  const order = data.variants.map((variant) => variant.name);
+  const marked = [...document.querySelectorAll("[data-variant]")];
+  const part = new Map([...new Set(data.reasons.map((r) => r.part))].map((key) => [key, 0]));
+  data.reasons.forEach((reason, place) => { if (part.has(reason.key)) part.set(reason.key, place); });
+
+  /** An element with attributes and children; text is always text. */
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== undefined && value !== "") element.setAttribute(name, value);
+    }
+    element.append(...children.filter((child) => child !== undefined));
+    return element;
+  };
+  const percent = (share) => {
+    const value = 100 * share;
+    if (value >= 9.95) return `${Math.round(value)} %`;
+    return value >= 0.1 ? `${value.toFixed(1)} %` : "<0.1 %";
+  };
+  const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+  // The address keeps the place in the page and the chosen version: #steps&variant=fix2
+  const place = { anchor: "", variant: "" };
+  const readHash = () => {
+    place.anchor = place.variant = "";
+    for (const piece of location.hash.slice(1).split("&")) {
+      if (!piece.startsWith("variant=")) { place.anchor ||= piece; continue; }
+      try { place.variant = decodeURIComponent(piece.slice(8)); } catch { /* not one of ours */ }
+    }
+  };
+  const writeHash = (push) => {
+    const pieces = [place.anchor, place.variant && `variant=${encodeURIComponent(place.variant)}`];
+    const hash = pieces.filter(Boolean).join("&");
+    const address = hash ? `#${hash}` : location.pathname + location.search;
+    history[push ? "pushState" : "replaceState"](null, "", address);
+  };
+
+  // Choosing a version
+  const bar = document.getElementById("chosen");
+  const show = (name, { aloud = false } = {}) => {
+    const found = variants.get(name);
+    root.classList.toggle("has-choice", Boolean(found));
+    for (const element of marked) {
+      const mine = Boolean(found) && element.dataset.variant === name;
+      element.classList.toggle("chosen", mine);
+      const buttons = [element, ...element.querySelectorAll("[data-choose]")];
+      for (const button of buttons) {
+        if (button.hasAttribute("aria-pressed")) button.setAttribute("aria-pressed", String(mine));
+      }
+    }
+    bar.hidden = !found;
+    if (!found) return;
+    const go = (label, target) => make("a", { href: `#${target}-${encodeURIComponent(name)}` }, label);
+    const press = (label, title, act) => {
+      const button = make("button", { type: "button", class: "plain", "aria-label": title }, label);
+      button.addEventListener("click", act);
+      return button;
+    };
+    bar.replaceChildren(
+      make("b", {}, name),
+      make("span", { class: `pill ${found.kind}` }, found.word),
+      make("span", { class: "figures" }, found.line.join(", ")),
+      ...(found.step ? [go("step", "step")] : []),
+      go("sources", "variant"),
+      press("‹", "Version before", () => beside(-1)),
+      press("›", "Next version", () => beside(1)),
+      press("clear", "Mark no version", () => choose("")),
+    );
+    if (aloud) document.getElementById("said").textContent = `${name} is marked: ${found.word}, ${found.line.join(", ")}`;
+  };
+  const choose = (name) => {
+    place.variant = variants.has(name) ? name : "";
+    writeHash(false);
+    show(place.variant, { aloud: true });
+  };
+  const beside = (by) => {
+    const at = order.indexOf(place.variant);
+    choose(order[(at + by + order.length) % order.length]);
+  };
+  const chooser = (target) => target.closest("[data-choose]") ?? target.closest("#ladder-table tbody tr");
+  const owner = (element) => element.closest("[data-variant]").dataset.variant;
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (link) return follow(event, link);
+    const button = chooser(event.target);
+    if (!button || String(getSelection())) return;
+    const name = owner(button);
+    choose(name === place.variant ? "" : name);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      if (!tip.hidden) return hideTip();
+      if (place.variant) choose("");
+      return;
+    }
+    const button = event.target.closest?.("g[data-choose], .bar[data-choose]");
+    if (!button) return;
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      const name = owner(button);
+      choose(name === place.variant ? "" : name);
+    }
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (by) {
+      event.preventDefault();
+      const all = [...button.parentElement.querySelectorAll(":scope > [data-choose]")];
+      all[(all.indexOf(button) + by + all.length) % all.length].focus();
+    }
+  });
+
+  // Moving about keeps the choice in the address
+  const reach = (anchor) => {
+    const target = anchor && document.getElementById(anchor);
+    if (!target) return;
+    for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+    target.scrollIntoView({ behavior: calm() ? "auto" : "smooth" });
+    if (!target.hasAttribute("tabindex") && target.tagName !== "DETAILS") target.setAttribute("tabindex", "-1");
+    (target.tagName === "DETAILS" ? target.querySelector("summary") : target).focus({ preventScroll: true });
+  };
+  const follow = (event, link) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    place.anchor = link.getAttribute("href").slice(1);
+    writeHash(true);
+    reach(place.anchor);
+  };
+  addEventListener("popstate", () => { readHash(); show(place.variant); reach(place.anchor); });
+
+  // Sorting the ladder
+  const table = document.getElementById("ladder-table");
+  const heads = [...table.tHead.rows[0].cells];
+  const sort = (column, direction) => {
+    const value = (row) => row.cells[column].dataset.sort;
+    const numeric = column === 0 || heads[column].classList.contains("n") || heads[column].querySelector('[data-key="stall"]');
+    const compare = (a, b) => {
+      const [x, y] = [value(a), value(b)];
+      if (x === "" || y === "") return (x === "") - (y === "") || a.dataset.order - b.dataset.order;
+      const found = numeric ? x - y : x.localeCompare(y, "en");
+      return direction * found || a.dataset.order - b.dataset.order;
+    };
+    table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
+    heads.forEach((head, i) => {
+      if (i === column) head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
+      else head.removeAttribute("aria-sort");
+    });
+  };
+  heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
+    sort(column, head.getAttribute("aria-sort") === "ascending" ? -1 : 1);
+  }));
+  heads[0].setAttribute("aria-sort", "ascending");
+
+  // What stands behind a point, a part of a bar, a ceiling or a line
+  const tip = document.getElementById("tip");
+  let hiding = 0;
+  let tipped = null;
+  const facts = (rows) => make("dl", {}, ...rows.flatMap(([what, value, metric]) => [
+    make("dt", {}, what), make("dd", {}, value),
+    ...(metric ? [make("dd", { class: "metric" }, metric)] : []),
+  ]));
+  const words = (element) => {
+    const kind = element.dataset.tip;
+    if (kind === "roof") {
+      const roof = data.roofs[element.dataset.key];
+      return [roof.label, [["Ceiling", roof.value, roof.source]]];
+    }
+    if (kind === "line") {
+      const { reasons, counters } = element.heat;
+      return [`line ${element.dataset.line} of ${element.dataset.file}`, [
+        ...reasons.map(([r, share]) => [data.reasons[r].label, percent(share)]),
+        ...counters.map(([what, share]) => [what, percent(share)]),
+      ]];
+    }
+    const variant = variants.get(owner(element));
+    if (kind === "point") return [`${variant.name}, ${variant.word}`, variant.point];
+    if (kind === "stall") return [variant.name, variant.stalls[element.dataset.part]];
+    return [`${variant.name}: warp states`, Object.values(variant.stalls).flat().map(([what, value]) => [what, value])];
+  };
+  const showTip = (element, x, y) => {
+    clearTimeout(hiding);
+    if (tipped !== element) {
+      tipped?.removeAttribute("aria-describedby");
+      const [title, rows] = words(element);
+      tip.replaceChildren(make("strong", {}, title), facts(rows));
+      tipped = element;
+      if (element.hasAttribute("tabindex")) element.setAttribute("aria-describedby", "tip");
+    }
+    tip.hidden = false;
+    const { width, height } = tip.getBoundingClientRect();
+    const left = Math.min(Math.max(8, x + 14), innerWidth - width - 8);
+    const below = y + 18 + height < innerHeight;
+    tip.style.left = `${left}px`;
+    tip.style.top = `${Math.max(8, below ? y + 18 : y - height - 12)}px`;
+  };
+  const hideTip = () => {
+    tip.hidden = true;
+    tipped?.removeAttribute("aria-describedby");
+    tipped = null;
+  };
+  const soon = () => { clearTimeout(hiding); hiding = setTimeout(hideTip, 140); };
+  document.addEventListener("pointerover", (event) => {
+    if (tip.contains(event.target)) return clearTimeout(hiding);
+    const element = event.target.closest("[data-tip]");
+    if (element) showTip(element, event.clientX, event.clientY);
+    else if (!tip.hidden) soon();
+  });
+  document.documentElement.addEventListener("pointerleave", soon);
+  document.addEventListener("focusin", (event) => {
+    const element = event.target.closest("[data-tip]");
+    if (!element || !element.matches(":focus-visible")) return;
+    const box = element.getBoundingClientRect();
+    showTip(element, box.left + Math.min(box.width / 2, 120), box.bottom - 8);
+  });
+  document.addEventListener("focusout", soon);
+  addEventListener("scroll", () => { if (!tip.hidden && !tip.matches(":hover")) hideTip(); }, { passive: true });
+
+  // Sources
+  const keywords = new Set(("alignas auto bool break case class const constexpr continue default do double else enum extern "
+    + "false float for half half2 if inline int long nullptr return short signed sizeof static struct switch template true "
+    + "typedef typename uint32_t uint64_t unsigned using void volatile while asm __global__ __device__ __shared__ "
+    + "__restrict__ __launch_bounds__ __forceinline__ and as def elif except from import in is lambda None not or pass "
+    + "raise True False try with yield").split(" "));
+  const token = /(?<c>\/\/.*|\/\*.*?(?:\*\/|$))|(?<s>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?<w>[A-Za-z_]\w*)/g;
+  const python = /(?<c>#.*)|(?<s>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?<w>[A-Za-z_]\w*)/g;
+  /** [start, end, class] of what is coloured in one line; `open` says that a comment goes on. */
+  const tokens = (line, file, open) => {
+    const found = [];
+    let from = 0;
+    if (open) {
+      const end = line.indexOf("*/");
+      found.push([0, end < 0 ? line.length : end + 2, "tok-c"]);
+      if (end < 0) return [found, true];
+      from = end + 2;
+    }
+    let on = false;
+    const pattern = file.endsWith(".py") ? python : token;
+    for (const match of line.slice(from).matchAll(pattern)) {
+      const { c, s, w } = match.groups;
+      const start = from + match.index;
+      if (c) { found.push([start, start + c.length, "tok-c"]); on = c.startsWith("/*") && !c.endsWith("*/"); }
+      else if (s) found.push([start, start + s.length, "tok-s"]);
+      else if (keywords.has(w)) found.push([start, start + w.length, "tok-k"]);
+    }
+    return [found, on];
+  };
+  const files = new Map();
+  const file = (name) => {
+    if (!files.has(name)) {
+      const text = (data.sources[name] ?? "").split("\n");
+      if (text.at(-1) === "") text.pop();
+      let open = false;
+      files.set(name, text.map((raw) => {
+        const line = raw.replace(/\r$/, "");
+        const [found, goes] = tokens(line, name, open);
+        open = goes;
+        return { text: line, tokens: found };
+      }));
+    }
+    return files.get(name);
+  };
+  /** A line's text as nodes, with its tokens coloured and one range marked as changed. */
+  const painted = ({ text, tokens: found }, changed) => {
+    const cuts = new Set([0, text.length, ...(changed ?? [])]);
+    for (const [a, b] of found) cuts.add(a).add(b);
+    const at = [...cuts].sort((a, b) => a - b);
+    const nodes = [];
+    for (let i = 0; i + 1 < at.length; i++) {
+      const piece = text.slice(at[i], at[i + 1]);
+      const kind = found.find(([a, b]) => a <= at[i] && at[i] < b)?.[2];
+      const inner = kind ? make("span", { class: kind }, piece) : piece;
+      const new_ = changed && changed[0] <= at[i] && at[i] < changed[1];
+      nodes.push(new_ ? make("mark", {}, inner) : inner);
+    }
+    return nodes;
+  };
+  /** What differs between two lines: all but their common ends, at whole words. */
+  const differing = (a, b) => {
+    let start = 0;
+    while (start < a.length && start < b.length && a[start] === b[start]) start++;
+    while (start > 0 && /\w/.test(a[start - 1])) start--;
+    let end = 0;
+    while (end < a.length - start && end < b.length - start && a.at(-1 - end) === b.at(-1 - end)) end++;
+    while (end > 0 && /\w/.test(a.at(-end))) end--;
+    return [[start, a.length - end], [start, b.length - end]];
+  };
+  const counterNames = ["of executed instructions", "of excess L2 sectors", "of excess shared wavefronts"];
+  const heatOf = (variant, name, line) => data.heat[variant]?.[name]?.[line + 1];
+  const shareOf = (heat) => heat ? heat[0].reduce((sum, [, share]) => sum + share, 0) : 0;
+  const hottest = (variant, name) =>
+    Object.values(data.heat[variant]?.[name] ?? {}).reduce((most, heat) => Math.max(most, shareOf(heat)), 0);
+  /** The strip of a line: length by share, colours by reason, and the share as text. */
+  const heatCell = (variant, name, line, most, classes) => {
+    const cell = make("td", { class: `heat ${classes}` });
+    const heat = line === null ? undefined : heatOf(variant, name, line);
+    const share = shareOf(heat);
+    if (!share) return cell;
+    const strip = make("span", { class: "strip", "aria-hidden": "true" });
+    for (const [reason, value] of heat[0]) {
+      if (value / most < 0.02) continue;
+      const piece = make("i", { class: `r${part.get(data.reasons[reason].part)}` });
+      piece.style.width = `${(100 * value / most).toFixed(2)}%`;
+      strip.append(piece);
+    }
+    cell.append(strip, percent(share), make("span", { class: "hidden" }, ` of stall samples, mostly ${data.reasons[heat[0][0][0]].label}`));
+    cell.dataset.tip = "line";
+    cell.dataset.line = line + 1;
+    cell.dataset.file = name;
+    cell.heat = {
+      reasons: heat[0].slice(0, 8),
+      counters: heat.slice(1).map((value, i) => [counterNames[i], value]).filter(([, value]) => value),
+    };
+    return cell;
+  };
+  const roles = (element) => {
+    const names = { TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TH: "columnheader", TD: "cell" };
+    for (const each of [element, ...element.querySelectorAll("thead, tbody, tr, th, td")]) {
+      each.setAttribute("role", names[each.tagName]);
+    }
+    return element;
+  };
+  /** Code in its box, with a button where the box cuts it off. */
+  const boxed = (table_, label, note) => {
+    const box = make("div", { class: "code", tabindex: "0", role: "region", "aria-label": label }, table_);
+    const foot = make("p", { class: "code-foot" }, make("span", {}, note));
+    const more = make("button", { type: "button", class: "plain", "aria-expanded": "false" }, "show at full height");
+    more.addEventListener("click", () => {
+      const whole = box.classList.toggle("whole");
+      more.setAttribute("aria-expanded", String(whole));
+      more.textContent = whole ? "show in a box" : "show at full height";
+    });
+    if (table_.tBodies[0].rows.length > 30) foot.append(more);
+    return [box, foot];
+  };
+
+  // The side-by-side diff
+  const CONTEXT = 3;
+  const HOT = 0.02;
+  const diffRow = (a, b, context) => {
+    const { before, after, parent, child, most, mostAfter } = context;
+    const same = a !== null && b !== null && context.equal;
+    const old = a === null ? null : file(before)[a];
+    const now = b === null ? null : file(after)[b];
+    const [inOld, inNow] = old && now && !same ? differing(old.text, now.text) : [null, null];
+    const row = make("tr", { class: same ? "same" : "differs" });
+    const side = (line, at, name, variant, peak, tone, sign, changed, which) => {
+      const look = line === null ? "void" : same ? "" : tone;
+      row.append(
+        heatCell(variant, name, line === null ? null : at, peak, `${look} ${which}`),
+        make("td", { class: `number ${look} ${which}` },
+          ...(line === null ? [] : [...(same ? [] : [make("span", { class: "sign" }, sign)]), String(at + 1)])),
+        make("td", { class: `text ${look} ${which}` }, ...(line === null ? [] : painted(line, changed))),
+      );
+    };
+    side(old, a, before, parent, most, "gone", "−", inOld, "old");
+    side(now, b, after, child, mostAfter, "come", "+", inNow, "new side");
+    return row;
+  };
+  const buildDiff = (holder) => {
+    const child = holder.dataset.diff;
+    const parent = holder.dataset.parent;
+    for (const { before, after, blocks } of data.diffs[child] ?? []) {
+      const peak = Math.max(hottest(parent, before), hottest(child, after), 1e-9);
+      const context = { before, after, parent, child, most: peak, mostAfter: peak, equal: true };
+      const body = make("tbody");
+      let gone = 0;
+      let come = 0;
+      blocks.forEach((block, n) => {
+        if (block.length === 1) {
+          for (const [a, b] of block[0]) {
+            gone += a !== null;
+            come += b !== null;
+            body.append(diffRow(a, b, { ...context, equal: false }));
+          }
+          return;
+        }
+        const [from, to, length] = block;
+        const kept = new Set();
+        for (let i = 0; i < length; i++) {
+          const near = (n > 0 && i < CONTEXT) || (n < blocks.length - 1 && i >= length - CONTEXT);
+          const hot = Math.max(shareOf(heatOf(parent, before, from + i)), shareOf(heatOf(child, after, to + i))) >= HOT;
+          if (near) kept.add(i);
+          if (hot) for (const j of [i - 1, i, i + 1]) if (j >= 0 && j < length) kept.add(j);
+        }
+        for (let i = 0; i < length; i++) {
+          let end = i;
+          while (end < length && !kept.has(end)) end++;
+          if (end - i < 2) {
+            body.append(diffRow(from + i, to + i, context));
+            continue;
+          }
+          const [first, last] = [i, end];
+          const button = make("button", { type: "button" }, `${last - first} unchanged lines`);
+          const gap = make("tr", { class: "gap" }, make("td", { colspan: "6" }, button));
+          button.addEventListener("click", () => {
+            const rows = [];
+            for (let j = first; j < last; j++) rows.push(diffRow(from + j, to + j, context));
+            gap.replaceWith(...rows.map(roles));
+          });
+          body.append(gap);
+          i = end - 1;
+        }
+      });
+      const head = (name, variant, extra) => [
+        make("th", { scope: "col", class: `heat ${extra}` }, "stalls"),
+        make("th", { scope: "col", class: "number" }, make("span", { class: "hidden" }, "line")),
+        make("th", { scope: "col", class: "text" }, name ?? "no such file", make("span", {}, ` ${variant}`)),
+      ];
+      const grid = make("table", {},
+        make("caption", { class: "hidden" }, `${before ?? "nothing"} of ${parent} beside ${after ?? "nothing"} of ${child}, with the share of stall samples of each line`),
+        make("thead", {}, make("tr", {}, ...head(before, parent, ""), ...head(after, child, "side"))), body);
+      const pair = before === after ? after : `${before ?? "no file"} to ${after ?? "no file"}`;
+      const note = `${pair}: ${come} lines added, ${gone} removed. Strips: share of each version's stall samples.`;
+      const [box, foot] = boxed(roles(grid), `Diff ${pair}`, note);
+      box.classList.add("diff");
+      holder.append(box, foot);
+    }
+  };
+
+  // The source view of one version
+  const buildSource = (holder) => {
+    const { source: name, of: variant } = holder.dataset;
+    const most = Math.max(hottest(variant, name), 1e-9);
+    const body = make("tbody");
+    const warm = Boolean(data.heat[variant]?.[name]);
+    file(name).forEach((line, n) => {
+      const heat = heatOf(variant, name, n);
+      const share = shareOf(heat);
+      const top = share ? data.reasons[heat[0][0][0]].label : "";
+      const cells = warm ? [
+        heatCell(variant, name, n, most, ""), make("td", { class: "why" }, top),
+        make("td", { class: "run" }, heat?.[1] ? percent(heat[1]) : ""),
+      ] : [];
+      body.append(make("tr", {}, ...cells, make("td", { class: "number" }, String(n + 1)), make("td", { class: "text" }, ...painted(line))));
+    });
+    const heads = warm ? [["heat", "stalls"], ["why", "mostly"], ["run", "executed"]] : [];
+    const grid = make("table", {},
+      make("caption", { class: "hidden" }, `${name} of ${variant} by line`),
+      make("thead", {}, make("tr", {}, ...heads.map(([kind, word]) => make("th", { scope: "col", class: kind }, word)),
+        make("th", { scope: "col", class: "number" }, make("span", { class: "hidden" }, "line")), make("th", { scope: "col", class: "text" }, name))), body);
+    const note = warm ? "stalls: share of stall samples; mostly: the largest reason; executed: share of warp instructions." : "";
+    holder.append(...boxed(grid, `Source of ${variant}`, note));
+  };
+
+  // Built once each: diffs at once, sources when there is time or they are wanted
+  const later = new Map();
+  const build = (holder) => { later.get(holder)?.(holder); later.delete(holder); };
+  document.querySelectorAll("[data-diff]").forEach(buildDiff);
+  for (const holder of document.querySelectorAll("[data-source]")) later.set(holder, buildSource);
+  document.addEventListener("toggle", (event) => {
+    if (event.target.open) event.target.querySelectorAll("[data-source]").forEach(build);
+  }, true);
+  const idle = globalThis.requestIdleCallback ?? ((act) => setTimeout(act, 50));
+  const next = () => {
+    const [holder] = later.keys();
+    if (!holder) return;
+    build(holder);
+    idle(next);
+  };
+  idle(next);
+
+  // On paper everything is open
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    for (const holder of [...later.keys()]) build(holder);
+    opened = [...document.querySelectorAll("details:not([open])")];
+    for (const each of opened) each.open = true;
+  });
+  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
+
+  // Light and dark
+  const theme = document.getElementById("theme");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
+  const label = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Switch to the ${isDark() ? "light" : "dark"} theme`); };
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try { localStorage.setItem("workbench-theme", root.dataset.theme); } catch { /* a file may have no storage */ }
+    label();
+  });
+  dark.addEventListener("change", label);
+  label();
+
+  readHash();
+  show(place.variant);
+  if (place.anchor && place.variant) reach(place.anchor);
+})();
