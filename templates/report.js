@@ -55,7 +55,10 @@
     }
     bar.hidden = !found;
     if (!found) return;
-    const go = (label, target) => make("a", { href: `#${target}-${encodeURIComponent(name)}` }, label);
+    const go = (label, kind) => {
+      const target = marked.find((element) => element.dataset.variant === name && element.id.startsWith(kind));
+      return make("a", { href: `#${target.id}` }, label);
+    };
     const press = (label, title, act) => {
       const button = make("button", { type: "button", class: "plain", "aria-label": title }, label);
       button.addEventListener("click", act);
@@ -65,8 +68,8 @@
       make("b", {}, name),
       make("span", { class: `pill ${found.kind}` }, found.word),
       make("span", { class: "figures" }, found.line.join(", ")),
-      ...(found.step ? [go("step", "step")] : []),
-      go("sources", "variant"),
+      ...(found.step ? [go("step", "step-")] : []),
+      go("sources", "variant-"),
       press("‹", "Version before", () => beside(-1)),
       press("›", "Next version", () => beside(1)),
       press("clear", "Mark no version", () => choose("")),
@@ -114,11 +117,12 @@
   });
 
   // Moving about keeps the choice in the address
-  const reach = (anchor) => {
+  const reach = (anchor, behavior = calm() ? "auto" : "smooth") => {
     const target = anchor && document.getElementById(anchor);
     if (!target) return;
+    buildAll("[data-diff]"); // what is built above the target later would push it away
     for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
-    target.scrollIntoView({ behavior: calm() ? "auto" : "smooth" });
+    target.scrollIntoView({ behavior });
     if (!target.hasAttribute("tabindex") && target.tagName !== "DETAILS") target.setAttribute("tabindex", "-1");
     (target.tagName === "DETAILS" ? target.querySelector("summary") : target).focus({ preventScroll: true });
   };
@@ -158,6 +162,7 @@
   const tip = document.getElementById("tip");
   let hiding = 0;
   let tipped = null;
+  let shownAt = 0;
   const facts = (rows) => make("dl", {}, ...rows.flatMap(([what, value, metric]) => [
     make("dt", {}, what), make("dd", {}, value),
     ...(metric ? [make("dd", { class: "metric" }, metric)] : []),
@@ -190,6 +195,7 @@
       if (element.hasAttribute("tabindex")) element.setAttribute("aria-describedby", "tip");
     }
     tip.hidden = false;
+    shownAt = scrollY;
     const { width, height } = tip.getBoundingClientRect();
     const left = Math.min(Math.max(8, x + 14), innerWidth - width - 8);
     const below = y + 18 + height < innerHeight;
@@ -216,7 +222,9 @@
     showTip(element, box.left + Math.min(box.width / 2, 120), box.bottom - 8);
   });
   document.addEventListener("focusout", soon);
-  addEventListener("scroll", () => { if (!tip.hidden && !tip.matches(":hover")) hideTip(); }, { passive: true });
+  addEventListener("scroll", () => {
+    if (!tip.hidden && !tip.matches(":hover") && Math.abs(scrollY - shownAt) > 60) hideTip();
+  }, { passive: true });
 
   // Sources
   const keywords = new Set(("alignas auto bool break case class const constexpr continue default do double else enum extern "
@@ -285,7 +293,13 @@
     let end = 0;
     while (end < a.length - start && end < b.length - start && a.at(-1 - end) === b.at(-1 - end)) end++;
     while (end > 0 && /\w/.test(a.at(-end))) end--;
-    return [[start, a.length - end], [start, b.length - end]];
+    const trim = (text) => {
+      const middle = text.slice(start, text.length - end);
+      if (!middle.trim()) return null;
+      const from = start + middle.length - middle.trimStart().length;
+      return [from, from + middle.trim().length];
+    };
+    return [trim(a), trim(b)];
   };
   const counterNames = ["of executed instructions", "of excess L2 sectors", "of excess shared wavefronts"];
   const heatOf = (variant, name, line) => data.heat[variant]?.[name]?.[line + 1];
@@ -305,7 +319,7 @@
       piece.style.width = `${(100 * value / most).toFixed(2)}%`;
       strip.append(piece);
     }
-    cell.append(strip, percent(share), make("span", { class: "hidden" }, ` of stall samples, mostly ${data.reasons[heat[0][0][0]].label}`));
+    cell.append(strip, share < 0.001 ? make("span", { class: "faint" }, percent(share)) : percent(share), make("span", { class: "hidden" }, ` of stall samples, mostly ${data.reasons[heat[0][0][0]].label}`));
     cell.dataset.tip = "line";
     cell.dataset.line = line + 1;
     cell.dataset.file = name;
@@ -314,13 +328,6 @@
       counters: heat.slice(1).map((value, i) => [counterNames[i], value]).filter(([, value]) => value),
     };
     return cell;
-  };
-  const roles = (element) => {
-    const names = { TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TH: "columnheader", TD: "cell" };
-    for (const each of [element, ...element.querySelectorAll("thead, tbody, tr, th, td")]) {
-      each.setAttribute("role", names[each.tagName]);
-    }
-    return element;
   };
   /** Code in its box, with a button where the box cuts it off. */
   const boxed = (table_, label, note) => {
@@ -336,89 +343,107 @@
     return [box, foot];
   };
 
-  // The side-by-side diff
+  // The diff: side by side, or one column where that is too wide
   const CONTEXT = 3;
   const HOT = 0.02;
-  const diffRow = (a, b, context) => {
-    const { before, after, parent, child, most, mostAfter } = context;
-    const same = a !== null && b !== null && context.equal;
-    const old = a === null ? null : file(before)[a];
-    const now = b === null ? null : file(after)[b];
-    const [inOld, inNow] = old && now && !same ? differing(old.text, now.text) : [null, null];
-    const row = make("tr", { class: same ? "same" : "differs" });
-    const side = (line, at, name, variant, peak, tone, sign, changed, which) => {
-      const look = line === null ? "void" : same ? "" : tone;
-      row.append(
-        heatCell(variant, name, line === null ? null : at, peak, `${look} ${which}`),
-        make("td", { class: `number ${look} ${which}` },
-          ...(line === null ? [] : [...(same ? [] : [make("span", { class: "sign" }, sign)]), String(at + 1)])),
-        make("td", { class: `text ${look} ${which}` }, ...(line === null ? [] : painted(line, changed))),
-      );
+  const narrow = matchMedia("(max-width: 40rem)");
+  const numberCell = (line, sign, classes) => make("td", { class: `number ${classes}` },
+    ...(sign ? [make("span", { class: "sign" }, sign)] : []), line === null ? "" : String(line + 1));
+  const sideBySide = (of) => {
+    const half = (line, name, variant, tone, sign, changed, extra) => {
+      const look = line === null ? "void" : tone;
+      return [
+        heatCell(variant, name, line, of.most, `${look} ${extra}`),
+        numberCell(line, line === null ? "" : sign, look),
+        make("td", { class: `text ${look}` }, ...(line === null ? [] : painted(file(name)[line], changed))),
+      ];
     };
-    side(old, a, before, parent, most, "gone", "−", inOld, "old");
-    side(now, b, after, child, mostAfter, "come", "+", inNow, "new side");
+    const row = (a, b, tones, signs, changed) => make("tr", {},
+      ...half(a, of.before, of.parent, tones[0], signs[0], changed[0], ""),
+      ...half(b, of.after, of.child, tones[1], signs[1], changed[1], "side"));
+    const head = (name, variant, extra) => [
+      make("th", { scope: "col", class: `heat ${extra}` }, "stalls"),
+      make("th", { scope: "col", class: "number" }, make("span", { class: "hidden" }, "line")),
+      make("th", { scope: "col", class: "text" }, name ?? "no such file", make("span", {}, ` ${variant}`)),
+    ];
+    return {
+      columns: 6,
+      head: () => [...head(of.before, of.parent, ""), ...head(of.after, of.child, "side")],
+      same: (a, b) => [row(a, b, ["", ""], ["", ""], [])],
+      differ: (pairs) => pairs.map(([a, b, alike]) => row(a, b, ["gone", "come"], ["−", "+"],
+        alike ? differing(file(of.before)[a].text, file(of.after)[b].text) : [])),
+    };
+  };
+  const unified = (of) => {
+    const row = (a, b, line, name, sign, tone, changed) => make("tr", {},
+      heatCell(of.parent, of.before, a, of.most, tone), heatCell(of.child, of.after, b, of.most, tone),
+      numberCell(line, sign, tone), make("td", { class: `text ${tone}` }, ...painted(file(name)[line], changed)));
+    const marks = ([a, b, alike]) => alike ? differing(file(of.before)[a].text, file(of.after)[b].text) : [];
+    return {
+      columns: 4,
+      head: () => [["heat", "before"], ["heat", "after"], ["number", ""], ["text", of.after ?? of.before]]
+        .map(([kind, word]) => make("th", { scope: "col", class: kind }, word)),
+      same: (a, b) => [row(a, b, b, of.after, "", "")],
+      differ: (pairs) => [
+        ...pairs.filter(([a]) => a !== null).map((p) => row(p[0], null, p[0], of.before, "−", "gone", marks(p)[0])),
+        ...pairs.filter(([, b]) => b !== null).map((p) => row(null, p[1], p[1], of.after, "+", "come", marks(p)[1])),
+      ],
+    };
+  };
+  /** Which of the equal lines are shown: those near a change, and those where warps wait. */
+  const shownLines = (of, [from, to, length], first, last) => {
+    const kept = new Set();
+    for (let i = 0; i < length; i++) {
+      if ((!first && i < CONTEXT) || (!last && i >= length - CONTEXT)) kept.add(i);
+      const most = Math.max(shareOf(heatOf(of.parent, of.before, from + i)), shareOf(heatOf(of.child, of.after, to + i)));
+      if (most >= HOT) for (const j of [i - 1, i, i + 1]) if (j >= 0 && j < length) kept.add(j);
+    }
+    return kept;
+  };
+  const gap = (layout, from, to, length) => {
+    const button = make("button", { type: "button" }, `${length} unchanged lines`);
+    const row = make("tr", { class: "gap" }, make("td", { colspan: layout.columns }, button));
+    button.addEventListener("click", () => {
+      row.replaceWith(...Array.from({ length }, (_, i) => layout.same(from + i, to + i)).flat());
+    });
     return row;
   };
+  const diffRows = (of, layout, blocks) => blocks.flatMap((block, n) => {
+    if (block.length === 1) return layout.differ(block[0]);
+    const [from, to, length] = block;
+    const kept = shownLines(of, block, n === 0, n === blocks.length - 1);
+    const rows = [];
+    for (let i = 0; i < length;) {
+      let end = i;
+      while (end < length && !kept.has(end)) end++;
+      if (end - i > 1) rows.push(gap(layout, from + i, to + i, end - i));
+      else for (let j = i; j < Math.max(end, i + 1); j++) rows.push(...layout.same(from + j, to + j));
+      i = Math.max(end, i + 1);
+    }
+    return rows;
+  });
   const buildDiff = (holder) => {
-    const child = holder.dataset.diff;
-    const parent = holder.dataset.parent;
+    const { diff: child, parent } = holder.dataset;
+    holder.replaceChildren();
     for (const { before, after, blocks } of data.diffs[child] ?? []) {
-      const peak = Math.max(hottest(parent, before), hottest(child, after), 1e-9);
-      const context = { before, after, parent, child, most: peak, mostAfter: peak, equal: true };
-      const body = make("tbody");
-      let gone = 0;
-      let come = 0;
-      blocks.forEach((block, n) => {
-        if (block.length === 1) {
-          for (const [a, b] of block[0]) {
-            gone += a !== null;
-            come += b !== null;
-            body.append(diffRow(a, b, { ...context, equal: false }));
-          }
-          return;
-        }
-        const [from, to, length] = block;
-        const kept = new Set();
-        for (let i = 0; i < length; i++) {
-          const near = (n > 0 && i < CONTEXT) || (n < blocks.length - 1 && i >= length - CONTEXT);
-          const hot = Math.max(shareOf(heatOf(parent, before, from + i)), shareOf(heatOf(child, after, to + i))) >= HOT;
-          if (near) kept.add(i);
-          if (hot) for (const j of [i - 1, i, i + 1]) if (j >= 0 && j < length) kept.add(j);
-        }
-        for (let i = 0; i < length; i++) {
-          let end = i;
-          while (end < length && !kept.has(end)) end++;
-          if (end - i < 2) {
-            body.append(diffRow(from + i, to + i, context));
-            continue;
-          }
-          const [first, last] = [i, end];
-          const button = make("button", { type: "button" }, `${last - first} unchanged lines`);
-          const gap = make("tr", { class: "gap" }, make("td", { colspan: "6" }, button));
-          button.addEventListener("click", () => {
-            const rows = [];
-            for (let j = first; j < last; j++) rows.push(diffRow(from + j, to + j, context));
-            gap.replaceWith(...rows.map(roles));
-          });
-          body.append(gap);
-          i = end - 1;
-        }
-      });
-      const head = (name, variant, extra) => [
-        make("th", { scope: "col", class: `heat ${extra}` }, "stalls"),
-        make("th", { scope: "col", class: "number" }, make("span", { class: "hidden" }, "line")),
-        make("th", { scope: "col", class: "text" }, name ?? "no such file", make("span", {}, ` ${variant}`)),
-      ];
-      const grid = make("table", {},
-        make("caption", { class: "hidden" }, `${before ?? "nothing"} of ${parent} beside ${after ?? "nothing"} of ${child}, with the share of stall samples of each line`),
-        make("thead", {}, make("tr", {}, ...head(before, parent, ""), ...head(after, child, "side"))), body);
+      const most = Math.max(hottest(parent, before), hottest(child, after), 1e-9);
+      const of = { before, after, parent, child, most };
+      const layout = narrow.matches ? unified(of) : sideBySide(of);
       const pair = before === after ? after : `${before ?? "no file"} to ${after ?? "no file"}`;
-      const note = `${pair}: ${come} lines added, ${gone} removed. Strips: share of each version's stall samples.`;
-      const [box, foot] = boxed(roles(grid), `Diff ${pair}`, note);
-      box.classList.add("diff");
-      holder.append(box, foot);
+      const pairs = blocks.flatMap((block) => block.length === 1 ? block[0] : []);
+      const cold = !data.heat[parent]?.[before] && !data.heat[child]?.[after];
+      const looks = [narrow.matches ? "unified" : "", cold ? "cold" : ""].filter(Boolean);
+      const grid = make("table", { class: looks.join(" ") },
+        make("caption", { class: "hidden" }, `${pair}: ${parent} beside ${child}, with the share of stall samples of each line`),
+        make("thead", {}, make("tr", {}, ...layout.head())), make("tbody", {}, ...diffRows(of, layout, blocks)));
+      const count = (at) => pairs.filter((each) => each[at] !== null).length;
+      holder.append(...boxed(grid, `Diff ${pair}`,
+        `${pair}: ${count(1)} lines added, ${count(0)} removed.${cold ? "" : " Strips: share of each version's own stall samples."}`));
     }
   };
+  narrow.addEventListener("change", () => {
+    for (const holder of document.querySelectorAll("[data-diff]")) if (!later.has(holder)) buildDiff(holder);
+  });
 
   // The source view of one version
   const buildSource = (holder) => {
@@ -445,27 +470,34 @@
     holder.append(...boxed(grid, `Source of ${variant}`, note));
   };
 
-  // Built once each: diffs at once, sources when there is time or they are wanted
+  // Diffs and sources are built when there is time, or at once where they are wanted
   const later = new Map();
-  const build = (holder) => { later.get(holder)?.(holder); later.delete(holder); };
-  document.querySelectorAll("[data-diff]").forEach(buildDiff);
+  const build = (holder) => {
+    const act = later.get(holder);
+    later.delete(holder);
+    act?.(holder);
+  };
+  const buildAll = (selector) => {
+    for (const holder of [...later.keys()]) if (holder.matches(selector)) build(holder);
+  };
+  for (const holder of document.querySelectorAll("[data-diff]")) later.set(holder, buildDiff);
   for (const holder of document.querySelectorAll("[data-source]")) later.set(holder, buildSource);
   document.addEventListener("toggle", (event) => {
     if (event.target.open) event.target.querySelectorAll("[data-source]").forEach(build);
   }, true);
-  const idle = globalThis.requestIdleCallback ?? ((act) => setTimeout(act, 50));
+  const idle = globalThis.requestIdleCallback ?? ((act) => setTimeout(act, 20));
   const next = () => {
     const [holder] = later.keys();
     if (!holder) return;
     build(holder);
     idle(next);
   };
-  idle(next);
+  addEventListener("load", () => idle(next));
 
   // On paper everything is open
   let opened = [];
   addEventListener("beforeprint", () => {
-    for (const holder of [...later.keys()]) build(holder);
+    buildAll("*");
     opened = [...document.querySelectorAll("details:not([open])")];
     for (const each of opened) each.open = true;
   });
@@ -487,5 +519,5 @@
 
   readHash();
   show(place.variant);
-  if (place.anchor && place.variant) reach(place.anchor);
+  if (place.anchor) reach(place.anchor, "auto");
 })();

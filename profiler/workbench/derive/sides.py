@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from pathlib import PurePath
+from typing import NamedTuple
 
-Pair = tuple[int | None, int | None]
 ALIKE = 0.55  # a removed and an added line stand side by side where they have this much in common
 MOST_PAIRS = 10_000  # a rewritten block larger than this is not searched for lines that are alike
+
+
+class Pair(NamedTuple):
+    """Lines that stand side by side; ``alike`` says that one was made of the other."""
+
+    before: int | None
+    after: int | None
+    alike: bool = False
 
 
 @dataclass(frozen=True)
 class Block:
     """A run of lines: ``equal``, with before and after in step, or ``changed``, with its pairs.
 
-    Lines count from 0; the ends are exclusive. Each pair has a line of before, of after or both.
+    Lines count from 0; the ends are exclusive. Each pair has a line of
+    before, of after or both.
     """
 
     equal: bool
@@ -38,14 +48,13 @@ def side_by_side(before: Sequence[str], after: Sequence[str]) -> list[Block]:
 def _pairs(
     before: Sequence[str], after: Sequence[str], old: tuple[int, int], new: tuple[int, int]
 ) -> tuple[Pair, ...]:
-    """Lines that are alike side by side, the others above them, old ones first."""
+    """Lines that are alike side by side, the others between them in order."""
     result: list[Pair] = []
     i, j = old[0], new[0]
     for at, beside in [*_anchors(before, after, old, new), (old[1], new[1])]:
-        result += [(line, None) for line in range(i, at)]
-        result += [(None, line) for line in range(j, beside)]
+        result += [Pair(a, b) for a, b in zip_longest(range(i, at), range(j, beside))]
         if at < old[1] and beside < new[1]:
-            result.append((at, beside))
+            result.append(Pair(at, beside, True))
         i, j = at + 1, beside + 1
     return tuple(result)
 

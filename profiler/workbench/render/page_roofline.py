@@ -154,9 +154,11 @@ def _roofs(view: _View, roof: Roofs) -> tuple[dict[str, Any], list[Box], list[Se
         words.append(_word(text, (right - 4, y - 6), "end", "roof", size, taken))
         if not size.terse:
             text = f"ridge {number(roof.ridge(value))} FLOP/B"
-            words.append(_word(text, (x + 5, floor - 7), "start", "small", size, taken))
+            level = floor - 7 - LINE * size.font * (len(words) // 2 % 2)
+            words.append(_word(text, (x + 5, level), "start", "small", size, taken))
     angle = math.degrees(math.atan2(knee[1] - foot[1], knee[0] - foot[0]))
-    middle = ((foot[0] + knee[0]) / 2, (foot[1] + knee[1]) / 2)
+    first = view.at(roof.ridge(roof.low), roof.low)
+    middle = ((foot[0] + first[0]) / 2, (foot[1] + first[1]) / 2)
     slope = f"DRAM {number(roof.dram)} TB/s" if size.terse else f"DRAM: {number(roof.dram)} TB/s"
     words.append({"x": round(middle[0], 1), "y": round(middle[1], 1), "text": slope,
                   "anchor": "middle", "look": "roof", "turn": round(angle, 1)})  # fmt: skip

@@ -61,10 +61,10 @@ def diffs(ablation: Ablation, sources: Sources) -> dict[str, list[dict[str, Any]
 
 
 def _block(block: Block) -> list[Any]:
-    """[first before, first after, length] of equal lines, or [pairs] with null for no line."""
+    """[first before, first after, length] of equal lines, or [pairs], null where no line is."""
     if block.equal:
         return [block.before[0], block.after[0], block.before[1] - block.before[0]]
-    return [[list(pair) for pair in block.pairs]]
+    return [[[p.before, p.after, 1] if p.alike else [p.before, p.after] for p in block.pairs]]
 
 
 def heat(sources: Sources, reasons: list[str]) -> dict[str, dict[str, dict[str, Any]]]:
