@@ -467,7 +467,7 @@
       make("thead", {}, make("tr", {}, ...heads.map(([kind, word]) => make("th", { scope: "col", class: kind }, word)),
         make("th", { scope: "col", class: "number" }, make("span", { class: "hidden" }, "line")), make("th", { scope: "col", class: "text" }, name))), body);
     const note = warm ? "stalls: share of stall samples; mostly: the largest reason; executed: share of warp instructions." : "";
-    holder.append(...boxed(grid, `Source of ${variant}`, note));
+    holder.replaceChildren(...boxed(grid, `Source of ${variant}`, note));
   };
 
   // Diffs and sources are built when there is time, or at once where they are wanted

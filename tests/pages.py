@@ -40,6 +40,11 @@ def recorded() -> tuple[Ablation, Sources]:
 
 
 @lru_cache
+def recorded_page() -> str:
+    return render(*recorded())
+
+
+@lru_cache
 def long_ladder() -> tuple[Ablation, Sources]:
     """The recorded steps over and over, each with its own copy of its sources and heat."""
     found, sources = recorded()

@@ -46,12 +46,12 @@ def test_recorded_evidence_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["OPTIMIZATION_REPORT.md", "roofline-light.svg", "stalls-dark.svg"]
+    "name", ["OPTIMIZATION_REPORT.md", "report.html", "roofline-light.svg", "stalls-dark.svg"]
 )
 def test_the_committed_report_is_what_the_evidence_gives(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda self, study: tmp_path)
-    assert main(["report", "--project", str(ROOT)]) == 0
+    assert main(["report", "--html", "--project", str(ROOT)]) == 0
     committed = ROOT / "reports" / "attention" / name
     assert (tmp_path / name).read_bytes() == committed.read_bytes()
