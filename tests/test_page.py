@@ -339,7 +339,7 @@ def test_shared_headers_are_compared_and_heat_elsewhere_is_told() -> None:
     assert "100 % on lines of fix2.cu, not shown here" in outline(found, without).words
 
 
-def test_report_writes_the_page_on_demand(
+def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -360,6 +360,10 @@ def test_report_writes_the_page_on_demand(
     assert main(["report", "fix1", "--open", "--project", str(root)]) == 0
     assert asked == [page.as_uri()]
     assert "step-fix1" in page.read_text(encoding="utf-8")
+    for verb in ("report", "ablate"):
+        page.write_text("of yesterday")
+        assert main([verb, "fix1", "--project", str(root)]) == 0
+        assert "step-fix1" in page.read_text(encoding="utf-8")
     monkeypatch.setattr("webbrowser.open", lambda url: False)
     assert main(["report", "fix1", "--open", "--project", str(root)]) == 3
     assert "hint: open " in capsys.readouterr().err

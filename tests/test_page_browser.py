@@ -158,7 +158,7 @@ def test_hovering_a_strip_gives_the_reasons_of_the_line(desk: Desk) -> None:
 def test_a_ceiling_names_its_counters(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     page.locator('svg.wide g.roof[data-key="FP32"] .hit').hover(
-        force=True, position={"x": 150, "y": 0}
+        force=True, position={"x": 150, "y": 7}
     )
     expect(page.locator("#tip")).to_contain_text("66.9 TFLOP/s")
     expect(page.locator("#tip")).to_contain_text("op_ffma_pred_on")

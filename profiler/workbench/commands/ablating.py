@@ -10,7 +10,7 @@ import typer
 
 from workbench.commands.measuring import ensure
 from workbench.commands.progress import note
-from workbench.commands.reporting import shown_path, write_report
+from workbench.commands.reporting import shown_path, write_page, write_report
 from workbench.commands.target import find_target
 from workbench.judge.ablation import Ablation, judge
 from workbench.render import jsonable, terminal
@@ -41,8 +41,10 @@ def run(
     if target.live:
         threading.Thread(target=load_renderers, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
-    found = judge(target.evidence(), target.workspace.config, steps, source=ensured.source)
+    evidence = target.evidence()
+    found = judge(evidence, target.workspace.config, steps, source=ensured.source)
     path = write_report(target.workspace, target.study, found)
+    page = write_page(target.workspace, evidence, found, wanted=False)
     if json:
         print(json_module.dumps(jsonable.ablation(found), indent=1))
     else:
@@ -55,6 +57,8 @@ def run(
             print(f"\nstale, not shown: {', '.join(stale)} (sources changed since measured)")
         print(f"\n{result_sentence(found)}")
     note(f"wrote {shown_path(path)}")
+    if page is not None:
+        note(f"wrote {shown_path(page)}")
     for name, why in ensured.failures.items():
         note(f"error: {name}: {why}")
     if ensured.failures:

@@ -87,13 +87,19 @@ def page_sources(evidence: Evidence, found: Ablation) -> Sources:
     return Sources(files, lines)
 
 
-def write_page(workspace: Workspace, evidence: Evidence, found: Ablation) -> Path:
-    """Write the page beside the report; returns its path."""
+def write_page(
+    workspace: Workspace, evidence: Evidence, found: Ablation, *, wanted: bool
+) -> Path | None:
+    """Write the page beside the report; unless it is wanted, only where one is already, which
+    would otherwise tell other figures than the report.
+    """
+    path = workspace.reports(found.study) / PAGE
+    if not wanted and not path.is_file():
+        return None
     from workbench.render.page import page_environment, render_page
 
     environment = page_environment(workspace.template_folders)
     text = render_page(found, page_sources(evidence, found), environment)
-    path = workspace.reports(found.study) / PAGE
     write_bytes(path, text.encode())
     return path
 
@@ -117,8 +123,8 @@ def run(
     found = judge(evidence, target.workspace.config, target.steps(fixes))
     path = write_report(target.workspace, target.study, found)
     note(f"wrote {shown_path(path)}")
-    if html or open_:
-        page = write_page(target.workspace, evidence, found)
+    page = write_page(target.workspace, evidence, found, wanted=html or open_)
+    if page is not None:
         note(f"wrote {shown_path(page)}")
         if open_:
             open_page(page)

@@ -248,7 +248,7 @@ def _labels(
     anchors = [
         Anchor(
             places[group[0].variant],
-            1.06 * max(text_width(said[row.variant], size.font) for row in group),
+            4 + 1.06 * max(text_width(said[row.variant], size.font) for row in group),
             high * len(group),
         )
         for group in groups
@@ -258,12 +258,13 @@ def _labels(
     found = []
     for group, anchor, spot in zip(groups, anchors, spots, strict=True):
         side = {"left": "start", "right": "end", "center": "middle"}[spot.side]
+        nudge = {"start": 2.0, "end": -2.0, "middle": 0.0}[side]
         first = spot.at[1] - anchor.height / 2 + 0.98 * size.font
         for n, row in enumerate(group):
             leader = spot.leader if n == 0 else None
             found.append({
                 "variant": row.variant, "kind": kind(row), "text": said[row.variant],
-                "x": round(spot.at[0], 1), "y": round(first + n * high, 1), "anchor": side,
+                "x": round(spot.at[0] + nudge, 1), "y": round(first + n * high, 1), "anchor": side,
                 "leader": _line(*((round(x, 1), round(y, 1)) for x, y in leader))
                 if leader else None,
             })  # fmt: skip
