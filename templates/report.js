@@ -72,7 +72,7 @@
       go("sources", "variant-"),
       press("‹", "Version before", () => beside(-1)),
       press("›", "Next version", () => beside(1)),
-      press("clear", "Mark no version", () => choose("")),
+      press("clear", "Clear the mark", () => choose("")),
     );
     if (aloud) document.getElementById("said").textContent = `${name} is marked: ${found.word}, ${found.line.join(", ")}`;
   };
@@ -382,7 +382,7 @@
     return {
       columns: 4,
       head: () => [["heat", "before"], ["heat", "after"], ["number", ""], ["text", of.after ?? of.before]]
-        .map(([kind, word]) => make("th", { scope: "col", class: kind }, word)),
+        .map(([kind, word]) => make("th", { scope: "col", class: kind }, word || make("span", { class: "hidden" }, "line"))),
       same: (a, b) => [row(a, b, b, of.after, "", "")],
       differ: (pairs) => [
         ...pairs.filter(([a]) => a !== null).map((p) => row(p[0], null, p[0], of.before, "−", "gone", marks(p)[0])),
@@ -437,7 +437,7 @@
         make("caption", { class: "hidden" }, `${pair}: ${parent} beside ${child}, with the share of stall samples of each line`),
         make("thead", {}, make("tr", {}, ...layout.head())), make("tbody", {}, ...diffRows(of, layout, blocks)));
       const count = (at) => pairs.filter((each) => each[at] !== null).length;
-      holder.append(...boxed(grid, `Diff ${pair}`,
+      holder.append(...boxed(grid, `Diff of ${child}, ${pair}`,
         `${pair}: ${count(1)} lines added, ${count(0)} removed.${cold ? "" : " Strips: share of each version's own stall samples."}`));
     }
   };
@@ -464,10 +464,10 @@
     const heads = warm ? [["heat", "stalls"], ["why", "mostly"], ["run", "executed"]] : [];
     const grid = make("table", {},
       make("caption", { class: "hidden" }, `${name} of ${variant} by line`),
-      make("thead", {}, make("tr", {}, ...heads.map(([kind, word]) => make("th", { scope: "col", class: kind }, word)),
+      make("thead", {}, make("tr", {}, ...heads.map(([kind, word]) => make("th", { scope: "col", class: kind }, word || make("span", { class: "hidden" }, "line"))),
         make("th", { scope: "col", class: "number" }, make("span", { class: "hidden" }, "line")), make("th", { scope: "col", class: "text" }, name))), body);
     const note = warm ? "stalls: share of stall samples; mostly: the largest reason; executed: share of warp instructions." : "";
-    holder.replaceChildren(...boxed(grid, `Source of ${variant}`, note));
+    holder.replaceChildren(...boxed(grid, `Source ${name} of ${variant}`, note));
   };
 
   // Diffs and sources are built when there is time, or at once where they are wanted

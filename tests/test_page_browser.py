@@ -276,7 +276,7 @@ def test_source_view_has_reasons_by_line(desk: Desk) -> None:
 
 def test_diff_shows_every_line_once_its_gaps_are_open(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
-    diff = page.locator('[data-diff=fix3] [aria-label="Diff fix2.cu to fix3.cu"]')
+    diff = page.locator('[data-diff=fix3] [aria-label="Diff of fix3, fix2.cu to fix3.cu"]')
     expect(diff).to_be_attached()
     while diff.locator(".gap button").count():
         diff.locator(".gap button").first.click()

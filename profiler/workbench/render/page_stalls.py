@@ -56,4 +56,4 @@ def _parts(row: Row, names: list[str]) -> list[dict[str, Any]]:
 
 def _spoken(row: Row) -> str:
     most = [f"{stall_label(reason)} {percent(share)}" for reason, share in row.stalls.items()][:6]
-    return f"{row.variant}: {', '.join(most)}"
+    return ", ".join(most)
