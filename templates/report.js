@@ -228,7 +228,7 @@
 
   // Sources
   const keywords = new Set(("alignas auto bool break case class const constexpr continue default do double else enum extern "
-    + "false float for half half2 if inline int long nullptr return short signed sizeof static struct switch template true "
+    + "false float for if inline int long nullptr return short signed sizeof static struct switch template true "
     + "typedef typename uint32_t uint64_t unsigned using void volatile while asm __global__ __device__ __shared__ "
     + "__restrict__ __launch_bounds__ __forceinline__ and as def elif except from import in is lambda None not or pass "
     + "raise True False try with yield").split(" "));
@@ -367,7 +367,7 @@
       make("th", { scope: "col", class: "text" }, name ?? "no such file", make("span", {}, ` ${variant}`)),
     ];
     return {
-      columns: 6,
+      columns: of.cold ? 4 : 6,
       head: () => [...head(of.before, of.parent, ""), ...head(of.after, of.child, "side")],
       same: (a, b) => [row(a, b, ["", ""], ["", ""], [])],
       differ: (pairs) => pairs.map(([a, b, alike]) => row(a, b, ["gone", "come"], ["−", "+"],
@@ -380,7 +380,7 @@
       numberCell(line, sign, tone), make("td", { class: `text ${tone}` }, ...painted(file(name)[line], changed)));
     const marks = ([a, b, alike]) => alike ? differing(file(of.before)[a].text, file(of.after)[b].text) : [];
     return {
-      columns: 4,
+      columns: of.cold ? 2 : 4,
       head: () => [["heat", "before"], ["heat", "after"], ["number", ""], ["text", of.after ?? of.before]]
         .map(([kind, word]) => make("th", { scope: "col", class: kind }, word || make("span", { class: "hidden" }, "line"))),
       same: (a, b) => [row(a, b, b, of.after, "", "")],
@@ -427,11 +427,11 @@
     holder.replaceChildren();
     for (const { before, after, blocks } of data.diffs[child] ?? []) {
       const most = Math.max(hottest(parent, before), hottest(child, after), 1e-9);
-      const of = { before, after, parent, child, most };
+      const cold = !data.heat[parent]?.[before] && !data.heat[child]?.[after];
+      const of = { before, after, parent, child, most, cold };
       const layout = narrow.matches ? unified(of) : sideBySide(of);
       const pair = before === after ? after : `${before ?? "no file"} to ${after ?? "no file"}`;
       const pairs = blocks.flatMap((block) => block.length === 1 ? block[0] : []);
-      const cold = !data.heat[parent]?.[before] && !data.heat[child]?.[after];
       const looks = [narrow.matches ? "unified" : "", cold ? "cold" : ""].filter(Boolean);
       const grid = make("table", { class: looks.join(" ") },
         make("caption", { class: "hidden" }, `${pair}: ${parent} beside ${child}, with the share of stall samples of each line`),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,13 +35,18 @@ class Sources:
         return [(a, b) for a, b in found if before.get(a or "") != after.get(b or "")]
 
 
+def code_first(keys: Iterable[str]) -> list[str]:
+    """Modules last: the code that runs on the GPU is the argument."""
+    return sorted(keys, key=lambda key: key.endswith(".py"))
+
+
 def texts(sources: Sources) -> dict[str, str]:
     """Every file once, whichever variants share it."""
     return {file.key: file.text for files in sources.files.values() for file in files}
 
 
 def diffs(ablation: Ablation, sources: Sources) -> dict[str, list[dict[str, Any]]]:
-    """Of each step against its parent; the code files first, since they are the argument."""
+    """Of each step against its parent."""
     held = texts(sources)
     found: dict[str, list[dict[str, Any]]] = {}
     for row in ablation.rows:
@@ -49,7 +54,7 @@ def diffs(ablation: Ablation, sources: Sources) -> dict[str, list[dict[str, Any]
             continue
         pairs = sources.pairs(row.step.parent, row.variant)
         for before, after in sorted(
-            pairs, key=lambda pair: (pair[1] or pair[0] or "")[-3:] == ".py"
+            pairs, key=lambda pair: str(pair[1] or pair[0]).endswith(".py")
         ):
             old = held[before].splitlines() if before else []
             new = held[after].splitlines() if after else []

@@ -15,7 +15,7 @@ from workbench.render.markdown import shorten
 from workbench.render.moves import moved
 from workbench.render.page_ladder import word
 from workbench.render.page_roofline import kind
-from workbench.render.page_sources import Sources
+from workbench.render.page_sources import Sources, code_first
 from workbench.render.spans import paragraphs, spans
 from workbench.render.tables import ABSENT, NONE, factor, interval, number, percent, reason
 
@@ -101,7 +101,7 @@ def variants(ablation: Ablation, sources: Sources) -> list[dict[str, Any]]:
             "times": [{"label": f"Time, {t.mode}", "value": number(t.median),
                        "note": f"{number(t.low)} to {number(t.high)}, {t.samples} samples"}
                       for t in (row.warm, row.cold) if t],
-            "files": [file.key for file in sources.files.get(row.variant, ())],
+            "files": code_first(file.key for file in sources.files.get(row.variant, ())),
             "heat_note": heat_note(row, sources),
         }
         for row in ablation.everything
