@@ -23,7 +23,7 @@ from workbench.derive.matching import (
 )
 from workbench.judge.comparable import warnings
 from workbench.load.launches import Launch, Report, parse_options, paths_in, read_report
-from workbench.render.compare import figure_table, stall_table
+from workbench.render.compare import figure_table, limiters
 from workbench.render.launches import extent, kernel, unmatched
 from workbench.run import machine
 from workspaces import ROOT
@@ -266,7 +266,9 @@ def test_metrics_that_a_report_lacks_are_not_collected() -> None:
     assert [cell.strip() for cell in row.split("|")[2:5]] == ["10.0", "not collected", "—"]
     row = next(line for line in text.splitlines() if "L2 hit" in line)
     assert row.count("not collected") == 2
-    assert "not collected" in stall_table(("a", "b"), {}, {})
+    assert limiters(("a", "b"), ("registers",), ()) == (
+        "occupancy limited by: a registers; b not collected"
+    )
 
 
 def test_dimensions_and_names_are_short_and_safe() -> None:

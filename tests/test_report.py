@@ -10,6 +10,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, point, with_row
+from workbench.derive.hunks import source_diff
+from workbench.derive.linediff import Profiled, SourceDiff
 from workbench.derive.speedup import Ratio
 from workbench.judge.ablation import Ablation
 from workbench.judge.verdict import KEPT, Outcome
@@ -18,11 +20,17 @@ from workbench.render.report import CHARTS, render_report, template_environment
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 ENVIRONMENT = template_environment([TEMPLATES])
-DIFF = "--- baseline.cu\n+++ fix1.cu\n@@ -1 +1 @@\n-float x;\n+half2 x;"
 NASTY = "a | b `c <script>alert(1)</script>\n\n# heading\n```\n</details>"
 
 
-def render(found: Ablation, diffs: dict[str, str] | None = None) -> str:
+def changed(before: str, after: str) -> SourceDiff:
+    return source_diff(
+        Profiled({"baseline.cu": before}, None, "no capture"),
+        Profiled({"fix1.cu": after}, None, "no capture"),
+    )
+
+
+def render(found: Ablation, diffs: dict[str, SourceDiff] | None = None) -> str:
     return render_report(found, diffs or {}, ENVIRONMENT)
 
 
@@ -128,9 +136,10 @@ def test_method_follows_the_recorded_flags() -> None:
 
 
 def test_diff_is_a_collapsed_block() -> None:
-    text = render(ablation(1), {"fix1": DIFF})
+    text = render(ablation(1), {"fix1": changed("float x;\n", "half2 x;\n")})
+    diff = "--- baseline.cu\n+++ fix1.cu\n@@ -1,1 +1,1 @@ hunk 1\n-float x;\n+half2 x;"
     block = (
-        f"<details>\n<summary>Diff against baseline</summary>\n\n```diff\n{DIFF}\n```\n\n</details>"
+        f"<details>\n<summary>Diff against baseline</summary>\n\n```diff\n{diff}\n```\n\n</details>"
     )
     assert block in text
     assert "Diff against `baseline`: not collected." in render(ablation(1))
@@ -154,8 +163,8 @@ def test_roof_is_named_by_what_sets_it_even_at_another_clock() -> None:
 
 
 def test_twelve_steps_with_huge_diffs_stay_small() -> None:
-    diffs = {f"fix{i}": "+" + "x" * 300 + "\n" + "+y\n" * 5000 for i in range(1, 13)}
-    text = render(ablation(12), diffs)
+    huge = changed("", "x" * 300 + "\n" + "y;\n" * 5000)
+    text = render(ablation(12), {f"fix{i}": huge for i in range(1, 13)})
     assert len(text.encode()) < 300_000
     assert "more lines are left out here" in text
 
@@ -170,7 +179,7 @@ def test_hostile_text_stays_text() -> None:
     bad = dataclasses.replace(bottleneck(), title=NASTY, message=NASTY)
     found = with_row(found, "fix1", step=step, bottlenecks=(bad,), kernels=(NASTY,))
     found = with_row(found, "baseline", bottlenecks=(bad,))
-    text = render(found, {"fix1": f"+{NASTY}"})
+    text = render(found, {"fix1": changed("", NASTY)})
     html = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script" not in html
     assert html.count("</details>") == html.count("<details>") == 3

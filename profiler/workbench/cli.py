@@ -123,11 +123,13 @@ def report(
     project: Project = None,
     study: StudyName = None,
     shape: ShapeName = None,
+    html: Annotated[bool, typer.Option("--html", help="Write report.html too.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Write report.html and open it.")] = False,
 ) -> None:
     """Write the report again from the evidence on record."""
     from workbench.commands.reporting import run
 
-    run(project, study, shape, fixes or [])
+    run(project, study, shape, fixes or [], html, open_)
 
 
 @app.command()

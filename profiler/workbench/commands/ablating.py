@@ -10,7 +10,7 @@ import typer
 
 from workbench.commands.measuring import ensure
 from workbench.commands.progress import note
-from workbench.commands.reporting import shown_path, write_report
+from workbench.commands.reporting import shown_path, write_reports
 from workbench.commands.target import find_target
 from workbench.judge.ablation import Ablation, judge
 from workbench.render import jsonable, terminal
@@ -57,7 +57,7 @@ def run(
     ensured = ensure(target, names, fresh=fresh)
     evidence = target.evidence()
     found = judge(evidence, target.workspace.config, steps, source=ensured.source)
-    path = write_report(target.workspace, evidence, found)
+    written = write_reports(target.workspace, evidence, found, page=False)
     if json:
         print(json_module.dumps(jsonable.ablation(found), indent=1))
     else:
@@ -71,7 +71,8 @@ def run(
         print(f"\n{result_sentence(found)}")
         for line in account(found):
             print(line)
-    note(f"wrote {shown_path(path)}")
+    for path in written:
+        note(f"wrote {shown_path(path)}")
     for name, why in ensured.failures.items():
         note(f"error: {name}: {why}")
     if ensured.failures:

@@ -9,11 +9,11 @@ from workbench.commands.target import find_target
 from workbench.derive.hunks import profiled, source_diff
 from workbench.derive.linediff import Profiled, SourceDiff
 from workbench.errors import UsageError
-from workbench.judge.ablation import Row, judge, ratio_between, warnings_between
+from workbench.judge.ablation import Pair, judge, judge_pair
 from workbench.load.capture import Capture, load_sources
 from workbench.load.evidence import ADOPTED, CURRENT, MISSING, Evidence
 from workbench.load.launches import is_report
-from workbench.render import compare, diff_terminal, jsonable, terminal
+from workbench.render import compare, diff_terminal, jsonable, terminal, why
 from workbench.render.diff_json import figure_pairs
 from workbench.render.diff_json import source_diff as json_of
 from workbench.render.hunks import absences
@@ -46,7 +46,8 @@ def lines_between(evidence: Evidence, before: str, after: str) -> SourceDiff:
     return source_diff(side(evidence, before), side(evidence, after))
 
 
-def times(rows: tuple[Row, Row]) -> str:
+def times(pair: Pair) -> str:
+    rows = (pair.before, pair.after)
     table = [
         [f"Time, {mode} (µs)", *(number(t.median) if t else ABSENT for t in found)]
         for mode, found in (
@@ -57,17 +58,16 @@ def times(rows: tuple[Row, Row]) -> str:
     return markdown_table(["time", *(row.variant for row in rows)], table, "lrr")
 
 
-def headline(rows: tuple[Row, Row], speedup: str) -> str:
+def headline(pair: Pair) -> str:
     """All that comes before the sources, as valid Markdown."""
-    names = (rows[0].variant, rows[1].variant)
-    parts = [f"{names[1]} over {names[0]}, warm: {speedup}", times(rows)]
+    rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
+    parts = [f"{names[1]} over {names[0]}, warm: {interval(pair.speedup)}", times(pair)]
     for row in rows:
         if row.problem or row.status != CURRENT:
             parts.append(f"{row.variant} is {row.status}: {row.problem or 'see workbench list'}")
+    parts += why.account(pair.comparison) if pair.comparison else []
     parts.append(compare.figure_table(names, rows[0].figures, rows[1].figures))
-    limits = [", ".join(row.limiters) or ABSENT for row in rows]
-    parts.append(f"occupancy limited by: {names[0]} {limits[0]}; {names[1]} {limits[1]}")
-    parts.append(compare.stall_table(names, rows[0].figures, rows[1].figures))
+    parts.append(compare.limiters(names, rows[0].limiters, rows[1].limiters))
     for row in rows:
         lines = [f"{i}. {terminal.bottleneck_line(b)}" for i, b in enumerate(row.bottlenecks, 1)]
         parts.append(f"Top bottlenecks of {row.variant}:\n\n" + ("\n".join(lines) or ABSENT))
@@ -96,27 +96,26 @@ def run(
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
     evidence, config = target.evidence(), target.workspace.config
     found = judge(evidence, config, target.study.ladder.chain([]))
-    rows = (found.row(one), found.row(other))
+    pair = judge_pair(evidence, config, found.row(one), found.row(other))
     names = (one, other)
     lines = lines_between(evidence, one, other)
-    warnings = warnings_between(evidence, config, list(rows))
-    speedup = ratio_between(evidence, config, one, other)
     if json:
         print(json_module.dumps({
             "schema_version": SCHEMA_VERSION, "study": found.study,
             "shape": {"name": found.shape, **found.parameters}, "gpu": found.gpu,
-            "before": one, "after": other, "warnings": warnings,
-            "speedup": jsonable.ratio(speedup),
-            "versions": [jsonable.full_row(row) for row in rows],
-            "figures": figure_pairs(rows[0].figures, rows[1].figures),
+            "before": one, "after": other, "warnings": list(pair.warnings),
+            "speedup": jsonable.ratio(pair.speedup),
+            "comparison": jsonable.comparison(pair.comparison),
+            "versions": [jsonable.full_row(row) for row in (pair.before, pair.after)],
+            "figures": figure_pairs(pair.before.figures, pair.after.figures),
             **json_of(lines),
         }, indent=1))  # fmt: skip
         return
     print(terminal.first_line(found))
-    for warning in warnings:
+    for warning in pair.warnings:
         print(f"warning: {warning}")
-    print(f"\n## {one} against {other}\n")
-    print(headline(rows, interval(speedup)) + "\n")
+    print(f"\n## {one} → {other}\n")
+    print(headline(pair) + "\n")
     said = absences(lines, names)
     if said:
         print(said + "\n")

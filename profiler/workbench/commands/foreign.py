@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from workbench.derive.matching import Group, Matching, Pair, groups, match
 from workbench.errors import UsageError
 from workbench.judge.bottlenecks import bottlenecks
 from workbench.judge.comparable import warnings
+from workbench.judge.comparison import Comparison
+from workbench.judge.comparison import compare as compare_captures
 from workbench.load.capture import (
     Capture,
     find_metric,
@@ -24,7 +26,7 @@ from workbench.load.capture import (
     load_sources,
 )
 from workbench.load.launches import Launch, Report, pick_kernel, pick_launch, read_report
-from workbench.render import compare, diff_json, diff_terminal, jsonable
+from workbench.render import compare, diff_json, diff_terminal, jsonable, why
 from workbench.render import launches as render
 from workbench.render.hunks import absences
 from workbench.render.plain import printable
@@ -162,14 +164,33 @@ def lines_of(capture: Capture, file: str) -> int:
     return int(capture.lines.loc[capture.lines["file"] == file, "line"].max())
 
 
-def lines_between(before: Report, after: Report, pair: Pair) -> SourceDiff:
+@dataclass(frozen=True)
+class PairRead:
+    """All that two launches tell of each other; ``names`` are safe to print."""
+
+    names: tuple[str, str]
+    before: render.Details
+    after: render.Details
+    comparison: Comparison
+    lines: SourceDiff
+
+
+def read_pair(before: Report, after: Report, pair: Pair) -> PairRead:
+    names = printable(before.name), printable(after.name)
+    if names[0] == names[1]:
+        names = ("before", "after")
+    one, was = read(before, pair.before)
+    other, came = read(after, pair.after)
+    found = compare_captures(one, other, names, known=(was.figures, came.figures))
+    return PairRead(names, was, came, found, lines_between(one, other, pair))
+
+
+def lines_between(before: Capture, after: Capture, pair: Pair) -> SourceDiff:
     """The imported sources of two launches, with what their lines cost."""
-    sides = []
-    for report, launch in ((before, pair.before), (after, pair.after)):
-        wanted = (launch.index,)
-        capture = load_capture(report.path, wanted)
-        texts = load_sources(report.path, wanted)
-        sides.append(imported(capture, texts))
+    sides = [
+        imported(capture, load_sources(capture.path, (launch.index,)))
+        for capture, launch in ((before, pair.before), (after, pair.after))
+    ]
     was, came = pair.before.kernel, pair.after.kernel
     if was != came:
         # Kernels of one file: each side without the other's, so that the two are aligned.
@@ -183,9 +204,6 @@ def diff(one: Path, other: Path, kernel: str | None, json: bool) -> None:
     before, after = read_report(one), read_report(other)
     matching = match(chosen(before, kernel, None), chosen(after, kernel, None))
     said = warnings(before, after, matching)
-    names = (before.name, after.name)
-    if names[0] == names[1]:
-        names = ("before", "after")
     if json:
         print(json_module.dumps(diff_data(before, after, matching, said), indent=1))
         return
@@ -193,7 +211,7 @@ def diff(one: Path, other: Path, kernel: str | None, json: bool) -> None:
         print(render.about(report))
     for warning in said:
         print(f"warning: {printable(warning)}")
-    for text in render.unmatched(matching, names):
+    for text in render.unmatched(matching, (before.name, after.name)):
         print(text)
     if not matching.pairs:
         raise UsageError(
@@ -203,44 +221,45 @@ def diff(one: Path, other: Path, kernel: str | None, json: bool) -> None:
     print("\n" + render.pair_table(matching.groups))
     every = kernel is not None
     for group in matching.groups if every else matching.groups[:DETAILED]:
-        show_pair(before, after, group.typical, names)
+        show_pair(group.typical, read_pair(before, after, group.typical))
     if not every and len(matching.groups) > DETAILED:
         print(f"\nthe {DETAILED} kernels with the most time are compared; --kernel NAME chooses "
               "others")  # fmt: skip
 
 
-def show_pair(before: Report, after: Report, pair: Pair, names: tuple[str, str]) -> None:
-    was, came = read(before, pair.before)[1], read(after, pair.after)[1]
+def show_pair(pair: Pair, found: PairRead) -> None:
+    names, was, came = found.names, found.before, found.after
     kernels = dict.fromkeys(printable(x.kernel) for x in (pair.before, pair.after))
     print(f"\n## {' → '.join(kernels)}: launch {pair.before.index} → {pair.after.index}\n")
+    for text in why.account(found.comparison):
+        print(text + "\n")
     print(compare.figure_table(names, was.figures, came.figures) + "\n")
-    limits = [", ".join(found.limiters) or ABSENT for found in (was, came)]
-    print(f"occupancy limited by: {names[0]} {limits[0]}; {names[1]} {limits[1]}\n")
-    print(compare.stall_table(names, was.figures, came.figures) + "\n")
-    for name, found in zip(names, (was, came), strict=True):
-        print(f"Top bottlenecks in {name}:\n\n{render.bottleneck_lines(found)}\n")
-    lines = lines_between(before, after, pair)
-    text = absences(lines, names)
+    print(compare.limiters(names, was.limiters, came.limiters) + "\n")
+    for name, details in zip(names, (was, came), strict=True):
+        print(f"Top bottlenecks in {name}:\n\n{render.bottleneck_lines(details)}\n")
+    text = absences(found.lines, names)
     if text:
         print(text)
         return
     width = diff_terminal.terminal_width()
-    diff_terminal.write(diff_terminal.source_lines(lines, names, width))
+    diff_terminal.write(diff_terminal.source_lines(found.lines, names, width))
 
 
 def diff_data(before: Report, after: Report, matching: Matching, said: list[str]) -> dict[str, Any]:
     pairs = []
     for group in matching.groups:
         pair = group.typical
-        was, came = read(before, pair.before)[1], read(after, pair.after)[1]
+        found = read_pair(before, after, pair)
+        was, came = found.before, found.after
         pairs.append({
             "launches": [[p.before.index, p.after.index] for p in group.pairs],
             "matched_by": pair.how,
             "before": render.launch_json(pair.before), "after": render.launch_json(pair.after),
+            "comparison": jsonable.comparison(found.comparison),
             "figures": diff_json.figure_pairs(was.figures, came.figures),
             "bottlenecks_before": [jsonable.bottleneck(b) for b in was.bottlenecks],
             "bottlenecks_after": [jsonable.bottleneck(b) for b in came.bottlenecks],
-            "source": diff_json.source_diff(lines_between(before, after, pair)),
+            "source": diff_json.source_diff(found.lines),
         })  # fmt: skip
     return {
         "schema_version": SCHEMA_VERSION,

@@ -1,39 +1,69 @@
-"""``workbench report``: the report and its charts from judged evidence."""
+"""``workbench report``: the report, its charts and the page from judged evidence."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.commands.diffing import lines_between
+from workbench.commands.diffing import side
 from workbench.commands.progress import note
 from workbench.commands.target import find_target
-from workbench.derive.unified import unified
+from workbench.derive.hunks import source_diff
+from workbench.derive.linediff import Sources
+from workbench.errors import EnvironmentLacks
 from workbench.judge.ablation import Ablation, judge
 from workbench.load.evidence import Evidence
 from workbench.study.layout import write_bytes
 from workbench.study.workspace import Workspace
 
 REPORT = "OPTIMIZATION_REPORT.md"
+PAGE = "report.html"
 
 
-def write_report(workspace: Workspace, evidence: Evidence, found: Ablation) -> Path:
-    """Write the report and its charts; returns the report's path."""
-    from workbench.render.charts import chart_files
-    from workbench.render.report import render_report, template_environment
-
-    folder = workspace.reports(evidence.study.name)
-    lines = {
-        row.variant: lines_between(evidence, row.step.parent, row.variant)
+def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
+    """The sources of every variant with what their lines cost, and each step's diff."""
+    sides = {row.variant: side(evidence, row.variant) for row in found.everything}
+    diffs = {
+        row.variant: source_diff(sides[row.step.parent], sides[row.variant])
         for row in found.rows
         if row.step and row.step.parent
     }
-    diffs = {variant: unified(diff) for variant, diff in lines.items()}
+    return Sources(sides, diffs)
+
+
+def write_reports(
+    workspace: Workspace, evidence: Evidence, found: Ablation, *, page: bool
+) -> list[Path]:
+    """Write the report and its charts, and the page where it is wanted or already there: a page
+    of yesterday would tell other figures than the report. Returns the paths of the two.
+    """
+    from workbench.render.charts import chart_files
+    from workbench.render.report import render_report, template_environment
+
+    folder = workspace.reports(found.study)
+    sources = ladder_sources(evidence, found)
     environment = template_environment(workspace.template_folders)
-    text = render_report(found, diffs, environment, lines)
+    text = render_report(found, sources.diffs, environment)
     for name, svg in chart_files(found).items():
         write_bytes(folder / name, svg.encode())
+    written = [folder / REPORT]
     write_bytes(folder / REPORT, text.encode())
-    return folder / REPORT
+    if page or (folder / PAGE).is_file():
+        from workbench.render.page import page_environment, render_page
+
+        html = render_page(found, sources, page_environment(workspace.template_folders))
+        write_bytes(folder / PAGE, html.encode())
+        written.append(folder / PAGE)
+    return written
+
+
+def open_page(path: Path) -> None:
+    """Raises EnvironmentLacks where no browser could be started."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise EnvironmentLacks(
+            "no browser could be started", hint=f"open {shown_path(path)} in one yourself"
+        )
 
 
 def shown_path(path: Path) -> str:
@@ -41,9 +71,15 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def run(project: Path | None, study: str | None, shape: str | None, fixes: list[str]) -> None:
+def run(
+    project: Path | None, study: str | None, shape: str | None, fixes: list[str], html: bool,
+    open_: bool,
+) -> None:  # fmt: skip
     target = find_target(project, study, shape)
     evidence = target.evidence()
     found = judge(evidence, target.workspace.config, target.steps(fixes))
-    path = write_report(target.workspace, evidence, found)
-    note(f"wrote {shown_path(path)}")
+    written = write_reports(target.workspace, evidence, found, page=html or open_)
+    for path in written:
+        note(f"wrote {shown_path(path)}")
+    if open_:
+        open_page(written[-1])

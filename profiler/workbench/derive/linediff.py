@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from workbench.derive.costs import Cost, LineCosts
@@ -159,3 +159,11 @@ class SourceDiff:
     @property
     def has_costs(self) -> bool:
         return not any(self.why)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All sources of a ladder: ``sides`` by variant, ``diffs`` of each step against its parent."""
+
+    sides: Mapping[str, Profiled] = field(default_factory=dict)
+    diffs: Mapping[str, SourceDiff] = field(default_factory=dict)

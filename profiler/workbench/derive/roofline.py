@@ -258,12 +258,12 @@ def _tensor_peak(values: Mapping[str, float], kind: str) -> float | None:
 
 
 # Level to its clock, and to the counters that may have its bytes, with what one count is worth.
-_CLOCKS = {
+CLOCKS = {
     DRAM: "dram__cycles_elapsed.avg.per_second",
     L2: "lts__cycles_elapsed.avg.per_second",
     L1: "l1tex__cycles_elapsed.avg.per_second",
 }
-_COUNTERS = {
+COUNTERS = {
     DRAM: (("dram__bytes.sum", 1),),
     L2: ((L2_BYTES, 1), ("lts__lts2xbar_cycles_active.sum", 32)),
     L1: (
@@ -276,9 +276,9 @@ _COUNTERS = {
 
 def _bandwidth(values: Mapping[str, float], level: str) -> float | None:
     """Peak bytes per second of a level, at its clock."""
-    for name, worth in _COUNTERS[level]:
-        if {f"{name}.peak_sustained", _CLOCKS[level]} <= values.keys():
-            return worth * values[f"{name}.peak_sustained"] * values[_CLOCKS[level]]
+    for name, worth in COUNTERS[level]:
+        if {f"{name}.peak_sustained", CLOCKS[level]} <= values.keys():
+            return worth * values[f"{name}.peak_sustained"] * values[CLOCKS[level]]
     return None
 
 
@@ -287,7 +287,7 @@ def _traffic(values: Mapping[str, float], level: str) -> float | None:
     if level == DRAM:
         names = ("dram__bytes_read.sum", "dram__bytes_write.sum")
         return sum(values[n] for n in names) if set(names) <= values.keys() else None
-    for name, worth in _COUNTERS[level]:
+    for name, worth in COUNTERS[level]:
         if f"{name}.per_second" in values:
             return worth * values[f"{name}.per_second"] * values[DURATION] * 1e-9
     return None

@@ -136,8 +136,7 @@ class _Judge:
         self.ladder = evidence.study.ladder
         self.session = evidence.session(variants)
         self.tables: dict[str, pd.DataFrame] = {}
-        self.captures: dict[str, Mapping[str, Figure]] = {}
-        self.adopted: set[str] = set()
+        self.measured: dict[str, Mapping[str, Figure]] = {}
         self.noise = self._noise(variants)
 
     def _noise(self, variants: list[str]) -> Noise:
@@ -150,15 +149,15 @@ class _Judge:
                 groups.append([figures(c.metrics) for c in (capture, *repeats)])
         return noise_of(groups) if groups else ASSUMED_NOISE
 
-    def against(self, over: str | None, variant: str) -> Comparison | None:
-        """Between two variants that work and whose captures are current."""
-        if over is None or over not in self.captures or variant not in self.captures:
+    def against(self, before: Row | None, after: Row) -> Comparison | None:
+        """None where either variant has no capture that counts."""
+        if before is None or not before.capture or not after.capture:
             return None
-        before, after = self.evidence.capture(over), self.evidence.capture(variant)
-        if before is None or after is None:
+        was, came = self.evidence.capture(before.variant), self.evidence.capture(after.variant)
+        if was is None or came is None:
             return None
-        known = (self.captures[over], self.captures[variant])
-        return compare(before, after, (over, variant), self.noise, known)
+        names = (before.variant, after.variant)
+        return compare(was, came, names, self.noise, (before.figures, after.figures))
 
     @property
     def timings(self) -> pd.DataFrame | None:
@@ -240,9 +239,8 @@ class _Judge:
         found = figures(capture.metrics) if capture else {}
         index = evidence.capture_index(variant)
         adopted = index.data.get("adopted") if capture else None
-        self.captures[variant] = found
-        if adopted:
-            self.adopted.add(variant)
+        if not adopted:
+            self.measured[variant] = found
         return Row(
             variant, title, step, state, status, problem,
             warm=self.time(variant, WARM) if works else None,
@@ -260,7 +258,6 @@ class _Judge:
             kernels=capture.kernels if capture else (),
             capture=capture.path.name if capture else "",
             checks=checks, build=build, adopted=adopted,
-            against_parent=self.against(step.parent, variant) if step and works else None,
         )  # fmt: skip
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
@@ -270,8 +267,7 @@ class _Judge:
         if variant is None:
             return None
         if name != "time":
-            measured = variant not in self.adopted
-            return self.captures.get(variant, {}).get(name) if measured else None
+            return self.measured.get(variant, {}).get(name)
         time = self.time(variant, WARM)
         return Figure("time", "Time", time.median, "µs", "", "lower") if time else None
 
@@ -324,14 +320,23 @@ class _Judge:
         return said
 
 
-def ratio_between(evidence: Evidence, config: Config, over: str, variant: str) -> Ratio | None:
-    """How many times faster ``variant`` is than ``over``, of any two; None as for the ladder's."""
-    return _Judge(evidence, config, [over, variant]).ratio(over, variant)
+@dataclass(frozen=True)
+class Pair:
+    """Any two variants; ``speedup`` and ``comparison`` are None as for a step and its parent."""
+
+    before: Row
+    after: Row
+    speedup: Ratio | None
+    comparison: Comparison | None
+    warnings: tuple[str, ...]
 
 
-def warnings_between(evidence: Evidence, config: Config, rows: list[Row]) -> list[str]:
-    """What makes these rows alone not quite comparable, in words."""
-    return _Judge(evidence, config, [row.variant for row in rows]).warnings(rows)
+def judge_pair(evidence: Evidence, config: Config, before: Row, after: Row) -> Pair:
+    work = _Judge(evidence, config, [before.variant, after.variant])
+    return Pair(
+        before, after, work.ratio(before.variant, after.variant), work.against(before, after),
+        tuple(work.warnings([before, after])),
+    )  # fmt: skip
 
 
 def figure_label(name: str) -> tuple[str, str]:
@@ -361,7 +366,13 @@ def judge(
     study = evidence.study
     names = [s.variant for s in steps] + [r.name for r in study.ladder.references]
     work = _Judge(evidence, config, names)
-    rows = [work.row(step.variant, step) for step in steps]
+    known = {step.variant: work.row(step.variant, step) for step in steps}
+    rows = [
+        replace(row, against_parent=work.against(known.get(row.step.parent or ""), row))
+        if row.step
+        else row
+        for row in known.values()
+    ]
     references = [work.row(r.name, None) for r in study.ladder.references]
     roof = chart_ceilings([*rows, *references], evidence)
     session = work.session[1] if work.session else {}
@@ -383,4 +394,4 @@ def judge(
     best = result.best
     if best is None or best.verdict == BASELINE:
         return result
-    return replace(result, whole=work.against(rows[0].variant, best.variant))
+    return replace(result, whole=work.against(rows[0], best))

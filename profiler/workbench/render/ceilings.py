@@ -61,9 +61,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Roofs:
-    """TB/s, and the compute ceilings as (label, TFLOP/s), highest first."""
+    """A level's bandwidth in TB/s, and the compute ceilings as (label, TFLOP/s), highest first."""
 
-    dram: float
+    bandwidth: float
     compute: tuple[tuple[str, float], ...]
 
     @property
@@ -75,11 +75,11 @@ class Roofs:
         return self.compute[-1][1]
 
     def ridge(self, compute: float) -> float:
-        return compute / self.dram
+        return compute / self.bandwidth
 
 
 def roofs(ceilings: Ceilings, *, packed: bool = False) -> Roofs:
-    """``packed`` adds the ceiling of FP16 pairs, for charts with a point that it bounds."""
+    """Over DRAM; ``packed`` adds the ceiling of FP16 pairs, for charts with a point it bounds."""
     compute = [("FP32", ceilings.fp32 / TERA)]
     if packed and ceilings.half is not None:
         compute.append(("Packed FP16", ceilings.half / TERA))
@@ -140,8 +140,8 @@ def draw_roofs(axes: Axes, view: Frame, roof: Roofs) -> tuple[list[Box], list[Se
     """Draw them; give what the points' labels must keep clear of."""
     taken: list[Box] = []
     _regions(axes, view, roof, taken)
-    start = max(view.x0, view.y0 / roof.dram)
-    low_end, top_end = (start, start * roof.dram), (roof.ridge(roof.high), roof.high)
+    start = max(view.x0, view.y0 / roof.bandwidth)
+    low_end, top_end = (start, start * roof.bandwidth), (roof.ridge(roof.high), roof.high)
     axes.plot(*zip(low_end, top_end, strict=True), color=LIGHT.ink, linewidth=1.6)
     (ax, ay), (bx, by) = view.page(*low_end), view.page(*top_end)
     lines = [((ax, ay), (bx, by))]
@@ -162,9 +162,9 @@ def draw_roofs(axes: Axes, view: Frame, roof: Roofs) -> tuple[list[Box], list[Se
         _say(axes, text, (x + 5, y - 1.3 * FONT_SIZE), "left", LIGHT.muted, SMALL, taken)
     angle = math.atan2(by - ay, bx - ax)
     middle = math.sqrt(start * roof.ridge(roof.low))
-    axes.annotate(f"DRAM: {number(roof.dram)} TB/s", view.page(middle, middle * roof.dram),
-                  xycoords="figure points", textcoords="offset points",
-                  xytext=(-5 * math.sin(angle), 5 * math.cos(angle)),
+    axes.annotate(f"DRAM: {number(roof.bandwidth)} TB/s",
+                  view.page(middle, middle * roof.bandwidth), xycoords="figure points",
+                  textcoords="offset points", xytext=(-5 * math.sin(angle), 5 * math.cos(angle)),
                   rotation=math.degrees(angle), rotation_mode="anchor",
                   ha="center", va="bottom", color=LIGHT.ink)  # fmt: skip
     return taken, lines
@@ -190,7 +190,7 @@ def _regions(axes: Axes, view: Frame, roof: Roofs, taken: list[Box]) -> None:
         bands.append((first, last, text, MEMORY, 0.07))
     bands.append((last, view.x1, "compute-bound", COMPUTE, 0.1))
     for x0, x1, text, colour, alpha in bands:
-        tops = [min(roof.dram * x, roof.high) for x in (x0, x1)]
+        tops = [min(roof.bandwidth * x, roof.high) for x in (x0, x1)]
         axes.fill_between([x0, x1], view.y0, tops, color=colour, alpha=alpha, linewidth=0)
         x, y = view.page(math.sqrt(x0 * x1), view.y0)
         lines = text.split("\n")

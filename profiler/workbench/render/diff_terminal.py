@@ -12,8 +12,7 @@ from workbench.derive.figures import stall_label
 from workbench.derive.linediff import FileDiff, Hunk, Row, SourceDiff
 from workbench.derive.unified import signed, with_context
 from workbench.render.hunks import (
-    COUNTERS,
-    counter,
+    costs,
     moved_lines,
     pair,
     shift_costs,
@@ -24,7 +23,6 @@ from workbench.render.hunks import (
     where,
 )
 from workbench.render.plain import clip, printable
-from workbench.render.tables import NONE
 
 Pieces = list[tuple[str, str]]
 HOT = 0.05
@@ -51,16 +49,6 @@ def hunk_lines(file: FileDiff, hunk: Hunk, width: int | None) -> Iterator[Pieces
     else:
         yield from ([("  " + clip(text, width and width - 2), "")] for text in costs(hunk))
     yield from diff_lines(with_context(file, hunk), width, plain=hunk.host)
-
-
-def costs(hunk: Hunk) -> list[str]:
-    sides = [(hunk.before, hunk.span(0)), (hunk.after, hunk.span(1))]
-    said = [f"stall time {pair(*(stall_time(c) if s else NONE for c, s in sides))}"]
-    for label, name in COUNTERS:
-        if any(getattr(cost, name) for cost, _ in sides):
-            values = (counter(cost, name) if s else NONE for cost, s in sides)
-            said.append(f"{label} {pair(*values)}")
-    return said
 
 
 def diff_lines(rows: list[Row], width: int | None, *, plain: bool = False) -> Iterator[Pieces]:

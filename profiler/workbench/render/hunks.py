@@ -102,25 +102,40 @@ def sums(found: SourceDiff) -> list[tuple[str, Cost, Cost]]:
     return [*rows, ("all lines", *found.totals)]
 
 
-def hunk_table(found: SourceDiff) -> str:
-    """Every hunk that did anything on the GPU, the lines outside of them, and the sum of all.
-
-    A counter that stayed at zero in both variants has no column.
+def hunk_rows(found: SourceDiff) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: every hunk that did anything on the GPU, the lines outside of them, and the
+    sum of all, in plain text. A counter that stayed at zero in both variants has no column.
     """
     counted = [c for c in COUNTERS if any(getattr(total, c[1]) != 0 for total in found.totals)]
     header = ["hunk", "where", "stall time", *(label for label, _ in counted), "hottest line"]
     rows = [
-        [str(hunk.number), literal(where(hunk)), _both(hunk, stall_time),
+        [str(hunk.number), where(hunk), _both(hunk, stall_time),
          *(_both(hunk, lambda c, n=name: counter(c, n)) for _, name in counted),  # type: ignore[misc]
-         literal(hot_place(hunk))]
+         hot_place(hunk)]
         for hunk in shown(found)
     ]  # fmt: skip
     rows += [
-        ["", literal(label), pair(stall_time(before), stall_time(after)),
+        ["", label, pair(stall_time(before), stall_time(after)),
          *(pair(counter(before, name), counter(after, name)) for _, name in counted), ""]
         for label, before, after in sums(found)
     ]  # fmt: skip
-    return markdown_table(header, rows, "rlr" + "r" * len(counted) + "l")
+    return header, rows
+
+
+def hunk_table(found: SourceDiff) -> str:
+    header, rows = hunk_rows(found)
+    align = "rlr" + "r" * (len(header) - 4) + "l"
+    return markdown_table(header, [[literal(cell) for cell in row] for row in rows], align)
+
+
+def costs(hunk: Hunk) -> list[str]:
+    """The stall time of a hunk before and after, and every counter that was not zero."""
+    sides = [(hunk.before, hunk.span(0)), (hunk.after, hunk.span(1))]
+    said = [f"stall time {_both(hunk, stall_time)}"]
+    for label, name in COUNTERS:
+        if any(getattr(cost, name) for cost, _ in sides):
+            said.append(f"{label} {_both(hunk, lambda c, n=name: counter(c, n))}")  # type: ignore[misc]
+    return said
 
 
 def told_shifts(found: SourceDiff, most: int = SHIFTS) -> list[Shift]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workbench.derive.roofline import DRAM, L1, L2, Ceilings
@@ -19,7 +20,7 @@ from workbench.render.ceilings import (
     draw_axes,
     roofs,
 )
-from workbench.render.labels import XY, Box, Segment
+from workbench.render.labels import Box, Segment
 from workbench.render.roofline_chart import (
     WRONG,
     Mark,
@@ -84,18 +85,21 @@ def draw(ablation: Ablation) -> Figure:
         left = LEFT + i * (wide + BETWEEN)
         area = Area(left, BOTTOM, left + wide, TOP, WIDTH, HEIGHT)
         axes = figure.add_axes((left, BOTTOM, wide, TOP - BOTTOM))
-        view = _frame(ceilings, compute, [mark.at for mark in every], area)
+        view = common_frame(ceilings, compute, every, area)
         _panel(axes, view, level, ceilings.bandwidth(level), compute, marks[level], first=i == 0)
     draw_key(figure, every, 0.08 * HEIGHT * POINTS)
     return figure
 
 
-def _frame(ceilings: Ceilings, compute: Roofs, points: list[XY], area: Area) -> Frame:
+def common_frame(
+    ceilings: Ceilings, compute: Roofs, marks: Sequence[Mark], area: Area | None = None
+) -> Frame:
+    """The same axes for every level: with the points and ridges of all of them."""
     bandwidths = [b for level in TITLES if (b := ceilings.bandwidth(level))]
     xs = [compute.low * TERA / max(bandwidths), compute.high * TERA / min(bandwidths)]
-    xs += [x for x, _ in points]
-    ys = [compute.low, compute.high, *(y for _, y in points)]
-    return Frame(min(xs) / 2.5, max(xs) * 2.5, min(ys) / 3, max(ys) * 2.2, area)
+    xs += [mark.at[0] for mark in marks]
+    ys = [compute.low, compute.high, *(mark.at[1] for mark in marks)]
+    return Frame(min(xs) / 2.5, max(xs) * 2.5, min(ys) / 3, max(ys) * 2.2, area or Area())
 
 
 def _panel(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.derive.linediff import SourceDiff
+from workbench.derive.unified import unified
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE
 from workbench.load.evidence import ADOPTED, CURRENT
@@ -41,9 +42,11 @@ def template_environment(folders: list[Path]) -> jinja2.Environment:
     return environment
 
 
-def shown_diff(text: str) -> str:
-    """A diff as a fenced block, cut where it is too long for a report."""
-    lines = text.splitlines()
+def shown_diff(found: SourceDiff) -> str:
+    """A diff as a fenced block, cut where it is too long for a report; "" where nothing changed."""
+    lines = unified(found).splitlines()
+    if not lines:
+        return ""
     kept: list[str] = []
     size = 0
     for line in lines[:DIFF_LINES]:
@@ -57,19 +60,16 @@ def shown_diff(text: str) -> str:
 
 
 def render_report(
-    ablation: Ablation, diffs: Mapping[str, str], environment: jinja2.Environment,
-    lines: Mapping[str, SourceDiff] | None = None,
-) -> str:  # fmt: skip
-    """The report as Markdown. ``diffs`` has a step's unified diff against its parent, ``lines``
-    what its lines cost.
-    """
+    ablation: Ablation, diffs: Mapping[str, SourceDiff], environment: jinja2.Environment
+) -> str:
+    """The report as Markdown. ``diffs`` has a step's diff against its parent."""
     steps = [
         {
             "row": row,
             "step": row.step,
             "reason": reason(row) if row.status not in (CURRENT, ADOPTED) else "",
-            "diff": shown_diff(diffs[row.variant]) if diffs.get(row.variant) else "",
-            "lines": (lines or {}).get(row.variant),
+            "diff": shown_diff(found) if (found := diffs.get(row.variant)) else "",
+            "lines": found,
         }
         for row in ablation.rows
         if row.step and row.verdict != BASELINE

@@ -21,42 +21,56 @@ def compute_roof(point: Point) -> str:
     return f"{'' if 'sparse' in kind else 'dense '}{kind.upper()} tensor"
 
 
-def roofline(ablation: Ablation) -> str:
-    header = ["version", "FLOP per DRAM byte", "TFLOP/s", "roof over it (TFLOP/s)", "set by",
-              "share of roof"]  # fmt: skip
+ROOF_HEADER = ("version", "FLOP per DRAM byte", "TFLOP/s", "roof over it (TFLOP/s)", "set by",
+               "share of roof")  # fmt: skip
+LEVELS_HEADER = ("version", "arithmetic", "share", "DRAM FLOP/B", "share", "L2 FLOP/B", "share",
+                 "L1 FLOP/B", "share", "nearest roof", "distance")  # fmt: skip
+WRONG = " (above its roof: an error in the data)"
+
+
+def roof_rows(ablation: Ablation) -> list[list[str]]:
+    """Plain text under ``ROOF_HEADER``."""
     rows = []
     for row in ablation.everything:
-        point, roof = row.point, ablation.ceilings
-        if point is None or roof is None:
-            rows.append([row.variant, *[ABSENT] * 3, literal(reason(row)), ABSENT])
+        point = row.point
+        if point is None or ablation.ceilings is None:
+            rows.append([row.label, *[ABSENT] * 3, reason(row), ABSENT])
             continue
         by = "DRAM" if point.limit == "dram" else compute_roof(point)
-        wrong = " (above its roof: an error in the data)" if point.above_roof else ""
+        share = percent(point.share) + WRONG * point.above_roof
         rows.append([row.label, number(point.intensity), number(point.flops_per_second / 1e12),
-                     number(point.bound / 1e12), by, percent(point.share) + wrong])  # fmt: skip
-    return markdown_table(header, rows, "lrrrlr")
+                     number(point.bound / 1e12), by, share])  # fmt: skip
+    return rows
 
 
-def levels(ablation: Ablation) -> str:
-    """Intensity and share of the peak at every level, and the distance to the nearest roof."""
-    header = ["version", "arithmetic", "share", "DRAM FLOP/B", "share", "L2 FLOP/B", "share",
-              "L1 FLOP/B", "share", "nearest roof", "distance"]  # fmt: skip
+def roofline(ablation: Ablation) -> str:
+    rows = [[*cells[:4], literal(cells[4]), cells[5]] for cells in roof_rows(ablation)]
+    return markdown_table(list(ROOF_HEADER), rows, "lrrrlr")
+
+
+def level_rows(ablation: Ablation) -> list[list[str]]:
+    """Intensity and share of the peak at every level, and the distance to the nearest roof.
+
+    Plain text under ``LEVELS_HEADER``.
+    """
     rows = []
     for row in ablation.everything:
         point = row.point
         if point is None or not point.levels:
-            rows.append([row.variant, *[ABSENT] * 10])
+            rows.append([row.label, *[ABSENT] * 10])
             continue
         by_name = {level.level: level for level in point.levels}
         cells = [cell for name in LEVEL_NAMES for cell in _level(by_name.get(name))]
         name, share = point.nearest
         roof = LEVEL_NAMES.get(name) or compute_roof(point)
-        away = f"{number(1 / share)}x" if share else NONE
-        if point.above_roof:
-            away += " (above its roof: an error in the data)"
+        away = (f"{number(1 / share)}x" if share else NONE) + WRONG * point.above_roof
         rows.append([row.label, compute_roof(point), percent(point.compute_share), *cells, roof,
                      away])  # fmt: skip
-    return markdown_table(header, rows, "llrrrrrrrlr")
+    return rows
+
+
+def levels(ablation: Ablation) -> str:
+    return markdown_table(list(LEVELS_HEADER), level_rows(ablation), "llrrrrrrrlr")
 
 
 def _level(found: LevelPoint | None) -> list[str]:

@@ -37,17 +37,26 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def environment(ablation: Ablation) -> str:
+def environment_rows(ablation: Ablation) -> list[list[str]]:
+    """What and its value, in plain text."""
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
     found = ablation.environment
-    rows = [["Study and shape", f"{code(ablation.study)}, {code(ablation.shape)} ({parameters})"]]
-    for label, key in ENVIRONMENT:
-        value = str(found.get(key) or ABSENT)
-        rows.append(
-            [label, code(value) if key == "ncu_flags" and value != ABSENT else literal(value)]
-        )
+    rows = [["Study and shape", f"{ablation.study}, {ablation.shape} ({parameters})"]]
+    rows += [[label, str(found.get(key) or ABSENT)] for label, key in ENVIRONMENT]
     rows.append(["SM clock under ncu", _clocks(ablation)])
-    rows.append(["Date", f"{literal(str(found.get('date') or ABSENT))} ({ablation.source})"])
+    rows.append(["Date", f"{found.get('date') or ABSENT} ({ablation.source})"])
+    return rows
+
+
+def environment(ablation: Ablation) -> str:
+    flags = dict(ENVIRONMENT)
+    rows = [
+        [
+            what,
+            code(value) if flags.get(what) == "ncu_flags" and value != ABSENT else literal(value),
+        ]
+        for what, value in environment_rows(ablation)
+    ]
     return markdown_table(["what", "value"], rows, "ll")
 
 
@@ -127,16 +136,11 @@ def rules(found: Comparison) -> str:
 
 
 def promises(ablation: Ablation) -> str:
-    rows = []
-    for row in ablation.rows:
-        if row.against_parent:
-            step, top, first, gone, *rest = why.promise_row(row.against_parent)
-            rows.append([step, literal(top), first, literal(gone), *rest])
+    rows = [[step, literal(top), first, literal(gone), *rest]
+            for step, top, first, gone, *rest in why.promise_rows(ablation)]  # fmt: skip
     if not rows:
         return f"NVIDIA's estimates: {ABSENT}."
-    header = ["step", "largest estimate at the parent", "promised", "rule that vanished",
-              "promised", "realised"]  # fmt: skip
-    return markdown_table(header, rows, "llrlrr")
+    return markdown_table(list(why.PROMISE_HEADER), rows, "llrlrr")
 
 
 def score(ablation: Ablation) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING
-from workbench.derive.stall_time import UNSAMPLED, StallTime
+from workbench.derive.stall_time import StallTime
 from workbench.judge.ablation import Ablation
 from workbench.judge.comparison import Comparison
 from workbench.load.evidence import CURRENT
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, text_width
-from workbench.render.stall_chart import COLOURS, ISSUING_FILL, OTHER, OTHER_FILL, on
+from workbench.render.stall_chart import OTHER, fills, on
 from workbench.render.tables import factor, number, reason
 from workbench.render.why import reason_label
 
@@ -81,13 +81,13 @@ def draw(ablation: Ablation) -> Figure:
     places = _places(len(found))
     room = max(text_width(_total(bar)) for bar in bars) + 10
     _axes(axes, bars, places, room / ((0.985 - left) * POINTS * WIDTH))
-    fills = _fills([time for pair in found for time in pair.stall_times])
+    colours = fills(_weights([time for pair in found for time in pair.stall_times]))
     for bar, at in zip(bars, places, strict=True):
-        _bar(axes, bar, at, fills)
+        _bar(axes, bar, at, colours)
     entries = [
         Entry(OTHER if name == OTHER else reason_label(name),
               {"marker": "s", "markersize": 8, "color": fill, "markeredgewidth": 0})
-        for name, fill in fills.items()
+        for name, fill in colours.items()
     ]  # fmt: skip
     key(figure, entries, EDGE * WIDTH * POINTS, POINTS * (height - 0.76))
     return figure
@@ -112,22 +112,12 @@ def _places(count: int) -> list[float]:
     return [pair * step + bar for pair in range(count) for bar in (0.5, 1.5)]
 
 
-def _fills(times: list[StallTime]) -> dict[str, str]:
-    """The reasons that take most of their bars; the common ones keep the stall chart's colours."""
-    weight: dict[str, float] = {}
+def _weights(times: list[StallTime]) -> dict[str, float]:
+    """Reason to the sum of what it takes of the longer bar of each pair."""
+    found: dict[str, float] = {}
     for time in times:
-        weight[time.reason] = weight.get(time.reason, 0.0) + max(time.before, time.after)
-    ranked = [r for r in sorted(weight, key=lambda r: (-weight[r], r))
-              if r not in (ISSUING, UNSAMPLED)]  # fmt: skip
-    known = [r for r in ranked if r in COLOURS]
-    free = [fill for name, fill in COLOURS.items() if name not in known]
-    fills = {ISSUING: ISSUING_FILL}
-    for name in ranked:
-        if name in COLOURS:
-            fills[name] = COLOURS[name]
-        elif free:
-            fills[name] = free.pop(0)
-    return {**fills, OTHER: OTHER_FILL} if set(weight) - set(fills) else fills
+        found[time.reason] = found.get(time.reason, 0.0) + max(time.before, time.after)
+    return found
 
 
 def _total(bar: Bar) -> str:

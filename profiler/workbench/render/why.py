@@ -15,6 +15,7 @@ from workbench.derive.stall_time import UNSAMPLED, StallTime
 from workbench.judge.ablation import Ablation
 from workbench.judge.comparison import Comparison
 from workbench.judge.rules import APPEARED, SAME, VANISHED, RuleChange
+from workbench.render.plain import printable
 from workbench.render.tables import ABSENT, NONE, factor, markdown_table, number
 
 UNCHANGED = 0.005  # a factor nearer to one than this is called the same
@@ -61,22 +62,29 @@ def factor_rows(found: Anatomy) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def ladder(ablation: Ablation) -> str:
+LADDER_HEADER = ("step", "over", "under ncu", "fewer instructions", "issue rate", "time active",
+                 "clock", "residual")  # fmt: skip
+
+
+def ladder_rows(ablation: Ablation) -> list[list[str]]:
     """Every step's factors, a line each, and the whole ladder last; empty without captures."""
-    pairs = [(row.variant, row.against_parent) for row in ablation.rows if row.against_parent]
-    whole = [(f"{ablation.whole.before} to {ablation.whole.after}", ablation.whole)
-             if ablation.whole else None]  # fmt: skip
+    pairs = [(row.label, row.against_parent) for row in ablation.rows if row.against_parent]
+    if ablation.whole:
+        pairs.append((f"{ablation.whole.before} to {ablation.whole.after}", ablation.whole))
     rows = []
-    for name, found in [*pairs, *(pair for pair in whole if pair)]:
+    for name, found in pairs:
         made = found.anatomy
         if made is None:
             rows.append([name, found.before, *[ABSENT] * (len(FACTORS) + 2)])
             continue
         rows.append([name, found.before, factor(made.measured),
                      *(factor(part.gain) for part in made.factors), residual(made)])  # fmt: skip
-    header = ["step", "over", "under ncu", "fewer instructions", "issue rate", "time active",
-              "clock", "residual"]  # fmt: skip
-    return markdown_table(header, rows, "llrrrrrr") if rows else ""
+    return rows
+
+
+def ladder(ablation: Ablation) -> str:
+    rows = ladder_rows(ablation)
+    return markdown_table(list(LADDER_HEADER), rows, "llrrrrrr") if rows else ""
 
 
 def reason_label(reason: str) -> str:
@@ -95,17 +103,25 @@ def shown_times(found: Comparison) -> list[StallTime]:
     return top
 
 
-def stall_times(found: Comparison) -> str:
+def time_header(found: Comparison) -> list[str]:
+    return ["warps were", f"{found.before} (µs)", f"{found.after} (µs)", "change (µs)"]
+
+
+def time_rows(found: Comparison) -> list[list[str]]:
+    """What the warps were doing, and the duration last; empty without samples on both sides."""
     rows = [
         [reason_label(t.reason), number(t.before), number(t.after), signed(t.change)]
         for t in shown_times(found)
     ]
     if not rows:
-        return ""
+        return []
     was, came = (sum(getattr(t, side) for t in found.stall_times) for side in ("before", "after"))
-    rows.append(["all (the duration)", number(was), number(came), signed(came - was)])
-    header = ["warps were", f"{found.before} (µs)", f"{found.after} (µs)", "change (µs)"]
-    return markdown_table(header, rows, "lrrr")
+    return [*rows, ["all (the duration)", number(was), number(came), signed(came - was)]]
+
+
+def stall_times(found: Comparison) -> str:
+    rows = time_rows(found)
+    return markdown_table(time_header(found), rows, "lrrr") if rows else ""
 
 
 def signed(change: float) -> str:
@@ -217,7 +233,15 @@ def realised(found: Comparison) -> str:
     return f"{sign}{number(abs(less))} % ({factor(found.anatomy.measured)})"
 
 
-def promise_row(found: Comparison) -> list[str]:
+PROMISE_HEADER = ("step", "largest estimate at the parent", "promised", "rule that vanished",
+                  "promised", "realised")  # fmt: skip
+
+
+def promise_rows(ablation: Ablation) -> list[list[str]]:
+    return [_promise_row(row.against_parent) for row in ablation.rows if row.against_parent]
+
+
+def _promise_row(found: Comparison) -> list[str]:
     """NVIDIA's largest estimate at the parent, the largest of a rule that vanished, the result."""
     if not found.rules:
         return [found.after, *[ABSENT] * 4, realised(found)]
@@ -238,7 +262,7 @@ def account(found: Comparison) -> list[str]:
     said += [block for block in (stall_times(found), moves(found)) if block]
     if found.moves.launch:
         said.append(f"launched otherwise: {launch(found)}")
-    rows = rule_rows(found)
+    rows = [[printable(cell) for cell in row] for row in rule_rows(found)]
     if rows:
         header = ["rule of ncu", "id", "scope", f"at {found.before}", f"at {found.after}", "change"]
         said.append(markdown_table(header, rows, "lllrrl"))
