@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.commands.diffing import imported
-from workbench.commands.showing import hottest_first, is_idle, line_rows
+from workbench.commands.showing import hottest_first, line_rows, print_lines
+from workbench.derive.costs import line_costs
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.hunks import source_diff
 from workbench.derive.linediff import SourceDiff
@@ -132,10 +133,12 @@ def show_source(report: Report, found: list[Group], json: bool) -> None:
             hint="compile with nvcc -lineinfo and profile with --set full --import-source yes",
         )
     texts = load_sources(report.path, (launch.index,))
-    bare = {str(f) for f in capture.lines["file"].unique() if f} - texts.keys()
-    files = {file: line_rows(capture, file, text) for file, text in texts.items()}
+    costs = line_costs(capture.lines, capture.metrics, capture.collected)
+    bare = {file for file, _ in costs.lines if file} - texts.keys()
+    files = {file: line_rows(costs, file, text) for file, text in texts.items()}
     for file in sorted(bare):
-        rows = line_rows(capture, file, "\n" * lines_of(capture, file))
+        last = max(line for name, line in costs.lines if name == file)
+        rows = line_rows(costs, file, "\n" * last)
         files[file] = [row for row in rows if row["samples"] or row["instructions"]]
     files = hottest_first(files)
     if json:
@@ -147,21 +150,9 @@ def show_source(report: Report, found: list[Group], json: bool) -> None:
         return
     print(render.about(report))
     for file, rows in files.items():
-        if is_idle(rows):
-            print(f"\n{printable(file)}: no instruction was executed there")
-            continue
-        total = sum(r["samples"] for r in rows)
-        print(f"\n{printable(file)}: stall samples by line ({total} in all)\n")
-        if file in bare:
-            print("the report has no text of this file: profile with --import-source yes\n")
-        for r in rows:
-            share = f"{r['samples'] / (total or 1):6.1%}" if r["samples"] else " " * 6
-            text = printable(r["text"])
-            print(f"{share} {r['top_stall'][:18]:<18} {r['line']:>4}  {text}".rstrip())
-
-
-def lines_of(capture: Capture, file: str) -> int:
-    return int(capture.lines.loc[capture.lines["file"] == file, "line"].max())
+        print()
+        without = "the report has no text of this file: profile with --import-source yes"
+        print_lines(file, rows, without if file in bare else "")
 
 
 @dataclass(frozen=True)

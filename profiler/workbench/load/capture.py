@@ -25,7 +25,6 @@ LINE_COUNTERS = {
     "excess_global_sectors": "derived__memory_l2_theoretical_sectors_global_excessive",
     "excess_shared_wavefronts": "derived__memory_l1_wavefronts_shared_excessive",
 }
-SAMPLES = "smsp__pcsamp_sample_count"
 # Launches of a report: those of one workbench range, those of some indices, or all.
 Wanted = str | tuple[int, ...] | None
 CUT = "profile it again; a report cut short by a full disk or a kill cannot be mended"

@@ -11,14 +11,13 @@ from workbench.derive.unified import unified
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE
 from workbench.load.evidence import ADOPTED, CURRENT
-from workbench.render import charts, hunks, markdown, narrative, roofline_table, sections, why
+from workbench.render import hunks, markdown, narrative, roofline_table, sections, why
 from workbench.render.tables import ABSENT, ablation_table, interval, number, reason
 
 if TYPE_CHECKING:
     import jinja2
 
 TEMPLATE = "OPTIMIZATION_REPORT.md.j2"
-CHARTS = tuple(charts.FILES)
 DIFF_LINES = 300  # of one step; with twelve steps the page must stay small enough for GitHub
 DIFF_BYTES = 16_000
 
@@ -75,7 +74,7 @@ def render_report(
         if row.step and row.verdict != BASELINE
     ]
     text = environment.get_template(TEMPLATE).render(
-        ablation=ablation, rows=ablation.rows, steps=steps, charts=CHARTS, absent=ABSENT,
+        ablation=ablation, rows=ablation.rows, steps=steps, absent=ABSENT,
         table=ablation_table(ablation), narrative=narrative, sections=sections, hunks=hunks,
         why=why, rooflines=roofline_table, ladder=why.ladder(ablation),
         fixes=[entry["row"].variant for entry in steps if isinstance(entry["row"], Row)],

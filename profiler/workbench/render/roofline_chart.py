@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.roofline import Point
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE, INCONCLUSIVE, KEPT, REJECTED
-from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, text_width
+from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.ceilings import (
     BOTTOM,
     HEIGHT,
@@ -204,6 +203,4 @@ def draw_key(figure: Figure, marks: list[Mark], top: float) -> None:
 
 def draw_note(figure: Figure, ablation: Ablation) -> None:
     absent = [f"{row.variant} ({reason(row)})" for row in ablation.everything if not row.point]
-    if absent:
-        text = textwrap.shorten("not collected: " + ", ".join(absent), 130, placeholder=" ...")
-        figure.text(LEFT, 0.012, text, color=LIGHT.muted, fontsize=SMALL)
+    note_absent(figure, absent, LEFT, 0.012)

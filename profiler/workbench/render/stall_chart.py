@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.stall_time import UNSAMPLED
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import INCONCLUSIVE, REJECTED
-from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, text_width
+from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.tables import reason
 
 if TYPE_CHECKING:
@@ -61,7 +60,8 @@ def draw(ablation: Ablation) -> Figure:
                 color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
     figure.text(EDGE, 1 - 0.49 / height, f"{where}; shares of all warp state samples",
                 color=LIGHT.muted)  # fmt: skip
-    _note(figure, ablation, height)
+    absent = [f"{row.variant} ({reason(row)})" for row in ablation.everything if not row.stalls]
+    note_absent(figure, absent, EDGE, 0.12 / height)
     if not rows:
         figure.text(0.5, 0.35, "stall samples not collected", color=LIGHT.muted, ha="center",
                     fontsize=FONT_SIZE + 2)  # fmt: skip
@@ -140,10 +140,3 @@ def on(colour: str) -> str:
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
-
-
-def _note(figure: Figure, ablation: Ablation, height: float) -> None:
-    absent = [f"{row.variant} ({reason(row)})" for row in ablation.everything if not row.stalls]
-    if absent:
-        text = textwrap.shorten("not collected: " + ", ".join(absent), 130, placeholder=" ...")
-        figure.text(EDGE, 0.12 / height, text, color=LIGHT.muted, fontsize=FONT_SIZE - 1.5)

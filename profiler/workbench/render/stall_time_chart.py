@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from workbench.derive.stall_time import StallTime
 from workbench.judge.ablation import Ablation
 from workbench.judge.comparison import Comparison
 from workbench.load.evidence import CURRENT
-from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, text_width
+from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.stall_chart import OTHER, fills, on
 from workbench.render.tables import factor, number, reason
 from workbench.render.why import reason_label
@@ -70,7 +69,7 @@ def draw(ablation: Ablation) -> Figure:
     figure.text(EDGE, 1 - 0.49 / height,
                 f"{where}; µs under ncu, each pair on the scale of its parent",
                 color=LIGHT.muted)  # fmt: skip
-    _note(figure, ablation, height)
+    note_absent(figure, _absent(ablation), EDGE, 0.12 / height)
     if not found:
         figure.text(0.5, 0.35, "stall samples not collected", color=LIGHT.muted, ha="center",
                     fontsize=FONT_SIZE + 2)  # fmt: skip
@@ -93,17 +92,14 @@ def draw(ablation: Ablation) -> Figure:
     return figure
 
 
-def _note(figure: Figure, ablation: Ablation, height: float) -> None:
-    """Names the steps that cannot be compared with their parents, and why."""
-    absent = [
+def _absent(ablation: Ablation) -> list[str]:
+    """The steps that cannot be compared with their parents, and why."""
+    return [
         f"{row.variant} ({reason(row)})"
         for row in ablation.rows
         if not (row.against_parent and row.against_parent.stall_times)
         and (row.status != CURRENT or (row.step and row.step.parent))
     ]
-    if absent:
-        text = textwrap.shorten("not collected: " + ", ".join(absent), 130, placeholder=" ...")
-        figure.text(EDGE, 0.12 / height, text, color=LIGHT.muted, fontsize=FONT_SIZE - 1.5)
 
 
 def _places(count: int) -> list[float]:
