@@ -12,7 +12,7 @@ import tempfile
 import time
 
 RUNS = 5
-LIMITS = {("--help",): 0.3, ("ablate",): 3.0}
+LIMITS = {("--help",): 0.3, ("ablate",): 3.0, ("report", "--html"): 5.0}
 
 
 def seconds(arguments: tuple[str, ...]) -> float:

@@ -7,18 +7,24 @@ found = with_row(found, "fix1", status="stale") # replace fields of one row
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
+from workbench.derive.anatomy import Anatomy, Factor
 from workbench.derive.figures import Figure, stall_label
-from workbench.derive.roofline import Ceilings, Point
+from workbench.derive.moves import Move, Moves
+from workbench.derive.roofline import Ceilings, LevelPoint, Point
 from workbench.derive.speedup import Ratio, Time
+from workbench.derive.stall_time import StallTime
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck, HotLine
+from workbench.judge.comparison import Comparison
+from workbench.judge.rules import RuleChange
 from workbench.judge.verdict import BASELINE, INCONCLUSIVE, KEPT, REJECTED, Gate, Outcome
 from workbench.study.model import Prediction, Step
 
 CURRENT = {"build": "current", "check": "current", "timing": "current", "capture": "current"}
-CEILINGS = Ceilings(dram=4.81e12, fp32=67.0e12, tensor=1073e12)
+CEILINGS = Ceilings(dram=4.81e12, fp32=67.0e12, tensor=1073e12, l2=10.3e12, l1=33.4e12)
 BASELINE_US, REFERENCE_US, FLOPS = 640.0, 10.4, 1.37e9
 CAPTURE = "b2h8s512d64-20260102T030405Z.ncu-repz"
 
@@ -37,7 +43,56 @@ def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False
     bound = min(compute, intensity * CEILINGS.dram)
     kind = "tensor" if tensor else "fp32"
     limit = "compute" if bound == compute else "dram"
-    return Point(intensity, rate, bound, kind, FLOPS, rate > 1.05 * bound, limit)
+    bandwidths = {"dram": CEILINGS.dram, "l2": 10.3e12, "l1": 33.4e12}
+    levels = tuple(
+        LevelPoint(name, flop_per_byte, rate / flop_per_byte / bandwidth,
+                   min(compute, flop_per_byte * bandwidth))
+        for (name, bandwidth), flop_per_byte in zip(
+            bandwidths.items(), (intensity, intensity / 2, intensity / 10), strict=True
+        )
+    )  # fmt: skip
+    return Point(intensity, rate, bound, kind, FLOPS, rate > 1.05 * bound, limit, rate / compute,
+                 levels, "fp16" if tensor else "")  # fmt: skip
+
+
+def comparison(before: str, after: str, was: float, came: float) -> Comparison:
+    """Of two durations in microseconds under ncu: all of the change is fewer instructions."""
+    gain = was / came
+    factors = (
+        Factor(
+            "instructions",
+            "Warp instructions per scheduler",
+            "inst",
+            1000.0,
+            1000.0 / gain,
+            gain,
+            "smsp__inst_executed.sum",
+        ),
+        Factor("issue_rate", "Issue rate while active", "inst/cycle", 0.5, 0.5, 1.0, "rate"),
+        Factor("active", "Share of the time active", "%", 90.0, 90.0, 1.0, "active"),
+        Factor("clock", "Clock", "GHz", 1.98, 1.98, 1.0, "clock"),
+    )
+    times = (
+        StallTime("long_scoreboard", 0.7 * was, 0.4 * came),
+        StallTime("selected", 0.3 * was, 0.6 * came),
+    )
+    move = Move(
+        "warp_instructions",
+        "Warp instructions",
+        64.0,
+        64.0 / gain,
+        "M",
+        "smsp__inst_executed.sum",
+        50.0,
+        1.0,
+        "warp instructions per scheduler",
+    )
+    rules = (
+        RuleChange("CPIStall", "Long Scoreboard Stalls", "global", "vanished", 75.1, math.nan),
+        RuleChange("CPIStall", "Wait Stalls", "global", "appeared", math.nan, 31.0),
+    )
+    anatomy = Anatomy(before, after, was, came, gain, factors)
+    return Comparison(before, after, anatomy, times, Moves((move,), (), ()), rules)  # fmt: skip
 
 
 def figures(microseconds: float, stalls: dict[str, float]) -> dict[str, Figure]:
@@ -103,6 +158,8 @@ def row(
         point=point(microseconds * 1.5, intensity, tensor=tensor), gates=() if reference else gates,
         verdict="" if reference else judged, predictions=predictions, capture=CAPTURE,
         kernels=("attention_forward",),
+        against_parent=comparison(parent, variant, 1.5 * before, 1.5 * microseconds)
+        if parent else None,
     )  # fmt: skip
 
 
@@ -133,6 +190,7 @@ def ablation(steps: int = 3, *, references: int = 4, **changes: Any) -> Ablation
         "NVIDIA H200",
         "recorded", "2026-01-02", "sdpa", tuple(rows), tuple(others), CEILINGS, environment,
         "20260102T030405Z.json", (),
+        comparison("baseline", parent, 1.5 * BASELINE_US, 1.5 * now) if steps else None,
     )  # fmt: skip
     return dataclasses.replace(found, **changes)
 

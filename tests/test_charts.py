@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,9 +14,8 @@ import pytest
 from synthetic import CEILINGS, ablation, not_current, point, with_row
 from workbench.judge.ablation import Ablation
 from workbench.render.canvas import DARK, LIGHT, swap
-from workbench.render.charts import chart_files, roofline_svg, stalls_svg
+from workbench.render.charts import CHARTS, FILES, chart, chart_files
 from workbench.render.labels import Anchor, Box, place
-from workbench.render.report import CHARTS
 from workbench.render.stall_chart import COLOURS, ISSUING_FILL, OTHER_FILL, on
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ def texts(svg: str) -> list[str]:
 
 def test_two_renders_are_equal() -> None:
     assert chart_files(ablation(3)) == chart_files(ablation(3))
-    assert tuple(chart_files(ablation(1))) == CHARTS
+    assert tuple(chart_files(ablation(1))) == FILES
 
 
 def test_bytes_do_not_depend_on_the_hash_seed_or_the_users_settings(tmp_path: Path) -> None:
@@ -54,9 +54,11 @@ def test_bytes_do_not_depend_on_the_hash_seed_or_the_users_settings(tmp_path: Pa
 @pytest.mark.parametrize("dark", [False, True])
 def test_direct_and_batch_agree(dark: bool) -> None:
     files = chart_files(ablation(2))
-    name = "dark" if dark else "light"
-    assert roofline_svg(ablation(2), dark) == files[f"roofline-{name}.svg"]
-    assert stalls_svg(ablation(2), dark) == files[f"stalls-{name}.svg"]
+    for name in CHARTS:
+        light = chart(name, ablation(2))
+        assert files[f"{name}-dark.svg" if dark else f"{name}-light.svg"] == (
+            swap(light) if dark else light
+        )
 
 
 def test_importing_the_charts_does_not_import_matplotlib() -> None:
@@ -67,7 +69,7 @@ def test_importing_the_charts_does_not_import_matplotlib() -> None:
 
 
 def test_ceilings_carry_value_and_unit() -> None:
-    said = texts(roofline_svg(ablation(1)))
+    said = texts(chart("roofline", ablation(1)))
     assert "DRAM: 4.81 TB/s" in said
     assert "FP32: 67.0 TFLOP/s" in said
     assert "Tensor, dense FP16: 1073 TFLOP/s" in said
@@ -75,7 +77,7 @@ def test_ceilings_carry_value_and_unit() -> None:
 
 
 def test_every_variant_is_named_on_the_roofline() -> None:
-    said = " ".join(texts(roofline_svg(ablation(12))))
+    said = " ".join(texts(chart("roofline", ablation(12))))
     for row in ablation(12).everything:
         assert row.variant in said
     assert "fix2 (rejected)" in said
@@ -83,12 +85,12 @@ def test_every_variant_is_named_on_the_roofline() -> None:
 
 def test_point_above_its_roof_is_marked() -> None:
     word = "error in the data"
-    assert word not in " ".join(texts(roofline_svg(ablation(1))))
+    assert word not in " ".join(texts(chart("roofline", ablation(1))))
     found = with_row(ablation(1), "fix1", point=point(5.0, 2.0))
     row = found.row("fix1")
     assert row.point is not None
     assert row.point.above_roof
-    said = texts(roofline_svg(found))
+    said = texts(chart("roofline", found))
     assert "above its roof: an error in the data" in said
     assert any(text.startswith("fix1 (error in the data") for text in said)
 
@@ -102,20 +104,62 @@ def test_rows_without_a_capture_are_named() -> None:
 
 
 def test_no_ceilings_no_tensor_no_captures() -> None:
-    assert "ceilings not collected" in texts(roofline_svg(ablation(1, ceilings=None)))
+    assert "ceilings not collected" in texts(chart("roofline", ablation(1, ceilings=None)))
     plain = ablation(1, ceilings=type(CEILINGS)(CEILINGS.dram, CEILINGS.fp32, None))
-    assert not any("Tensor" in text for text in texts(roofline_svg(plain)))
+    assert not any("Tensor" in text for text in texts(chart("roofline", plain)))
     bare: Ablation = ablation(1)
     for row in bare.everything:
         bare = not_current(bare, row.variant, "missing", "not measured")
-    assert "stall samples not collected" in texts(stalls_svg(bare))
-    assert roofline_svg(bare)
+    assert "stall samples not collected" in texts(chart("stalls", bare))
+    assert chart("roofline", bare)
+
+
+def test_every_level_has_its_panel_with_every_variant() -> None:
+    found = ablation(4)
+    said = texts(chart("roofline-levels", found))
+    for words in ("DRAM", "L2 to the SMs", "L1, global and local loads", "10.3 TB/s", "33.4 TB/s"):
+        assert words in said
+    for row in found.everything:
+        assert said.count(row.variant) == 3
+
+
+def test_of_many_steps_the_small_charts_name_the_ends() -> None:
+    said = texts(chart("roofline-levels", ablation(12)))
+    assert (said.count("baseline"), said.count("fix12"), said.count("sdpa_flash")) == (3, 3, 3)
+    assert "fix5" not in said
+    assert any("the table names the steps between" in text for text in said)
+
+
+def test_a_level_without_counters_says_so_and_an_error_in_the_data_is_marked() -> None:
+    bare = dataclasses.replace(CEILINGS, l1=None)
+    assert "not collected" in texts(chart("roofline-levels", ablation(1, ceilings=bare)))
+    assert "traffic by level not collected" in texts(
+        chart("roofline-levels", ablation(1, ceilings=None))
+    )
+    word = "above its roof: an error in the data"
+    assert word not in texts(chart("roofline-levels", ablation(1)))
+    wrong = dataclasses.replace(point(500.0), above_roof=True)
+    assert word in texts(chart("roofline-levels", with_row(ablation(1), "fix1", point=wrong)))
+
+
+def test_the_time_of_each_step_stands_beside_its_parent() -> None:
+    said = texts(chart("stall-time", ablation(3)))
+    # baseline is the parent of fix1 and of the whole ladder; fix1 of fix2 (rejected) and fix3
+    assert said.count("baseline") == 2
+    assert said.count("fix1") == 3
+    assert "960 µs" in said
+    assert "505 µs, 1.90x" in said
+    assert "266 µs, 3.61x" in said  # baseline to fix3
+    assert "672" in said  # of 960 µs, 70 % in long scoreboard
+    nothing = ablation(1, whole=None)
+    nothing = with_row(nothing, "fix1", against_parent=None)
+    assert "stall samples not collected" in texts(chart("stall-time", nothing))
 
 
 def test_stall_shares_are_drawn_to_scale() -> None:
     stalls = {"selected": 0.25, "long_scoreboard": 0.5, "odd_reason": 0.25}
     found = with_row(ablation(0, references=0), "baseline", stalls=stalls)
-    said = texts(stalls_svg(found))
+    said = texts(chart("stalls", found))
     assert said.count("50 %") == 2  # the bar and the axis
     assert said.count("25 %") == 3
     assert {"none (issuing)", "long scoreboard", "odd reason"} <= set(said)
@@ -124,7 +168,7 @@ def test_stall_shares_are_drawn_to_scale() -> None:
 
 def test_small_reasons_are_summed_as_other() -> None:
     many = {f"reason{i}": 0.1 for i in range(10)}
-    said = texts(stalls_svg(with_row(ablation(0, references=0), "baseline", stalls=many)))
+    said = texts(chart("stalls", with_row(ablation(0, references=0), "baseline", stalls=many)))
     assert "other" in said
     assert "30 %" in said
 
@@ -141,7 +185,7 @@ def test_dark_swaps_every_colour_of_the_palette_and_no_other() -> None:
     own = {*COLOURS.values(), OTHER_FILL}
     assert not own & set(light)
     assert LIGHT.faint == ISSUING_FILL
-    dark = swap(roofline_svg(ablation(3)))
+    dark = swap(chart("roofline", ablation(3)))
     assert not any(colour in dark for colour in light)
     assert DARK.ink in dark
 

@@ -20,9 +20,17 @@ def test_its_table_is_the_one_that_ablate_prints(capsys: pytest.CaptureFixture[s
     assert shown in capsys.readouterr().out
 
 
+def test_its_hunk_is_the_one_that_diff_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    (shown,) = re.findall(r"`workbench diff fix4 fix5`.*?```text\n(.*?)\n```", README, re.DOTALL)
+    assert main(["diff", "fix4", "fix5", "--project", str(ROOT)]) == 0
+    assert shown in capsys.readouterr().out
+
+
 def test_ci_runs_its_second_command() -> None:
     commands = re.findall(r"```sh\n(.*?)\n```", README, re.DOTALL)
-    assert commands[1] in (ROOT / ".ci" / "run").read_text().replace("install -q", "install")
+    script = (ROOT / ".ci" / "run").read_text().replace("install -q", "install").splitlines()
+    places = [script.index(command) for command in commands[1].split(" && ")]
+    assert places == sorted(places)
 
 
 def test_the_files_of_a_study_are_the_variants_of_its_ladder() -> None:
@@ -46,12 +54,20 @@ def test_recorded_evidence_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["OPTIMIZATION_REPORT.md", "roofline-light.svg", "stalls-dark.svg"]
+    "name",
+    [
+        "OPTIMIZATION_REPORT.md",
+        "report.html",
+        "roofline-light.svg",
+        "stalls-dark.svg",
+        "roofline-levels-dark.svg",
+        "stall-time-light.svg",
+    ],
 )
 def test_the_committed_report_is_what_the_evidence_gives(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda self, study: tmp_path)
-    assert main(["report", "--project", str(ROOT)]) == 0
+    assert main(["report", "--html", "--project", str(ROOT)]) == 0
     committed = ROOT / "reports" / "attention" / name
     assert (tmp_path / name).read_bytes() == committed.read_bytes()

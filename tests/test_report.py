@@ -10,21 +10,28 @@ import pytest
 from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, point, with_row
-from workbench.derive.figures import Figure
+from workbench.derive.hunks import source_diff
+from workbench.derive.linediff import Profiled, SourceDiff
 from workbench.derive.speedup import Ratio
 from workbench.judge.ablation import Ablation
 from workbench.judge.verdict import KEPT, Outcome
-from workbench.render import narrative, sections
-from workbench.render.moves import moved
-from workbench.render.report import CHARTS, render_report, template_environment
+from workbench.render import narrative, roofline_table
+from workbench.render.charts import FILES
+from workbench.render.report import render_report, template_environment
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 ENVIRONMENT = template_environment([TEMPLATES])
-DIFF = "--- baseline.cu\n+++ fix1.cu\n@@ -1 +1 @@\n-float x;\n+half2 x;"
 NASTY = "a | b `c <script>alert(1)</script>\n\n# heading\n```\n</details>"
 
 
-def render(found: Ablation, diffs: dict[str, str] | None = None) -> str:
+def changed(before: str, after: str) -> SourceDiff:
+    return source_diff(
+        Profiled({"baseline.cu": before}, None, "no capture"),
+        Profiled({"fix1.cu": after}, None, "no capture"),
+    )
+
+
+def render(found: Ablation, diffs: dict[str, SourceDiff] | None = None) -> str:
     return render_report(found, diffs or {}, ENVIRONMENT)
 
 
@@ -36,7 +43,8 @@ def headings(text: str) -> list[str]:
 def test_sections_stand_in_order() -> None:
     assert headings(render(ablation(1))) == [
         "Optimization report: Attention forward", "Environment and method",
-        "Where the baseline loses its time", "Ablation", "Roofline", "Warp stalls", "Step by step",
+        "Where the baseline loses its time", "Ablation", "Roofline", "Warp stalls",
+        "Why it got faster", "Step by step",
         "`fix1`: key change of fix1", "What did not work", "Reproduce it",
         "Where each number comes from",
     ]  # fmt: skip
@@ -129,9 +137,10 @@ def test_method_follows_the_recorded_flags() -> None:
 
 
 def test_diff_is_a_collapsed_block() -> None:
-    text = render(ablation(1), {"fix1": DIFF})
+    text = render(ablation(1), {"fix1": changed("float x;\n", "half2 x;\n")})
+    diff = "--- baseline.cu\n+++ fix1.cu\n@@ -1,1 +1,1 @@ hunk 1\n-float x;\n+half2 x;"
     block = (
-        f"<details>\n<summary>Diff against baseline</summary>\n\n```diff\n{DIFF}\n```\n\n</details>"
+        f"<details>\n<summary>Diff against baseline</summary>\n\n```diff\n{diff}\n```\n\n</details>"
     )
     assert block in text
     assert "Diff against `baseline`: not collected." in render(ablation(1))
@@ -139,8 +148,7 @@ def test_diff_is_a_collapsed_block() -> None:
 
 def test_charts_are_linked_light_and_dark() -> None:
     text = render(ablation(1))
-    assert len(CHARTS) == 4
-    for name in CHARTS:
+    for name in FILES:
         assert f'"{name}"' in text
 
 
@@ -148,15 +156,15 @@ def test_roof_is_named_by_what_sets_it_even_at_another_clock() -> None:
     slow = dataclasses.replace(point(10.0, 344.0, tensor=True), bound=984e12)
     low = point(10.0, 100.0, tensor=True)
     found = with_row(with_row(ablation(1), "sdpa", point=slow), "sdpa_flash", point=low)
-    lines = {line.split()[1]: line for line in sections.roofline(found).splitlines()}
+    lines = {line.split()[1]: line for line in roofline_table.roofline(found).splitlines()}
     assert "984 | dense FP16 tensor" in lines["sdpa"]
     assert "481 | DRAM" in lines["sdpa_flash"]
     assert "67.0 | FP32" in lines["baseline"]
 
 
 def test_twelve_steps_with_huge_diffs_stay_small() -> None:
-    diffs = {f"fix{i}": "+" + "x" * 300 + "\n" + "+y\n" * 5000 for i in range(1, 13)}
-    text = render(ablation(12), diffs)
+    huge = changed("", "x" * 300 + "\n" + "y;\n" * 5000)
+    text = render(ablation(12), {f"fix{i}": huge for i in range(1, 13)})
     assert len(text.encode()) < 300_000
     assert "more lines are left out here" in text
 
@@ -171,10 +179,10 @@ def test_hostile_text_stays_text() -> None:
     bad = dataclasses.replace(bottleneck(), title=NASTY, message=NASTY)
     found = with_row(found, "fix1", step=step, bottlenecks=(bad,), kernels=(NASTY,))
     found = with_row(found, "baseline", bottlenecks=(bad,))
-    text = render(found, {"fix1": f"+{NASTY}"})
+    text = render(found, {"fix1": changed("", NASTY)})
     html = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script" not in html
-    assert html.count("</details>") == html.count("<details>") == 2
+    assert html.count("</details>") == html.count("<details>") == 3
     assert [h for h in headings(text) if h == "heading"] == []
     assert len(headings(text)) == len(headings(render(ablation(1))))
     assert html.count("<table>") == MarkdownIt("commonmark").enable("table").render(
@@ -195,34 +203,3 @@ def test_own_template_wins(tmp_path: Path) -> None:
     (tmp_path / "OPTIMIZATION_REPORT.md.j2").write_text("mine: {{ ablation.study }}")
     mine = template_environment([tmp_path, TEMPLATES])
     assert render_report(ablation(0), {}, mine) == "mine: attention\n"
-
-
-def figures(*found: tuple[str, float, str, str]) -> dict[str, Figure]:
-    return {key: Figure(key, key, value, unit, "", better) for key, value, unit, better in found}
-
-
-def test_moves_are_the_largest_changes_that_mean_something() -> None:
-    share = "% of samples"
-    before = figures(
-        ("big", 100, "M", "lower"), ("small", 100, "M", "lower"), ("noise", 100, "M", "lower"),
-        ("neutral", 1, "M", ""), ("tiny_share", 0.001, "% of peak", "higher"),
-        ("gone", 5, "M", "lower"), ("same", 0, "M", "lower"), ("cycles", 9, "cycle", "lower"),
-        ("stall.wait", 10, share, "lower"), ("stall.barrier", 10, share, "lower"),
-    )  # fmt: skip
-    after = figures(
-        ("big", 10, "M", "lower"), ("small", 120, "M", "lower"), ("noise", 101, "M", "lower"),
-        ("neutral", 9, "M", ""), ("tiny_share", 0.009, "% of peak", "higher"),
-        ("gone", 0, "M", "lower"), ("same", 0, "M", "lower"), ("cycles", 1, "cycle", "lower"),
-        ("stall.wait", 14.9, share, "lower"), ("stall.math", 5, share, "lower"),
-    )  # fmt: skip
-    found = moved(before, after)
-    assert [m.label for m in found] == ["gone", "big", "small", "Stall: barrier", "Stall: math"]
-    assert found[0].factor is None
-    assert found[1].factor == pytest.approx(0.1)
-    assert [m.label for m in moved(before, after, top=1)] == [
-        "gone", "Stall: barrier", "Stall: math",
-    ]  # fmt: skip
-
-
-def test_stalls_that_were_not_collected_did_not_move() -> None:
-    assert moved(figures(("stall.wait", 50, "% of samples", "lower")), {}) == []

@@ -285,3 +285,38 @@ def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:
     assert result.failures == {}
     assert read_json(folder.check("baseline"))["shapes"]["large"]["status"] == "correct"
     assert not folder.timings("large").exists()
+
+
+def index_of(**changes: Any) -> dict[str, Any]:
+    return {"report": "new.ncu-repz", "ncu": "2025.3.1", "provenance": {"driver": "1"}, **changes}
+
+
+def test_an_earlier_capture_of_the_same_sources_is_kept_as_a_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "ws", {"baseline": GOOD})
+    study = find_workspace(tmp_path / "ws").study()
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    work = Measurement(
+        study, Config(), folder, Plan("large", captured=("baseline",)), lambda e: None
+    )
+    monkeypatch.setattr(work, "provenance", lambda: {"driver": "1"})
+    path = folder.capture_index("large", "baseline")
+    assert work.repeats("baseline", "2025.3.1") == []
+    same = {"fingerprint": work.prints["baseline"], "ncu_flags": ncu.flags(Config().profiler)}
+    write_json(path, index_of(**same, repeats=["b.ncu-repz", "c.ncu-repz"]))
+    assert work.repeats("baseline", "2025.3.1") == ["new.ncu-repz", "b.ncu-repz"]
+    assert work.repeats("baseline", "2026.1.0") == []
+    for other in ({"fingerprint": "of other sources"}, {"provenance": {"driver": "2"}},
+                  {"ncu_flags": ["--set", "basic"]}):  # fmt: skip
+        write_json(path, index_of(**{**same, **other}))
+        assert work.repeats("baseline", "2025.3.1") == []
+
+
+def test_reports_that_an_index_names_as_repeats_are_not_deleted(tmp_path: Path) -> None:
+    folder = EvidenceFolder(tmp_path)
+    write_json(folder.capture_index("large", "baseline"), index_of(repeats=["old.ncu-repz"]))
+    for name in ("new", "old", "unused"):
+        write_bytes(folder.reports / f"{name}.ncu-repz", b"")
+    measure.remove_unused(folder)
+    assert sorted(p.stem for p in folder.reports.iterdir()) == ["new", "old"]

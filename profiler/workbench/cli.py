@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,9 @@ StudyName = Annotated[str | None, typer.Option("--study", help="Study; default i
 ShapeName = Annotated[str | None, typer.Option("--shape", help="Shape; default in study.py.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Measure again what is already on record.")]
+Kernel = Annotated[
+    str | None, typer.Option(help="Of a report: only kernels of this name.", metavar="NAME")
+]
 Variants = Annotated[list[str] | None, typer.Argument(metavar="[VARIANT]...")]
 
 
@@ -119,27 +123,75 @@ def report(
     project: Project = None,
     study: StudyName = None,
     shape: ShapeName = None,
+    html: Annotated[bool, typer.Option("--html", help="Write report.html too.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Write report.html and open it.")] = False,
 ) -> None:
     """Write the report again from the evidence on record."""
     from workbench.commands.reporting import run
 
-    run(project, study, shape, fixes or [])
+    run(project, study, shape, fixes or [], html, open_)
 
 
 @app.command()
 def show(
-    variant: str,
+    variant: Annotated[str, typer.Argument(metavar="VARIANT|REPORT")],
     metric: Annotated[str | None, typer.Option(help="Any ncu metric in the capture.")] = None,
     source: Annotated[bool, typer.Option("--source", help="Source with stalls by line.")] = False,
+    kernel: Kernel = None,
+    launch: Annotated[int | None, typer.Option(help="Of a report: this launch, from 0.")] = None,
     project: Project = None,
     study: StudyName = None,
     shape: ShapeName = None,
     json: Json = False,
 ) -> None:
-    """Everything known of one variant."""
+    """Everything known of one variant, or of the launches in anyone's .ncu-rep file."""
+    from workbench.load.launches import is_report
+
+    if is_report(variant):
+        from workbench.commands import foreign
+
+        foreign.show(Path(variant), kernel, launch, metric, source, json)
+        return
     from workbench.commands.showing import run
 
     run(project, study, shape, variant, metric, source, json)
+
+
+@app.command()
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A")],
+    after: Annotated[str, typer.Argument(metavar="B")],
+    kernel: Kernel = None,
+    project: Project = None,
+    study: StudyName = None,
+    shape: ShapeName = None,
+    json: Json = False,
+) -> None:
+    """Two variants, or two .ncu-rep files: metrics, and the diff with what its lines cost."""
+    from workbench.commands.diffing import run
+
+    run(project, study, shape, before, after, kernel, json)
+
+
+@app.command()
+def adopt(
+    report: Annotated[Path, typer.Argument(metavar="REPORT")],
+    name: Annotated[str, typer.Option("--as", help="Variant or reference of the study.")],
+    kernel: Annotated[
+        list[str] | None, typer.Option(help="Kernel of the variant; may be repeated.")
+    ] = None,
+    launch: Annotated[
+        list[int] | None, typer.Option(help="Launch of the variant, from 0; may be repeated.")
+    ] = None,
+    project: Project = None,
+    study: StudyName = None,
+    shape: ShapeName = None,
+    json: Json = False,
+) -> None:
+    """Take a capture made elsewhere into a study, as evidence without timing."""
+    from workbench.commands.adopting import run
+
+    run(report, name, project, study, shape, kernel or [], launch or [], json)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -155,6 +207,9 @@ def main(arguments: list[str] | None = None) -> int:
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except OSError as error:
         from workbench.study.layout import disk_full
 

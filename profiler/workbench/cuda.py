@@ -54,7 +54,9 @@ def kernel(
     path = folder / source
     if not path.is_file():
         raise UsageError(f"there is no {source} in {folder.name}/", hint="cuda.kernel names it")
-    macros = {key.upper(): int(v) if isinstance(v, bool) else v for key, v in (defines or {}).items()}
+    macros = {
+        key.upper(): int(v) if isinstance(v, bool) else v for key, v in (defines or {}).items()
+    }
     result = Kernel(path, name, macros, tuple(options), early_start)
     _declared.append(result)
     return result

@@ -10,11 +10,12 @@ import typer
 
 from workbench.commands.measuring import ensure
 from workbench.commands.progress import note
-from workbench.commands.reporting import shown_path, write_report
+from workbench.commands.reporting import shown_path, write_reports
 from workbench.commands.target import find_target
 from workbench.judge.ablation import Ablation, judge
 from workbench.render import jsonable, terminal
 from workbench.render.tables import ablation_table, ratio
+from workbench.render.why import equation
 
 
 def result_sentence(found: Ablation) -> str:
@@ -23,6 +24,19 @@ def result_sentence(found: Ablation) -> str:
         return "no kept variant has a current time"
     against = f", {ratio(best.over_reference)} of {found.reference}" if best.over_reference else ""
     return f"best: {best.variant}, {ratio(best.over_baseline)} over the baseline{against} (warm)"
+
+
+def account(found: Ablation) -> list[str]:
+    """How the whole ladder multiplies out under ncu, and how its predictions came out."""
+    said = []
+    if found.whole and found.whole.anatomy:
+        said.append(f"{found.whole.before} to {found.whole.after} under ncu: "
+                    f"{equation(found.whole.anatomy)}")  # fmt: skip
+    if found.score.total:
+        score = found.score
+        said.append(f"predictions: {score.confirmed} confirmed, {score.refuted} refuted, "
+                    f"{score.not_measurable} not measurable")  # fmt: skip
+    return said
 
 
 def load_renderers() -> None:
@@ -41,8 +55,9 @@ def run(
     if target.live:
         threading.Thread(target=load_renderers, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
-    found = judge(target.evidence(), target.workspace.config, steps, source=ensured.source)
-    path = write_report(target.workspace, target.study, found)
+    evidence = target.evidence()
+    found = judge(evidence, target.workspace.config, steps, source=ensured.source)
+    written = write_reports(target.workspace, evidence, found, page=False)
     if json:
         print(json_module.dumps(jsonable.ablation(found), indent=1))
     else:
@@ -54,7 +69,10 @@ def run(
         if stale:
             print(f"\nstale, not shown: {', '.join(stale)} (sources changed since measured)")
         print(f"\n{result_sentence(found)}")
-    note(f"wrote {shown_path(path)}")
+        for line in account(found):
+            print(line)
+    for path in written:
+        note(f"wrote {shown_path(path)}")
     for name, why in ensured.failures.items():
         note(f"error: {name}: {why}")
     if ensured.failures:

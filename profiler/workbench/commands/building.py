@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from workbench.commands.progress import Progress
-from workbench.commands.target import find_study
+from workbench.commands.target import find_study, refuse_captured
 from workbench.errors import UsageError
 from workbench.render.tables import markdown_table
 from workbench.run.measure import build_only
@@ -34,6 +34,8 @@ def run(project: Path | None, study: str | None, names: list[str], arch: str, js
     if re.fullmatch(r"sm_\d+[af]?", arch) is None:
         raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
     found, names = including(found, names)
+    for name in names:
+        refuse_captured(found, name)
     names = names or [s.variant for s in found.ladder.steps]
     result = builds(found, names, arch, workspace.config.limits.seconds_per_step)
     if json:

@@ -45,7 +45,7 @@ def run(
     project: Path | None, study: str | None, shape: str | None, names: list[str], json: bool
 ) -> None:
     target = find_target(project, study, shape)
-    names = target.variants(names)
+    names = target.runnable(names)
     if target.live:
         measure(target, names)
     found = results(target, names)

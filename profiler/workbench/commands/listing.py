@@ -6,7 +6,7 @@ import json as json_module
 from pathlib import Path
 from typing import Any
 
-from workbench.load.evidence import CURRENT, MISSING, STALE, Evidence
+from workbench.load.evidence import ADOPTED, CURRENT, MISSING, STALE, Evidence
 from workbench.render.tables import markdown_table
 from workbench.study.layout import SCHEMA_VERSION, EvidenceFolder, evidence_folders
 from workbench.study.model import Study
@@ -16,6 +16,8 @@ from workbench.study.workspace import Workspace, find_workspace
 def summary(state: dict[str, str]) -> str:
     """One word for all kinds of evidence of a variant."""
     kinds = set(state.values())
+    if state["capture"] == ADOPTED and state["timing"] == MISSING:
+        return ADOPTED
     if kinds == {CURRENT}:
         return CURRENT
     if STALE in kinds:

@@ -35,7 +35,8 @@ def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool 
 
     At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so.
     """
-    usable = [v for v in variants if fresh or not settled(evidence, v)]
+    known = evidence.study.variants
+    usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
     session = evidence.session(usable)
     held = set(evidence.timed(session[1])) if session else set()
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)

@@ -1,54 +1,69 @@
-"""``workbench report``: the report and its charts from judged evidence."""
+"""``workbench report``: the report, its charts and the page from judged evidence."""
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
+from workbench.commands.diffing import side
 from workbench.commands.progress import note
 from workbench.commands.target import find_target
+from workbench.derive.hunks import source_diff
+from workbench.derive.linediff import Sources
+from workbench.errors import EnvironmentLacks
 from workbench.judge.ablation import Ablation, judge
+from workbench.load.evidence import Evidence
 from workbench.study.layout import write_bytes
-from workbench.study.model import Step, Study
-from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace
 
 REPORT = "OPTIMIZATION_REPORT.md"
+PAGE = "report.html"
 
 
-def diff(study: Study, step: Step) -> str:
-    """Unified diff of the step's sources against its parent's, CUDA sources paired by order."""
-    if step.parent is None:
-        return ""
-    before = source_files(study, study.variants[step.parent])
-    after = source_files(study, study.variants[step.variant])
-    text: list[str] = []
-    for old, new in zip(before, after, strict=False):
-        if old == new:
-            continue
-        text += difflib.unified_diff(
-            old.read_text(encoding="utf-8").splitlines(),
-            new.read_text(encoding="utf-8").splitlines(),
-            old.name, new.name, n=3, lineterm="",
-        )  # fmt: skip
-    for new in after[len(before) :]:
-        lines = new.read_text(encoding="utf-8").splitlines()
-        text += difflib.unified_diff([], lines, "/dev/null", new.name, lineterm="")
-    return "\n".join(text)
+def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
+    """The sources of every variant with what their lines cost, and each step's diff."""
+    sides = {row.variant: side(evidence, row.variant) for row in found.everything}
+    diffs = {
+        row.variant: source_diff(sides[row.step.parent], sides[row.variant])
+        for row in found.rows
+        if row.step and row.step.parent
+    }
+    return Sources(sides, diffs)
 
 
-def write_report(workspace: Workspace, study: Study, found: Ablation) -> Path:
-    """Write the report and its charts; returns the report's path."""
+def write_reports(
+    workspace: Workspace, evidence: Evidence, found: Ablation, *, page: bool
+) -> list[Path]:
+    """Write the report and its charts, and the page where it is wanted or already there: a page
+    of yesterday would tell other figures than the report. Returns the paths of the two.
+    """
     from workbench.render.charts import chart_files
     from workbench.render.report import render_report, template_environment
 
-    folder = workspace.reports(study.name)
-    diffs = {row.variant: diff(study, row.step) for row in found.rows if row.step}
-    text = render_report(found, diffs, template_environment(workspace.template_folders))
+    folder = workspace.reports(found.study)
+    sources = ladder_sources(evidence, found)
+    environment = template_environment(workspace.template_folders)
+    text = render_report(found, sources.diffs, environment)
     for name, svg in chart_files(found).items():
         write_bytes(folder / name, svg.encode())
+    written = [folder / REPORT]
     write_bytes(folder / REPORT, text.encode())
-    return folder / REPORT
+    if page or (folder / PAGE).is_file():
+        from workbench.render.page import page_environment, render_page
+
+        html = render_page(found, sources, page_environment(workspace.template_folders))
+        write_bytes(folder / PAGE, html.encode())
+        written.append(folder / PAGE)
+    return written
+
+
+def open_page(path: Path) -> None:
+    """Raises EnvironmentLacks where no browser could be started."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise EnvironmentLacks(
+            "no browser could be started", hint=f"open {shown_path(path)} in one yourself"
+        )
 
 
 def shown_path(path: Path) -> str:
@@ -56,8 +71,15 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def run(project: Path | None, study: str | None, shape: str | None, fixes: list[str]) -> None:
+def run(
+    project: Path | None, study: str | None, shape: str | None, fixes: list[str], html: bool,
+    open_: bool,
+) -> None:  # fmt: skip
     target = find_target(project, study, shape)
-    found = judge(target.evidence(), target.workspace.config, target.steps(fixes))
-    path = write_report(target.workspace, target.study, found)
-    note(f"wrote {shown_path(path)}")
+    evidence = target.evidence()
+    found = judge(evidence, target.workspace.config, target.steps(fixes))
+    written = write_reports(target.workspace, evidence, found, page=html or open_)
+    for path in written:
+        note(f"wrote {shown_path(path)}")
+    if open_:
+        open_page(written[-1])

@@ -7,19 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from workbench.commands.target import Target, find_target
+from workbench.derive.alignment import physical_lines
+from workbench.derive.costs import LineCosts, line_costs
+from workbench.derive.figures import stall_label
 from workbench.errors import UsageError
 from workbench.judge.ablation import judge
-from workbench.load.capture import Capture, find_metric, load_sources, require_lines
+from workbench.load.capture import Capture, Wanted, find_metric, load_sources, require_lines
 from workbench.load.evidence import MISSING
 from workbench.render import jsonable, terminal
+from workbench.render.plain import printable
 from workbench.render.tables import markdown_table
 from workbench.study.layout import SCHEMA_VERSION
 
 
-def current_capture(target: Target, variant: str) -> tuple[Path, str, Capture]:
+def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture]:
     evidence = target.evidence()
     index = evidence.capture_index(variant)
-    if not index.current:
+    if not index.usable:
         why = "has no capture" if index.state == MISSING else "has only a stale capture"
         raise UsageError(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
@@ -27,7 +31,7 @@ def current_capture(target: Target, variant: str) -> tuple[Path, str, Capture]:
         )
     capture = evidence.capture(variant)
     assert capture is not None
-    return evidence.report_path(index), str(index.data["range"]), capture
+    return evidence.report_path(index), index.wanted, capture
 
 
 def show_metric(target: Target, variant: str, name: str, json: bool) -> None:
@@ -44,45 +48,63 @@ def show_metric(target: Target, variant: str, name: str, json: bool) -> None:
     print(markdown_table(["launch", "kernel", "value", "unit"], table, "rlrl"))
 
 
-def line_rows(capture: Capture, file: str, text: str) -> list[dict[str, Any]]:
-    """Every line of a source with its stall samples, top reason and instructions."""
-    mine = capture.lines[capture.lines["file"] == file]
-    rows = []
-    for number, content in enumerate(text.splitlines(), start=1):
-        here = mine[mine["line"] == number]
-        sums = here.groupby("counter")["value"].sum()
-        stalls = sums.drop(
-            labels=[
-                "instructions",
-                "excess_global_sectors",
-                "excess_shared_wavefronts",
-                "selected",
-            ],
-            errors="ignore",
-        )
-        top = str(stalls.idxmax()) if len(stalls) else ""
-        rows.append({
-            "line": number, "samples": int(stalls.sum()), "top_stall": top,
-            "instructions": int(sums.get("instructions", 0)), "text": content,
-        })  # fmt: skip
-    return rows
+Rows = list[dict[str, Any]]
+
+
+def line_rows(costs: LineCosts, file: str, text: str) -> Rows:
+    """Every line of a source with its stall samples, their share of all samples, the top reason
+    and the instructions; None where not collected.
+    """
+    found = ((n, content, costs.of(file, n))
+             for n, content in enumerate(physical_lines(text), start=1))  # fmt: skip
+    return [
+        {"line": n, "samples": _whole(cost.samples), "share": cost.share,
+         "microseconds": cost.microseconds, "top_stall": cost.top_stall,
+         "instructions": _whole(cost.instructions), "text": content}
+        for n, content, cost in found
+    ]  # fmt: skip
+
+
+def _whole(count: float | None) -> int | None:
+    return None if count is None else int(count)
+
+
+def print_lines(file: str, rows: Rows, note: str = "") -> None:
+    """A source with the share of all samples and the top stall reason before each line."""
+    if is_idle(rows):
+        print(f"{printable(file)}: no instruction was executed there\n")
+        return
+    total = sum(r["samples"] or 0 for r in rows)
+    print(f"{printable(file)}: stall samples by line, as a share of all samples ({total} here)\n")
+    if note:
+        print(f"{note}\n")
+    for r in rows:
+        share = f"{r['share']:6.1%}" if r["samples"] else " " * 6
+        stall = stall_label(r["top_stall"]) if r["top_stall"] else ""
+        print(f"{share} {stall[:18]:<18} {r['line']:>4}  {printable(r['text'])}".rstrip())
+
+
+def hottest_first(files: dict[str, Rows]) -> dict[str, Rows]:
+    """By stall samples: headers that a kernel merely includes come last."""
+    return dict(sorted(files.items(), key=lambda item: -sum(r["samples"] or 0 for r in item[1])))
+
+
+def is_idle(rows: Rows) -> bool:
+    return not any(r["samples"] or r["instructions"] for r in rows)
 
 
 def show_source(target: Target, variant: str, json: bool) -> None:
     path, wanted, capture = current_capture(target, variant)
     require_lines(capture)
     texts = load_sources(path, wanted)
-    files = {file: line_rows(capture, file, text) for file, text in texts.items()}
+    costs = line_costs(capture.lines, capture.metrics, capture.collected)
+    files = hottest_first({f: line_rows(costs, f, text) for f, text in texts.items()})
     if json:
         print(json_module.dumps({"schema_version": SCHEMA_VERSION, "variant": variant,
                                  "files": files}, indent=1))  # fmt: skip
         return
     for file, rows in files.items():
-        total = sum(r["samples"] for r in rows) or 1
-        print(f"{file}: stall samples by line ({total} in all)\n")
-        for r in rows:
-            share = f"{r['samples'] / total:6.1%}" if r["samples"] else " " * 6
-            print(f"{share} {r['top_stall'][:18]:<18} {r['line']:>4}  {r['text']}")
+        print_lines(file, rows)
 
 
 def run(

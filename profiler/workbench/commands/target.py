@@ -31,6 +31,12 @@ class Target:
         self.study, found = including(self.study, names)
         return found or list(self.study.variants)
 
+    def runnable(self, names: list[str]) -> list[str]:
+        """As ``variants``, without those that are only captured. Raises UsageError for such."""
+        for name in names:
+            refuse_captured(self.study, name)
+        return [n for n in self.variants(names) if not self.study.variants[n].captured]
+
     def steps(self, fixes: list[str]) -> list[Step]:
         """The chain through the named fixes. Raises UsageError for what is no step."""
         steps = [s.variant for s in self.study.ladder.steps]
@@ -44,6 +50,15 @@ class Target:
                     )
                 raise unknown("step", name, steps)
         return self.study.ladder.chain(fixes)
+
+
+def refuse_captured(study: Study, name: str) -> None:
+    variant = study.variants.get(name)
+    if variant is not None and variant.captured:
+        raise UsageError(
+            f"'{name}' is only captured: there is nothing to build or run",
+            hint="`workbench show` and `workbench diff` work on its adopted capture",
+        )
 
 
 def find_study(project: Path | None, study: str | None) -> tuple[Workspace, Study]:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
+from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
 from workbench.derive.roofline import Ceilings, Point, ceilings, point
 from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
+from workbench.judge.comparison import Comparison, compare
 from workbench.judge.verdict import (
     BASELINE,
     INCONCLUSIVE,
     Gate,
     Outcome,
+    Score,
     compiler_gate,
     correct_gate,
     faster_gate,
     judge_prediction,
+    score,
     verdict,
 )
 from workbench.load.catalog import catalog
-from workbench.load.evidence import CURRENT, MISSING, STALE, Evidence, timing_table
+from workbench.load.evidence import ADOPTED, CURRENT, MISSING, STALE, Evidence, timing_table
 from workbench.study.config import Config
 from workbench.study.model import Step
 
@@ -38,7 +42,11 @@ COMPARED = ("gpu", "driver", "cuda", "torch")
 
 @dataclass(frozen=True)
 class Row:
-    """One variant. Without current evidence its figures are absent, and ``problem`` says why."""
+    """One variant. Without current evidence its figures are absent, and ``problem`` says why.
+
+    ``adopted`` is where the figures come from where the capture was made elsewhere; such a row of
+    status ``adopted`` has no times and no speed.
+    """
 
     variant: str
     title: str
@@ -63,6 +71,13 @@ class Row:
     capture: str = ""
     checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     build: Mapping[str, Any] | None = None
+    adopted: Mapping[str, Any] | None = None
+    against_parent: Comparison | None = None
+
+    @property
+    def label(self) -> str:
+        """The name as charts and tables show it, so that no capture passes for a measurement."""
+        return f"{self.variant} (adopted)" if self.adopted else self.variant
 
     @property
     def is_reference(self) -> bool:
@@ -71,7 +86,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Ablation:
-    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``."""
+    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``.
+
+    ``whole`` compares the best step with the baseline; None where a capture is missing, or where
+    no step was kept.
+    """
 
     study: str
     title: str
@@ -88,6 +107,8 @@ class Ablation:
     environment: Mapping[str, Any]
     timing_file: str
     warnings: tuple[str, ...]
+    whole: Comparison | None = None
+    noise: Noise = ASSUMED_NOISE
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -102,6 +123,11 @@ class Ablation:
         kept = [r for r in self.rows if r.warm and r.verdict in ("kept", BASELINE)]
         return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
 
+    @property
+    def score(self) -> Score:
+        """Predictions of all steps with current evidence."""
+        return score(o for row in self.rows if row.status == CURRENT for o in row.predictions)
+
 
 class _Judge:
     def __init__(self, evidence: Evidence, config: Config, variants: list[str]) -> None:
@@ -110,7 +136,28 @@ class _Judge:
         self.ladder = evidence.study.ladder
         self.session = evidence.session(variants)
         self.tables: dict[str, pd.DataFrame] = {}
-        self.captures: dict[str, Any] = {}
+        self.measured: dict[str, Mapping[str, Figure]] = {}
+        self.noise = self._noise(variants)
+
+    def _noise(self, variants: list[str]) -> Noise:
+        """From all repeats on record, else assumed."""
+        groups = []
+        for variant in variants:
+            repeats = self.evidence.repeats(variant)
+            capture = self.evidence.capture(variant) if repeats else None
+            if capture is not None:
+                groups.append([figures(c.metrics) for c in (capture, *repeats)])
+        return noise_of(groups) if groups else ASSUMED_NOISE
+
+    def against(self, before: Row | None, after: Row) -> Comparison | None:
+        """None where either variant has no capture that counts."""
+        if before is None or not before.capture or not after.capture:
+            return None
+        was, came = self.evidence.capture(before.variant), self.evidence.capture(after.variant)
+        if was is None or came is None:
+            return None
+        names = (before.variant, after.variant)
+        return compare(was, came, names, self.noise, (before.figures, after.figures))
 
     @property
     def timings(self) -> pd.DataFrame | None:
@@ -160,6 +207,8 @@ class _Judge:
             return STALE, f"its sources changed since ({late}); measure it again"
         if state["timing"] == MISSING and state["capture"] == MISSING:
             return MISSING, "not measured"
+        if state["timing"] == MISSING and state["capture"] == ADOPTED:
+            return ADOPTED, "a capture made elsewhere: neither checked nor timed here"
         return CURRENT, ""
 
     def row(self, variant: str, step: Step | None) -> Row:
@@ -188,7 +237,10 @@ class _Judge:
         works = status != FAILED
         capture = evidence.capture(variant) if works else None
         found = figures(capture.metrics) if capture else {}
-        self.captures[variant] = found
+        index = evidence.capture_index(variant)
+        adopted = index.data.get("adopted") if capture else None
+        if not adopted:
+            self.measured[variant] = found
         return Row(
             variant, title, step, state, status, problem,
             warm=self.time(variant, WARM) if works else None,
@@ -202,25 +254,24 @@ class _Judge:
             bottlenecks=tuple(bottlenecks(capture.rules, capture.lines, found)) if capture else (),
             point=point(capture.metrics) if capture else None,
             gates=tuple(gates), verdict=judged,
-            predictions=self.predictions(step, variant, found),
+            predictions=self.predictions(step, variant),
             kernels=capture.kernels if capture else (),
             capture=capture.path.name if capture else "",
-            checks=checks, build=build,
+            checks=checks, build=build, adopted=adopted,
         )  # fmt: skip
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
-        """``time`` comes from the timing session, everything else from the capture."""
+        """``time`` comes from the timing session, everything else from a capture made here:
+        predictions are about what was measured.
+        """
         if variant is None:
             return None
         if name != "time":
-            found: Figure | None = self.captures.get(variant, {}).get(name)
-            return found
+            return self.measured.get(variant, {}).get(name)
         time = self.time(variant, WARM)
         return Figure("time", "Time", time.median, "µs", "", "lower") if time else None
 
-    def predictions(
-        self, step: Step | None, variant: str, found: Mapping[str, Figure]
-    ) -> tuple[Outcome, ...]:
+    def predictions(self, step: Step | None, variant: str) -> tuple[Outcome, ...]:
         result = []
         for prediction in step.predictions if step else ():
             name = prediction.figure
@@ -243,15 +294,49 @@ class _Judge:
                     f"captures ran at different SM clocks: {slow} at {clocks[slow]:.3f} GHz, "
                     f"{fast} at {clocks[fast]:.3f} GHz"
                 )
-        indexes = [self.evidence.capture_index(r.variant).data for r in rows if r.capture]
+        indexes = [
+            self.evidence.capture_index(r.variant).data for r in rows if r.capture and not r.adopted
+        ]
         for key in (*COMPARED, "ncu", "ncu_flags"):
             values = {str(i.get(key, i["provenance"].get(key, "not collected"))) for i in indexes}
             if len(values) > 1:
                 said.append(f"captures differ in {key}: {', '.join(sorted(values))}")
+        for row in rows:
+            if row.adopted:
+                index = self.evidence.capture_index(row.variant).data
+                said.append(
+                    f"{row.variant} is an adopted capture ({row.adopted['file']}, ncu "
+                    f"{index['ncu']}): its shape and sources are the word of whoever adopted it; "
+                    "timing, correctness, driver and CUDA were not collected"
+                )
+        said += [
+            f"{r.variant} stands above its roof: an error in the data"
+            for r in rows
+            if r.point and r.point.above_roof
+        ]
         if self.timings is not None and self.timings["throttled"].eq(True).any():
             share = float(self.timings["throttled"].eq(True).mean())
             said.append(f"the GPU reported throttling in {share:.0%} of the timing rounds")
         return said
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Any two variants; ``speedup`` and ``comparison`` are None as for a step and its parent."""
+
+    before: Row
+    after: Row
+    speedup: Ratio | None
+    comparison: Comparison | None
+    warnings: tuple[str, ...]
+
+
+def judge_pair(evidence: Evidence, config: Config, before: Row, after: Row) -> Pair:
+    work = _Judge(evidence, config, [before.variant, after.variant])
+    return Pair(
+        before, after, work.ratio(before.variant, after.variant), work.against(before, after),
+        tuple(work.warnings([before, after])),
+    )  # fmt: skip
 
 
 def figure_label(name: str) -> tuple[str, str]:
@@ -266,6 +351,14 @@ def figure_label(name: str) -> tuple[str, str]:
     return (spec.label, spec.unit) if spec else (name, "")
 
 
+def chart_ceilings(rows: list[Row], evidence: Evidence) -> Ceilings | None:
+    """Those of the first capture, the tensor ceiling of the data type that ran in the ladder."""
+    kinds = [row.point.tensor_type for row in rows if row.point and row.point.tensor_type]
+    kind = kinds[0] if kinds else "fp16"
+    captures = (evidence.capture(row.variant) for row in rows if row.capture)
+    return next((roof for c in captures if c and (roof := ceilings(c.metrics, kind))), None)
+
+
 def judge(
     evidence: Evidence, config: Config, steps: list[Step], *, source: str = "recorded"
 ) -> Ablation:
@@ -273,26 +366,32 @@ def judge(
     study = evidence.study
     names = [s.variant for s in steps] + [r.name for r in study.ladder.references]
     work = _Judge(evidence, config, names)
-    rows = [work.row(step.variant, step) for step in steps]
-    references = [work.row(r.name, None) for r in study.ladder.references]
-    roofs = [
-        found
-        for row in rows + references
-        if row.capture
-        and (capture := evidence.capture(row.variant))
-        and (found := ceilings(capture.metrics))
+    known = {step.variant: work.row(step.variant, step) for step in steps}
+    rows = [
+        replace(row, against_parent=work.against(known.get(row.step.parent or ""), row))
+        if row.step
+        else row
+        for row in known.values()
     ]
+    references = [work.row(r.name, None) for r in study.ladder.references]
+    roof = chart_ceilings([*rows, *references], evidence)
     session = work.session[1] if work.session else {}
-    indexes = [evidence.capture_index(r.variant).data for r in rows + references if r.capture]
+    measured = [r for r in rows + references if r.capture and not r.adopted]
+    indexes = [evidence.capture_index(r.variant).data for r in measured]
     newest = max(indexes, key=lambda i: i["provenance"]["date"], default={})
     environment = {**newest.get("provenance", {}), **session.get("provenance", {})}
     environment["ncu"] = newest.get("ncu", "not collected")
     environment["ncu_flags"] = " ".join(newest.get("ncu_flags", []))
-    return Ablation(
+    result = Ablation(
         study.name, study.ladder.title, study.ladder.summary,
         evidence.shape, study.shapes[evidence.shape].parameters,
         str(environment.get("gpu", evidence.folder.gpu)), source,
         str(environment.get("date", ""))[:10], study.ladder.primary_reference,
-        tuple(rows), tuple(references), roofs[0] if roofs else None, environment,
+        tuple(rows), tuple(references), roof, environment,
         work.session[0].name if work.session else "", tuple(work.warnings(rows + references)),
+        noise=work.noise,
     )  # fmt: skip
+    best = result.best
+    if best is None or best.verdict == BASELINE:
+        return result
+    return replace(result, whole=work.against(rows[0], best))

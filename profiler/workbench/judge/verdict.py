@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,24 @@ class Outcome:
     before: float | None
     after: float | None
     result: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """How the predictions of a ladder came out."""
+
+    confirmed: int
+    refuted: int
+    not_measurable: int
+
+    @property
+    def total(self) -> int:
+        return self.confirmed + self.refuted + self.not_measurable
+
+
+def score(outcomes: Iterable[Outcome]) -> Score:
+    counts = Counter(outcome.result for outcome in outcomes)
+    return Score(counts[CONFIRMED], counts[REFUTED], counts[NOT_MEASURABLE])
 
 
 def correct_gate(checks: Mapping[str, Mapping[str, Any]], shape: str) -> Gate:

@@ -25,7 +25,9 @@ LINE_COUNTERS = {
     "excess_global_sectors": "derived__memory_l2_theoretical_sectors_global_excessive",
     "excess_shared_wavefronts": "derived__memory_l1_wavefronts_shared_excessive",
 }
-SAMPLES = "smsp__pcsamp_sample_count"
+# Launches of a report: those of one workbench range, those of some indices, or all.
+Wanted = str | tuple[int, ...] | None
+CUT = "profile it again; a report cut short by a full disk or a kill cannot be mended"
 SCOPES = {1: "local", 2: "global"}
 OPTIMIZATION = 2
 
@@ -38,7 +40,8 @@ class Capture:
     ``lines``: one counter of one source line (launch, kernel, file, line, counter, value); the
     counter is a stall reason, counted in samples, or a key of ``LINE_COUNTERS``.
     ``rules``: one result of ncu's rules that advises a change; ``focus`` is metric and value.
-    ``sources``: text by the file name in the line table.
+    ``collected``: which counters of ``lines`` every launch has, be they zero: keys of
+    ``LINE_COUNTERS``, and "samples" for the stall reasons.
     """
 
     path: Path
@@ -46,13 +49,13 @@ class Capture:
     metrics: pd.DataFrame
     lines: pd.DataFrame
     rules: pd.DataFrame
+    collected: frozenset[str] = frozenset()
 
 
 def open_report(path: Path) -> Any:
     """The report's context. Raises BadCapture for what is no readable report with launches."""
     import ncu_report
 
-    hint = "profile it again; a report cut short by a full disk or a kill cannot be mended"
     if not path.is_file():
         raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
     try:
@@ -60,11 +63,11 @@ def open_report(path: Path) -> Any:
         ranges = context.num_ranges()
     except Exception as error:
         raise BadCapture(
-            f"{path} is not a readable Nsight Compute report: {error}", hint=hint
+            f"{path} is not a readable Nsight Compute report: {error}", hint=CUT
         ) from None
     if ranges == 0:
         raise BadCapture(
-            f"{path} holds no profiled kernel: empty, cut short or no report", hint=hint
+            f"{path} holds no profiled kernel: empty, cut short or no report", hint=CUT
         )
     return context
 
@@ -72,13 +75,23 @@ def open_report(path: Path) -> Any:
 @lru_cache(maxsize=8)
 def _launches(path: Path) -> list[tuple[Any, list[str]]]:
     """Every launch with its ranges: decoding one takes tens of milliseconds."""
-    return [(action, nvtx_ranges(action)) for part in open_report(path) for action in part]
+    found = [action for part in open_report(path) for action in part]
+    for index, action in enumerate(found):
+        if not action.metric_names():  # what ncu_report makes of a block that ends too early
+            raise BadCapture(
+                f"{path} is cut short: launch {index} has a beginning and no metrics", hint=CUT
+            )
+    return [(action, nvtx_ranges(action)) for action in found]
 
 
-def actions(path: Path, wanted: str | None) -> list[Any]:
-    """The launches inside one workbench range; all of them where ``wanted`` is None."""
-    found = [action for action, ranges in _launches(path) if wanted is None or wanted in ranges]
-    if not found:
+def actions(path: Path, wanted: Wanted) -> list[Any]:
+    """The wanted launches, in the report's order. Raises BadCapture where there is none."""
+    every = _launches(path)
+    if isinstance(wanted, tuple):
+        found = [every[index][0] for index in wanted if index < len(every)]
+    else:
+        found = [action for action, ranges in every if wanted is None or wanted in ranges]
+    if not found or (isinstance(wanted, tuple) and len(found) != len(wanted)):
         raise BadCapture(f"{path} holds no launch of {wanted}", hint="profile the variant again")
     return found
 
@@ -167,8 +180,25 @@ def read_rules(launches: list[Any]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def load_capture(path: Path, wanted: str | None = None) -> Capture:
-    """Read the launches of one range. Raises BadCapture for a report that cannot be read."""
+def collected(launches: list[Any]) -> frozenset[str]:
+    """The line counters that all launches have, zero or not."""
+    found = {
+        counter
+        for counter, name in LINE_COUNTERS.items()
+        if all((m := a.metric_by_name(name)) is not None and m.has_value() for a in launches)
+    }
+    if all(stall_metrics(action) for action in launches):
+        found.add("samples")
+    return frozenset(found)
+
+
+def has_rules(path: Path, wanted: Wanted) -> bool:
+    """Whether ncu ran its rules on these launches: without them there is no advice to miss."""
+    return any(action.rule_results_as_dicts() for action in actions(path, wanted))
+
+
+def load_capture(path: Path, wanted: Wanted = None) -> Capture:
+    """Read the wanted launches. Raises BadCapture for a report that cannot be read."""
     import pandas as pd
 
     launches = actions(path, wanted)
@@ -179,10 +209,11 @@ def load_capture(path: Path, wanted: str | None = None) -> Capture:
         pd.DataFrame(read_metrics(launches, [*needed_metrics(), *stalls]), columns=METRIC_COLUMNS),
         pd.DataFrame(read_lines(launches), columns=LINE_COLUMNS),
         pd.DataFrame(read_rules(launches), columns=RULE_COLUMNS),
+        collected(launches),
     )
 
 
-def load_sources(path: Path, wanted: str | None) -> dict[str, str]:
+def load_sources(path: Path, wanted: Wanted) -> dict[str, str]:
     """Source text by the file name in the line table, as imported into the report."""
     texts: dict[str, str] = {}
     for action in actions(path, wanted):
@@ -190,7 +221,7 @@ def load_sources(path: Path, wanted: str | None) -> dict[str, str]:
     return texts
 
 
-def find_metric(path: Path, wanted: str | None, name: str) -> list[dict[str, Any]]:
+def find_metric(path: Path, wanted: Wanted, name: str) -> list[dict[str, Any]]:
     """Any metric of the capture, launch by launch. Raises UsageError naming the nearest one."""
     rows = []
     known: set[str] = set()

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.load.capture import Capture, load_capture
+from workbench.load.capture import Capture, Wanted, load_capture
 from workbench.study.layout import EvidenceFolder, read_json
 from workbench.study.model import Study
 from workbench.study.sources import fingerprint, source_fingerprint
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CURRENT, STALE, MISSING = "current", "stale", "missing"
+ADOPTED = "adopted"  # a capture made elsewhere: shown, and never taken for a measurement
 TIMING_COLUMNS = ["variant", "mode", "round", "order", "microseconds", "calls", "how",
                   "sm_clock_mhz", "temperature_c", "throttled"]  # fmt: skip
 
@@ -30,6 +31,17 @@ class Record:
     @property
     def current(self) -> bool:
         return self.state == CURRENT
+
+    @property
+    def usable(self) -> bool:
+        """Current, or adopted and its sources unchanged since."""
+        return self.state in (CURRENT, ADOPTED)
+
+    @property
+    def wanted(self) -> Wanted:
+        """Which launches of its report an index entry stands for."""
+        adopted = self.data.get("adopted")
+        return tuple(adopted["launches"]) if adopted else str(self.data["range"])
 
 
 NOTHING = Record(MISSING, {})
@@ -73,6 +85,8 @@ class Evidence:
         record = self._record(path, found, self._prints[variant])
         if record.current and not self.report_path(record).is_file():
             return NOTHING
+        if record.current and "adopted" in record.data:
+            return Record(ADOPTED, record.data)
         return record
 
     def report_path(self, index: Record) -> Path:
@@ -84,15 +98,23 @@ class Evidence:
             self._captures[variant] = self._load(variant)
         return self._captures[variant]
 
+    def repeats(self, variant: str) -> list[Capture]:
+        """Earlier captures of the same sources under the same ncu, newest first: its noise."""
+        index = self.capture_index(variant)
+        if not index.current:
+            return []
+        paths = [self.folder.reports / str(name) for name in index.data.get("repeats", [])]
+        return [load_capture(path, str(index.data["range"])) for path in paths if path.is_file()]
+
     @cached_property
     def _captures(self) -> dict[str, Capture | None]:
         return {}
 
     def _load(self, variant: str) -> Capture | None:
         index = self.capture_index(variant)
-        if not index.current:
+        if not index.usable:
             return None
-        return load_capture(self.report_path(index), str(index.data["range"]))
+        return load_capture(self.report_path(index), index.wanted)
 
     @cached_property
     def sessions(self) -> list[tuple[Path, dict[str, Any]]]:
@@ -118,7 +140,7 @@ class Evidence:
         return any(variant in session["fingerprints"] for _, session in self.sessions)
 
     def state(self, variant: str) -> dict[str, str]:
-        """current, stale or missing, for each kind of evidence."""
+        """current, stale or missing (captures: or adopted), for each kind of evidence."""
         timed = any(variant in self.timed(session) for _, session in self.sessions)
         late = STALE if self.was_timed(variant) else MISSING
         return {

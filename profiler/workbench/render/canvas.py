@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,14 @@ def key(figure: Figure, entries: Sequence[Entry], left: float, top: float) -> fl
     return y - FONT_SIZE
 
 
-def svg(name: str, title: str, dark: bool, draw: Callable[[], Figure]) -> str:
+def note_absent(figure: Figure, absent: Sequence[str], left: float, bottom: float) -> None:
+    """Say at the foot, in fractions of the page, what was not collected."""
+    if absent:
+        text = textwrap.shorten("not collected: " + ", ".join(absent), 130, placeholder=" ...")
+        figure.text(left, bottom, text, color=LIGHT.muted, fontsize=FONT_SIZE - 1.5)
+
+
+def svg(name: str, title: str, draw: Callable[[], Figure]) -> str:
     """Draw and save with the same bytes each time, whatever the user's matplotlibrc says."""
     import matplotlib
 
@@ -92,7 +100,7 @@ def svg(name: str, title: str, dark: bool, draw: Callable[[], Figure]) -> str:
         out = io.StringIO()
         meta = {"Date": None, "Creator": None, "Title": title}
         draw().savefig(out, format="svg", transparent=True, metadata=meta)
-    return swap(out.getvalue()) if dark else out.getvalue()
+    return out.getvalue()
 
 
 def swap(light: str) -> str:

@@ -23,6 +23,18 @@ MEMORY, COMPUTE = "#56b4e9", "#e69f00"
 
 
 @dataclass(frozen=True)
+class Area:
+    """Where axes lie: fractions of a page of so many inches."""
+
+    left: float = LEFT
+    bottom: float = BOTTOM
+    right: float = RIGHT
+    top: float = TOP
+    width: float = WIDTH
+    height: float = HEIGHT
+
+
+@dataclass(frozen=True)
 class Frame:
     """The limits of the axes (FLOP/byte, TFLOP/s), and where they lie on the page in points."""
 
@@ -30,13 +42,15 @@ class Frame:
     x1: float
     y0: float
     y1: float
+    area: Area = Area()
 
     def page(self, x: float, y: float) -> XY:
         across = math.log(x / self.x0) / math.log(self.x1 / self.x0)
         up = math.log(y / self.y0) / math.log(self.y1 / self.y0)
+        area = self.area
         return (
-            POINTS * WIDTH * (LEFT + (RIGHT - LEFT) * across),
-            POINTS * HEIGHT * (BOTTOM + (TOP - BOTTOM) * up),
+            POINTS * area.width * (area.left + (area.right - area.left) * across),
+            POINTS * area.height * (area.bottom + (area.top - area.bottom) * up),
         )
 
     @property
@@ -47,9 +61,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Roofs:
-    """TB/s, and the compute ceilings as (label, TFLOP/s), highest first."""
+    """A level's bandwidth in TB/s, and the compute ceilings as (label, TFLOP/s), highest first."""
 
-    dram: float
+    bandwidth: float
     compute: tuple[tuple[str, float], ...]
 
     @property
@@ -61,16 +75,17 @@ class Roofs:
         return self.compute[-1][1]
 
     def ridge(self, compute: float) -> float:
-        return compute / self.dram
+        return compute / self.bandwidth
 
 
 def roofs(ceilings: Ceilings, *, packed: bool = False) -> Roofs:
-    """``packed`` adds the ceiling of FP16 pairs, for charts with a point that it bounds."""
+    """Over DRAM; ``packed`` adds the ceiling of FP16 pairs, for charts with a point it bounds."""
     compute = [("FP32", ceilings.fp32 / TERA)]
     if packed and ceilings.half is not None:
         compute.append(("Packed FP16", ceilings.half / TERA))
     if ceilings.tensor is not None:
-        compute.append(("Tensor, dense FP16", ceilings.tensor / TERA))
+        kind = ceilings.tensor_type.upper()
+        compute.append((f"Tensor, dense {kind}", ceilings.tensor / TERA))
     return Roofs(ceilings.dram / TERA, tuple(sorted(compute, key=lambda item: -item[1])))
 
 
@@ -81,7 +96,10 @@ def frame(roof: Roofs, points: Sequence[XY]) -> Frame:
     return Frame(min(xs) / 4.5, max(xs) * 4, min(ys) / 3, max(ys) * 2.2)
 
 
-def draw_axes(axes: Axes, view: Frame) -> None:
+def draw_axes(
+    axes: Axes, view: Frame, x_label: str = "Arithmetic intensity (FLOP per DRAM byte)",
+    y_label: str = "Performance (TFLOP/s)",
+) -> None:  # fmt: skip
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     axes.set(xscale="log", yscale="log", xlim=(view.x0, view.x1), ylim=(view.y0, view.y1))
@@ -92,8 +110,8 @@ def draw_axes(axes: Axes, view: Frame) -> None:
         axis.set_major_formatter(FixedFormatter([f"{10.0**d:g}" for d in decades]))
         axis.set_minor_locator(NullLocator())
         axis.label.set_color(LIGHT.ink)
-    axes.set_xlabel("Arithmetic intensity (FLOP per DRAM byte)")
-    axes.set_ylabel("Performance (TFLOP/s)")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
     axes.grid(True, which="major", color=LIGHT.faint, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(colors=LIGHT.muted)
@@ -122,8 +140,8 @@ def draw_roofs(axes: Axes, view: Frame, roof: Roofs) -> tuple[list[Box], list[Se
     """Draw them; give what the points' labels must keep clear of."""
     taken: list[Box] = []
     _regions(axes, view, roof, taken)
-    start = max(view.x0, view.y0 / roof.dram)
-    low_end, top_end = (start, start * roof.dram), (roof.ridge(roof.high), roof.high)
+    start = max(view.x0, view.y0 / roof.bandwidth)
+    low_end, top_end = (start, start * roof.bandwidth), (roof.ridge(roof.high), roof.high)
     axes.plot(*zip(low_end, top_end, strict=True), color=LIGHT.ink, linewidth=1.6)
     (ax, ay), (bx, by) = view.page(*low_end), view.page(*top_end)
     lines = [((ax, ay), (bx, by))]
@@ -144,9 +162,9 @@ def draw_roofs(axes: Axes, view: Frame, roof: Roofs) -> tuple[list[Box], list[Se
         _say(axes, text, (x + 5, y - 1.3 * FONT_SIZE), "left", LIGHT.muted, SMALL, taken)
     angle = math.atan2(by - ay, bx - ax)
     middle = math.sqrt(start * roof.ridge(roof.low))
-    axes.annotate(f"DRAM: {number(roof.dram)} TB/s", view.page(middle, middle * roof.dram),
-                  xycoords="figure points", textcoords="offset points",
-                  xytext=(-5 * math.sin(angle), 5 * math.cos(angle)),
+    axes.annotate(f"DRAM: {number(roof.bandwidth)} TB/s",
+                  view.page(middle, middle * roof.bandwidth), xycoords="figure points",
+                  textcoords="offset points", xytext=(-5 * math.sin(angle), 5 * math.cos(angle)),
                   rotation=math.degrees(angle), rotation_mode="anchor",
                   ha="center", va="bottom", color=LIGHT.ink)  # fmt: skip
     return taken, lines
@@ -172,7 +190,7 @@ def _regions(axes: Axes, view: Frame, roof: Roofs, taken: list[Box]) -> None:
         bands.append((first, last, text, MEMORY, 0.07))
     bands.append((last, view.x1, "compute-bound", COMPUTE, 0.1))
     for x0, x1, text, colour, alpha in bands:
-        tops = [min(roof.dram * x, roof.high) for x in (x0, x1)]
+        tops = [min(roof.bandwidth * x, roof.high) for x in (x0, x1)]
         axes.fill_between([x0, x1], view.y0, tops, color=colour, alpha=alpha, linewidth=0)
         x, y = view.page(math.sqrt(x0 * x1), view.y0)
         lines = text.split("\n")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from workbench.derive.anatomy import Anatomy
 from workbench.derive.figures import Figure
+from workbench.derive.moves import Move
+from workbench.derive.roofline import Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.comparison import Comparison
 from workbench.study.layout import SCHEMA_VERSION
 
 
@@ -42,6 +46,72 @@ def bottleneck(found: Bottleneck) -> dict[str, Any]:
     }
 
 
+def point(found: Point | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    nearest, share = found.nearest
+    return {
+        "flops": found.flops, "flops_per_second": found.flops_per_second,
+        "arithmetic": found.ceiling, "tensor_type": found.tensor_type or None,
+        "share_of_arithmetic_peak": _finite(found.compute_share),
+        "tensor_path": found.path or None, "share_of_tensor_path_peak": _finite(found.path_share),
+        "levels": {
+            level.level: {
+                "flop_per_byte": _finite(level.intensity),
+                "share_of_bandwidth": level.bandwidth_share,
+                "roof_flops_per_second": level.bound,
+            }
+            for level in found.levels
+        },
+        "nearest_roof": nearest, "share_of_nearest_roof": share,
+        "above_roof": found.above_roof, "lower_bound": found.undercounted,
+    }  # fmt: skip
+
+
+def anatomy(found: Anatomy | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "microseconds_before": found.before_us, "microseconds_after": found.after_us,
+        "ratio": found.measured, "residual": found.residual,
+        "factors": {f.id: {"gain": f.gain, "before": f.before, "after": f.after, "unit": f.unit,
+                           "metric": f.metric} for f in found.factors},
+    }  # fmt: skip
+
+
+def move(found: Move) -> dict[str, Any]:
+    return {
+        "figure": found.id, "before": found.before, "after": found.after, "unit": found.unit,
+        "metric": found.metric, "surprise": _finite(found.surprise), "part": found.part,
+        "speaks_of": found.speaks_of, "alike": list(found.alike),
+    }  # fmt: skip
+
+
+def comparison(found: Comparison | None) -> dict[str, Any] | None:
+    """Two captures side by side; durations are under ncu."""
+    if found is None:
+        return None
+    return {
+        "before": found.before,
+        "after": found.after,
+        "anatomy": anatomy(found.anatomy),
+        "stall_microseconds": {
+            t.reason: {"before": t.before, "after": t.after} for t in found.stall_times
+        },
+        "moves": [move(m) for m in found.moves.top],
+        "launch": [move(m) for m in found.moves.launch],
+        "following_duration": list(found.moves.paced),
+        "rules": [
+            {
+                "rule": r.rule, "title": r.title, "scope": r.scope or None, "change": r.change,
+                "estimated_before_pct": _finite(r.estimated_before_pct),
+                "estimated_after_pct": _finite(r.estimated_after_pct),
+            }
+            for r in found.rules
+        ],
+    }  # fmt: skip
+
+
 def row(found: Row) -> dict[str, Any]:
     return {
         "variant": found.variant,
@@ -61,11 +131,14 @@ def row(found: Row) -> dict[str, Any]:
         "occupancy_limiter": list(found.limiters),
         "stalls": dict(found.stalls),
         "bottlenecks": [bottleneck(b) for b in found.bottlenecks],
+        "roofline": point(found.point),
+        "against_parent": comparison(found.against_parent),
         "gates": {g.name: {"passed": g.passed, "why": g.why} for g in found.gates},
         "predictions": [vars(p) for p in found.predictions],
         "verdict": found.verdict or None,
         "kernels": list(found.kernels),
         "captures": [found.capture] if found.capture else [],
+        "adopted": dict(found.adopted) if found.adopted else None,
     }
 
 
@@ -89,6 +162,12 @@ def ablation(found: Ablation, *, full: bool = False) -> dict[str, Any]:
         "evidence": {"source": found.source, "date": found.date, "timings": found.timing_file},
         "reference": found.reference,
         "warnings": list(found.warnings),
+        "whole": comparison(found.whole),
+        "predictions": vars(found.score),
+        "noise": {
+            "from": "repeated captures" if found.noise.captures else "assumed",
+            "captures": found.noise.captures,
+        },
         "versions": [each(r) for r in found.rows],
         "references": [each(r) for r in found.references],
     }

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.derive.linediff import SourceDiff
+from workbench.derive.unified import unified
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE
-from workbench.load.evidence import CURRENT
-from workbench.render import charts, markdown, narrative, sections
+from workbench.load.evidence import ADOPTED, CURRENT
+from workbench.render import hunks, markdown, narrative, roofline_table, sections, why
 from workbench.render.tables import ABSENT, ablation_table, interval, number, reason
 
 if TYPE_CHECKING:
     import jinja2
 
 TEMPLATE = "OPTIMIZATION_REPORT.md.j2"
-CHARTS = tuple(charts.FILES)
 DIFF_LINES = 300  # of one step; with twelve steps the page must stay small enough for GitHub
 DIFF_BYTES = 16_000
 
@@ -40,9 +41,11 @@ def template_environment(folders: list[Path]) -> jinja2.Environment:
     return environment
 
 
-def shown_diff(text: str) -> str:
-    """A diff as a fenced block, cut where it is too long for a report."""
-    lines = text.splitlines()
+def shown_diff(found: SourceDiff) -> str:
+    """A diff as a fenced block, cut where it is too long for a report; "" where nothing changed."""
+    lines = unified(found).splitlines()
+    if not lines:
+        return ""
     kept: list[str] = []
     size = 0
     for line in lines[:DIFF_LINES]:
@@ -55,29 +58,25 @@ def shown_diff(text: str) -> str:
     return f"{block}\n\n{left} more lines are left out here." if left else block
 
 
-def _parent(ablation: Ablation, row: Row) -> Row | None:
-    name = row.step.parent if row.step else None
-    return next((r for r in ablation.rows if r.variant == name), None)
-
-
 def render_report(
-    ablation: Ablation, diffs: Mapping[str, str], environment: jinja2.Environment
+    ablation: Ablation, diffs: Mapping[str, SourceDiff], environment: jinja2.Environment
 ) -> str:
-    """The report as Markdown. ``diffs`` has a step's unified diff against its parent."""
+    """The report as Markdown. ``diffs`` has a step's diff against its parent."""
     steps = [
         {
             "row": row,
             "step": row.step,
-            "reason": reason(row) if row.status != CURRENT else "",
-            "diff": shown_diff(diffs[row.variant]) if diffs.get(row.variant) else "",
-            "moves": sections.moves(row, parent) if (parent := _parent(ablation, row)) else "",
+            "reason": reason(row) if row.status not in (CURRENT, ADOPTED) else "",
+            "diff": shown_diff(found) if (found := diffs.get(row.variant)) else "",
+            "lines": found,
         }
         for row in ablation.rows
         if row.step and row.verdict != BASELINE
     ]
     text = environment.get_template(TEMPLATE).render(
-        ablation=ablation, rows=ablation.rows, steps=steps, charts=CHARTS, absent=ABSENT,
-        table=ablation_table(ablation), narrative=narrative, sections=sections,
+        ablation=ablation, rows=ablation.rows, steps=steps, absent=ABSENT,
+        table=ablation_table(ablation), narrative=narrative, sections=sections, hunks=hunks,
+        why=why, rooflines=roofline_table, ladder=why.ladder(ablation),
         fixes=[entry["row"].variant for entry in steps if isinstance(entry["row"], Row)],
     )  # fmt: skip
     return text.rstrip() + "\n"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.roofline import Point
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE, INCONCLUSIVE, KEPT, REJECTED
-from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, text_width
+from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.ceilings import (
     BOTTOM,
     HEIGHT,
@@ -71,10 +70,11 @@ class Mark:
 
     row: Row
     point: Point
+    intensity: float  # FLOP per byte of the chart's level of memory
 
     @property
     def at(self) -> tuple[float, float]:
-        return self.point.intensity, self.point.flops_per_second / TERA
+        return self.intensity, self.point.flops_per_second / TERA
 
     @property
     def look(self) -> Look:
@@ -88,9 +88,9 @@ class Mark:
     def label(self) -> str:
         share = percent(self.point.share)
         if self.point.above_roof:
-            return f"{self.row.variant} (error in the data: {share} of its roof)"
+            return f"{self.row.label} (error in the data: {share} of its roof)"
         word = f" ({self.row.verdict})" if self.row.verdict in (REJECTED, INCONCLUSIVE) else ""
-        return f"{self.row.variant}{word} {share}"
+        return f"{self.row.label}{word} {share}"
 
 
 def draw(ablation: Ablation) -> Figure:
@@ -104,29 +104,29 @@ def draw(ablation: Ablation) -> Figure:
                 color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
     figure.text(LEFT, 0.925, f"{where}; percentages are of the roof over each point",
                 color=LIGHT.muted)  # fmt: skip
-    _note(figure, ablation)
+    draw_note(figure, ablation)
     if ablation.ceilings is None:
         axes.set_axis_off()
         figure.text(0.5, 0.5, "ceilings not collected", color=LIGHT.muted, ha="center",
                     fontsize=FONT_SIZE + 2)  # fmt: skip
         return figure
-    marks = [Mark(row, row.point) for row in ablation.everything if row.point]
+    marks = [Mark(row, row.point, row.point.intensity) for row in ablation.everything if row.point]
     packed = any(row.point and row.point.ceiling == "half" for row in ablation.everything)
     roof = roofs(ablation.ceilings, packed=packed)
     view = frame(roof, [mark.at for mark in marks])
     draw_axes(axes, view)
     taken, lines = draw_roofs(axes, view, roof)
-    lines += _path(axes, view, marks)
+    lines += draw_path(axes, view, marks)
     for mark in marks:
         axes.plot(*mark.at, zorder=4, **mark.look.sign)
         if mark.point.above_roof:
             axes.plot(*mark.at, zorder=5, **WRONG)
-    _labels(axes, view, marks, taken, lines)
-    _key(figure, marks)
+    draw_labels(axes, view, marks, taken, lines)
+    draw_key(figure, marks, 0.093 * HEIGHT * POINTS)
     return figure
 
 
-def _path(axes: Axes, view: Frame, marks: list[Mark]) -> list[Segment]:
+def draw_path(axes: Axes, view: Frame, marks: list[Mark]) -> list[Segment]:
     """An arrow from each parent to its child, dashed where the child was not kept."""
     found = {mark.row.variant: mark for mark in marks}
     lines: list[Segment] = []
@@ -158,17 +158,22 @@ def _groups(view: Frame, marks: list[Mark]) -> list[list[Mark]]:
     return groups
 
 
-def _labels(
-    axes: Axes, view: Frame, marks: list[Mark], taken: list[Box], lines: list[Segment]
-) -> None:
+def draw_labels(
+    axes: Axes, view: Frame, marks: list[Mark], taken: list[Box], lines: list[Segment],
+    *, short: bool = False,
+) -> None:  # fmt: skip
+    """``short``: only the names, one line for all that share a place, for small charts."""
+    size = SMALL if short else FONT_SIZE
     groups = _groups(view, marks)
-    texts = ["\n".join(mark.label for mark in group) for group in groups]
+    texts = [
+        "\n".join(mark.row.variant if short else mark.label for mark in group) for group in groups
+    ]
     bold = [not group[0].row.is_reference for group in groups]
     anchors = [
         Anchor(
             view.page(*group[0].at),
-            text_width(text) * (1.1 if heavy else 1),
-            1.3 * FONT_SIZE * (1 + text.count("\n")),
+            text_width(text, size) * (1.1 if heavy else 1),
+            1.3 * size * (1 + text.count("\n")),
         )
         for group, text, heavy in zip(groups, texts, bold, strict=True)
     ]
@@ -180,11 +185,12 @@ def _labels(
                           arrowprops={"arrowstyle": "-", "color": LIGHT.muted, "linewidth": 0.7,
                                       "shrinkA": 4, "shrinkB": 0})  # fmt: skip
         axes.annotate(text, spot.at, xycoords="figure points", ha=spot.side, va="center",
-                      color=LIGHT.ink if heavy else LIGHT.muted, zorder=6,
+                      color=LIGHT.ink if heavy else LIGHT.muted, zorder=6, fontsize=size,
                       fontweight="bold" if heavy else "normal")  # fmt: skip
 
 
-def _key(figure: Figure, marks: list[Mark]) -> None:
+def draw_key(figure: Figure, marks: list[Mark], top: float) -> None:
+    """``top`` in points; starts where the axes do."""
     looks = dict.fromkeys(mark.look for mark in marks)
     entries = [Entry(look.word, look.sign) for look in looks]
     if any(mark.row.step and mark.row.step.parent for mark in marks):
@@ -192,11 +198,9 @@ def _key(figure: Figure, marks: list[Mark]) -> None:
         entries.append(Entry("from parent to child", arrow))
     if any(mark.point.above_roof for mark in marks):
         entries.append(Entry("above its roof: an error in the data", {**WRONG, "markersize": 8}))
-    key(figure, entries, LEFT * WIDTH * POINTS, 0.093 * HEIGHT * POINTS)
+    key(figure, entries, LEFT * WIDTH * POINTS, top)
 
 
-def _note(figure: Figure, ablation: Ablation) -> None:
+def draw_note(figure: Figure, ablation: Ablation) -> None:
     absent = [f"{row.variant} ({reason(row)})" for row in ablation.everything if not row.point]
-    if absent:
-        text = textwrap.shorten("not collected: " + ", ".join(absent), 130, placeholder=" ...")
-        figure.text(LEFT, 0.012, text, color=LIGHT.muted, fontsize=SMALL)
+    note_absent(figure, absent, LEFT, 0.012)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 
+from workbench.derive.anatomy import FACTORS, LABELS, METRICS, Anatomy
 from workbench.derive.speedup import Time
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.comparison import Comparison
 from workbench.load.evidence import CURRENT
+from workbench.render import why
 from workbench.render.markdown import code, literal, shorten
-from workbench.render.moves import moved
 from workbench.render.tables import (
     ABSENT,
     NONE,
-    factor,
     markdown_table,
     number,
     percent,
@@ -35,17 +37,26 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def environment(ablation: Ablation) -> str:
+def environment_rows(ablation: Ablation) -> list[list[str]]:
+    """What and its value, in plain text."""
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
     found = ablation.environment
-    rows = [["Study and shape", f"{code(ablation.study)}, {code(ablation.shape)} ({parameters})"]]
-    for label, key in ENVIRONMENT:
-        value = str(found.get(key) or ABSENT)
-        rows.append(
-            [label, code(value) if key == "ncu_flags" and value != ABSENT else literal(value)]
-        )
+    rows = [["Study and shape", f"{ablation.study}, {ablation.shape} ({parameters})"]]
+    rows += [[label, str(found.get(key) or ABSENT)] for label, key in ENVIRONMENT]
     rows.append(["SM clock under ncu", _clocks(ablation)])
-    rows.append(["Date", f"{literal(str(found.get('date') or ABSENT))} ({ablation.source})"])
+    rows.append(["Date", f"{found.get('date') or ABSENT} ({ablation.source})"])
+    return rows
+
+
+def environment(ablation: Ablation) -> str:
+    flags = dict(ENVIRONMENT)
+    rows = [
+        [
+            what,
+            code(value) if flags.get(what) == "ncu_flags" and value != ABSENT else literal(value),
+        ]
+        for what, value in environment_rows(ablation)
+    ]
     return markdown_table(["what", "value"], rows, "ll")
 
 
@@ -73,25 +84,6 @@ def _time(found: Time | None) -> list[str]:
     return [number(found.median), f"{number(found.low)} to {number(found.high)}"]
 
 
-COMPUTE_ROOFS = {"tensor": "dense FP16 tensor", "half": "packed FP16", "fp32": "FP32"}
-
-
-def roofline(ablation: Ablation) -> str:
-    header = ["version", "FLOP per DRAM byte", "TFLOP/s", "roof over it (TFLOP/s)", "set by",
-              "share of roof"]  # fmt: skip
-    rows = []
-    for row in ablation.everything:
-        point, roof = row.point, ablation.ceilings
-        if point is None or roof is None:
-            rows.append([row.variant, *[ABSENT] * 3, literal(reason(row)), ABSENT])
-            continue
-        by = "DRAM" if point.limit == "dram" else COMPUTE_ROOFS[point.ceiling]
-        wrong = " (above its roof: an error in the data)" if point.above_roof else ""
-        rows.append([row.variant, number(point.intensity), number(point.flops_per_second / 1e12),
-                     number(point.bound / 1e12), by, percent(point.share) + wrong])  # fmt: skip
-    return markdown_table(header, rows, "lrrrlr")
-
-
 def predictions(row: Row) -> str:
     rows = []
     for outcome in row.predictions:
@@ -107,14 +99,59 @@ def gates(row: Row) -> str:
     return markdown_table(["gate", "result", "why"], rows, "lll")
 
 
-def moves(row: Row, parent: Row) -> str:
-    """What moved from the parent to this step; empty where nothing can be compared."""
-    rows = []
-    for move in moved(parent.figures, row.figures):
-        times = move.factor
-        rows.append([f"{move.label} ({move.unit})", number(move.before), number(move.after),
-                     factor(times) if times is not None else NONE])  # fmt: skip
-    return markdown_table(["figure", "before", "after", "factor"], rows, "lrrr") if rows else ""
+def factors(found: Anatomy) -> str:
+    return markdown_table(["factor", "before", "after", "gain"], why.factor_rows(found), "lrrr")
+
+
+def explained(ablation: Ablation) -> str:
+    """Which durations the factors explain: what the captures' cache control makes of them."""
+    flags = str(ablation.environment.get("ncu_flags", "")).split()
+    options = dict(pairwise(flags))
+    flushed = options.get("--cache-control") == "all"
+    words = (
+        "they compare with the cold times, not with the warm ones"
+        if flushed
+        else ("they are of single launches under the profiler, not the warm times of the table")
+    )
+    return f"Captures are runs of their own{', with the caches flushed' * flushed}: {words}."
+
+
+def moves(found: Comparison) -> str:
+    """What moved, the launch parameters that changed, and what only followed the duration."""
+    said = [why.moves(found) or "No figure moved beyond the noise of a capture."]
+    if found.moves.launch:
+        said.append(f"Launched otherwise: {why.launch(found)}.")
+    if found.moves.paced:
+        said.append(f"Only following the duration, with the amount unchanged: {why.paced(found)}.")
+    return "\n\n".join(said)
+
+
+def rules(found: Comparison) -> str:
+    rows = [[literal(title), code(rule), *rest] for title, rule, *rest in why.rule_rows(found)]
+    header = ["rule", "id", "scope", f"estimate at {found.before}", f"at {found.after}", "change"]
+    said = [markdown_table(header, rows, "lllrrl")] if rows else []
+    if alike := why.rules_alike(found):
+        said.append(f"{alike} {'more say' if rows else 'say'} the same as before.")
+    return "\n\n".join(said)
+
+
+def promises(ablation: Ablation) -> str:
+    rows = [[step, literal(top), first, literal(gone), *rest]
+            for step, top, first, gone, *rest in why.promise_rows(ablation)]  # fmt: skip
+    if not rows:
+        return f"NVIDIA's estimates: {ABSENT}."
+    return markdown_table(list(why.PROMISE_HEADER), rows, "llrlrr")
+
+
+def score(ablation: Ablation) -> str:
+    """How the predictions of the ladder came out, in a sentence."""
+    found = ablation.score
+    if not found.total:
+        return f"Predictions: {ABSENT}."
+    return (
+        f"Of {found.total} predictions, written before measuring: **{found.confirmed} confirmed, "
+        f"{found.refuted} refuted, {found.not_measurable} not measurable**."
+    )
 
 
 def estimate(found: Bottleneck) -> str:
@@ -157,6 +194,7 @@ def sources(ablation: Ablation) -> str:
     stalls = any(row.stalls for row in ablation.everything)
     states = f"{code('smsp__pcsamp_warps_issue_stalled_*')}, share of their sum"
     rows.append(["top stall", states if stalls else ABSENT])
+    rows += [[f"factor: {LABELS[key][0].lower()}", code(METRICS[key])] for key in FACTORS]
     return markdown_table(["column", "from"], rows, "ll")
 
 
@@ -165,7 +203,7 @@ def captures(ablation: Ablation) -> str:
     for row in ablation.everything:
         missing = ABSENT if row.status == CURRENT else f"{ABSENT}: {literal(reason(row))}"
         rows.append(
-            [row.variant, code(row.capture) if row.capture else missing, _kernels(row.kernels)]
+            [row.label, code(row.capture) if row.capture else missing, _kernels(row.kernels)]
         )
     return markdown_table(["version", "capture", "kernels"], rows, "lll")
 

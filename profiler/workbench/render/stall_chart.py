@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING, stall_label
+from workbench.derive.stall_time import UNSAMPLED
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import INCONCLUSIVE, REJECTED
-from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, text_width
+from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.tables import reason
 
 if TYPE_CHECKING:
@@ -31,14 +31,13 @@ OTHER = "other"
 SHOWN = 0.055  # smaller parts have no room for their number
 
 
-def top_reasons(rows: list[Row], count: int = len(COLOURS)) -> list[str]:
-    """The stall reasons that matter most over all rows, largest first."""
-    totals: dict[str, float] = {}
+def weights(rows: Iterable[Row]) -> dict[str, float]:
+    """Reason to the sum of its shares over all rows."""
+    found: dict[str, float] = {}
     for row in rows:
         for name, share in row.stalls.items():
-            if name != ISSUING:
-                totals[name] = totals.get(name, 0.0) + share
-    return sorted(totals, key=lambda name: (-totals[name], name))[:count]
+            found[name] = found.get(name, 0.0) + share
+    return found
 
 
 def parts(row: Row, names: list[str]) -> list[tuple[str, float]]:
@@ -61,7 +60,8 @@ def draw(ablation: Ablation) -> Figure:
                 color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
     figure.text(EDGE, 1 - 0.49 / height, f"{where}; shares of all warp state samples",
                 color=LIGHT.muted)  # fmt: skip
-    _note(figure, ablation, height)
+    absent = [f"{row.variant} ({reason(row)})" for row in ablation.everything if not row.stalls]
+    note_absent(figure, absent, EDGE, 0.12 / height)
     if not rows:
         figure.text(0.5, 0.35, "stall samples not collected", color=LIGHT.muted, ha="center",
                     fontsize=FONT_SIZE + 2)  # fmt: skip
@@ -70,13 +70,13 @@ def draw(ablation: Ablation) -> Figure:
     axes = figure.add_axes((left, FOOT / height, 0.965 - left, 1 - (HEAD + FOOT) / height))
     places = [i + (gap if row.is_reference else 0.0) for i, row in enumerate(rows)]
     _axes(axes, rows, places)
-    fills = _fills(rows)
+    colours = fills(weights(rows))
     for row, at in zip(rows, places, strict=True):
-        _bar(axes, row, at, fills)
-    words = {name: OTHER if name == OTHER else stall_label(name) for name in fills}
+        _bar(axes, row, at, colours)
+    words = {name: OTHER if name == OTHER else stall_label(name) for name in colours}
     entries = [
         Entry(words[name], {"marker": "s", "markersize": 8, "color": fill, "markeredgewidth": 0})
-        for name, fill in fills.items()
+        for name, fill in colours.items()
     ]
     key(figure, entries, EDGE * WIDTH * POINTS, POINTS * (height - 0.76))
     return figure
@@ -84,17 +84,18 @@ def draw(ablation: Ablation) -> Figure:
 
 def _name(row: Row) -> str:
     word = f" ({row.verdict})" if row.verdict in (REJECTED, INCONCLUSIVE) else ""
-    return f"{row.variant}{word}"
+    return f"{row.label}{word}"
 
 
-def _fills(rows: list[Row]) -> dict[str, str]:
-    reasons = top_reasons(rows)
+def fills(weights: Mapping[str, float]) -> dict[str, str]:
+    """Colour by reason, in the order in which bars stack them: issuing first, ``other`` last."""
+    stalls = {name: weight for name, weight in weights.items() if name not in (ISSUING, UNSAMPLED)}
+    reasons = sorted(stalls, key=lambda name: (-stalls[name], name))[: len(COLOURS)]
     free = [fill for name, fill in COLOURS.items() if name not in reasons]
-    fills = {ISSUING: ISSUING_FILL}
+    found = {ISSUING: ISSUING_FILL}
     for name in reasons:
-        fills[name] = COLOURS[name] if name in COLOURS else free.pop(0)
-    rest = any(name not in fills for row in rows for name in row.stalls)
-    return {**fills, OTHER: OTHER_FILL} if rest else fills
+        found[name] = COLOURS[name] if name in COLOURS else free.pop(0)
+    return {**found, OTHER: OTHER_FILL} if weights.keys() - found.keys() else found
 
 
 def _axes(axes: Axes, rows: list[Row], places: list[float]) -> None:
@@ -139,10 +140,3 @@ def on(colour: str) -> str:
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
-
-
-def _note(figure: Figure, ablation: Ablation, height: float) -> None:
-    absent = [f"{row.variant} ({reason(row)})" for row in ablation.everything if not row.stalls]
-    if absent:
-        text = textwrap.shorten("not collected: " + ", ".join(absent), 130, placeholder=" ...")
-        figure.text(EDGE, 0.12 / height, text, color=LIGHT.muted, fontsize=FONT_SIZE - 1.5)

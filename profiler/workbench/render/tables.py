@@ -8,7 +8,7 @@ from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.speedup import Ratio
 from workbench.judge.ablation import FAILED, Ablation, Row
 from workbench.judge.verdict import BASELINE
-from workbench.load.evidence import CURRENT, MISSING
+from workbench.load.evidence import ADOPTED, CURRENT, MISSING
 from workbench.render.markdown import authored, literal, shorten
 
 ABSENT = "not collected"
@@ -101,10 +101,17 @@ def reason(row: Row) -> str:
     return row.status if row.status != CURRENT else ABSENT
 
 
-def _verdict(row: Row) -> str:
+def verdict(row: Row) -> str:
+    """The verdict, or what stands in its place, in plain text."""
+    if row.status == ADOPTED:
+        return "adopted, not timed"
     if row.status != CURRENT:
-        return literal(reason(row))
+        return reason(row)
     return "reference" if row.is_reference else row.verdict
+
+
+def has_figures(row: Row) -> bool:
+    return row.status in (CURRENT, ADOPTED)
 
 
 def key_change(row: Row) -> str:
@@ -138,8 +145,8 @@ def ablation_table(ablation: Ablation) -> str:
               "key change", "verdict"]  # fmt: skip
     rows = []
     for row in ablation.everything:
-        cells = _cells(row) if row.status == CURRENT else [NONE] * 7
-        rows.append([row.variant, *cells, key_change(row), _verdict(row)])
+        cells = _cells(row) if has_figures(row) else [NONE] * 7
+        rows.append([row.variant, *cells, key_change(row), literal(verdict(row))])
     align = "lrrrrrrlll"
     if not ablation.reference:
         at = header.index("vs ")

@@ -7,7 +7,9 @@ import math
 from workbench.derive.figures import stall_label
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
+from workbench.load.evidence import ADOPTED, CURRENT
 from workbench.render.tables import interval, markdown_table, number, ratio
+from workbench.render.why import account
 
 SHOWN = ("duration", "sm_clock", "dram_bandwidth", "dram_pct", "l2_hit", "l1_hit",
          "achieved_occupancy", "theoretical_occupancy", "sm_active", "warps_per_scheduler",
@@ -57,18 +59,19 @@ def timing_table(row: Row, reference: str) -> str:
 def variant(row: Row, found: Ablation) -> str:
     """All of a variant: time, figures with their metrics, stalls and bottlenecks."""
     change = row.step.key_change if row.step else row.title
-    parts = [f"## {row.variant}: {change}"]
+    parts = [f"## {row.label}: {change}"]
     if row.problem:
         parts.append(f"{row.status}: {row.problem}")
-        if row.status != "current":
+        if row.status not in (CURRENT, ADOPTED):
             return "\n\n".join(parts)
     parts.append(timing_table(row, found.reference))
-    ratios = [f"vs {found.reference}: {interval(row.over_reference)}"]
+    ratios = [f"vs {found.reference}: {interval(row.over_reference)}"] if found.reference else []
     if row.step is not None and row.step.parent:
         ratios.append(f"vs {row.step.parent} (parent): {interval(row.over_parent)}")
         if row.step.parent != found.rows[0].variant:
             ratios.append(f"vs {found.rows[0].variant}: {ratio(row.over_baseline)}")
-    parts.append("\n".join(f"- {text}" for text in ratios))
+    if ratios:
+        parts.append("\n".join(f"- {text}" for text in ratios))
     if not row.figures:
         parts.append("profile: not collected")
     else:
@@ -86,6 +89,8 @@ def variant(row: Row, found: Ablation) -> str:
         if row.bottlenecks:
             lines = [f"{i}. {bottleneck_line(b)}" for i, b in enumerate(row.bottlenecks, start=1)]
             parts.append("Top bottlenecks:\n\n" + "\n".join(lines))
+    if row.against_parent:
+        parts += account(row.against_parent)
     for gate in row.gates:
         word = {True: "passed", False: "failed", None: "open"}[gate.passed]
         parts.append(f"gate {gate.name}: {word} ({gate.why})")

@@ -27,6 +27,7 @@ from workbench.study.layout import EvidenceFolder, disk_full, read_json, write_b
 from workbench.study.model import Study
 from workbench.study.sources import fingerprint, source_files, source_fingerprint
 
+REPEATS_KEPT = 2  # earlier reports of a variant; each is a megabyte or so
 ZSTD_LEVEL = 12  # a tenth of the time of 19 for a sixth more bytes
 PHASES = ("build", "check", "time", "capture")
 
@@ -308,6 +309,18 @@ class Measurement:
             if not stored and not culprit and not outcome.interrupted and left:
                 raise ncu.failure(outcome.log)
 
+    def repeats(self, variant: str, version: str) -> list[str]:
+        """Earlier reports of the same sources, ncu and flags: they tell the noise of a capture."""
+        path = self.folder.capture_index(self.plan.shape, variant)
+        if not path.is_file():
+            return []
+        old = read_json(path)
+        now = (self.prints[variant], version, ncu.flags(self.config.profiler))
+        same = (old["fingerprint"], old["ncu"], old["ncu_flags"]) == now
+        if not same or old["provenance"].get("driver") != self.provenance().get("driver"):
+            return []
+        return [str(old["report"]), *old.get("repeats", [])][:REPEATS_KEPT]
+
     def store(self, report: Path, variants: list[str]) -> list[str]:
         """Keep the report, compressed, and an index entry for each variant it really holds."""
         import zstandard
@@ -326,6 +339,7 @@ class Measurement:
         self.result.written.append(path)
         version = machine.ncu_version(machine.find_ncu() or "ncu") or "not collected"
         for variant in held:
+            repeats = self.repeats(variant, version)
             self.write(
                 self.folder.capture_index(self.plan.shape, variant),
                 {
@@ -333,6 +347,7 @@ class Measurement:
                     "shape": self.plan.shape,
                     "fingerprint": self.prints[variant],
                     "report": path.name,
+                    "repeats": repeats,
                     "sha256": digest,
                     "range": names[variant],
                     "launches": launches[names[variant]],
@@ -355,8 +370,11 @@ def params_of(study: Study, variants: list[str]) -> dict[str, dict[str, Any]]:
 
 def remove_unused(folder: EvidenceFolder) -> None:
     """Delete the reports that no index entry names any more."""
-    used = {read_json(path)["report"] for path in folder.root.glob("*/captures/*.json")}
-    for report in folder.reports.glob("*.ncu-repz"):
+    used: set[str] = set()
+    for path in folder.root.glob("*/captures/*.json"):
+        index = read_json(path)
+        used |= {index["report"], *index.get("repeats", [])}
+    for report in folder.reports.glob("*.ncu-rep*"):
         if report.name not in used:
             report.unlink()
 

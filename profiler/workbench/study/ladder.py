@@ -12,7 +12,7 @@ from workbench.study.model import Ladder, Prediction, Step, Variant
 TOP_KEYS = ["schema_version", "title", "summary", "step", "reference"]
 STEP_KEYS = ["variant", "parent", "key_change", "shape", "bottleneck", "rationale", "lesson",
              "prediction"]  # fmt: skip
-REFERENCE_KEYS = ["variant", "title", "primary"]
+REFERENCE_KEYS = ["variant", "title", "primary", "captured"]
 PREDICTION_KEYS = ["figure", "factor", "range"]
 SCHEMA_VERSION = 1
 
@@ -97,13 +97,21 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
         check_keys(path, "reference", table, REFERENCE_KEYS)
         name = _text(path, "reference", table, "variant", needed=True)
         title = _text(path, "reference", table, "title") or name
-        references.append(Variant(name, folder / f"{name}.py", True, title))
+        captured = table.get("captured", False)
+        if not isinstance(captured, bool):
+            raise UsageError(f"{path}: 'reference.captured' must be true or false")
+        if captured and table.get("primary"):
+            raise UsageError(
+                f"{path}: reference '{name}' is only captured, so it cannot be primary",
+                hint="the primary reference is timed beside every variant",
+            )
+        references.append(Variant(name, folder / f"{name}.py", True, title, captured))
         if table.get("primary"):
             primary.append(name)
     names = [s.variant for s in steps] + [r.name for r in references]
     if len(set(names)) != len(names):
         raise UsageError(f"{path}: a variant is listed twice")
-    if references and len(primary) != 1:
+    if any(not r.captured for r in references) and len(primary) != 1:
         raise UsageError(f"{path}: exactly one reference must have primary = true")
     return Ladder(
         study, path, tuple(steps), tuple(references), primary[0] if primary else "",

@@ -77,13 +77,15 @@ class Variant:
     """One implementation: a module with a ``run``, the sources it names, and parameters.
 
     ``name`` is that of the module, and of the parameters that differ from its own values:
-    ``fix2`` or ``fix2[warps=12]``.
+    ``fix2`` or ``fix2[warps=12]``. A reference that is ``captured`` has no module: all that is
+    known of it is an adopted capture.
     """
 
     name: str
     module: Path
     is_reference: bool = False
     title: str = ""
+    captured: bool = False
     params: tuple[tuple[str, Parameter], ...] = ()
 
 

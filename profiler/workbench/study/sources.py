@@ -24,8 +24,10 @@ def virtual_name(study: str, file: str) -> str:
 def source_files(study: Study, variant: Variant) -> list[Path]:
     """The variant's module, the CUDA sources it names and, through them, what they include.
 
-    Those of the variants that it calls are among them.
+    Those of the variants that it calls are among them. None where it is only captured.
     """
+    if variant.captured:
+        return []
     found: dict[Path, None] = {}
     queue = [variant.module.name]
     while queue:
@@ -76,3 +78,11 @@ def fingerprint(study: Study, variant: str, shape: str) -> str:
 def source_fingerprint(study: Study, variant: str) -> str:
     """sha256 over the variant's own sources alone: what a build depends on."""
     return _sources_digest(study, variant).hexdigest()
+
+
+def source_texts(study: Study, variant: Variant) -> dict[str, str]:
+    """The variant's sources by the name they have in the line table of a capture."""
+    return {
+        virtual_name(path.parent.name, path.name): path.read_text(encoding="utf-8")
+        for path in source_files(study, variant)
+    }

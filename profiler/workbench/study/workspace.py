@@ -147,7 +147,7 @@ def read_study(workspace: Workspace, name: str) -> Study:
             raise UsageError(f"{ladder.path}: '{written}' is called '{variant.name}'")
     variants |= {reference.name: reference for reference in ladder.references}
     for variant in variants.values():
-        if not variant.module.is_file():
+        if not variant.captured and not variant.module.is_file():
             raise UsageError(
                 f"{ladder.path} names '{variant.name}', but there is no {variant.module}",
                 hint="add the file, or take the name out of ablation.toml",

@@ -1,0 +1,127 @@
+"""Launches into groups, and the launches of two reports into pairs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.load.launches import Launch
+
+BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST = (
+    "name and launch shape",
+    "name without template arguments, and launch shape",
+    "name",
+    "the only kernel left on either side",
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Launches of one kernel with one launch shape."""
+
+    launches: tuple[Launch, ...]
+
+    @property
+    def typical(self) -> Launch:
+        """The one whose duration is the median (the lower one of an even number)."""
+        timed = sorted(
+            (x for x in self.launches if x.microseconds is not None),
+            key=lambda x: (x.microseconds or 0.0, x.index),
+        )
+        return timed[(len(timed) - 1) // 2] if timed else self.launches[0]
+
+    @property
+    def microseconds(self) -> float | None:
+        """Of all launches together; None where one was not timed."""
+        times = [x.microseconds for x in self.launches]
+        return sum(t for t in times if t is not None) if None not in times else None
+
+
+def groups(launches: Sequence[Launch]) -> list[Group]:
+    """By signature and launch shape, the most time first."""
+    found: dict[Any, list[Launch]] = {}
+    for launch in launches:
+        found.setdefault((launch.signature, launch.shape), []).append(launch)
+    made = [Group(tuple(members)) for members in found.values()]
+    return sorted(made, key=lambda group: (-(group.microseconds or 0.0), group.launches[0].index))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two launches that are compared, and by what they were matched."""
+
+    before: Launch
+    after: Launch
+    how: str
+
+
+@dataclass(frozen=True)
+class PairGroup:
+    """Pairs whose launches are of one kernel and shape on each side."""
+
+    pairs: tuple[Pair, ...]
+
+    @property
+    def typical(self) -> Pair:
+        """The pair whose duration before is the median."""
+        chosen = Group(tuple(pair.before for pair in self.pairs)).typical
+        return next(pair for pair in self.pairs if pair.before == chosen)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """``pairs`` in the order of the first report; the others have no partner."""
+
+    pairs: tuple[Pair, ...]
+    only_before: tuple[Launch, ...]
+    only_after: tuple[Launch, ...]
+
+    @property
+    def groups(self) -> list[PairGroup]:
+        """The most time before first."""
+        found: dict[Any, list[Pair]] = {}
+        for pair in self.pairs:
+            sides = [(x.signature, x.shape) for x in (pair.before, pair.after)]
+            found.setdefault((*sides, pair.how), []).append(pair)
+        made = [PairGroup(tuple(pairs)) for pairs in found.values()]
+        return sorted(made, key=lambda g: -sum(p.before.microseconds or 0.0 for p in g.pairs))
+
+
+RULES: tuple[tuple[str, Callable[[Launch], Any]], ...] = (
+    (BY_SIGNATURE, lambda x: (x.signature, x.shape)),
+    (BY_NAME_AND_SHAPE, lambda x: (x.kernel, x.shape)),
+    (BY_NAME, lambda x: x.signature),
+    (BY_NAME, lambda x: x.kernel),
+)
+
+
+def match(before: Sequence[Launch], after: Sequence[Launch]) -> Matching:
+    """Pair launches, the strictest rule first; equal ones in order of launch.
+
+    What is left is paired only where it is one kernel on either side: a kernel that was renamed.
+    """
+    left, right = list(before), list(after)
+    pairs: list[Pair] = []
+    for how, key in RULES:
+        _take(left, right, pairs, how, key)
+    if len({x.signature for x in left}) == 1 and len({x.signature for x in right}) == 1:
+        _take(left, right, pairs, BY_REST, lambda x: None)
+    pairs.sort(key=lambda pair: pair.before.index)
+    return Matching(tuple(pairs), tuple(left), tuple(right))
+
+
+def _take(
+    left: list[Launch], right: list[Launch], pairs: list[Pair], how: str,
+    key: Callable[[Launch], Any],
+) -> None:  # fmt: skip
+    waiting: dict[Any, list[Launch]] = {}
+    for launch in right:
+        waiting.setdefault(key(launch), []).append(launch)
+    for launch in list(left):
+        partners = waiting.get(key(launch))
+        if partners:
+            other = partners.pop(0)
+            pairs.append(Pair(launch, other, how))
+            left.remove(launch)
+            right.remove(other)

@@ -1,0 +1,113 @@
+"""How far a figure moves between two captures of the same kernel.
+
+From repeated captures of one variant where the evidence holds them, else assumed by the kind of
+figure. The assumed sizes are those of two captures of one and the same cuDNN kernel on an H200,
+rounded up: executed instructions differed by up to 1 % (its warps poll barriers), durations by
+0.6 %, issue rates and resident warps by 4 to 6 %, hit rates by up to 4 points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from workbench.derive.figures import Figure
+from workbench.load.catalog import catalog
+
+FROM_NOTHING = 1e3  # a change from or to zero has no factor; it counts as one of this size
+FLOOR = 0.25  # of the assumed size: two captures that agree by chance prove no lower noise
+
+
+@dataclass(frozen=True)
+class Size:
+    """Standard deviation: relative, and for percentages at least this many points."""
+
+    relative: float
+    points: float = 0.0
+
+
+ASSUMED: Mapping[str, Size] = MappingProxyType({
+    "launch": Size(0.001),
+    "counter": Size(0.01),
+    "time": Size(0.01),
+    "rate": Size(0.04, 0.5),
+    "cache": Size(0.05, 3.0),
+    "pace": Size(0.05, 0.5),
+})  # fmt: skip
+
+
+def kind(figure: str) -> str:
+    spec = catalog().get(figure)
+    return spec.noise if spec else "pace"
+
+
+def is_share(figure: Figure) -> bool:
+    return figure.unit.startswith("%")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Sizes by figure id from repeats, over ``captures`` in all; others are assumed by kind."""
+
+    measured: Mapping[str, Size]
+    captures: int = 0
+
+    def size(self, figure: str) -> Size:
+        assumed = ASSUMED[kind(figure)]
+        found = self.measured.get(figure)
+        if found is None:
+            return assumed
+        return Size(
+            max(found.relative, FLOOR * assumed.relative), max(found.points, FLOOR * assumed.points)
+        )
+
+    def surprise(self, before: Figure, after: Figure) -> float:
+        """The move in standard deviations of a difference between two captures.
+
+        Percentages by their difference in points, all else by the logarithm of the factor.
+        """
+        was, came = before.value, after.value
+        if was == came:
+            return 0.0
+        size = self.size(before.id)
+        if is_share(before):
+            spread = math.hypot(*(max(size.relative * abs(v), size.points) for v in (was, came)))
+            return abs(came - was) / spread if spread else math.inf
+        return abs(log_factor(was, came)) / (math.sqrt(2) * size.relative)
+
+
+ASSUMED_NOISE = Noise(MappingProxyType({}))
+
+
+def log_factor(before: float, after: float) -> float:
+    """Logarithm of after over before; ``FROM_NOTHING`` where one of them is zero or below."""
+    if before == after:
+        return 0.0
+    if before <= 0 or after <= 0:
+        return math.copysign(math.log(FROM_NOTHING), after - before)
+    return math.log(after / before)
+
+
+def noise_of(repeats: Iterable[Sequence[Mapping[str, Figure]]]) -> Noise:
+    """Pooled over variants; each item is the figures of two or more captures of one of them."""
+    variances: dict[str, list[tuple[float, float, int]]] = {}
+    captures = 0
+    for group in repeats:
+        if len(group) < 2:
+            continue
+        captures += len(group)
+        for key in set.intersection(*(set(found) for found in group)):
+            values = [found[key].value for found in group]
+            mean = sum(values) / len(values)
+            freedom = len(values) - 1
+            spread = sum((value - mean) ** 2 for value in values) / freedom
+            relative = spread / mean**2 if mean else 0.0
+            variances.setdefault(key, []).append((relative, spread, freedom))
+    measured = {}
+    for key, found in variances.items():
+        freedom = sum(f for *_, f in found)
+        relative, spread = (sum(v[i] * v[2] for v in found) / freedom for i in (0, 1))
+        measured[key] = Size(math.sqrt(relative), math.sqrt(spread))
+    return Noise(MappingProxyType(measured), captures)

@@ -1,0 +1,48 @@
+"""Two captures side by side: how the ratio of their durations multiplies out, and what moved.
+
+``compare`` needs nothing but captures, so that it serves any two of them, in a ladder or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from workbench.derive.anatomy import Anatomy, anatomy, parts
+from workbench.derive.figures import Figure, figures
+from workbench.derive.moves import Moves, moved
+from workbench.derive.noise import ASSUMED_NOISE, Noise
+from workbench.derive.stall_time import StallTime, compare_times, stall_times
+from workbench.judge.rules import RuleChange, rule_changes
+from workbench.load.capture import Capture
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A variant against another. What a capture cannot give is None or empty: not collected.
+
+    ``stall_times`` are in microseconds under ncu, the largest change first.
+    """
+
+    before: str
+    after: str
+    anatomy: Anatomy | None
+    stall_times: tuple[StallTime, ...]
+    moves: Moves
+    rules: tuple[RuleChange, ...]
+
+
+def compare(
+    before: Capture, after: Capture, names: tuple[str, str], noise: Noise = ASSUMED_NOISE,
+    known: tuple[Mapping[str, Figure], Mapping[str, Figure]] | None = None,
+) -> Comparison:  # fmt: skip
+    """``names`` are what the two are called; ``known`` their figures, where already computed."""
+    was, came = known or (figures(before.metrics), figures(after.metrics))
+    old, new = parts(before.metrics), parts(after.metrics)
+    product = anatomy(old, new, names) if old and new else None
+    return Comparison(
+        *names, product,
+        tuple(compare_times(stall_times(before.metrics), stall_times(after.metrics))),
+        moved(was, came, product, noise),
+        rule_changes(before.rules, after.rules),
+    )  # fmt: skip

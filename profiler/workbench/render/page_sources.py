@@ -1,0 +1,164 @@
+"""The sources behind a page: each text once, what its lines cost by variant, and the diffs.
+
+Shares are of all warp state samples of a variant, from 0 to 1, as in ``derive.costs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+from workbench.derive.costs import COUNTERS, Cost
+from workbench.derive.linediff import (
+    CHANGED,
+    COSMETIC,
+    SAME,
+    Hunk,
+    Profiled,
+    Row,
+    Sources,
+    base,
+    is_host,
+)
+from workbench.judge.ablation import Ablation
+from workbench.render.hunks import costs, where
+from workbench.study.sources import VIRTUAL_ROOT
+
+LIKENESS = {CHANGED: 1, COSMETIC: 2}
+DIGITS = 5  # of shares: a thousandth of a percent
+
+
+def shown(side: Profiled) -> list[str]:
+    """The study's own files, and of an adopted capture those whose lines did anything; modules
+    last, since the code that runs on the GPU is the argument.
+    """
+    active = {file for file, _ in side.costs.lines} if side.costs else set()
+    found = [file for file in side.texts if file.startswith(VIRTUAL_ROOT) or file in active]
+    return sorted(found, key=is_host)
+
+
+class Files:
+    """The shown files of all variants. A text has one key, whichever variants share it: its base
+    name, or where another text has that, its name in the line table.
+    """
+
+    def __init__(self, sources: Sources) -> None:
+        self.texts: dict[str, str] = {}
+        self._keys: dict[tuple[str, str], str] = {}
+        known: dict[tuple[str, str], str] = {}
+        for variant, side in sources.sides.items():
+            for file in shown(side):
+                text = side.texts[file]
+                choices = (base(file), file, f"{file} ({variant})")
+                free = next(name for name in choices if name not in self.texts or
+                            known.get((file, text)) == name)  # fmt: skip
+                key = known.setdefault((file, text), free)
+                self.texts[key] = text
+                self._keys[variant, file] = key
+
+    def of(self, variant: str) -> list[tuple[str, str]]:
+        """Name in the line table and key of each file of a variant."""
+        return [(file, key) for (name, file), key in self._keys.items() if name == variant]
+
+    def key(self, variant: str, file: str) -> str | None:
+        return self._keys.get((variant, file))
+
+
+def diffs(ablation: Ablation, sources: Sources, files: Files) -> dict[str, list[dict[str, Any]]]:
+    """Of each step against its parent: the files that differ."""
+    found = {}
+    for row in ablation.rows:
+        diff = sources.diffs.get(row.variant)
+        if diff is None or row.step is None or row.step.parent is None:
+            continue
+        changed = [file for file in diff.files if file.hunks]
+        shown_files = []
+        for file in sorted(changed, key=lambda f: is_host(f.after or f.before)):
+            before = files.key(row.step.parent, file.before)
+            after = files.key(row.variant, file.after)
+            if (before or not file.before) and (after or not file.after):
+                shown_files.append({
+                    "before": before, "after": after, "blocks": _blocks(file.rows),
+                    "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
+                })  # fmt: skip
+        found[row.variant] = shown_files
+    return found
+
+
+def _heading(hunk: Hunk) -> list[str]:
+    """Where a hunk stands, and what its lines cost."""
+    if hunk.cosmetic:
+        return [where(hunk), "comments or blanks only"]
+    return [where(hunk), "host code" if hunk.host else "; ".join(costs(hunk))]
+
+
+def _blocks(rows: Iterable[Row]) -> list[list[Any]]:
+    """[first before, first after, length] of equal lines; [pairs, hunk] of changed ones, with null
+    where a side has no line. Lines count from 0.
+    """
+    found: list[list[Any]] = []
+    for same, group in groupby(rows, key=lambda row: row.kind == SAME):
+        run = list(group)
+        if not same:
+            found.append([[_pair(row) for row in run], run[0].hunk])
+            continue
+        first = run[0]
+        assert first.before is not None
+        assert first.after is not None
+        found.append([first.before.number - 1, first.after.number - 1, len(run)])
+    return found
+
+
+def _pair(row: Row) -> list[int | None]:
+    ends = [line.number - 1 if line else None for line in (row.before, row.after)]
+    return [*ends, LIKENESS[row.kind]] if row.kind in LIKENESS and None not in ends else ends
+
+
+def heat(sources: Sources, files: Files, reasons: list[str]) -> dict[str, dict[str, Any]]:
+    """Variant to file to line to its cost; a reason is its place in ``reasons``."""
+    places = {reason: place for place, reason in enumerate(reasons)}
+    found: dict[str, dict[str, Any]] = {}
+    for variant, side in sources.sides.items():
+        if side.costs is None:
+            continue
+        total = side.costs.total
+        keys = dict(files.of(variant))
+        for (file, number), cost in side.costs.lines.items():
+            if number > 0 and file in keys:
+                lines = found.setdefault(variant, {}).setdefault(keys[file], {})
+                lines[str(number)] = _line(cost, total, places)
+    return found
+
+
+def _line(cost: Cost, total: Cost, places: Mapping[str, int]) -> list[Any]:
+    """[[reason, share], ...] with the largest first, microseconds, and of each of ``COUNTERS`` the
+    share of the variant's total; null where it was not collected or the total is zero.
+    """
+    whole = cost.samples or 1.0
+    stalls = sorted(cost.stalls.items(), key=lambda item: (-item[1], item[0]))
+    shares = [[places[reason], round((cost.share or 0.0) * samples / whole, DIGITS)]
+              for reason, samples in stalls]  # fmt: skip
+    time = None if cost.microseconds is None else float(f"{cost.microseconds:.3g}")
+    counters = []
+    for name in COUNTERS:
+        part, all_ = getattr(cost, name), getattr(total, name)
+        counters.append(round(part / all_, DIGITS) if part is not None and all_ else None)
+    return [shares, time, *counters]
+
+
+def all_reasons(sources: Sources, first: list[str]) -> list[str]:
+    """``first``, then every further stall reason that some line has."""
+    more = {
+        reason
+        for side in sources.sides.values()
+        if side.costs
+        for cost in side.costs.lines.values()
+        for reason in cost.stalls
+    }
+    return [*first, *sorted(more - set(first))]
+
+
+def differs(sources: Sources, variant: str) -> bool:
+    diff = sources.diffs.get(variant)
+    return diff is not None and bool(diff.hunks)

@@ -1,0 +1,27 @@
+"""Text from outside on a terminal: what could steer it is shown instead of sent."""
+
+from __future__ import annotations
+
+import unicodedata
+
+TAB = "    "
+
+
+def printable(text: str) -> str:
+    """One line with escape sequences, other control characters and direction marks spelt out."""
+    return "".join(_shown(character) for character in text.replace("\t", TAB))
+
+
+def _shown(character: str) -> str:
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return f"\\u{ord(character):04x}" if ord(character) > 0xFF else f"\\x{ord(character):02x}"
+    return character
+
+
+def clip(text: str, width: int | None) -> str:
+    """Cut to ``width`` terminal cells, the last one an ellipsis; None is any width."""
+    from rich.cells import cell_len, set_cell_size
+
+    if width is None or cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""

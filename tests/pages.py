@@ -1,0 +1,113 @@
+"""Pages for tests: the recorded ladder, a long one made of its rows, and a hostile one.
+
+found, sources = recorded()     # the repository's own evidence
+found, sources = long_ladder()  # baseline, twelve steps and the references, with their sources
+found, sources = hostile()      # markup in every name, message, text and source
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+
+from synthetic import ablation, bottleneck, with_row
+from workbench.commands.reporting import ladder_sources
+from workbench.commands.target import find_target
+from workbench.derive.costs import Cost, LineCosts
+from workbench.derive.hunks import source_diff
+from workbench.derive.linediff import Profiled, Sources
+from workbench.derive.moves import Moves
+from workbench.derive.stall_time import StallTime
+from workbench.judge.ablation import Ablation, judge
+from workbench.judge.rules import RuleChange
+from workbench.judge.verdict import Gate, Outcome
+from workbench.render.page import page_environment, render_page
+from workbench.study.sources import virtual_name
+from workspaces import ROOT
+
+ENVIRONMENT = page_environment([ROOT / "templates"])
+STEPS = 12
+NASTY = (
+    '</script><script>window.planted = 1</script><!-- <img src=x onerror="window.planted = 2"> \''
+)
+
+
+def render(found: Ablation, sources: Sources | None = None) -> str:
+    return render_page(found, sources or Sources(), ENVIRONMENT)
+
+
+@lru_cache
+def recorded() -> tuple[Ablation, Sources]:
+    target = find_target(ROOT, None, None)
+    evidence = target.evidence()
+    found = judge(evidence, target.workspace.config, target.steps([]))
+    return found, ladder_sources(evidence, found)
+
+
+@lru_cache
+def recorded_page() -> str:
+    return render(*recorded())
+
+
+@lru_cache
+def long_ladder() -> tuple[Ablation, Sources]:
+    """The recorded steps over and over, each with its own copy of its sources and costs."""
+    found, sources = recorded()
+    first, *steps = found.rows
+    rows, sides, diffs = [first], dict(sources.sides), {}
+    for n in range(STEPS):
+        row = steps[n % len(steps)]
+        assert row.step is not None
+        name = f"step{n + 1:02}"
+        step = dataclasses.replace(row.step, variant=name, parent=rows[-1].variant)
+        sides[name] = renamed(sources.sides[row.variant], row.variant, name)
+        diffs[name] = source_diff(sides[rows[-1].variant], sides[name])
+        rows.append(dataclasses.replace(row, variant=name, step=step))
+    return dataclasses.replace(found, rows=tuple(rows)), Sources(sides, diffs)
+
+
+def renamed(side: Profiled, before: str, after: str) -> Profiled:
+    """The same sources and costs under other file names, with a line of their own at the end."""
+    texts = {file.replace(before, after): f"{text}// {after}\n"
+             for file, text in side.texts.items()}  # fmt: skip
+    assert side.costs is not None
+    lines = {(file.replace(before, after), line): cost
+             for (file, line), cost in side.costs.lines.items()}  # fmt: skip
+    return Profiled(texts, dataclasses.replace(side.costs, lines=lines))
+
+
+def hostile() -> tuple[Ablation, Sources]:
+    """Every text that comes from outside is ``NASTY`` or holds it."""
+    name = f'fix1"{NASTY}'
+    found = ablation(1, title=NASTY, gpu=NASTY, warnings=(NASTY,), parameters={NASTY: NASTY})
+    found = dataclasses.replace(found, environment={**found.environment, "ncu_flags": NASTY})
+    row = found.row("fix1")
+    assert row.step is not None
+    step = dataclasses.replace(row.step, variant=name, key_change=NASTY, bottleneck=NASTY,
+                               rationale=NASTY, lesson=NASTY)  # fmt: skip
+    limit = dataclasses.replace(bottleneck(NASTY, NASTY), message=NASTY, metric=NASTY)
+    found = with_row(
+        found, "fix1", step=step, kernels=("<script>", NASTY), capture=NASTY, bottlenecks=(limit,),
+        gates=(Gate(NASTY, False, NASTY),), stalls={**row.stalls, NASTY: 0.2},
+        predictions=(Outcome(NASTY, NASTY, NASTY, NASTY, 1.0, 2.0, "refuted"),),
+        title=NASTY, figures={**row.figures, NASTY: dataclasses.replace(
+            row.figures["duration"], id=NASTY, label=NASTY, unit=NASTY, metric=NASTY)},
+    )  # fmt: skip
+    assert row.against_parent is not None
+    told = dataclasses.replace(
+        row.against_parent, before=NASTY, after=NASTY, moves=Moves((), (), (NASTY,)),
+        stall_times=(StallTime(NASTY, 1.0, 2.0),),
+        rules=(RuleChange(NASTY, NASTY, NASTY, "appeared", 1.0, 2.0),),
+    )  # fmt: skip
+    found = with_row(found, "fix1", against_parent=told)
+    rows = [dataclasses.replace(r, variant=name) if r.variant == "fix1" else r for r in found.rows]
+    text = f"// {NASTY}\n{NASTY}\n/* {NASTY}\n"
+    file = virtual_name("s", f"{NASTY}.cu")
+    cost = Cost(1.0, 1.0, 1.0, stalls={NASTY: 1.0})
+    after = Profiled(
+        {file: text.replace("script", "SCRIPT")}, LineCosts({(file, 2): cost}, Cost(), 1.0)
+    )
+    before = Profiled({virtual_name("s", "baseline.cu"): text}, None, NASTY)
+    return dataclasses.replace(found, rows=tuple(rows)), Sources(
+        {"baseline": before, name: after}, {name: source_diff(before, after)}
+    )

@@ -1,0 +1,349 @@
+"""Agreement with Nsight Compute: recorded figures against the capture's raw values.
+
+Everything here is read from the reports with ``ncu_report`` alone, past the product's catalogue,
+and every formula is written out again: the roofline's from the metrics of ncu's own sections.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import ncu_report
+import pytest
+
+from workbench.cli import main
+from workbench.derive.anatomy import anatomy, parts
+from workbench.derive.figures import figures
+from workbench.derive.noise import ASSUMED_NOISE
+from workbench.derive.roofline import ceilings, point
+from workbench.derive.stall_time import stall_times
+from workbench.judge.comparison import compare
+from workbench.load.capture import Capture, load_capture
+from workspaces import ROOT, copy_of_repository
+
+EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
+SHAPES = ("b2h8s512d64", "b1h8s128d64")
+LADDER = ("baseline", "fix1", "fix2", "fix3", "fix4", "fix5")
+REFERENCES = ("sdpa", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient")
+EVERY = [(shape, variant) for shape in SHAPES for variant in (*LADDER, *REFERENCES)]
+STEPS = [(shape, *pair) for shape in SHAPES for pair in pairwise(LADDER)]
+
+
+def index(shape: str, variant: str) -> dict[str, Any]:
+    text = (EVIDENCE / shape / "captures" / f"{variant}.json").read_text()
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+@cache
+def capture(shape: str, variant: str) -> Capture:
+    found = index(shape, variant)
+    return load_capture(EVIDENCE / "reports" / found["report"], found["range"])
+
+
+@cache
+def opened(path: str) -> Any:
+    return ncu_report.load_report(path)
+
+
+@cache
+def raw(shape: str, variant: str) -> list[Any]:
+    found = index(shape, variant)
+    report = opened(str(EVIDENCE / "reports" / found["report"]))
+    actions = []
+    for action in (a for part in report for a in part):
+        state = action.nvtx_state()
+        names = [n for d in state.domains() for n in state.domain_by_id(d).push_pop_ranges()]
+        if found["range"] in names:
+            actions.append(action)
+    assert actions
+    return actions
+
+
+def value(action: Any, name: str) -> float:
+    metric = action.metric_by_name(name)
+    assert metric is not None, name
+    assert metric.has_value(), name
+    return float(metric.value())
+
+
+def section(action: Any, identifier: str) -> set[str]:
+    found = next(s for s in action.sections() if s.identifier() == identifier)
+    return {metric.name() for metric in found.body_metrics()}
+
+
+def duration(actions: list[Any]) -> float:
+    return sum(value(a, "gpu__time_duration.sum") for a in actions) * 1e-9
+
+
+@pytest.mark.parametrize(("shape", "before", "after"), STEPS)
+def test_every_recorded_step_multiplies_out(shape: str, before: str, after: str) -> None:
+    sides = [parts(capture(shape, name).metrics) for name in (before, after)]
+    assert sides[0] is not None
+    assert sides[1] is not None
+    found = anatomy(sides[0], sides[1], (before, after))
+    measured = duration(raw(shape, before)) / duration(raw(shape, after))
+    assert found.measured == pytest.approx(measured)
+    product = 1.0
+    for factor in found.factors:
+        product *= factor.gain
+    assert product == pytest.approx(measured, rel=0.02)
+    assert product * found.residual == pytest.approx(measured)
+
+
+@pytest.mark.parametrize(("shape", "variant"), EVERY)
+def test_the_factors_are_ncus_own_counters(shape: str, variant: str) -> None:
+    found = parts(capture(shape, variant).metrics)
+    assert found is not None
+    actions = raw(shape, variant)
+    schedulers = 4 * value(actions[0], "launch__sm_count")
+    executed = sum(value(a, "smsp__inst_executed.sum") for a in actions)
+    assert found.instructions == pytest.approx(executed / schedulers)
+    active = sum(value(a, "smsp__cycles_active.sum") for a in actions)
+    # Issue rate by another counter: instructions issued over active cycles, of all schedulers.
+    issued = sum(value(a, "smsp__inst_issued.sum") for a in actions)
+    assert found.issue_rate == pytest.approx(issued / active, rel=1e-4)
+    elapsed = sum(value(a, "gpc__cycles_elapsed.avg") for a in actions)
+    assert found.active == pytest.approx(active / schedulers / elapsed)
+    assert found.clock == pytest.approx(elapsed / duration(actions))
+    assert found.product == pytest.approx(found.seconds, rel=0.015)
+    assert found.launches == len(actions)
+
+
+@pytest.mark.parametrize(("shape", "variant"), EVERY)
+def test_stall_times_are_samples_times_duration(shape: str, variant: str) -> None:
+    found = stall_times(capture(shape, variant).metrics)
+    actions = raw(shape, variant)
+    assert sum(found.values()) == pytest.approx(duration(actions) * 1e6)
+    prefix = "smsp__pcsamp_warps_issue_stalled_"
+    expected: dict[str, float] = {}
+    for action in actions:
+        names = [n for n in action.metric_names()
+                 if n.startswith(prefix) and not n.endswith("_not_issued")]  # fmt: skip
+        total = sum(value(action, n) for n in names)
+        assert total == value(action, "smsp__pcsamp_sample_count")
+        for name in names:
+            microseconds = value(action, name) / total * duration([action]) * 1e6
+            key = name.removeprefix(prefix)
+            expected[key] = expected.get(key, 0.0) + microseconds
+    assert found == pytest.approx({k: v for k, v in expected.items() if v})
+
+
+@pytest.mark.parametrize(("shape", "variant"), EVERY)
+def test_ceilings_and_traffic_are_those_of_ncus_hierarchical_roofline(
+    shape: str, variant: str
+) -> None:
+    metrics = capture(shape, variant).metrics
+    found, roof = point(metrics), ceilings(metrics)
+    assert found is not None
+    assert roof is not None
+    actions = raw(shape, variant)
+    names = section(actions[0], "SpeedOfLight_HierarchicalTensorRooflineChart")
+    shares = {"dram": 0.0, "l2": 0.0, "l1": 0.0}
+    moved = dict.fromkeys(shares, 0.0)
+    longest = max(actions, key=lambda a: duration([a]))
+    counters = {
+        "dram": ("dram__bytes.sum", "dram__cycles_elapsed.avg.per_second"),
+        "l2": ("derived__lts__lts2xbar_bytes.sum", "lts__cycles_elapsed.avg.per_second"),
+        "l1": ("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum",
+               "l1tex__cycles_elapsed.avg.per_second"),
+    }  # fmt: skip
+    for level, (traffic, clock) in counters.items():
+        peak, rate = f"{traffic}.peak_sustained", f"{traffic}.per_second"
+        assert {peak, rate, clock} <= names
+        top = value(longest, peak) * value(longest, clock)
+        assert {"dram": roof.dram, "l2": roof.l2, "l1": roof.l1}[level] == pytest.approx(top)
+        for action in actions:
+            share = value(action, rate) / (value(action, peak) * value(action, clock))
+            shares[level] += share * duration([action]) / duration(actions)
+            moved[level] += value(action, rate) * duration([action])
+    assert [level.level for level in found.levels] == list(shares)
+    for at in found.levels:
+        assert at.bandwidth_share == pytest.approx(shares[at.level], rel=1e-3)
+        assert at.intensity == pytest.approx(found.flops / moved[at.level], rel=1e-3)
+    dram = value(longest, "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed")
+    assert 100 * shares["dram"] == pytest.approx(dram, rel=0.02) or len(actions) > 1
+
+
+@pytest.mark.parametrize(("shape", "variant"), EVERY)
+def test_work_is_that_of_ncus_roofline_sections(shape: str, variant: str) -> None:
+    found = point(capture(shape, variant).metrics)
+    assert found is not None
+    per_cycle = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
+    single = half = tensor = 0.0
+    shares = {"fp32": 0.0, "half": 0.0, "tensor": 0.0}
+    actions = raw(shape, variant)
+    for action in actions:
+        cycles = value(action, "smsp__cycles_elapsed.avg.per_second") * duration([action])
+        clock = value(action, "sm__cycles_elapsed.avg.per_second")
+        part = duration([action]) / duration(actions)
+        # SpeedOfLight_HierarchicalSingleRooflineChart
+        rate = sum(value(action, per_cycle.format(op)) for op in ("fadd", "fmul"))
+        rate += value(action, "derived__smsp__sass_thread_inst_executed_op_ffma_pred_on_x2")
+        peak = value(action, "derived__sm__sass_thread_inst_executed_op_ffma_pred_on_x2")
+        single += rate * cycles
+        shares["fp32"] += rate / peak * part
+        # SpeedOfLight_HierarchicalHalfRooflineChart, without the HADDs that unpack halves
+        rate = sum(
+            value(action, f"derived__smsp__sass_thread_inst_executed_op_{op}")
+            for op in ("hmul_pred_on_x2", "hfma_pred_on_x4")
+        )
+        peak = value(action, "derived__sm__sass_thread_inst_executed_op_hfma_pred_on_x4")
+        half += rate * cycles
+        shares["half"] += rate / peak * part
+        # SpeedOfLight_HierarchicalTensorRooflineChart: the type's operations by its dense peak
+        name = "sm__ops_path_tensor_src_fp16.sum"
+        dense = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off.sum.peak_sustained"
+        done = value(action, f"{name}.per_cycle_elapsed")
+        assert value(action, name) == pytest.approx(done * cycles, rel=1e-3)
+        tensor += value(action, name)
+        shares["tensor"] += done / value(action, dense) * part
+        # The roll-up's peak allows sparsity: it would halve the share.
+        assert value(action, f"{name}.peak_sustained") == 2 * value(action, dense)
+        assert clock > 1e9
+    assert found.flops == pytest.approx(single + half + tensor, rel=1e-3)
+    assert found.ceiling == max(shares, key=lambda kind: shares[kind])
+    assert found.compute_share == pytest.approx(shares[found.ceiling], rel=1e-3)
+    assert not found.above_roof
+
+
+def test_the_path_of_the_tensor_work_is_told_apart() -> None:
+    shape = SHAPES[0]
+    wgmma, mma = (point(capture(shape, name).metrics) for name in ("sdpa", "fix4"))
+    assert wgmma is not None
+    assert mma is not None
+    assert (wgmma.path, mma.path) == ("wgmma", "mma.sync")
+    assert wgmma.path_share == pytest.approx(wgmma.compute_share)
+    (action,) = raw(shape, "fix4")
+    pipe = value(action, "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed")
+    assert 100 * mma.path_share == pytest.approx(pipe, rel=0.02)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_two_captures_of_one_kernel_are_no_surprise(shape: str) -> None:
+    """SDPA as it comes is the cuDNN kernel: the assumed noise must cover how the two differ."""
+    first, second = capture(shape, "sdpa"), capture(shape, "sdpa_cudnn")
+    assert first.kernels == second.kernels
+    found = compare(first, second, ("sdpa", "sdpa_cudnn"))
+    assert found.moves.top == ()
+    assert found.moves.launch == ()
+    was, came = figures(first.metrics), figures(second.metrics)
+    assert max(ASSUMED_NOISE.surprise(was[k], came[k]) for k in was if k in came
+               and not k.startswith("stall.")) < 3  # fmt: skip
+
+
+def test_known_causes_lead_what_moved() -> None:
+    captures = {name: capture(SHAPES[0], name) for name in LADDER}
+    top = {
+        after: compare(captures[before], captures[after], (before, after)).moves.top[0].id
+        for before, after in pairwise(LADDER)
+    }
+    assert top["fix1"] == "global_load_requests"  # tiles in shared memory
+    assert top["fix2"] == "sm_active"  # four times the blocks
+    assert top["fix3"] == top["fix4"] == "warp_instructions"  # packed halves; tensor cores
+    assert top["fix5"] == "issue_active"  # prefetched tiles
+
+
+def test_rules_before_and_after_are_ncus_own() -> None:
+    first, second = (capture(SHAPES[0], name) for name in ("baseline", "fix1"))
+    found = compare(first, second, ("baseline", "fix1"))
+    said = []
+    for variant in ("baseline", "fix1"):
+        (action,) = raw(SHAPES[0], variant)
+        rules = [r for r in action.rule_results_as_dicts()
+                 if int(r.get("rule_message", {}).get("type", 0)) == 2]  # fmt: skip
+        said.append({(r["rule_identifier"], r["rule_message"].get("title", "")): r for r in rules})
+    before, after = said
+    vanished = {c.rule for c in found.rules if c.change == "vanished"}
+    assert vanished == {rule for rule, _ in before.keys() - after.keys()}
+    assert len(found.rules) == len(before.keys() | after.keys())
+    stall = next(c for c in found.rules if c.title == "Long Scoreboard Stalls")
+    estimate = before["CPIStall", "Long Scoreboard Stalls"]["speedup_estimation"]["speedup"]
+    assert stall.estimated_before_pct == pytest.approx(estimate)
+
+
+def ablate(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["ablate", "--json", "--project", str(root)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert isinstance(data, dict)
+    return data
+
+
+def test_json_has_the_account_of_every_step_and_of_the_ladder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ablate(copy_of_repository(tmp_path), capsys)
+    rows = {row["variant"]: row for row in data["versions"]}
+    assert rows["baseline"]["against_parent"] is None
+    gains: dict[str, float] = {}
+    for row in data["versions"][1:]:
+        made = row["against_parent"]["anatomy"]
+        assert made["ratio"] == pytest.approx(
+            made["residual"] * _product(f["gain"] for f in made["factors"].values())
+        )
+        assert made["residual"] == pytest.approx(1, abs=0.02)
+        if row["variant"] <= data["whole"]["after"]:
+            for key, factor in made["factors"].items():
+                gains[key] = gains.get(key, 1.0) * factor["gain"]
+    whole = data["whole"]["anatomy"]["factors"]
+    assert {key: factor["gain"] for key, factor in whole.items()} == pytest.approx(gains)
+    outcomes = [p["result"] for row in data["versions"] for p in row["predictions"]]
+    assert data["predictions"] == {
+        "confirmed": outcomes.count("confirmed"), "refuted": outcomes.count("refuted"),
+        "not_measurable": outcomes.count("not measurable"),
+    }  # fmt: skip
+    assert data["noise"] == {"from": "assumed", "captures": 0}
+    assert set(rows["fix4"]["roofline"]["levels"]) == {"dram", "l2", "l1"}
+
+
+def _product(values: Any) -> float:
+    result = 1.0
+    for each in values:
+        result *= each
+    return result
+
+
+def test_repeated_captures_on_record_replace_the_assumed_noise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = copy_of_repository(tmp_path)
+    folder = root / "ablations" / "attention" / "evidence" / "nvidia-h200"
+    (path,) = folder.glob(f"{SHAPES[0]}/captures/fix1.json")
+    data = json.loads(path.read_text())
+    copy = f"{SHAPES[0]}-earlier.ncu-repz"
+    (folder / "reports" / copy).write_bytes((folder / "reports" / data["report"]).read_bytes())
+    path.write_text(json.dumps({**data, "repeats": [copy, "gone.ncu-repz"]}))
+    assert ablate(root, capsys)["noise"] == {"from": "repeated captures", "captures": 2}
+    report = (root / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
+    assert "from 2 repeated captures on record" in report
+
+
+def test_show_gives_the_account_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "fix2", "--project", str(ROOT)]) == 0
+    out = capsys.readouterr().out
+    assert "Against fix1: 2.05x = 0.945x (more instructions) × 1.09x (higher issue rate)" in out
+    assert "| all (the duration)   |       216 |       105 |" in out
+    assert "| Achieved occupancy below theoretical | AchievedOccupancy " in out
+    assert "realised under ncu: 51.2 % (2.05x)" in out
+
+
+def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = ["ablate", "--project", str(copy_of_repository(tmp_path))]
+    assert main(here) == 0
+    out = capsys.readouterr().out
+    assert "baseline to fix4 under ncu: 65.2x = 22.5x (fewer instructions) × 1.94x" in out
+    assert "predictions: 16 confirmed, 3 refuted, 0 not measurable" in out
+    assert "above its roof" not in out
+    monkeypatch.setattr("workbench.derive.roofline.ERROR_MARGIN", 0.15)
+    assert main(here) == 0
+    out = capsys.readouterr().out
+    assert "warning: fix2 stands above its roof: an error in the data" in out  # 20 % of FP32
+    assert "warning: fix5 stands above its roof: an error in the data" in out  # 20 % of L2
+    assert "warning: fix3" not in out

@@ -1,0 +1,168 @@
+"""``workbench diff`` of variants, on the recorded evidence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from test_hunks import patched
+from workbench.cli import main
+from workbench.commands.diffing import lines_between
+from workbench.commands.target import find_target
+from workbench.derive.costs import COUNTERS
+from workbench.derive.linediff import SourceDiff
+from workbench.derive.unified import unified
+from workbench.load.evidence import Evidence
+from workbench.study.sources import source_texts
+from workspaces import ROOT, copy_of_repository
+
+HERE = ["--project", str(ROOT)]
+STEPS = [("baseline", "fix1"), ("fix1", "fix2"), ("fix2", "fix3"), ("fix3", "fix4"),
+         ("fix4", "fix5")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    return find_target(ROOT, None, None).evidence()
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main([*arguments, *HERE]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("before", "after"), STEPS)
+def test_hunks_and_the_rest_add_up_to_all_that_was_sampled(
+    before: str, after: str, evidence: Evidence
+) -> None:
+    found = lines_between(evidence, before, after)
+    assert found.has_costs
+    for side, variant in enumerate((before, after)):
+        capture = evidence.capture(variant)
+        assert capture is not None
+        stalls = capture.lines[~capture.lines["counter"].isin([*COUNTERS, "selected"])]
+        parts = [(hunk.before, hunk.after)[side] for hunk in found.hunks]
+        parts += [found.unchanged[side], *(pair[side] for pair in found.elsewhere.values())]
+        assert sum(p.samples or 0 for p in parts) == pytest.approx(stalls["value"].sum())
+        done = capture.lines[capture.lines["counter"] == "instructions"]["value"].sum()
+        assert sum(p.instructions or 0 for p in parts) == pytest.approx(done)
+        row = capture.metrics[capture.metrics["metric"] == "smsp__inst_executed.sum"]
+        assert found.totals[side].instructions == pytest.approx(row["value"].sum())
+        issuing = capture.lines[capture.lines["counter"] == "selected"]["value"].sum()
+        whole = stalls["value"].sum() + issuing
+        assert found.totals[side].share == pytest.approx(1 - issuing / whole)
+
+
+@pytest.mark.parametrize(("before", "after"), STEPS)
+def test_the_diff_turns_one_variant_into_the_other(
+    before: str, after: str, evidence: Evidence
+) -> None:
+    study = evidence.study
+    found = lines_between(evidence, before, after)
+    parts = unified(found).split("\n--- ")
+    for file, part in zip(found.files, parts, strict=True):
+        part = part[part.index("@@") :]
+        old = source_texts(study, study.variants[before])[file.before]
+        assert patched(old, part) == source_texts(study, study.variants[after])[file.after]
+
+
+def test_what_the_tiles_changed_is_found_on_the_lines_that_read_k_and_v(
+    evidence: Evidence,
+) -> None:
+    """The reads of K moved from global to shared memory without a change of their line."""
+    found = lines_between(evidence, "baseline", "fix1")
+    first = found.shifts[0]
+    assert "score += query[d]" in first.after.text
+    assert first.before.cost.top_stall == "long_scoreboard"
+    assert first.change < -500
+    copies = [h for h in found.hunks if any("uint4" in r.after.text for r in h.rows if r.after)]
+    assert len(copies) == 1
+    assert copies[0].before.samples == 0
+    assert 10 < (copies[0].after.microseconds or 0) < 30
+
+
+def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
+    root = copy_of_repository(tmp_path)
+    folder = root / "kernels" / "attention"
+    (folder / "tools.cuh").write_text("__device__ int tool() { return 1; }\n")
+    source = folder / "fix1.cu"
+    source.write_text('#include "tools.cuh"\n' + source.read_text())
+    evidence = find_target(root, None, None).evidence()
+    found = lines_between(evidence, "baseline", "fix1")
+    assert [file.after.rsplit("/")[-1] for file in found.files] == [
+        "fix1.py", "fix1.cu", "tools.cuh",
+    ]  # fmt: skip
+    assert "+__device__ int tool() { return 1; }" in unified(found)
+    assert found.why == ("", "its capture is stale")
+    assert found.hunks[0].after.samples is None
+
+
+def hunks(found: SourceDiff) -> list[int]:
+    return [hunk.number for hunk in found.hunks]
+
+
+def test_json_has_every_hunk_with_both_costs(
+    capsys: pytest.CaptureFixture[str], evidence: Evidence
+) -> None:
+    data = json.loads(run(capsys, "diff", "fix4", "fix5", "--json"))
+    found = lines_between(evidence, "fix4", "fix5")
+    assert [h["hunk"] for h in data["hunks"]] == hunks(found)
+    by_function: dict[str, Any] = {h["function"]: h for h in data["hunks"]}
+    copy = by_function["copy_async"]
+    assert copy["before"] is None
+    assert copy["after"]["excess_shared_wavefronts"] > 1e5
+    assert data["speedup"]["ratio"] == pytest.approx(1.02, abs=0.01)
+    assert data["figures"]["stall.long_scoreboard"]["factor"] < 0.5
+    assert data["not_collected"] == {}
+
+
+def test_the_terminal_shows_metrics_then_hunks(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(capsys, "diff", "fix1", "fix2")
+    assert text.startswith("recorded evidence: NVIDIA H200")
+    assert "fix2 over fix1, warm: 2.17x" in text
+    assert text.index("| Registers per thread") < text.index("hunk 1: fix1.py:1")
+    assert "\x1b" not in text
+    # Clocks of other variants are not these two's concern.
+    assert "sdpa_efficient" not in text
+
+
+def test_a_variant_without_source_lines_still_compares_its_metrics(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = run(capsys, "diff", "fix5", "sdpa")
+    assert "Costs by line are not collected (sdpa: its capture has no source lines)." in text
+    assert "| Duration under ncu (µs)" in text
+    data = json.loads(run(capsys, "diff", "fix5", "sdpa", "--json"))
+    assert data["not_collected"] == {"after": "its capture has no source lines"}
+    assert all(h["after"] is None or h["after"]["samples"] is None for h in data["hunks"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["fix1", "fix11"], "unknown variant 'fix11'", "'fix1'"),
+        (["fix1", "fix1"], "compared with itself", "two variants"),
+        (["fix1", "fix2", "--kernel", "k"], "--kernel is for reports", "together"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(
+    arguments: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", *arguments, *HERE]) == 2
+    err = capsys.readouterr().err
+    assert message in err.splitlines()[0]
+    assert hint in err.split("hint:")[1]
+
+
+def test_the_report_has_a_table_of_hunks_for_every_step() -> None:
+    text = (ROOT / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
+    for before, after in STEPS:
+        assert f"What the changed lines cost, `{before}` → `{after}`." in text
+        part = text.split(f"What the changed lines cost, `{before}`")[1].split("</details>")[0]
+        numbers = [line.split("|")[1].strip() for line in part.splitlines()
+                   if line.startswith("|  ")]  # fmt: skip
+        for number in filter(str.isdigit, numbers):
+            assert f"@@ hunk {number}" in part

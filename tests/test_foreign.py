@@ -1,0 +1,342 @@
+"""``show`` and ``diff`` on reports alone: no workspace, any ncu, errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from workbench.cli import main
+from workbench.derive.figures import Figure
+from workbench.derive.matching import (
+    BY_NAME,
+    BY_NAME_AND_SHAPE,
+    BY_REST,
+    BY_SIGNATURE,
+    groups,
+    match,
+)
+from workbench.judge.comparable import warnings
+from workbench.load.launches import Launch, Report, parse_options, paths_in, read_report
+from workbench.render.compare import figure_table, limiters
+from workbench.render.launches import extent, kernel, unmatched
+from workbench.run import machine
+from workspaces import ROOT
+
+EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
+(PACKED,) = (EVIDENCE / "reports").glob("b2h8s512d64*.ncu-repz")
+(SMALL,) = (EVIDENCE / "reports").glob("b1h8s128d64*.ncu-repz")
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same report as ncu writes it, not compressed."""
+    path = tmp_path_factory.mktemp("reports") / "plain.ncu-rep"
+    with PACKED.open("rb") as source, path.open("wb") as target:
+        zstandard.ZstdDecompressor().copy_stream(source, target)
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main([str(a) for a in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def data(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    return json.loads(run(capsys, *arguments, "--json"))
+
+
+def test_show_lists_every_launch_with_its_kernel_shape_and_duration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = data(capsys, "show", PACKED)
+    assert found["gpus"] == ["NVIDIA H200"]
+    assert (found["compute_capability"], found["ncu"]) == ("9.0", "2025.3.1")
+    assert found["ncu_options"]["--clock-control"] == "none"
+    assert len(found["launches"]) == 11
+    first = found["launches"][0]
+    assert (first["kernel"], first["grid"], first["block"]) == (
+        "attention_forward", [4, 16, 1], [128, 1, 1],
+    )  # fmt: skip
+    assert first["microseconds"] == pytest.approx(1004.16)
+    index = json.loads((EVIDENCE / "b2h8s512d64/captures/fix4.json").read_text())
+    assert found["ncu"] == index["ncu"]
+    covered = sorted(i for group in found["kernels"] for i in group["launches"])
+    assert covered == list(range(11))
+    for group in found["kernels"]:
+        assert group["figures"]["duration"]["value"] > 0
+        assert group["rules_collected"]
+        assert group["bottlenecks"]
+
+
+def test_a_plain_report_reads_as_the_compressed_one(
+    plain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = data(capsys, "show", PACKED), data(capsys, "show", plain)
+    assert {**one, "report": ""} == {**other, "report": ""}
+
+
+def test_show_groups_launches_and_shows_the_longest_in_full(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = run(capsys, "show", PACKED)
+    assert text.splitlines()[0].endswith("; 11 launches")
+    assert text.count("\n## launch ") == 3
+    assert "--kernel NAME or --launch N chooses others" in text
+    assert "Top bottlenecks:" in text
+    text = run(capsys, "show", PACKED, "--kernel", "flash_fwd_splitkv_kernel")
+    assert text.count("\n## launch ") == 1
+    assert "attention_forward" not in text
+    assert "chooses others" not in text
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m workbench show {PACKED} | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.stdout.endswith("11 launches\n")
+    assert done.stderr == ""
+
+
+def test_metric_and_source_take_a_launch(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "launch__registers_per_thread"
+    (row,) = data(capsys, "show", PACKED, "--launch", 4, "--metric", name)["metrics"]
+    assert (row["launch"], row["value"]) == (4, 128)
+    found = data(capsys, "show", PACKED, "--launch", 4, "--source")
+    assert list(found["files"]) == ["/workbench/kernels/attention/fix4.cu"]
+    text = run(capsys, "show", PACKED, "--launch", 3, "--source")
+    assert text.index("fix3.cu: stall samples") < text.index("cuda_fp16.h: no instruction")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message", "hint"),
+    [
+        (["show", "nothing.ncu-rep"], 2, "there is no file nothing.ncu-rep", "no report in that"),
+        (["show", "folder.ncu-rep"], 2, "is a folder", ".ncu-rep file in it"),
+        (["show", "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
+        (["show", "empty.ncu-repz"], 4, "holds no profiled kernel", "profile it again"),
+        (["show", "text.txt"], 4, "holds no profiled kernel", "profile it again"),
+        (["show", PACKED, "--kernel", "atention_forward"], 2, "no launch of a kernel",
+         "'attention_forward'"),
+        (["show", PACKED, "--launch", "11"], 2, "has no launch 11", "0 to 10"),
+        (["show", PACKED, "--metric", "gpu__time_duration.summ"], 2, "unknown metric",
+         "'gpu__time_duration.sum'"),
+        (["show", PACKED, "--source"], 2, "holds 7 kernels", "--launch N"),
+        (["show", PACKED, "--launch", "6", "--source"], 2, "has no source lines", "-lineinfo"),
+        (["diff", PACKED, "fix1"], 2, "is a report, the other is not", "workbench adopt"),
+        (["diff", PACKED, "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_the_way_out(
+    arguments: list[object], code: int, message: str, hint: str, nowhere: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if "nothing.ncu-rep" not in arguments:
+        for name in ("empty.ncu-rep", "empty.ncu-repz"):
+            (nowhere / name).touch()
+        (nowhere / "text.txt").write_text("no report at all\n")
+        (nowhere / "folder.ncu-rep").mkdir()
+    assert main([str(a) for a in arguments]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err.splitlines()[0]
+    assert hint in err.split("hint:")[1]
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.9, 0.95, 0.999])
+def test_a_report_cut_anywhere_is_refused(
+    share: float, plain: Path, nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ncu_report reads what is whole, and a launch without metrics after it."""
+    whole = plain.read_bytes()
+    cut = nowhere / "cut.ncu-rep"
+    cut.write_bytes(whole[: int(share * len(whole))])
+    assert main(["show", str(cut)]) == 4
+    err = capsys.readouterr().err
+    assert "cut short" in err
+    assert "hint: profile it again" in err
+
+
+def test_diff_of_a_report_with_itself_moves_nothing(
+    plain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = data(capsys, "diff", PACKED, plain)
+    assert found["warnings"] == []
+    assert (found["only_before"], found["only_after"]) == ([], [])
+    for item in found["kernels"]:
+        assert all(one == other for one, other in item["launches"])
+        assert all(f["before"] == f["after"] for f in item["figures"].values())
+        assert item["source"]["hunks"] == []
+
+
+def test_diff_matches_by_name_and_lists_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    found = data(capsys, "diff", PACKED, SMALL)
+    for item in found["kernels"]:
+        before, after = item["before"], item["after"]
+        if item["matched_by"] != BY_REST:
+            assert before["kernel"] == after["kernel"]
+    matched = sum(len(item["launches"]) for item in found["kernels"])
+    assert matched + len(found["only_before"]) == 11
+    text = run(capsys, "diff", PACKED, SMALL, "--kernel", "attention_forward")
+    assert "flash_fwd" not in text
+    clocks = [(i["before"]["sm_clock_ghz"], i["after"]["sm_clock_ghz"]) for i in found["kernels"]]
+    apart = any(max(pair) > 1.02 * min(pair) for pair in clocks)
+    assert any("SM clocks are up to" in w for w in found["warnings"]) == apart
+
+
+def launch(index: int, signature: str, **changes: Any) -> Launch:
+    name = signature.split("(")[0].split("<")[0].split()[-1]
+    values: dict[str, Any] = {
+        "index": index, "kernel": name, "signature": signature, "kind": "kernel",
+        "grid": (8, 1, 1), "block": (128, 1, 1), "microseconds": 10.0, "sm_clock": 1.5,
+        "gpu": "NVIDIA H200", **changes,
+    }  # fmt: skip
+    return Launch(**values)
+
+
+def how(before: list[Launch], after: list[Launch]) -> list[tuple[int, int, str]]:
+    return [(p.before.index, p.after.index, p.how) for p in match(before, after).pairs]
+
+
+def test_launches_match_by_signature_and_shape_then_by_less() -> None:
+    before = [launch(0, "void f<int>(int)"), launch(1, "g(int)"), launch(2, "h(int)")]
+    after = [launch(0, "h(int)", grid=(9, 1, 1)), launch(1, "void f<float>(float)"),
+             launch(2, "g(int)")]  # fmt: skip
+    assert how(before, after) == [
+        (0, 1, BY_NAME_AND_SHAPE), (1, 2, BY_SIGNATURE), (2, 0, BY_NAME),
+    ]  # fmt: skip
+
+
+def test_equal_launches_match_in_order_and_the_extra_one_is_left() -> None:
+    before = [launch(i, "f(int)") for i in range(3)]
+    found = match(before, [launch(i, "f(int)") for i in range(2)])
+    assert [(p.before.index, p.after.index) for p in found.pairs] == [(0, 0), (1, 1)]
+    assert [x.index for x in found.only_before] == [2]
+    assert unmatched(found, ("a", "b")) == ["only in a: f(int) (8 / 128), launch 2"]
+
+
+def test_a_renamed_kernel_matches_only_where_nothing_else_is_left() -> None:
+    one, other = launch(0, "slow(int)"), launch(0, "fast(int)")
+    assert how([one], [other]) == [(0, 0, BY_REST)]
+    assert how([one, launch(1, "third(int)")], [other]) == []
+
+
+def test_a_group_is_shown_by_its_launch_of_median_duration() -> None:
+    times = [30.0, 10.0, 20.0]
+    (group,) = groups([launch(i, "f(int)", microseconds=t) for i, t in enumerate(times)])
+    assert group.typical.index == 2
+    assert group.microseconds == 60.0
+    (unknown,) = groups([launch(0, "f(int)", microseconds=None)])
+    assert unknown.microseconds is None
+
+
+def report(name: str, launches: tuple[Launch, ...], ncu: str = "2025.3.1") -> Report:
+    gpus = tuple(dict.fromkeys(x.gpu for x in launches))
+    return Report(Path(name), launches, gpus, "9.0", ncu, {"--clock-control": "base"})
+
+
+def test_differences_of_gpu_ncu_options_and_clock_are_called_out() -> None:
+    before = report("a", (launch(0, "f(int)"),))
+    after = report("b", (launch(0, "f(int)", sm_clock=1.54, gpu="NVIDIA A100"),), "2024.1.0")
+    after.options.clear()
+    said = "\n".join(warnings(before, after, match(before.launches, after.launches)))
+    assert "differ in GPU: NVIDIA H200 and NVIDIA A100" in said
+    assert "differ in ncu version: 2025.3.1 and 2024.1.0" in said
+    assert "differ in ncu --clock-control: base and not collected" in said
+    assert "SM clocks are up to 2.7 % apart" in said
+    close = report("b", (launch(0, "f(int)", sm_clock=1.52),))
+    assert warnings(before, close, match(before.launches, close.launches)) == []
+
+
+def test_metrics_that_a_report_lacks_are_not_collected() -> None:
+    one = {"duration": Figure("duration", "Duration", 10.0, "µs", "m", "lower")}
+    text = figure_table(("a", "b"), one, {})
+    row = next(line for line in text.splitlines() if "Duration under ncu" in line)
+    assert [cell.strip() for cell in row.split("|")[2:5]] == ["10.0", "not collected", "—"]
+    row = next(line for line in text.splitlines() if "L2 hit" in line)
+    assert row.count("not collected") == 2
+    assert limiters(("a", "b"), ("registers",), ()) == (
+        "occupancy limited by: a registers; b not collected"
+    )
+
+
+def test_dimensions_and_names_are_short_and_safe() -> None:
+    assert extent((4, 1, 1)) == "4"
+    assert extent((4, 1, 2)) == "4x1x2"
+    assert extent(None) == "not collected"
+    assert kernel(launch(0, "f\x1b[31m(int)")) == "f\\x1b[31m(int)"
+    assert kernel(launch(0, "f(int)", kind="graph")) == "f(int) (graph)"
+
+
+def test_options_of_a_command_line_are_read_in_both_spellings() -> None:
+    command = '--set full --clock-control=base --cache-control none ./app "an argument'
+    assert parse_options(command) == {
+        "--set": "full", "--clock-control": "base", "--cache-control": "none",
+    }  # fmt: skip
+
+
+def test_paths_of_a_machine_are_found_those_of_people_first(nowhere: Path) -> None:
+    def string(text: str) -> bytes:  # as protobuf stores it: behind its length
+        return bytes([10, len(text)]) + text.encode()
+
+    path = nowhere / "a.ncu-rep"
+    path.write_bytes(
+        string("/usr/bin/python3") + b"(\x01" + string("/home/someone/k.cu") + b"Zx"
+        + string("/workbench/kernels/s/a.cu") + b"relative/home/none/x"
+        + string("C:\\Users\\someone\\k.cu")
+    )  # fmt: skip
+    assert paths_in(path) == ["/home/someone/k.cu", "C:\\Users\\someone\\k.cu", "/usr/bin/python3"]
+
+
+def samples() -> Path | None:
+    """NVIDIA's own before and after reports, which every ncu brings along."""
+    tool = machine.find_ncu()
+    above = Path(tool).resolve().parents if tool else []
+    found = next((p / "extras" / "samples" for p in above if (p / "extras/samples").is_dir()), None)
+    installed = sorted(Path("/opt/nvidia/nsight-compute").glob("*/extras/samples"))
+    return found or (installed[-1] if installed else None)
+
+
+@pytest.mark.skipif(samples() is None, reason="Nsight Compute's samples are not installed")
+@pytest.mark.parametrize(
+    ("before", "after", "factor"),
+    [
+        ("uncoalescedGlobalAccesses/addConstDouble3", "addConstDouble", (0.99, 1.01)),
+        ("sharedBankConflicts/transposeCoalesced", "transposeNoBankConflicts", (0.68, 0.72)),
+        ("instructionMix/sobelDouble", "sobelFloat", (0.045, 0.055)),
+    ],
+)
+def test_nvidias_own_pairs(
+    before: str, after: str, factor: tuple[float, float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = samples()
+    assert folder is not None
+    one = folder / f"{before}.ncu-rep"
+    other = one.with_name(f"{after}.ncu-rep")
+    found = data(capsys, "diff", one, other)
+    (item,) = found["kernels"]
+    duration = item["figures"]["duration"]
+    assert factor[0] < duration["factor"] < factor[1]
+    costs = item["source"]["total"]
+    assert costs["before"]["samples"] > 0
+    assert costs["before"]["instructions"] > 0
+    text = run(capsys, "diff", one, other)
+    assert "Costs by line are not collected" not in text
+    if "transpose" in before:
+        # The two kernels stand in one file: the padded declaration is the change between them.
+        changed = [h for h in item["source"]["hunks"] if not h["comments_only"]]
+        assert "TILE_DIM + 1" in json.dumps(changed)
+        assert costs["before"]["excess_shared_wavefronts"] == 65011712
+        assert costs["after"]["excess_shared_wavefronts"] == 0
+    assert read_report(one).gpus == read_report(other).gpus
