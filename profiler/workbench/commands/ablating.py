@@ -73,8 +73,10 @@ def run(
             print(line)
     for path in written:
         note(f"wrote {shown_path(path)}")
-    for name, why in ensured.failures.items():
+    failed = {**ensured.failures}
+    failed |= {name: why for name, why in ensured.unsupported.items() if name in fixes}
+    for name, why in failed.items():
         note(f"error: {name}: {why}")
-    if ensured.failures:
+    if failed:
         note("hint: everything else that was measured is kept and in the table")
         raise typer.Exit(1)

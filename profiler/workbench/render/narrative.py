@@ -17,6 +17,17 @@ def microseconds(row: Row) -> str:
     return f"{number(row.warm.median)} µs" if row.warm else ABSENT
 
 
+def decision(row: Row) -> str:
+    """Where another shape than the table's decides: the ratio there. Else nothing."""
+    if not row.judged_at:
+        return ""
+    return f"{interval(row.deciding)} over {code(parent_of(row))} at {code(row.judged_at)}"
+
+
+def parent_of(row: Row) -> str:
+    return (row.step.parent if row.step else None) or ""
+
+
 def compared(found: Ratio | None, name: str) -> str:
     """Faster, slower or neither, in words; the interval decides."""
     if found is None:
@@ -110,9 +121,10 @@ def failures(ablation: Ablation) -> list[str]:
         elif row.verdict in (REJECTED, INCONCLUSIVE):
             why = "; ".join(literal(g.why) for g in row.gates if not g.passed) or ABSENT
             change = authored(row.step.key_change)
+            where = f" at {code(row.judged_at)}" if row.judged_at else ""
             said.append(
-                f"{code(row.variant)} ({change}) was {row.verdict}, "
-                f"{ratio(row.over_parent)} over {code(row.step.parent or '')}: {why}."
+                f"{code(row.variant)} ({change}) was {row.verdict}{where}, "
+                f"{ratio(row.deciding)} over {code(row.step.parent or '')}: {why}."
             )
         for outcome in row.predictions if row.status == CURRENT else ():
             if outcome.result == REFUTED:

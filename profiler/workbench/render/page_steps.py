@@ -47,6 +47,8 @@ def _step(row: Row, step: Step, diff: SourceDiff | None, shown: list[str]) -> di
         "word": verdict(row), "change": spans(step.key_change),
         "time": narrative.microseconds(row) if current else "",
         "over_parent": interval(row.over_parent) if current else "",
+        "decision": spans(narrative.decision(row)) if current and row.judged_at else [],
+        "at": row.judged_at, "compared_at": row.compared_at,
         "why_absent": "" if current else reason(row),
         "bottleneck": paragraphs(step.bottleneck), "rationale": paragraphs(step.rationale),
         "lesson": paragraphs(step.lesson),
