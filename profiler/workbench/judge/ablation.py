@@ -13,6 +13,7 @@ from workbench.derive.roofline import Ceilings, Point, ceilings, point
 from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.judge.comparison import Comparison, compare
+from workbench.judge.shapes import AcrossShapes, AtShape
 from workbench.judge.verdict import (
     BASELINE,
     INCONCLUSIVE,
@@ -48,7 +49,7 @@ class Row:
     status ``adopted`` has no times and no speed. ``judged_at`` names the shape that gates, verdict
     and predictions are about where that is not the table's, and ``deciding`` is the ratio over the
     parent there; else it is ``over_parent``. ``compared_at`` is that shape where the captures
-    behind ``against_parent`` are of it too.
+    behind ``against_parent`` are of it too; ``limits`` are the bottlenecks in the last of them.
     """
 
     variant: str
@@ -79,6 +80,7 @@ class Row:
     judged_at: str = ""
     deciding: Ratio | None = None
     compared_at: str = ""
+    limits: tuple[Bottleneck, ...] = ()
 
     @property
     def label(self) -> str:
@@ -95,7 +97,8 @@ class Ablation:
     """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``.
 
     ``whole`` compares the best step with the baseline; None where a capture is missing, or where
-    no step was kept.
+    no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
+    the study's default shape.
     """
 
     study: str
@@ -115,6 +118,7 @@ class Ablation:
     warnings: tuple[str, ...]
     whole: Comparison | None = None
     noise: Noise = ASSUMED_NOISE
+    across: AcrossShapes | None = None
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -270,6 +274,12 @@ class _Judge:
                 return found, row.judged_at
         return self.compare(parent, row.variant), ""
 
+    def limits(self, variant: str) -> tuple[Bottleneck, ...]:
+        capture = self.evidence.capture(variant)
+        if capture is None:
+            return ()
+        return tuple(bottlenecks(capture.rules, capture.lines, figures(capture.metrics)))
+
     def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
         """None where either variant has no capture that counts; ``where`` is added to the names."""
         was, came = self.evidence.capture(before), self.evidence.capture(after)
@@ -277,6 +287,21 @@ class _Judge:
             return None
         known = figures(was.metrics), figures(came.metrics)
         return compare(was, came, (before + where, after + where), self.noise, known)
+
+    def across(self, variant: str) -> AcrossShapes:
+        """The variant at every shape where it was timed as it is now."""
+        study, reference = self.evidence.study, self.ladder.primary_reference
+        results = []
+        for name, shape in study.shapes.items():
+            there = self.at(name)
+            time = there.time(variant, WARM) if shape.profiled else None
+            if time is None:
+                continue
+            results.append(AtShape(
+                name, shape.parameters, time, there.time(reference, WARM) if reference else None,
+                there.ratio(reference, variant), study.work(name).flops / (time.median * 1e-6),
+            ))  # fmt: skip
+        return AcrossShapes(variant, tuple(results))
 
     def at(self, shape: str) -> _Judge:
         """The same on the evidence at another shape."""
@@ -402,7 +427,8 @@ def judge(
     for step in steps:
         row = work.row(step.variant, step)
         found, where = work.compared(row)
-        rows.append(replace(row, against_parent=found, compared_at=where))
+        limits = work.at(where).limits(row.variant) if where else row.bottlenecks
+        rows.append(replace(row, against_parent=found, compared_at=where, limits=limits))
     references = [work.row(r.name, None) for r in study.ladder.references]
     roof = chart_ceilings([*rows, *references], evidence)
     session = work.session[1] if work.session else {}
@@ -421,6 +447,8 @@ def judge(
         work.session[0].name if work.session else "", tuple(work.warnings(rows + references)),
         noise=work.noise,
     )  # fmt: skip
+    if steps and evidence.shape == study.default_shape:
+        result = replace(result, across=work.across(steps[-1].variant))
     best = result.best
     if best is None or best.verdict == BASELINE:
         return result

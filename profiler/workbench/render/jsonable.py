@@ -13,6 +13,7 @@ from workbench.derive.speedup import Ratio, Time
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
+from workbench.judge.shapes import AcrossShapes
 from workbench.study.layout import SCHEMA_VERSION
 
 
@@ -155,6 +156,26 @@ def full_row(found: Row) -> dict[str, Any]:
             "evidence_state": dict(found.state)}  # fmt: skip
 
 
+def across(found: AcrossShapes | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "variant": found.variant,
+        "geometric_mean_over_reference": found.geometric_mean,
+        "worst": found.worst.shape if found.worst else None,
+        "shapes": [
+            {
+                "shape": {"name": r.shape, **r.parameters},
+                "microseconds": time(r.time),
+                "reference_microseconds": time(r.reference),
+                "speedup_over_reference": ratio(r.over_reference),
+                "tflops": r.flops_per_second / 1e12,
+            }
+            for r in found.results
+        ],
+    }
+
+
 def ablation(found: Ablation, *, full: bool = False) -> dict[str, Any]:
     each = full_row if full else row
     return {
@@ -171,6 +192,7 @@ def ablation(found: Ablation, *, full: bool = False) -> dict[str, Any]:
             "from": "repeated captures" if found.noise.captures else "assumed",
             "captures": found.noise.captures,
         },
+        "across_shapes": across(found.across),
         "versions": [each(r) for r in found.rows],
         "references": [each(r) for r in found.references],
     }

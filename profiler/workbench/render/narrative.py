@@ -69,6 +69,18 @@ def _basis(ablation: Ablation) -> str:
     )
 
 
+def across(ablation: Ablation) -> str:
+    """All shapes in one number, and the shape where it does worst."""
+    found = ablation.across
+    if found is None or found.geometric_mean is None or found.worst is None:
+        return f"Against {code(ablation.reference)} at other shapes: {ABSENT}."
+    return (
+        f"Over {len(found.ratios)} shapes {code(found.variant)} is "
+        f"{factor(found.geometric_mean)} of {code(ablation.reference)} in the geometric mean, "
+        f"and {ratio(found.worst.over_reference)} at its worst, {code(found.worst.shape)}."
+    )
+
+
 def _count(ablation: Ablation) -> str:
     steps = [row for row in ablation.rows if row.verdict != BASELINE]
     if not steps:
