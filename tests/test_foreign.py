@@ -26,6 +26,7 @@ from workbench.judge.comparable import warnings
 from workbench.load.launches import Launch, Report, parse_options, paths_in, read_report
 from workbench.render.compare import figure_table, limiters
 from workbench.render.launches import extent, kernel, unmatched
+from workbench.render.tables import factor as times
 from workbench.run import machine
 from workspaces import EVIDENCE, recorded_captures, recorded_index
 
@@ -203,7 +204,7 @@ def test_diff_tells_how_two_kernels_multiply_out(capsys: pytest.CaptureFixture[s
         assert made["ratio"] == pytest.approx(
             item["before"]["microseconds"] / item["after"]["microseconds"]
         )
-        assert f"Against {PACKED.name}: {made['ratio']:.3g}"[:-1] in text
+        assert f"Against {PACKED.name}: {times(made['ratio'])} = " in text
         before = sum(t["before"] for t in item["comparison"]["stall_microseconds"].values())
         assert before == pytest.approx(item["before"]["microseconds"])
     assert text.count("realised under ncu: ") == len(found["kernels"])
