@@ -3,7 +3,7 @@
 #include <cuda_fp16.h>
 
 constexpr int kHeadDim = 64;
-constexpr int kThreads = 128;
+constexpr int kThreads = 32 * WARPS;
 constexpr int kTile = 64;  // keys in shared memory at a time
 constexpr int kSplit = 4;  // threads that share a query row
 constexpr int kStride = kHeadDim + 8;  // padded: the four rows read together lie in other banks

@@ -4,8 +4,9 @@ import torch
 
 from workbench import cuda
 
-kernel = cuda.kernel("fix2.cu", "attention_forward")
-THREADS = 128
+params = cuda.params(warps=4)
+kernel = cuda.kernel("fix2.cu", "attention_forward", defines=params)
+THREADS = 32 * params["warps"]
 SPLIT = 4
 
 

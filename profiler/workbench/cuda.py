@@ -11,20 +11,24 @@ ints and floats take the width of the kernel's own parameter.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import os
 import pickle
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 
 Extent = int | tuple[int, ...]
+Parameter = bool | int | float | str
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"\s*$')
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
@@ -35,21 +39,69 @@ def kernel(
     source: str,
     name: str,
     *,
-    defines: Mapping[str, str | int] | None = None,
+    defines: Mapping[str, Parameter] | None = None,
     options: tuple[str, ...] = (),
+    early_start: bool = False,
 ) -> Kernel:
     """Declare a kernel of ``source``, a file beside the calling module.
 
     ``name`` is an ``extern "C"`` function or a template instance such as ``"forward<64>"``.
-    ``defines`` become ``-D`` macros; ``options`` go to ptxas.
+    ``defines`` become ``-D`` macros, their names in upper case; ``options`` go to ptxas.
+    With ``early_start`` a launch may begin before the kernel ahead of it in the stream has ended
+    (programmatic dependent launch): the kernel itself waits with ``griddepcontrol.wait``.
     """
     folder = Path(sys._getframe(1).f_globals["__file__"]).resolve().parent
     path = folder / source
     if not path.is_file():
         raise UsageError(f"there is no {source} in {folder.name}/", hint="cuda.kernel names it")
-    result = Kernel(path, name, dict(defines or {}), tuple(options))
+    macros = {
+        key.upper(): int(v) if isinstance(v, bool) else v for key, v in (defines or {}).items()
+    }
+    result = Kernel(path, name, macros, tuple(options), early_start)
     _declared.append(result)
     return result
+
+
+_overrides: dict[str, Parameter] = {}
+
+
+def params(**defaults: Parameter) -> dict[str, Parameter]:
+    """Declare the parameters of a variant, and what they are in this run.
+
+        params = cuda.params(warps=4)
+
+    ``workbench check 'fix2[warps=12]'`` runs the variant with other values. Give them to
+    ``kernel(..., defines=params)`` where the kernel needs them, and use them in ``run``.
+    """
+    return {**defaults, **{name: _overrides[name] for name in defaults if name in _overrides}}
+
+
+@contextmanager
+def overridden(values: Mapping[str, Parameter]) -> Iterator[None]:
+    """The values ``params`` gives to a module imported inside."""
+    _overrides.update(values)
+    try:
+        yield
+    finally:
+        _overrides.clear()
+
+
+def variant(name: str, **values: Parameter) -> ModuleType:
+    """Another variant of the study, with these values of its parameters: its ``run`` to call.
+
+        short = cuda.variant("fix11", stagger=1)
+
+    For a variant that chooses among kernels, by shape for instance.
+    """
+    folder = Path(sys._getframe(1).f_globals["__file__"]).resolve().parent
+    path = folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"workbench_part_{name}_{len(_declared)}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise UsageError(f"there is no {name}.py in {folder.name}/", hint="cuda.variant names it")
+    module = importlib.util.module_from_spec(spec)
+    with overridden(values):
+        spec.loader.exec_module(module)
+    return module
 
 
 def take_declared() -> list[Kernel]:
@@ -127,7 +179,8 @@ _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
-_WARNING = re.compile(r"\bwarning\b", re.IGNORECASE)
+# ptxas calls it information when it waits after every wgmma, which costs a third of the speed.
+_WARNING = re.compile(r"\bwarning\b|potential performance loss", re.IGNORECASE)
 
 
 def parse_log(log: str) -> tuple[list[KernelBuild], list[str]]:
@@ -161,12 +214,18 @@ class Kernel:
     """A kernel of a source file, launched as ``kernel[grid, block, shared_bytes](*args)``."""
 
     def __init__(
-        self, path: Path, name: str, defines: dict[str, str | int], options: tuple[str, ...]
+        self,
+        path: Path,
+        name: str,
+        defines: dict[str, Parameter],
+        options: tuple[str, ...],
+        early_start: bool = False,
     ) -> None:
         self.path = path
         self.name = name
         self.defines = defines
         self.options = options
+        self.early_start = early_start
 
     def compile(self, arch: str) -> tuple[Compiled, Any]:
         """Compile for ``arch`` (such as ``sm_90a``); needs NVRTC but no GPU.
@@ -190,7 +249,7 @@ class Kernel:
             ptxas_options=[*STANDARD_OPTIONS, *self.options],
         )
         source = expand_includes(self.path)
-        kept = _kept_cubin(source, repr(options), self.name)
+        kept = _kept_cubin(source, arch, self.defines, self.options, self.name)
         if kept is not None and kept.is_file():
             return _restore(kept)
         log = io.StringIO()
@@ -248,16 +307,24 @@ class Kernel:
             _allow_shared(loaded, shared_bytes)
         handle = torch.cuda.current_stream().cuda_stream
         stream = Device().create_stream(_Stream(handle))
-        config = LaunchConfig(grid=grid, block=block, shmem_size=shared_bytes)
+        config = LaunchConfig(
+            grid=grid,
+            block=block,
+            shmem_size=shared_bytes,
+            programmatic_stream_serialization=self.early_start,
+        )
         launch(stream, config, loaded, *map(_argument, args, sizes))
 
 
-def _kept_cubin(source: str, options: str, name: str) -> Path | None:
-    """Where the workers of one measurement pass a cubin on; None outside of one."""
+def _kept_cubin(source: str, *settings: object) -> Path | None:
+    """Where the workers of one measurement pass a cubin on; None outside of one.
+
+    ``settings`` are all that a build depends on besides its source.
+    """
     folder = os.environ.get(CUBIN_FOLDER)
     if not folder:
         return None
-    key = hashlib.sha256("\0".join((source, options, name)).encode()).hexdigest()
+    key = hashlib.sha256(f"{source}\0{settings!r}".encode()).hexdigest()
     return Path(folder) / f"{key}.pickle"
 
 
@@ -286,6 +353,32 @@ def _allow_shared(loaded: Any, shared_bytes: int) -> None:
     )
     if int(status) != 0:
         raise UsageError(f"a block cannot have {shared_bytes} bytes of shared memory ({status!r})")
+
+
+def tensor_map(tensor: Any, box: tuple[int, ...]) -> Any:
+    """A TMA descriptor of ``tensor`` for copies of ``box``, to be passed to a kernel.
+
+    ``tensor`` is a contiguous torch tensor of fp16 or bf16, ``box`` has as many numbers, in the
+    same order. Rows of the box lie in shared memory under the 128-byte swizzle, so its last
+    number is 64; what is outside the tensor arrives as zeros.
+    """
+    import torch
+    from cuda.core import _tensor_map as tma
+    from cuda.core.utils import StridedMemoryView
+
+    types = {
+        torch.float16: tma.TensorMapDataType.FLOAT16,
+        torch.bfloat16: tma.TensorMapDataType.BFLOAT16,
+    }
+    if tensor.dtype not in types:
+        raise UsageError(f"a tensor map of {tensor.dtype}: only float16 and bfloat16 are supported")
+    view = StridedMemoryView.from_any_interface(tensor.view(torch.int16), stream_ptr=-1)
+    return view.as_tensor_map(
+        box_dim=box,
+        data_type=types[tensor.dtype],
+        swizzle=tma.TensorMapSwizzle.SWIZZLE_128B,
+        l2_promotion=tma.TensorMapL2Promotion.L2_256B,
+    )
 
 
 def _argument(value: Any, size: int) -> Any:

@@ -11,11 +11,12 @@ import typer
 
 from workbench.commands.progress import Progress
 from workbench.commands.target import find_study, refuse_captured
-from workbench.errors import UsageError, unknown
+from workbench.errors import UsageError
 from workbench.render.tables import markdown_table
 from workbench.run.measure import build_only
 from workbench.study.layout import SCHEMA_VERSION
 from workbench.study.model import Study
+from workbench.study.workspace import including
 
 
 def builds(study: Study, names: list[str], arch: str, limit: float) -> list[dict[str, Any]]:
@@ -32,9 +33,8 @@ def run(project: Path | None, study: str | None, names: list[str], arch: str, js
     workspace, found = find_study(project, study)
     if re.fullmatch(r"sm_\d+[af]?", arch) is None:
         raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+    found, names = including(found, names)
     for name in names:
-        if name not in found.variants:
-            raise unknown("variant", name, found.variants)
         refuse_captured(found, name)
     names = names or [s.variant for s in found.ladder.steps]
     result = builds(found, names, arch, workspace.config.limits.seconds_per_step)

@@ -14,6 +14,7 @@ from workbench.load.evidence import STALE
 from workbench.render.tables import markdown_table, number
 from workbench.run.measure import Measurement, Plan
 from workbench.study.layout import SCHEMA_VERSION
+from workbench.study.model import tolerance_at
 
 
 def measure(target: Target, names: list[str]) -> None:
@@ -48,7 +49,7 @@ def run(
     if target.live:
         measure(target, names)
     found = results(target, names)
-    bound = target.study.tolerance
+    bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
     if json:
         print(json_module.dumps({
             "schema_version": SCHEMA_VERSION, "study": target.study.name,

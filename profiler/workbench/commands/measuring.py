@@ -30,26 +30,32 @@ def settled(evidence: Evidence, variant: str) -> bool:
     return wrong or (build.current and bool(build.data.get("error")))
 
 
-def plan(evidence: Evidence, variants: list[str], *, fresh: bool) -> Plan:
-    """All variants are timed together when any of them lacks a current time in one session."""
+def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
+    """All variants are timed together when any of them lacks a current time in one session.
+
+    At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so.
+    """
     known = evidence.study.variants
     usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
     session = evidence.session(usable)
     held = set(evidence.timed(session[1])) if session else set()
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
     timed = usable if fresh or not checked or not set(usable) <= held else []
-    captured = [v for v in usable if fresh or not evidence.capture_index(v).current]
+    wanted = capture or evidence.study.shapes[evidence.shape].captured
+    captured = [v for v in usable if wanted and (fresh or not evidence.capture_index(v).current)]
     return Plan(evidence.shape, timed=tuple(timed), captured=tuple(captured))
 
 
-def ensure(target: Target, variants: list[str], *, fresh: bool = False) -> Ensured:
+def ensure(
+    target: Target, variants: list[str], *, fresh: bool = False, capture: bool = False
+) -> Ensured:
     """Measure what is needed; without a GPU, nothing. Ctrl-C keeps what was finished."""
     evidence = target.evidence()
     if not target.live:
         if fresh:
             note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
         return Ensured("recorded", {})
-    todo = plan(evidence, variants, fresh=fresh)
+    todo = plan(evidence, variants, fresh=fresh, capture=capture)
     if not todo.variants:
         return Ensured("recorded", {})
     started = time.monotonic()

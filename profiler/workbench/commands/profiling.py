@@ -24,7 +24,8 @@ def run(
     steps = [s for s in ladder.chain([n for n in names if ladder.step(n)]) if s.variant in names]
     parents = [s.parent for s in steps if s.parent]
     wanted = dict.fromkeys([*names, *parents, ladder.steps[0].variant, ladder.primary_reference])
-    ensured = ensure(target, [name for name in wanted if name], fresh=fresh)
+    wanted_names = [name for name in wanted if name]
+    ensured = ensure(target, wanted_names, fresh=fresh, capture=True)
     found = judge(
         target.evidence(), target.workspace.config, ladder.chain([]), source=ensured.source
     )

@@ -112,7 +112,7 @@ def run(
     source: bool, json: bool,
 ) -> None:  # fmt: skip
     target = find_target(project, study, shape)
-    target.variants([variant])
+    variant = target.variants([variant])[0]
     if metric is not None:
         return show_metric(target, variant, metric, json)
     if source:

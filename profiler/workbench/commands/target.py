@@ -10,7 +10,7 @@ from workbench.load.evidence import Evidence
 from workbench.run import machine
 from workbench.study.layout import EvidenceFolder, evidence_folders
 from workbench.study.model import Step, Study
-from workbench.study.workspace import Workspace, find_workspace
+from workbench.study.workspace import Workspace, find_workspace, including
 
 
 @dataclass
@@ -27,11 +27,9 @@ class Target:
         return Evidence(self.study, self.shape, self.folder)
 
     def variants(self, names: list[str]) -> list[str]:
-        """The names, checked; all variants where none is named. Raises UsageError."""
-        for name in names:
-            if name not in self.study.variants:
-                raise unknown("variant", name, self.study.variants)
-        return names or list(self.study.variants)
+        """The names as the study has them; all where none is named. Raises UsageError."""
+        self.study, found = including(self.study, names)
+        return found or list(self.study.variants)
 
     def runnable(self, names: list[str]) -> list[str]:
         """As ``variants``, without those that are only captured. Raises UsageError for such."""
@@ -41,17 +39,17 @@ class Target:
 
     def steps(self, fixes: list[str]) -> list[Step]:
         """The chain through the named fixes. Raises UsageError for what is no step."""
-        ladder = self.study.ladder
+        steps = [s.variant for s in self.study.ladder.steps]
+        self.study, fixes = including(self.study, fixes)
         for name in fixes:
-            if ladder.step(name) is None:
-                steps = [s.variant for s in ladder.steps]
+            if self.study.ladder.step(name) is None:
                 if name in self.study.variants:
                     raise UsageError(
                         f"'{name}' is a reference, not a step of the ladder",
                         hint=f"references are always in the table; steps: {', '.join(steps)}",
                     )
                 raise unknown("step", name, steps)
-        return ladder.chain(fixes)
+        return self.study.ladder.chain(fixes)
 
 
 def refuse_captured(study: Study, name: str) -> None:

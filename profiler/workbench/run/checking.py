@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from workbench.study.model import Tolerance, tolerance_at
+
 GUARD_BYTES = 64 * 1024
 POISON = 0xFF  # every float format reads all-ones as NaN
 POISON_BLOCKS = 8
@@ -36,7 +38,7 @@ def poison_free_memory(size: int) -> None:
     del blocks
 
 
-def compare(out: Any, expected: torch.Tensor, study: ModuleType) -> tuple[float, float, str]:
+def compare(out: Any, expected: torch.Tensor, bound: Tolerance) -> tuple[float, float, str]:
     """Max absolute error, error relative in norm, and why it is wrong ("" when it is not)."""
     if not isinstance(out, torch.Tensor):
         return math.nan, math.nan, f"run() returned {type(out).__name__}, not a tensor"
@@ -56,7 +58,6 @@ def compare(out: Any, expected: torch.Tensor, study: ModuleType) -> tuple[float,
     error = out.double() - expected
     absolute = float(error.abs().max())
     relative = float(error.norm() / expected.norm())
-    bound = study.tolerance
     if absolute > bound.absolute or relative > bound.relative:
         where = [int(i) for i in torch.unravel_index(error.abs().argmax(), error.shape)]
         return (
@@ -83,7 +84,7 @@ def check_once(study: ModuleType, run: Callable[..., Any], shape: Any) -> tuple[
     poison_free_memory(expected.numel() * first.element_size())
     out = run(**inputs)
     torch.cuda.synchronize()
-    absolute, relative, why = compare(out, expected, study)
+    absolute, relative, why = compare(out, expected, tolerance_at(study.tolerance, shape))
     for name, buffer in buffers.items():
         if not torch.equal(buffer, before[name]):
             changed = (buffer != before[name]).nonzero()

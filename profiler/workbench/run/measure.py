@@ -147,16 +147,18 @@ class Measurement:
         }
 
     def job(self, variants: list[str], phases: list[str]) -> dict[str, Any]:
-        shapes = [name for name in self.study.shapes if name != self.plan.shape]
+        shapes = [n for n, s in self.study.shapes.items() if s.captured and n != self.plan.shape]
         return {
             "study": self.study.name,
             "variants": variants,
+            "params": params_of(self.study, variants),
             "shape": self.plan.shape,
             "check_shapes": [self.plan.shape, *shapes],
             "phases": phases,
             "ranges": {n: ncu.range_name(self.study.name, n, self.plan.shape) for n in variants},
             "timing": {
                 "rounds": self.config.timing.rounds,
+                "seconds": self.config.timing.seconds,
                 "graph_microseconds": self.config.timing.graph_microseconds,
             },
         }
@@ -361,6 +363,11 @@ class Measurement:
         return held
 
 
+def params_of(study: Study, variants: list[str]) -> dict[str, dict[str, Any]]:
+    """The parameters of a job's variants that differ from their own."""
+    return {name: dict(study.variants[name].params) for name in variants}
+
+
 def remove_unused(folder: EvidenceFolder) -> None:
     """Delete the reports that no index entry names any more."""
     used: set[str] = set()
@@ -383,7 +390,13 @@ def build_only(
     study: Study, variants: list[str], arch: str, limit: float, on_event: Callable[[Event], None]
 ) -> list[Event]:
     """Compile for ``arch`` in a worker, without a GPU; the ``built`` and ``failed`` events."""
-    job = {"study": study.name, "variants": variants, "phases": ["build"], "arch": arch}
+    job = {
+        "study": study.name,
+        "variants": variants,
+        "params": params_of(study, variants),
+        "phases": ["build"],
+        "arch": arch,
+    }
     missing = [name for name in machine.missing_packages() if name != "zstandard"]
     if missing:
         raise EnvironmentLacks(

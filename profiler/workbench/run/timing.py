@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import torch
 
-MAX_CALLS = 50
+MAX_CALLS = 200
+TRIAL_CALLS = 10
+FEWEST_ROUNDS = 10
 FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
 
 
@@ -38,16 +41,22 @@ class Case:
     def prepare(self, graph_microseconds: float) -> None:
         """Warm up, find how many calls fill a sample, and capture them in CUDA graphs.
 
+        A replay takes some microseconds to start, which a sample of a few calls would show as
+        theirs: how many there are is found with a graph too, not with calls from Python.
         A ``run`` that cannot be captured (it synchronises, say) is called from Python instead,
         and its samples say so.
         """
         for _ in range(3):
             self.call()
         torch.cuda.synchronize()
-        estimate = min(measure(self.call) for _ in range(5))
-        self.calls = max(1, min(MAX_CALLS, round(graph_microseconds / estimate)))
+        self.calls = calls_for(graph_microseconds, min(measure(self.call) for _ in range(5)))
         try:
             self.one = capture(self.call, 1).replay
+            if self.calls > 1:
+                trial = capture(self.call, TRIAL_CALLS).replay
+                trial()
+                each = min(measure(trial) for _ in range(5)) / TRIAL_CALLS
+                self.calls = calls_for(graph_microseconds, each)
             self.many = capture(self.call, self.calls).replay
         except RuntimeError:
             torch.cuda.synchronize()
@@ -60,6 +69,10 @@ class Case:
     def _loop(self) -> None:
         for _ in range(self.calls):
             self.call()
+
+
+def calls_for(microseconds: float, each: float) -> int:
+    return max(1, min(MAX_CALLS, round(microseconds / each)))
 
 
 def capture(call: Callable[[], Any], times: int) -> torch.cuda.CUDAGraph:
@@ -112,17 +125,21 @@ class Gauge:
 
 
 def interleave(
-    cases: list[Case], rounds: int, current: Callable[[str], None]
+    cases: list[Case], rounds: int, seconds: float, current: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
     """Every case once per round and mode, in a new random order each round.
 
+    After ``seconds`` no further round is begun, once there are FEWEST_ROUNDS.
     warm: calls back to back, inputs in L2. cold: one call after L2 was overwritten.
     """
     size = FLUSH_FACTOR * torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(size, dtype=torch.uint8, device="cuda")
     gauge = Gauge()
     order = list(cases)
+    started = time.monotonic()
     for number in range(rounds):
+        if number >= FEWEST_ROUNDS and time.monotonic() - started > seconds:
+            return
         random.shuffle(order)
         state = gauge.read()
         for mode in ("warm", "cold"):

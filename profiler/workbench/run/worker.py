@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import cuda
 from workbench.errors import UsageError, WorkbenchError
+from workbench.study.params import base_name
 from workbench.study.workspace import check_study_module, load_module
 
 if TYPE_CHECKING:
@@ -80,10 +81,12 @@ class Worker:
 
     def build(self, name: str) -> None:
         cuda.take_declared()
-        module = load_module(self.folder / f"{name}.py", f"workbench_variant_{name}")
+        file = self.folder / f"{base_name(name)}.py"
+        with cuda.overridden(self.job.get("params", {}).get(name, {})):
+            module = load_module(file, f"workbench_variant_{name}")
         if not callable(getattr(module, "run", None)):
             raise UsageError(
-                f"{name}.py defines no run()", hint="a variant is a module with run(...)"
+                f"{file.name} defines no run()", hint="a variant is a module with run(...)"
             )
         kernels = cuda.take_declared()
         self.modules[name] = module
@@ -133,7 +136,8 @@ class Worker:
             cases.append(case)
 
         self.each("time", prepare)
-        for sample in timing.interleave(cases, self.job["timing"]["rounds"], self.journal.current):
+        limits = self.job["timing"]["rounds"], self.job["timing"]["seconds"]
+        for sample in timing.interleave(cases, *limits, self.journal.current):
             self.journal.write("timed", **sample)
         self.journal.current("")
         self.journal.write("timing_done", variants=[case.name for case in cases])

@@ -20,7 +20,8 @@ class Gates:
 @dataclass(frozen=True)
 class Timing:
     rounds: int = 100
-    graph_microseconds: float = 200.0
+    seconds: float = 15.0
+    graph_microseconds: float = 500.0
     bootstrap_samples: int = 2000
 
 

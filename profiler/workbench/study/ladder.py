@@ -10,7 +10,8 @@ from workbench.study.config import check_keys, read_toml
 from workbench.study.model import Ladder, Prediction, Step, Variant
 
 TOP_KEYS = ["schema_version", "title", "summary", "step", "reference"]
-STEP_KEYS = ["variant", "parent", "key_change", "bottleneck", "rationale", "lesson", "prediction"]
+STEP_KEYS = ["variant", "parent", "key_change", "shape", "bottleneck", "rationale", "lesson",
+             "prediction"]  # fmt: skip
 REFERENCE_KEYS = ["variant", "title", "primary", "captured"]
 PREDICTION_KEYS = ["figure", "factor", "range"]
 SCHEMA_VERSION = 1
@@ -71,6 +72,7 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
         _text(path, where, table, "rationale"),
         _text(path, where, table, "lesson"),
         tuple(_prediction(path, f"{where}.prediction", p) for p in predictions),
+        _text(path, where, table, "shape"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,16 @@ Parameter = bool | int | float | str
 class Shape(Mapping[str, Parameter]):
     """A named set of a study's parameters, readable as ``shape.S`` or ``shape["S"]``.
 
-    A shape with ``profiled=False`` is checked for correctness but neither timed nor profiled.
+    A shape with ``profiled=False`` is checked for correctness but neither timed nor profiled. One
+    with ``captured=False`` is checked and timed where it is asked for, and profiled only by
+    ``workbench profile``.
     """
 
-    def __init__(self, *, profiled: bool = True, **parameters: Parameter) -> None:
+    def __init__(
+        self, *, profiled: bool = True, captured: bool = True, **parameters: Parameter
+    ) -> None:
         self.profiled = profiled
+        self.captured = captured
         self.parameters = dict(parameters)
 
     def __getitem__(self, key: str) -> Parameter:
@@ -50,6 +55,14 @@ class Tolerance:
     relative: float
 
 
+ToleranceRule = Tolerance | Callable[[Shape], Tolerance]
+
+
+def tolerance_at(rule: ToleranceRule, shape: Shape) -> Tolerance:
+    """A study has one tolerance, or a function that gives that of a shape."""
+    return rule if isinstance(rule, Tolerance) else rule(shape)
+
+
 @dataclass(frozen=True)
 class Work:
     """The arithmetic of one call: ``flops``, and ``bytes``, the least DRAM traffic it needs."""
@@ -61,9 +74,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Variant:
-    """One implementation: ``<name>.py`` with a ``run``, and the sources it names.
+    """One implementation: a module with a ``run``, the sources it names, and parameters.
 
-    A reference that is ``captured`` has no module: all that is known of it is an adopted capture.
+    ``name`` is that of the module, and of the parameters that differ from its own values:
+    ``fix2`` or ``fix2[warps=12]``. A reference that is ``captured`` has no module: all that is
+    known of it is an adopted capture.
     """
 
     name: str
@@ -71,6 +86,7 @@ class Variant:
     is_reference: bool = False
     title: str = ""
     captured: bool = False
+    params: tuple[tuple[str, Parameter], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +104,11 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Step:
-    """One rung of the ladder: a variant, its parent, the one change, and what was expected."""
+    """One rung of the ladder: a variant, its parent, the one change, and what was expected.
+
+    ``shape`` is where it is judged, for a change that is made for another shape than the study's
+    default; "" for the shape that is looked at.
+    """
 
     variant: str
     parent: str | None
@@ -97,6 +117,7 @@ class Step:
     rationale: str = ""
     lesson: str = ""
     predictions: tuple[Prediction, ...] = ()
+    shape: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,7 +159,7 @@ class Study:
     folder: Path
     shapes: Mapping[str, Shape]
     default_shape: str
-    tolerance: Tolerance
+    tolerance: ToleranceRule
     ladder: Ladder
     variants: Mapping[str, Variant] = field(default_factory=dict)
     module: Any = None

@@ -12,6 +12,7 @@ from workbench.study.model import Study, Variant
 
 VIRTUAL_ROOT = "/workbench/kernels"
 _NAMED_SOURCE = re.compile(r"""["']([\w./-]+\.cuh?)["']""")
+_NAMED_VARIANT = re.compile(r"""\bcuda\.variant\(\s*["'](\w+)["']""")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
@@ -23,18 +24,23 @@ def virtual_name(study: str, file: str) -> str:
 def source_files(study: Study, variant: Variant) -> list[Path]:
     """The variant's module, the CUDA sources it names and, through them, what they include.
 
-    None where the variant is only captured.
+    Those of the variants that it calls are among them. None where it is only captured.
     """
     if variant.captured:
         return []
-    found: dict[Path, None] = {variant.module: None}
-    queue = _NAMED_SOURCE.findall(variant.module.read_text(encoding="utf-8"))
+    found: dict[Path, None] = {}
+    queue = [variant.module.name]
     while queue:
         path = study.folder / queue.pop(0)
         if path in found or not path.is_file():
             continue
         found[path] = None
-        queue += _INCLUDE.findall(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            queue += _NAMED_SOURCE.findall(text)
+            queue += [f"{name}.py" for name in _NAMED_VARIANT.findall(text)]
+        else:
+            queue += _INCLUDE.findall(text)
     return list(found)
 
 
@@ -51,11 +57,19 @@ def _study_code(path: Path) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
+def _sources_digest(study: Study, variant: str) -> hashlib._Hash:
+    digest = hashlib.sha256()
+    found = study.variants[variant]
+    for path in sorted(source_files(study, found)):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    if found.params:
+        digest.update(json.dumps(found.params).encode())
+    return digest
+
+
 def fingerprint(study: Study, variant: str, shape: str) -> str:
     """sha256 over the variant's sources, the study's code and the shape's parameters."""
-    digest = hashlib.sha256()
-    for path in sorted(source_files(study, study.variants[variant])):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    digest = _sources_digest(study, variant)
     digest.update(_study_code(study.folder / "study.py").encode())
     digest.update(json.dumps(study.shapes[shape].parameters, sort_keys=True).encode())
     return digest.hexdigest()
@@ -63,10 +77,7 @@ def fingerprint(study: Study, variant: str, shape: str) -> str:
 
 def source_fingerprint(study: Study, variant: str) -> str:
     """sha256 over the variant's own sources alone: what a build depends on."""
-    digest = hashlib.sha256()
-    for path in sorted(source_files(study, study.variants[variant])):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+    return _sources_digest(study, variant).hexdigest()
 
 
 def source_texts(study: Study, variant: Variant) -> dict[str, str]:

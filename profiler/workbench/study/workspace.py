@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
 from workbench.study.ladder import read_ladder
-from workbench.study.model import Shape, Study, Tolerance, Variant
+from workbench.study.model import Shape, Step, Study, Tolerance, Variant
+from workbench.study.params import base_name, find_variant
 
 CONFIG_FILE = "workbench.toml"
 
@@ -110,8 +111,10 @@ def check_study_module(path: Path, module: ModuleType) -> None:
             f"{path}: default_shape '{default}' is none of its shapes",
             hint=nearest(str(default), shapes),
         )
-    if not isinstance(module.tolerance, Tolerance):
-        raise UsageError(f"{path}: 'tolerance' must be a workbench.Tolerance")
+    if not isinstance(module.tolerance, Tolerance) and not callable(module.tolerance):
+        raise UsageError(
+            f"{path}: 'tolerance' must be a workbench.Tolerance, or a function of a shape"
+        )
 
 
 def read_study(workspace: Workspace, name: str) -> Study:
@@ -129,7 +132,19 @@ def read_study(workspace: Workspace, name: str) -> Study:
         ) from error
     check_study_module(path, module)
     ladder = read_ladder(workspace.ablations / name / "ablation.toml", name, folder)
-    variants = {s.variant: Variant(s.variant, folder / f"{s.variant}.py") for s in ladder.steps}
+    for step in ladder.steps:
+        if step.shape and not (step.shape in module.shapes and module.shapes[step.shape].profiled):
+            raise UsageError(
+                f"{ladder.path}: step '{step.variant}' is judged at '{step.shape}', "
+                "which is no profiled shape of the study",
+                hint=nearest(step.shape, module.shapes),
+            )
+    names = [step.variant for step in ladder.steps]
+    own = {base: Variant(base, folder / f"{base}.py") for base in map(base_name, names)}
+    variants = {full: find_variant(folder, full, own) for full in names}
+    for written, variant in variants.items():
+        if variant.name != written:
+            raise UsageError(f"{ladder.path}: '{written}' is called '{variant.name}'")
     variants |= {reference.name: reference for reference in ladder.references}
     for variant in variants.values():
         if not variant.captured and not variant.module.is_file():
@@ -139,3 +154,25 @@ def read_study(workspace: Workspace, name: str) -> Study:
             )
     return Study(name, folder, module.shapes, module.default_shape, module.tolerance, ladder,
                  variants, module)  # fmt: skip
+
+
+def including(study: Study, names: list[str]) -> tuple[Study, list[str]]:
+    """The study with variants such as ``fix2[warps=12]``, and the names as it has them.
+
+    One that is not in ``ablation.toml`` becomes a step on the variant that it is of.
+    Raises UsageError for what is no variant.
+    """
+    variants, steps = dict(study.variants), list(study.ladder.steps)
+    found = []
+    for name in names:
+        variant = find_variant(study.folder, name, variants)
+        found.append(variant.name)
+        if variant.name in variants:
+            continue
+        parent = base_name(variant.name)
+        if parent in study.variants and study.ladder.step(parent) is not None:
+            change = ", ".join(f"{key} = {value}" for key, value in variant.params)
+            steps.append(Step(variant.name, parent, change))
+        variants[variant.name] = variant
+    ladder = replace(study.ladder, steps=tuple(steps))
+    return replace(study, variants=variants, ladder=ladder), found

@@ -1,0 +1,96 @@
+// As fix6, with K and V fetched by the copy engine (TMA) into a ring of tiles, and no barrier
+// between all threads: an mbarrier says when a tile is there, another when it may be overwritten.
+#include "attention.cuh"
+
+constexpr int kThreads = 128;
+constexpr int kRows = 64;   // query rows of a block
+constexpr int kTile = 64;   // keys of a tile
+constexpr int kStages = 4;  // tiles in shared memory
+
+struct Shared {
+    Element q[kPanels][kRows * 64];
+    Element k[kStages][kPanels][kTile * 64], v[kStages][kPanels][kTile * 64];
+    Barrier q_full, k_full[kStages], v_full[kStages], empty[kStages];
+};
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
+                  const __grid_constant__ TensorMap v_map, Element* __restrict__ out,
+                  int seq_len, float scale) {
+    extern __shared__ char raw[];
+    Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 1023));
+    const int head = blockIdx.y, first_row = blockIdx.x * kRows, warp_row = threadIdx.x / 32 * 16;
+    const int row = first_row + warp_row + threadIdx.x % 32 / 4;
+    const int tiles = ((CAUSAL ? min(seq_len, first_row + kRows) : seq_len) + kTile - 1) / kTile;
+
+    auto fetch = [&](int tile) {
+        const int stage = tile % kStages;
+        barrier_expect(&s.k_full[stage], sizeof(s.k[0]));
+        barrier_expect(&s.v_full[stage], sizeof(s.v[0]));
+        for (int panel = 0; panel < kPanels; ++panel)
+            copy_box(s.k[stage][panel], k_map, panel * 64, tile * kTile, head, &s.k_full[stage]);
+        for (int panel = 0; panel < kPanels; ++panel)
+            copy_box(s.v[stage][panel], v_map, panel * 64, tile * kTile, head, &s.v_full[stage]);
+    };
+    if (threadIdx.x == 0) {
+        barrier_init(&s.q_full, 1);
+        for (int stage = 0; stage < kStages; ++stage) {
+            barrier_init(&s.k_full[stage], 1);
+            barrier_init(&s.v_full[stage], 1);
+            barrier_init(&s.empty[stage], kThreads / 32);
+        }
+        barrier_init_fence();
+        barrier_expect(&s.q_full, sizeof(s.q));
+        for (int panel = 0; panel < kPanels; ++panel)
+            copy_box(s.q[panel], q_map, panel * 64, first_row, head, &s.q_full);
+        for (int tile = 0; tile < min(tiles, kStages); ++tile) fetch(tile);
+    }
+    __syncthreads();
+
+    float acc[kHeadDim / 2] = {}, score[kTile / 2];
+    unsigned p[kTile / 16][4];
+    Softmax softmax(scale);
+    barrier_wait(&s.q_full, 0);
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int stage = tile % kStages;
+        const unsigned parity = tile / kStages & 1;
+        barrier_wait(&s.k_full[stage], parity);
+        pin(score);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 16; ++i)
+            wgmma(score, descriptor(s.q[i / 4]) + i % 4 * 2,
+                  descriptor(s.k[stage][i / 4]) + i % 4 * 2, i > 0);
+        wgmma_commit();
+        wgmma_wait<0>();
+        pin(score);
+
+        mask_keys(score, tile * kTile, row, seq_len);
+        if (softmax.move_reference(score)) multiply(acc, softmax.rescale);
+        softmax.exponentiate(score);
+        pack_operand(p, score);
+
+        barrier_wait(&s.v_full[stage], parity);
+        pin(acc);
+        pin(p);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < kTile / 16; ++i)
+            wgmma(acc, p[i], descriptor(s.v[stage][0], kTile * 128) + i * 128, 1);
+        wgmma_commit();
+        wgmma_wait<0>();
+        pin(acc);
+        if (threadIdx.x % 32 == 0) barrier_arrive(&s.empty[stage]);
+        if (threadIdx.x == 0 && tile + kStages < tiles) {
+            barrier_wait(&s.empty[stage], parity);
+            fetch(tile + kStages);
+        }
+        __syncwarp();
+    }
+
+    const float inverse[2] = {reciprocal(quad_sum(softmax.sum[0])),
+                              reciprocal(quad_sum(softmax.sum[1]))};
+    store_output(out + (static_cast<size_t>(head) * seq_len + first_row + warp_row) * kHeadDim,
+                 seq_len - first_row - warp_row, s.q[0], kRows, warp_row, acc, inverse);
+}

@@ -1,0 +1,128 @@
+// As fix8, with the softmax of a tile beside matrix products instead of between them: the scores of
+// the next tile, and the output of the last, are on the tensor cores meanwhile.
+#include "attention.cuh"
+
+constexpr int kGroups = 2;           // that compute
+constexpr int kRows = 64 * kGroups;  // query rows of a block
+constexpr int kTile = 128;           // keys of a tile
+constexpr int kStages = 2;           // tiles in shared memory
+
+struct Shared {
+    Element q[kPanels][kRows * 64];
+    Element k[kStages][kPanels][kTile * 64], v[kStages][kPanels][kTile * 64];
+    Barrier q_full, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+};
+
+extern "C" __global__ void __launch_bounds__(128 * (kGroups + 1), 1)
+attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
+                  const __grid_constant__ TensorMap v_map, Element* __restrict__ out,
+                  int seq_len, float scale) {
+    extern __shared__ char raw[];
+    Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 1023));
+    // The shuffle tells the compiler that a warp agrees on its number.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
+    const int lane = threadIdx.x % 32, head = blockIdx.y, first_row = blockIdx.x * kRows;
+    const int tiles = ((CAUSAL ? min(seq_len, first_row + kRows) : seq_len) + kTile - 1) / kTile;
+
+    if (threadIdx.x == 0) {
+        barrier_init(&s.q_full, 1);
+        for (int stage = 0; stage < kStages; ++stage) {
+            barrier_init(&s.k_full[stage], 1);
+            barrier_init(&s.v_full[stage], 1);
+            barrier_init(&s.k_empty[stage], 4 * kGroups);
+            barrier_init(&s.v_empty[stage], 4 * kGroups);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+
+    if (group == kGroups) {
+        give_registers_down_to<24>();
+        if (warp != 4 * kGroups || lane != 0) return;
+        barrier_expect(&s.q_full, sizeof(s.q));
+        for (int panel = 0; panel < kPanels; ++panel)
+            copy_box(s.q[panel], q_map, panel * 64, first_row, head, &s.q_full);
+        for (int tile = 0; tile < tiles; ++tile) {
+            const int stage = tile % kStages;
+            const unsigned parity = tile / kStages & 1 ^ 1;  // the first round finds it empty
+            barrier_wait(&s.k_empty[stage], parity);
+            barrier_expect(&s.k_full[stage], sizeof(s.k[0]));
+            for (int panel = 0; panel < kPanels; ++panel)
+                copy_box(s.k[stage][panel], k_map, panel * 64, tile * kTile, head,
+                         &s.k_full[stage]);
+            barrier_wait(&s.v_empty[stage], parity);
+            barrier_expect(&s.v_full[stage], sizeof(s.v[0]));
+            for (int panel = 0; panel < kPanels; ++panel)
+                copy_box(s.v[stage][panel], v_map, panel * 64, tile * kTile, head,
+                         &s.v_full[stage]);
+        }
+        return;
+    }
+
+    take_registers_up_to<240>();
+    const int warp_row = warp * 16, row = first_row + warp_row + lane / 4;
+    const unsigned q_tile = descriptor(s.q[0]) + group * (64 * 128 >> 4);
+    float acc[kHeadDim / 2] = {}, score[kTile / 2];
+    unsigned p[kTile / 16][4];
+    Softmax softmax(scale);
+    barrier_wait(&s.q_full, 0);
+    auto start_scores = [&](int tile) {
+        const int stage = tile % kStages;
+        barrier_wait(&s.k_full[stage], tile / kStages & 1);
+        pin(score);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 16; ++i)
+            wgmma(score, q_tile + i / 4 * (kRows * 128 >> 4) + i % 4 * 2,
+                  descriptor(s.k[stage][i / 4]) + i % 4 * 2, i > 0);
+        wgmma_commit();
+    };
+    auto start_output = [&](int tile) {
+        const int stage = tile % kStages;
+        barrier_wait(&s.v_full[stage], tile / kStages & 1);
+        pin(acc);
+        pin(p);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < kTile / 16; ++i)
+            wgmma(acc, p[i], descriptor(s.v[stage][0], kTile * 128) + i * 128, 1);
+        wgmma_commit();
+    };
+    auto release = [&](Barrier* barriers, int tile) {
+        if (lane == 0) barrier_arrive(&barriers[tile % kStages]);
+    };
+
+    start_scores(0);
+    wgmma_wait<0>();
+    pin(score);
+    release(s.k_empty, 0);
+    mask_keys(score, 0, row, seq_len);
+    softmax.move_reference(score);
+    softmax.exponentiate(score);
+    pack_operand(p, score);
+#pragma unroll 1
+    for (int tile = 1; tile < tiles; ++tile) {
+        start_scores(tile);
+        start_output(tile - 1);
+        wgmma_wait<1>();
+        pin(score);
+        release(s.k_empty, tile);
+        mask_keys(score, tile * kTile, row, seq_len);
+        const bool moved = softmax.move_reference(score);
+        softmax.exponentiate(score);
+        wgmma_wait<0>();
+        pin(acc);
+        pin(p);
+        release(s.v_empty, tile - 1);
+        if (moved) multiply(acc, softmax.rescale);
+        pack_operand(p, score);
+    }
+    start_output(tiles - 1);
+    wgmma_wait<0>();
+    pin(acc);
+
+    const float inverse[2] = {reciprocal(quad_sum(softmax.sum[0])),
+                              reciprocal(quad_sum(softmax.sum[1]))};
+    store_output(out + (static_cast<size_t>(head) * seq_len + first_row + warp_row) * kHeadDim,
+                 seq_len - first_row - warp_row, s.q[0], kRows, warp_row, acc, inverse);
+}
