@@ -1,20 +1,25 @@
 """Agreement with Nsight Compute: recorded figures against the capture's raw values.
 
-Everything here is read from the reports with ``ncu_report`` alone, past the product's catalogue,
-and every formula is written out again: the roofline's from the metrics of ncu's own sections.
+Most of it is read from the reports with ``ncu_report`` alone, past the product's catalogue, and
+every formula is written out again: the roofline's from the metrics of ncu's own sections.
+
+``tests/recorded/ncu-raw.csv`` is what ncu itself prints of a recorded report, made by
+``ncu --import ablations/attention/evidence/nvidia-h200/reports/FILE.ncu-repz --page raw --csv
+--print-units base``, without the columns that name a machine or process, and cut to any columns
+that hold at least those of ``rawcsv.NEEDED``.
 """
 
 from __future__ import annotations
 
 import json
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import ncu_report
 import pytest
 
+import rawcsv
 from workbench.cli import main
 from workbench.derive.anatomy import anatomy, parts
 from workbench.derive.figures import figures
@@ -22,27 +27,32 @@ from workbench.derive.noise import ASSUMED_NOISE
 from workbench.derive.roofline import ceilings, point
 from workbench.derive.stall_time import stall_times
 from workbench.judge.comparison import compare
-from workbench.load.capture import Capture, load_capture
-from workspaces import ROOT, copy_of_repository
+from workbench.load.capture import Capture, actions, load_capture
+from workbench.load.catalog import needed_metrics
+from workbench.render.tables import factor
+from workspaces import (
+    EVIDENCE,
+    ROOT,
+    copy_of_repository,
+    ladder_steps,
+    recorded_captures,
+    recorded_index,
+)
 
-EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
+RECORDED = Path(__file__).parent / "recorded" / "ncu-raw.csv"
 SHAPES = ("b2h8s512d64", "b1h8s128d64")
-LADDER = ("baseline", "fix1", "fix2", "fix3", "fix4", "fix5")
-REFERENCES = ("sdpa", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient")
-EVERY = [(shape, variant) for shape in SHAPES for variant in (*LADDER, *REFERENCES)]
-STEPS = [(shape, *pair) for shape in SHAPES for pair in pairwise(LADDER)]
-
-
-def index(shape: str, variant: str) -> dict[str, Any]:
-    text = (EVIDENCE / shape / "captures" / f"{variant}.json").read_text()
-    found = json.loads(text)
-    assert isinstance(found, dict)
-    return found
+EVERY = recorded_captures()
+STEPS = [
+    (shape, before, after)
+    for shape in sorted({shape for shape, _ in EVERY})
+    for before, after in ladder_steps()
+    if {(shape, before), (shape, after)} <= set(EVERY)
+]
 
 
 @cache
 def capture(shape: str, variant: str) -> Capture:
-    found = index(shape, variant)
+    found = recorded_index(shape, variant)
     return load_capture(EVIDENCE / "reports" / found["report"], found["range"])
 
 
@@ -53,7 +63,7 @@ def opened(path: str) -> Any:
 
 @cache
 def raw(shape: str, variant: str) -> list[Any]:
-    found = index(shape, variant)
+    found = recorded_index(shape, variant)
     report = opened(str(EVIDENCE / "reports" / found["report"]))
     actions = []
     for action in (a for part in report for a in part):
@@ -81,6 +91,88 @@ def duration(actions: list[Any]) -> float:
     return sum(value(a, "gpu__time_duration.sum") for a in actions) * 1e-9
 
 
+def report_of(found: list[rawcsv.Launch]) -> Path:
+    """The recorded report that has all these launches, and their durations."""
+    name = "gpu__time_duration.sum"
+    for path in sorted((EVIDENCE / "reports").iterdir()):
+        pairs = rawcsv.match(found, path)
+        if all(
+            index is not None
+            and launch.values[name].agrees(value(actions(path, None)[index], name))
+            for launch, index in pairs
+        ):
+            return path
+    raise AssertionError(f"{RECORDED} is of no recorded report: make it again from one of them")
+
+
+@pytest.mark.skipif(not RECORDED.is_file(), reason="no output of ncu itself is recorded")
+def test_figures_are_what_ncu_prints_of_the_recorded_report() -> None:
+    found = rawcsv.read(RECORDED)
+    assert rawcsv.disagreements(found, report_of(found)) == []
+
+
+@pytest.fixture
+def synthetic(tmp_path: Path) -> Path:
+    """The raw page of a recorded report, in ncu's form."""
+    report = EVIDENCE / "reports" / recorded_index(SHAPES[0], "baseline")["report"]
+    every = actions(report, None)
+    known = [name for name in dict.fromkeys([*rawcsv.NEEDED, *needed_metrics()])
+             if all((m := a.metric_by_name(name)) and m.has_value() for a in every)]  # fmt: skip
+    assert set(rawcsv.NEEDED) < set(known)
+    path = tmp_path / "ncu-raw.csv"
+    path.write_text(rawcsv.as_ncu_prints(report, known, range(len(every))))
+    return path
+
+
+def test_a_raw_page_agrees_with_its_report(synthetic: Path) -> None:
+    found = rawcsv.read(synthetic)
+    report = report_of(found)
+    assert report.name == recorded_index(SHAPES[0], "baseline")["report"]
+    assert len(found) == len(actions(report, None))
+    assert rawcsv.disagreements(found, report) == []
+    assert rawcsv.disagreements(found[3:4], report) != []  # fix3's values are not the baseline's
+
+
+@pytest.mark.parametrize("name", rawcsv.NEEDED)
+def test_a_value_that_ncu_did_not_print_is_found(name: str, synthetic: Path) -> None:
+    found = rawcsv.read(synthetic)
+    report = report_of(found)
+    true = found[1].values[name]
+    found[1].values[name] = rawcsv.Printed(true.value * 1.1 + 2 * true.step, true.step)
+    said = rawcsv.disagreements(found, report)
+    assert said
+    assert all(text.startswith("row 1, attention_forward, launch 1:") for text in said)
+    del found[1].values[name]
+    assert rawcsv.disagreements(found, report) == [f"row 1, attention_forward: lacks {name}"]
+
+
+def test_a_kernel_that_the_report_lacks_is_found(synthetic: Path) -> None:
+    found = rawcsv.read(synthetic)
+    report = report_of(found)
+    (said,) = rawcsv.disagreements([*found, found[0]], report)
+    assert said.endswith(f"attention_forward: no such launch in {report.name}")
+    assert rawcsv.disagreements([], report) == ["no launch"]
+    found[0].values["gpu__time_duration.sum"] = rawcsv.Printed(1.0, 1.0)
+    with pytest.raises(AssertionError, match="is of no recorded report"):
+        report_of(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "step"),
+    [("1,004,160", 1004160, 1), ("0.12", 0.12, 0.01), ("1.98e+09", 1.98e9, 1e7), ("-3.0", -3, 0.1)],
+)
+def test_numbers_as_ncu_prints_them(text: str, value: float, step: float) -> None:
+    found = rawcsv.printed(text)
+    assert found is not None
+    assert found.value == value
+    assert found.step == pytest.approx(step)
+
+
+@pytest.mark.parametrize("text", ["", "n/a", "(4, 16, 1)", "NVIDIA H200"])
+def test_what_is_no_number_is_left_out(text: str) -> None:
+    assert rawcsv.printed(text) is None
+
+
 @pytest.mark.parametrize(("shape", "before", "after"), STEPS)
 def test_every_recorded_step_multiplies_out(shape: str, before: str, after: str) -> None:
     sides = [parts(capture(shape, name).metrics) for name in (before, after)]
@@ -90,8 +182,8 @@ def test_every_recorded_step_multiplies_out(shape: str, before: str, after: str)
     measured = duration(raw(shape, before)) / duration(raw(shape, after))
     assert found.measured == pytest.approx(measured)
     product = 1.0
-    for factor in found.factors:
-        product *= factor.gain
+    for part in found.factors:
+        product *= part.gain
     assert product == pytest.approx(measured, rel=0.02)
     assert product * found.residual == pytest.approx(measured)
 
@@ -238,11 +330,11 @@ def test_two_captures_of_one_kernel_are_no_surprise(shape: str) -> None:
 
 
 def test_known_causes_lead_what_moved() -> None:
-    captures = {name: capture(SHAPES[0], name) for name in LADDER}
-    top = {
-        after: compare(captures[before], captures[after], (before, after)).moves.top[0].id
-        for before, after in pairwise(LADDER)
-    }
+    top = {}
+    for shape, before, after in STEPS:
+        if shape == SHAPES[0]:
+            sides = capture(shape, before), capture(shape, after)
+            top[after] = compare(*sides, (before, after)).moves.top[0].id
     assert top["fix1"] == "global_load_requests"  # tiles in shared memory
     assert top["fix2"] == "sm_active"  # four times the blocks
     assert top["fix3"] == top["fix4"] == "warp_instructions"  # packed halves; tensor cores
@@ -280,16 +372,18 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder(
     data = ablate(copy_of_repository(tmp_path), capsys)
     rows = {row["variant"]: row for row in data["versions"]}
     assert rows["baseline"]["against_parent"] is None
-    gains: dict[str, float] = {}
-    for row in data["versions"][1:]:
-        made = row["against_parent"]["anatomy"]
+    for _, after in ladder_steps():
+        made = rows[after]["against_parent"]["anatomy"]
         assert made["ratio"] == pytest.approx(
             made["residual"] * _product(f["gain"] for f in made["factors"].values())
         )
         assert made["residual"] == pytest.approx(1, abs=0.02)
-        if row["variant"] <= data["whole"]["after"]:
-            for key, factor in made["factors"].items():
-                gains[key] = gains.get(key, 1.0) * factor["gain"]
+    gains: dict[str, float] = {}
+    at = data["whole"]["after"]
+    while rows[at]["parent"]:
+        for key, part in rows[at]["against_parent"]["anatomy"]["factors"].items():
+            gains[key] = gains.get(key, 1.0) * part["gain"]
+        at = rows[at]["parent"]
     whole = data["whole"]["anatomy"]["factors"]
     assert {key: factor["gain"] for key, factor in whole.items()} == pytest.approx(gains)
     outcomes = [p["result"] for row in data["versions"] for p in row["predictions"]]
@@ -335,11 +429,22 @@ def test_show_gives_the_account_on_a_terminal(capsys: pytest.CaptureFixture[str]
 def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = ["ablate", "--project", str(copy_of_repository(tmp_path))]
+    root = copy_of_repository(tmp_path)
+    here = ["ablate", "--project", str(root)]
+    data = ablate(root, capsys)
     assert main(here) == 0
     out = capsys.readouterr().out
-    assert "baseline to fix4 under ncu: 65.2x = 22.5x (fewer instructions) × 1.94x" in out
-    assert "predictions: 16 confirmed, 3 refuted, 0 not measurable" in out
+    whole, score = data["whole"], data["predictions"]
+    gains = whole["anatomy"]["factors"]
+    assert (
+        f"baseline to {whole['after']} under ncu: {factor(whole['anatomy']['ratio'])} = "
+        f"{factor(gains['instructions']['gain'])} (fewer instructions) × "
+        f"{factor(gains['issue_rate']['gain'])}"
+    ) in out
+    assert (
+        f"predictions: {score['confirmed']} confirmed, {score['refuted']} refuted, "
+        f"{score['not_measurable']} not measurable"
+    ) in out
     assert "above its roof" not in out
     monkeypatch.setattr("workbench.derive.roofline.ERROR_MARGIN", 0.15)
     assert main(here) == 0

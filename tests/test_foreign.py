@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -25,12 +26,19 @@ from workbench.judge.comparable import warnings
 from workbench.load.launches import Launch, Report, parse_options, paths_in, read_report
 from workbench.render.compare import figure_table, limiters
 from workbench.render.launches import extent, kernel, unmatched
+from workbench.render.tables import factor as times
 from workbench.run import machine
-from workspaces import ROOT
+from workspaces import EVIDENCE, recorded_captures, recorded_index
 
-EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
-(PACKED,) = (EVIDENCE / "reports").glob("b2h8s512d64*.ncu-repz")
-(SMALL,) = (EVIDENCE / "reports").glob("b1h8s128d64*.ncu-repz")
+PACKED, SMALL = (
+    EVIDENCE / "reports" / recorded_index(shape, "baseline")["report"]
+    for shape in ("b2h8s512d64", "b1h8s128d64")
+)
+LAUNCHES = sum(
+    found["launches"]
+    for each in recorded_captures()
+    if (found := recorded_index(*each))["report"] == PACKED.name
+)
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +72,7 @@ def test_show_lists_every_launch_with_its_kernel_shape_and_duration(
     assert found["gpus"] == ["NVIDIA H200"]
     assert (found["compute_capability"], found["ncu"]) == ("9.0", "2025.3.1")
     assert found["ncu_options"]["--clock-control"] == "none"
-    assert len(found["launches"]) == 11
+    assert len(found["launches"]) == LAUNCHES
     first = found["launches"][0]
     assert (first["kernel"], first["grid"], first["block"]) == (
         "attention_forward", [4, 16, 1], [128, 1, 1],
@@ -73,7 +81,7 @@ def test_show_lists_every_launch_with_its_kernel_shape_and_duration(
     index = json.loads((EVIDENCE / "b2h8s512d64/captures/fix4.json").read_text())
     assert found["ncu"] == index["ncu"]
     covered = sorted(i for group in found["kernels"] for i in group["launches"])
-    assert covered == list(range(11))
+    assert covered == list(range(LAUNCHES))
     for group in found["kernels"]:
         assert group["figures"]["duration"]["value"] > 0
         assert group["rules_collected"]
@@ -91,7 +99,7 @@ def test_show_groups_launches_and_shows_the_longest_in_full(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = run(capsys, "show", PACKED)
-    assert text.splitlines()[0].endswith("; 11 launches")
+    assert text.splitlines()[0].endswith(f"; {LAUNCHES} launches")
     assert text.count("\n## launch ") == 3
     assert "--kernel NAME or --launch N chooses others" in text
     assert "Top bottlenecks:" in text
@@ -105,7 +113,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -m workbench show {PACKED} | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True,
                           text=True, check=False)  # fmt: skip
-    assert done.stdout.endswith("11 launches\n")
+    assert done.stdout.endswith(f"{LAUNCHES} launches\n")
     assert done.stderr == ""
 
 
@@ -129,10 +137,11 @@ def test_metric_and_source_take_a_launch(capsys: pytest.CaptureFixture[str]) -> 
         (["show", "text.txt"], 4, "holds no profiled kernel", "profile it again"),
         (["show", PACKED, "--kernel", "atention_forward"], 2, "no launch of a kernel",
          "'attention_forward'"),
-        (["show", PACKED, "--launch", "11"], 2, "has no launch 11", "0 to 10"),
+        (["show", PACKED, "--launch", str(LAUNCHES)], 2, f"has no launch {LAUNCHES}",
+         f"0 to {LAUNCHES - 1}"),
         (["show", PACKED, "--metric", "gpu__time_duration.summ"], 2, "unknown metric",
          "'gpu__time_duration.sum'"),
-        (["show", PACKED, "--source"], 2, "holds 7 kernels", "--launch N"),
+        (["show", PACKED, "--source"], 2, " kernels or launch shapes", "--launch N"),
         (["show", PACKED, "--launch", "6", "--source"], 2, "has no source lines", "-lineinfo"),
         (["diff", PACKED, "fix1"], 2, "is a report, the other is not", "workbench adopt"),
         (["diff", PACKED, "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
@@ -178,6 +187,27 @@ def test_diff_of_a_report_with_itself_moves_nothing(
         assert all(one == other for one, other in item["launches"])
         assert all(f["before"] == f["after"] for f in item["figures"].values())
         assert item["source"]["hunks"] == []
+        told = item["comparison"]
+        assert told["anatomy"]["ratio"] == 1
+        assert told["moves"] == told["launch"] == []
+        assert {rule["change"] for rule in told["rules"]} == {"same"}
+
+
+def test_diff_tells_how_two_kernels_multiply_out(capsys: pytest.CaptureFixture[str]) -> None:
+    found = data(capsys, "diff", PACKED, SMALL, "--kernel", "attention_forward")
+    text = run(capsys, "diff", PACKED, SMALL, "--kernel", "attention_forward")
+    assert found["kernels"]
+    for item in found["kernels"]:
+        made = item["comparison"]["anatomy"]
+        product = math.prod(factor["gain"] for factor in made["factors"].values())
+        assert made["ratio"] == pytest.approx(product * made["residual"])
+        assert made["ratio"] == pytest.approx(
+            item["before"]["microseconds"] / item["after"]["microseconds"]
+        )
+        assert f"Against {PACKED.name}: {times(made['ratio'])} = " in text
+        before = sum(t["before"] for t in item["comparison"]["stall_microseconds"].values())
+        assert before == pytest.approx(item["before"]["microseconds"])
+    assert text.count("realised under ncu: ") == len(found["kernels"])
 
 
 def test_diff_matches_by_name_and_lists_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +217,7 @@ def test_diff_matches_by_name_and_lists_the_rest(capsys: pytest.CaptureFixture[s
         if item["matched_by"] != BY_REST:
             assert before["kernel"] == after["kernel"]
     matched = sum(len(item["launches"]) for item in found["kernels"])
-    assert matched + len(found["only_before"]) == 11
+    assert matched + len(found["only_before"]) == LAUNCHES
     text = run(capsys, "diff", PACKED, SMALL, "--kernel", "attention_forward")
     assert "flash_fwd" not in text
     clocks = [(i["before"]["sm_clock_ghz"], i["after"]["sm_clock_ghz"]) for i in found["kernels"]]

@@ -34,6 +34,7 @@ from workbench.render.page_roofline import NARROW, WIDE, Size, drawings
 from workbench.render.page_stalls import bars
 from workbench.render.page_why import anatomy, times
 from workbench.render.spans import spans
+from workbench.render.tables import interval, number, ratio, top_stall
 from workbench.study.sources import virtual_name
 from workspaces import ROOT, copy_of_repository
 
@@ -206,13 +207,17 @@ def test_every_version_has_its_row_point_bar_and_section() -> None:
 def test_figures_are_those_of_the_markdown_report() -> None:
     found, sources = pages.recorded()
     words = outline(found, sources).words
-    for text in ("54.5x", "[4.49, 4.51]", "long scoreboard 75 %", "0.066 % of peak", "16 of 19"):
+    row = found.row("fix4")
+    best = found.best
+    assert best is not None
+    for text in (ratio(best.over_baseline), interval(row.over_parent), top_stall(row),
+                 f"{found.score.confirmed} of {found.score.total}"):  # fmt: skip
         assert text in words
-    point = next(v for v in outline(found, sources).data["variants"] if v["name"] == "fix4")[
-        "point"
-    ]
-    assert point[0][:2] == ["Performance", "71.0 TFLOP/s"]
-    assert "dram__bytes_read.sum" in point[1][2]
+    facts = next(v for v in outline(found, sources).data["variants"] if v["name"] == "fix4")
+    assert row.point is not None
+    rate = number(row.point.flops_per_second / 1e12)
+    assert facts["point"][0][:2] == ["Performance", f"{rate} TFLOP/s"]
+    assert "dram__bytes_read.sum" in facts["point"][1][2]
 
 
 def test_each_source_is_carried_once() -> None:

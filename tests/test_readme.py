@@ -9,6 +9,7 @@ import pytest
 
 from workbench.cli import main
 from workbench.study.workspace import find_workspace
+from workspaces import copy_of_repository
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -20,10 +21,28 @@ def test_its_table_is_the_one_that_ablate_prints(capsys: pytest.CaptureFixture[s
     assert shown in capsys.readouterr().out
 
 
-def test_its_hunk_is_the_one_that_diff_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    (shown,) = re.findall(r"`workbench diff fix4 fix5`.*?```text\n(.*?)\n```", README, re.DOTALL)
-    assert main(["diff", "fix4", "fix5", "--project", str(ROOT)]) == 0
-    assert shown in capsys.readouterr().out
+OUTPUTS = re.findall(r"<!-- output: workbench (.*?) -->\n```text\n(.*?)\n```", README, re.DOTALL)
+CAPTURED = re.findall(r"```toml\n(\[\[reference\]\].*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "shown"), OUTPUTS, ids=[o[0].split()[0] for o in OUTPUTS])
+def test_its_outputs_are_what_the_commands_print(
+    command: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    root = copy_of_repository(tmp_path)
+    ladder = root / "ablations" / "attention" / "ablation.toml"
+    ladder.write_text("\n".join([ladder.read_text(), *CAPTURED]))
+    monkeypatch.chdir(root)
+    assert main(command.split()) == 0
+    said = capsys.readouterr().out
+    for part in shown.split("\n...\n"):
+        assert f"{part}\n" in said
+        said = said.split(part, 1)[1]
+
+
+def test_it_shows_what_the_newer_verbs_print() -> None:
+    assert [command.split()[0] for command, _ in OUTPUTS] == ["diff", "show", "adopt"]
 
 
 def test_ci_runs_its_second_command() -> None:

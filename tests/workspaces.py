@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
+
+from workbench.study.workspace import find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]
+EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
 
 STUDY = '''"""Doubles a vector."""
 
@@ -81,3 +86,22 @@ def copy_of_repository(root: Path) -> Path:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "workbench.toml", root)
     return root
+
+
+def recorded_index(shape: str, variant: str) -> dict[str, Any]:
+    """The entry of a recorded capture."""
+    path = EVIDENCE / shape / "captures" / f"{variant}.json"
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def recorded_captures() -> list[tuple[str, str]]:
+    """Shape and variant of every capture in the repository that was measured, not adopted."""
+    found = ((path.parents[1].name, path.stem) for path in EVIDENCE.glob("*/captures/*.json"))
+    return sorted(each for each in found if "adopted" not in recorded_index(*each))
+
+
+def ladder_steps() -> list[tuple[str, str]]:
+    """Parent and variant of every step of the repository's own ladder."""
+    steps = find_workspace(ROOT).study().ladder.steps
+    return [(step.parent, step.variant) for step in steps if step.parent]
