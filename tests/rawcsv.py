@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,12 +78,18 @@ def names(action: Any) -> Iterator[str]:
     yield f"{action.name(action.NameBase_FUNCTION)}()"
 
 
+def is_called(action: Any, printed_name: str) -> bool:
+    """Template arguments are not spelt alike everywhere: then the function's name decides."""
+    function = re.escape(str(action.name(action.NameBase_FUNCTION)))
+    return printed_name in names(action) or bool(re.search(rf"\b{function}\b", printed_name))
+
+
 def match(found: Iterable[Launch], report: Path) -> list[tuple[Launch, int | None]]:
     """Each row with the index of its launch: the next one of its kernel that has no row yet."""
     left = list(enumerate(actions(report, None)))
     result: list[tuple[Launch, int | None]] = []
     for launch in found:
-        at = next((i for i, (_, a) in enumerate(left) if launch.kernel in names(a)), None)
+        at = next((i for i, (_, a) in enumerate(left) if is_called(a, launch.kernel)), None)
         result.append((launch, None if at is None else left.pop(at)[0]))
     return result
 

@@ -40,7 +40,7 @@ from workspaces import (
 )
 
 RECORDED = Path(__file__).parent / "recorded" / "ncu-raw.csv"
-SHAPES = ("b2h8s512d64", "b1h8s128d64")
+SHAPES = ("b2h8s512d64", "b4h16s2048d64")
 EVERY = recorded_captures()
 STEPS = [
     (shape, before, after)
@@ -316,9 +316,9 @@ def test_the_path_of_the_tensor_work_is_told_apart() -> None:
     assert 100 * mma.path_share == pytest.approx(pipe, rel=0.02)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_two_captures_of_one_kernel_are_no_surprise(shape: str) -> None:
+def test_two_captures_of_one_kernel_are_no_surprise() -> None:
     """SDPA as it comes is the cuDNN kernel: the assumed noise must cover how the two differ."""
+    shape = SHAPES[0]
     first, second = capture(shape, "sdpa"), capture(shape, "sdpa_cudnn")
     assert first.kernels == second.kernels
     found = compare(first, second, ("sdpa", "sdpa_cudnn"))
@@ -332,7 +332,7 @@ def test_two_captures_of_one_kernel_are_no_surprise(shape: str) -> None:
 def test_known_causes_lead_what_moved() -> None:
     top = {}
     for shape, before, after in STEPS:
-        if shape == SHAPES[0]:
+        if shape == SHAPES[0] and after in ("fix1", "fix2", "fix3", "fix4", "fix5"):
             sides = capture(shape, before), capture(shape, after)
             top[after] = compare(*sides, (before, after)).moves.top[0].id
     assert top["fix1"] == "global_load_requests"  # tiles in shared memory
@@ -381,9 +381,17 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder(
     gains: dict[str, float] = {}
     at = data["whole"]["after"]
     while rows[at]["parent"]:
-        for key, part in rows[at]["against_parent"]["anatomy"]["factors"].items():
-            gains[key] = gains.get(key, 1.0) * part["gain"]
-        at = rows[at]["parent"]
+        parent = rows[at]["parent"]
+        before, after = (parts(capture(SHAPES[0], name).metrics) for name in (parent, at))
+        assert before is not None
+        assert after is not None
+        made = anatomy(before, after, (parent, at))
+        if rows[at]["against_parent_at"] is None:
+            told = rows[at]["against_parent"]["anatomy"]["factors"]
+            assert {k: f["gain"] for k, f in told.items()} == {f.id: f.gain for f in made.factors}
+        for part in made.factors:
+            gains[part.id] = gains.get(part.id, 1.0) * part.gain
+        at = parent
     whole = data["whole"]["anatomy"]["factors"]
     assert {key: factor["gain"] for key, factor in whole.items()} == pytest.approx(gains)
     outcomes = [p["result"] for row in data["versions"] for p in row["predictions"]]
@@ -420,10 +428,10 @@ def test_repeated_captures_on_record_replace_the_assumed_noise(
 def test_show_gives_the_account_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "fix2", "--project", str(ROOT)]) == 0
     out = capsys.readouterr().out
-    assert "Against fix1: 2.05x = 0.945x (more instructions) × 1.09x (higher issue rate)" in out
-    assert "| all (the duration)   |       216 |       105 |" in out
+    assert "Against fix1: 2.03x = 0.945x (more instructions) × 1.09x (higher issue rate)" in out
+    assert "| all (the duration)   |       214 |       105 |" in out
     assert "| Achieved occupancy below theoretical | AchievedOccupancy " in out
-    assert "realised under ncu: 51.2 % (2.05x)" in out
+    assert "realised under ncu: 50.8 % (2.03x)" in out
 
 
 def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
