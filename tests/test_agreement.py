@@ -40,7 +40,7 @@ from workspaces import (
 )
 
 RECORDED = Path(__file__).parent / "recorded" / "ncu-raw.csv"
-SHAPES = ("b2h8s512d64", "b1h8s128d64")
+SHAPES = ("b2h8s512d64", "b4h16s2048d64")
 EVERY = recorded_captures()
 STEPS = [
     (shape, before, after)

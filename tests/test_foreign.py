@@ -32,7 +32,7 @@ from workspaces import EVIDENCE, recorded_captures, recorded_index
 
 PACKED, SMALL = (
     EVIDENCE / "reports" / recorded_index(shape, "baseline")["report"]
-    for shape in ("b2h8s512d64", "b1h8s128d64")
+    for shape in ("b2h8s512d64", "b4h16s2048d64")
 )
 LAUNCHES = sum(
     found["launches"]

@@ -109,13 +109,19 @@ def ablate(
     project: Project = None,
     study: StudyName = None,
     shape: ShapeName = None,
+    all_shapes: Annotated[
+        bool, typer.Option("--all-shapes", help="One table a shape, and one of all shapes.")
+    ] = False,
     fresh: Fresh = False,
     json: Json = False,
 ) -> None:
     """Measure what is missing of the ladder up to the named fixes; print the table; report."""
-    from workbench.commands.ablating import run
+    from workbench.commands.ablating import run, run_all
 
-    run(project, study, shape, fixes or [], fresh, json)
+    if all_shapes:
+        run_all(project, study, shape, fixes or [], fresh, json)
+    else:
+        run(project, study, shape, fixes or [], fresh, json)
 
 
 @app.command()

@@ -11,11 +11,14 @@ import typer
 from workbench.commands.measuring import ensure
 from workbench.commands.progress import note
 from workbench.commands.reporting import shown_path, write_reports
-from workbench.commands.target import find_target
+from workbench.commands.target import Target, find_study, find_target
+from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.ablation import Ablation, judge
-from workbench.render import jsonable, terminal
+from workbench.render import jsonable, narrative, terminal
+from workbench.render.sections import across
 from workbench.render.tables import ablation_table, ratio
 from workbench.render.why import equation
+from workbench.study.layout import SCHEMA_VERSION
 
 
 def result_sentence(found: Ablation) -> str:
@@ -45,36 +48,86 @@ def load_renderers() -> None:
     import pandas  # noqa: F401
 
 
-def run(
-    project: Path | None, study: str | None, shape: str | None, fixes: list[str], fresh: bool,
-    json: bool,
-) -> None:  # fmt: skip
-    target = find_target(project, study, shape)
+def print_table(found: Ablation) -> None:
+    print(terminal.first_line(found) + "\n")
+    print(ablation_table(found))
+    for warning in found.warnings:
+        print(f"\nwarning: {warning}")
+    stale = [row.variant for row in found.everything if row.status == "stale"]
+    if stale:
+        print(f"\nstale, not shown: {', '.join(stale)} (sources changed since measured)")
+
+
+def measured(target: Target, fixes: list[str], fresh: bool) -> tuple[Ablation, dict[str, str]]:
+    """The ladder at the target's shape, and what failed of it. Ctrl-C leaves with 130."""
     steps = target.steps(fixes)
     names = [s.variant for s in steps] + [r.name for r in target.study.ladder.references]
     if target.live:
         threading.Thread(target=load_renderers, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
-    evidence = target.evidence()
-    found = judge(evidence, target.workspace.config, steps, source=ensured.source)
-    written = write_reports(target.workspace, evidence, found, page=False)
+    found = judge(target.evidence(), target.workspace.config, steps, source=ensured.source)
+    named = {name: why for name, why in ensured.unsupported.items() if name in fixes}
+    return found, {**ensured.failures, **named}
+
+
+def finish(written: list[Path], failed: dict[str, str]) -> None:
+    for path in written:
+        note(f"wrote {shown_path(path)}")
+    for name, why in failed.items():
+        note(f"error: {name}: {why}")
+    if failed:
+        note("hint: everything else that was measured is kept and in the table")
+        raise typer.Exit(1)
+
+
+def run(
+    project: Path | None, study: str | None, shape: str | None, fixes: list[str], fresh: bool,
+    json: bool,
+) -> None:  # fmt: skip
+    target = find_target(project, study, shape)
+    found, failed = measured(target, fixes, fresh)
+    written = write_reports(target.workspace, target.evidence(), found, page=False)
     if json:
         print(json_module.dumps(jsonable.ablation(found), indent=1))
     else:
-        print(terminal.first_line(found) + "\n")
-        print(ablation_table(found))
-        for warning in found.warnings:
-            print(f"\nwarning: {warning}")
-        stale = [row.variant for row in found.everything if row.status == "stale"]
-        if stale:
-            print(f"\nstale, not shown: {', '.join(stale)} (sources changed since measured)")
+        print_table(found)
         print(f"\n{result_sentence(found)}")
         for line in account(found):
             print(line)
-    for path in written:
-        note(f"wrote {shown_path(path)}")
-    for name, why in ensured.failures.items():
-        note(f"error: {name}: {why}")
-    if ensured.failures:
-        note("hint: everything else that was measured is kept and in the table")
-        raise typer.Exit(1)
+    finish(written, failed)
+
+
+def run_all(
+    project: Path | None, study: str | None, shape: str | None, fixes: list[str], fresh: bool,
+    json: bool,
+) -> None:  # fmt: skip
+    """Every profiled shape; the study's own comes last, since its report is about all of them."""
+    if shape is not None:
+        raise UsageError("--shape and --all-shapes exclude each other")
+    _, known = find_study(project, study)
+    names = [name for name, s in known.shapes.items() if s.profiled]
+    names.sort(key=lambda name: name == known.default_shape)
+    tables: list[Ablation] = []
+    failed: dict[str, str] = {}
+    for name in names:
+        try:
+            target = find_target(project, study, name)
+        except EnvironmentLacks as error:
+            if name == known.default_shape:
+                raise
+            note(f"{name}: {error.message}")
+            continue
+        found, failures = measured(target, fixes, fresh)
+        failed |= {f"{variant} at {name}": why for variant, why in failures.items()}
+        tables.append(found)
+        if not json:
+            print_table(found)
+            print()
+    written = write_reports(target.workspace, target.evidence(), found, page=False)
+    if json:
+        data = {"schema_version": SCHEMA_VERSION, "tables": [jsonable.ablation(t) for t in tables]}
+        print(json_module.dumps(data, indent=1))
+    elif found.across:
+        print(f"{found.across.variant} at all shapes:\n\n{across(found)}\n")
+        print(narrative.across(found).replace("`", ""))
+    finish(written, failed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import typer
 
@@ -20,7 +20,8 @@ class Ensured:
     """``source`` is ``measured`` where anything was measured just now, else ``recorded``."""
 
     source: str
-    failures: dict[str, str]
+    failures: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
 
 
 def settled(evidence: Evidence, variant: str) -> bool:
@@ -54,10 +55,10 @@ def ensure(
     if not target.live:
         if fresh:
             note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
-        return Ensured("recorded", {})
+        return Ensured("recorded")
     todo = plan(evidence, variants, fresh=fresh, capture=capture)
     if not todo.variants:
-        return Ensured("recorded", {})
+        return Ensured("recorded")
     started = time.monotonic()
     config = target.workspace.config
     with Progress(len(todo.captured), config.timing.rounds) as progress:
@@ -66,4 +67,4 @@ def ensure(
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)
     note(f"measured in {time.monotonic() - started:.1f} s")
-    return Ensured("measured", result.failures)
+    return Ensured("measured", result.failures, result.unsupported)

@@ -39,7 +39,7 @@ def write_reports(
     from workbench.render.charts import chart_files
     from workbench.render.report import render_report, template_environment
 
-    folder = workspace.reports(found.study)
+    folder = workspace.reports(evidence.study, found.shape)
     sources = ladder_sources(evidence, found)
     environment = template_environment(workspace.template_folders)
     text = render_report(found, sources.diffs, environment)

@@ -13,6 +13,7 @@ from workbench.derive.roofline import Ceilings, Point, ceilings, point
 from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.judge.comparison import Comparison, compare
+from workbench.judge.shapes import AcrossShapes, AtShape
 from workbench.judge.verdict import (
     BASELINE,
     INCONCLUSIVE,
@@ -45,7 +46,10 @@ class Row:
     """One variant. Without current evidence its figures are absent, and ``problem`` says why.
 
     ``adopted`` is where the figures come from where the capture was made elsewhere; such a row of
-    status ``adopted`` has no times and no speed.
+    status ``adopted`` has no times and no speed. ``judged_at`` names the shape that gates, verdict
+    and predictions are about where that is not the table's, and ``deciding`` is the ratio over the
+    parent there; else it is ``over_parent``. ``compared_at`` is that shape where the captures
+    behind ``against_parent`` are of it too; ``limits`` are the bottlenecks in the last of them.
     """
 
     variant: str
@@ -73,6 +77,10 @@ class Row:
     build: Mapping[str, Any] | None = None
     adopted: Mapping[str, Any] | None = None
     against_parent: Comparison | None = None
+    judged_at: str = ""
+    deciding: Ratio | None = None
+    compared_at: str = ""
+    limits: tuple[Bottleneck, ...] = ()
 
     @property
     def label(self) -> str:
@@ -89,7 +97,8 @@ class Ablation:
     """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``.
 
     ``whole`` compares the best step with the baseline; None where a capture is missing, or where
-    no step was kept.
+    no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
+    the study's default shape.
     """
 
     study: str
@@ -109,6 +118,7 @@ class Ablation:
     warnings: tuple[str, ...]
     whole: Comparison | None = None
     noise: Noise = ASSUMED_NOISE
+    across: AcrossShapes | None = None
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -134,6 +144,8 @@ class _Judge:
         self.evidence = evidence
         self.config = config
         self.ladder = evidence.study.ladder
+        self.variants = variants
+        self.elsewhere: dict[str, _Judge] = {}
         self.session = evidence.session(variants)
         self.tables: dict[str, pd.DataFrame] = {}
         self.measured: dict[str, Mapping[str, Figure]] = {}
@@ -148,16 +160,6 @@ class _Judge:
             if capture is not None:
                 groups.append([figures(c.metrics) for c in (capture, *repeats)])
         return noise_of(groups) if groups else ASSUMED_NOISE
-
-    def against(self, before: Row | None, after: Row) -> Comparison | None:
-        """None where either variant has no capture that counts."""
-        if before is None or not before.capture or not after.capture:
-            return None
-        was, came = self.evidence.capture(before.variant), self.evidence.capture(after.variant)
-        if was is None or came is None:
-            return None
-        names = (before.variant, after.variant)
-        return compare(was, came, names, self.noise, (before.figures, after.figures))
 
     @property
     def timings(self) -> pd.DataFrame | None:
@@ -221,16 +223,18 @@ class _Judge:
         status, problem = self.status(state, checks)
         if build and build.get("error"):
             status, problem = FAILED, str(build["error"]).splitlines()[0]
-        over_parent = self.ratio(step.parent, variant) if step else None
+        there = self.at(step.shape) if step and step.shape else self
+        deciding = there.ratio(step.parent, variant) if step else None
         gates: list[Gate] = []
         judged = ""
         if step is not None:
-            gates = [correct_gate(checks, evidence.shape), compiler_gate(build, self.config.gates)]
+            at = there.evidence.shape
+            gates = [correct_gate(checks, at), compiler_gate(build, self.config.gates)]
             if step.parent is None:
                 judged = BASELINE
             else:
-                gates.append(faster_gate(over_parent, self.config.gates))
-                judged = verdict(gates, over_parent, self.config.gates)
+                gates.append(faster_gate(deciding, self.config.gates))
+                judged = verdict(gates, deciding, self.config.gates)
         if status == STALE:
             judged = INCONCLUSIVE if judged and judged != BASELINE else judged
             return Row(variant, title, step, state, status, problem, verdict=judged)
@@ -239,14 +243,12 @@ class _Judge:
         found = figures(capture.metrics) if capture else {}
         index = evidence.capture_index(variant)
         adopted = index.data.get("adopted") if capture else None
-        if not adopted:
-            self.measured[variant] = found
         return Row(
             variant, title, step, state, status, problem,
             warm=self.time(variant, WARM) if works else None,
             cold=self.time(variant, COLD) if works else None,
             over_baseline=self.ratio(self.ladder.steps[0].variant, variant),
-            over_parent=over_parent,
+            over_parent=self.ratio(step.parent, variant) if step else None,
             over_reference=self.ratio(self.ladder.primary_reference, variant),
             figures=found,
             stalls=stall_shares(capture.metrics) if capture else {},
@@ -254,11 +256,61 @@ class _Judge:
             bottlenecks=tuple(bottlenecks(capture.rules, capture.lines, found)) if capture else (),
             point=point(capture.metrics) if capture else None,
             gates=tuple(gates), verdict=judged,
-            predictions=self.predictions(step, variant),
+            predictions=there.predictions(step, variant),
             kernels=capture.kernels if capture else (),
             capture=capture.path.name if capture else "",
             checks=checks, build=build, adopted=adopted,
+            judged_at=there.evidence.shape if there is not self else "", deciding=deciding,
         )  # fmt: skip
+
+    def compared(self, row: Row) -> tuple[Comparison | None, str]:
+        """With its parent, by captures at the shape where it is judged, else by those of here."""
+        parent = row.step.parent if row.step else None
+        if parent is None or row.status != CURRENT:
+            return None, ""
+        if row.judged_at:
+            found = self.at(row.judged_at).compare(parent, row.variant, f" at {row.judged_at}")
+            if found is not None:
+                return found, row.judged_at
+        return self.compare(parent, row.variant), ""
+
+    def limits(self, variant: str) -> tuple[Bottleneck, ...]:
+        capture = self.evidence.capture(variant)
+        if capture is None:
+            return ()
+        return tuple(bottlenecks(capture.rules, capture.lines, figures(capture.metrics)))
+
+    def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
+        """None where either variant has no capture that counts; ``where`` is added to the names."""
+        was, came = self.evidence.capture(before), self.evidence.capture(after)
+        if was is None or came is None:
+            return None
+        known = figures(was.metrics), figures(came.metrics)
+        return compare(was, came, (before + where, after + where), self.noise, known)
+
+    def across(self, variant: str) -> AcrossShapes:
+        """The variant at every shape where it was timed as it is now."""
+        study, reference = self.evidence.study, self.ladder.primary_reference
+        results = []
+        for name, shape in study.shapes.items():
+            there = self.at(name)
+            time = there.time(variant, WARM) if shape.profiled else None
+            if time is None:
+                continue
+            results.append(AtShape(
+                name, shape.parameters, time, there.time(reference, WARM) if reference else None,
+                there.ratio(reference, variant), study.work(name).flops / (time.median * 1e-6),
+            ))  # fmt: skip
+        return AcrossShapes(variant, tuple(results))
+
+    def at(self, shape: str) -> _Judge:
+        """The same on the evidence at another shape."""
+        if shape == self.evidence.shape:
+            return self
+        if shape not in self.elsewhere:
+            evidence = Evidence(self.evidence.study, shape, self.evidence.folder)
+            self.elsewhere[shape] = _Judge(evidence, self.config, self.variants)
+        return self.elsewhere[shape]
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
         """``time`` comes from the timing session, everything else from a capture made here:
@@ -267,7 +319,11 @@ class _Judge:
         if variant is None:
             return None
         if name != "time":
-            return self.measured.get(variant, {}).get(name)
+            if variant not in self.measured:
+                own = self.evidence.capture_index(variant).current
+                capture = self.evidence.capture(variant) if own else None
+                self.measured[variant] = figures(capture.metrics) if capture else {}
+            return self.measured[variant].get(name)
         time = self.time(variant, WARM)
         return Figure("time", "Time", time.median, "µs", "", "lower") if time else None
 
@@ -334,7 +390,8 @@ class Pair:
 def judge_pair(evidence: Evidence, config: Config, before: Row, after: Row) -> Pair:
     work = _Judge(evidence, config, [before.variant, after.variant])
     return Pair(
-        before, after, work.ratio(before.variant, after.variant), work.against(before, after),
+        before, after, work.ratio(before.variant, after.variant),
+        work.compare(before.variant, after.variant),
         tuple(work.warnings([before, after])),
     )  # fmt: skip
 
@@ -366,13 +423,12 @@ def judge(
     study = evidence.study
     names = [s.variant for s in steps] + [r.name for r in study.ladder.references]
     work = _Judge(evidence, config, names)
-    known = {step.variant: work.row(step.variant, step) for step in steps}
-    rows = [
-        replace(row, against_parent=work.against(known.get(row.step.parent or ""), row))
-        if row.step
-        else row
-        for row in known.values()
-    ]
+    rows = []
+    for step in steps:
+        row = work.row(step.variant, step)
+        found, where = work.compared(row)
+        limits = work.at(where).limits(row.variant) if where else row.bottlenecks
+        rows.append(replace(row, against_parent=found, compared_at=where, limits=limits))
     references = [work.row(r.name, None) for r in study.ladder.references]
     roof = chart_ceilings([*rows, *references], evidence)
     session = work.session[1] if work.session else {}
@@ -391,7 +447,9 @@ def judge(
         work.session[0].name if work.session else "", tuple(work.warnings(rows + references)),
         noise=work.noise,
     )  # fmt: skip
+    if steps and evidence.shape == study.default_shape:
+        result = replace(result, across=work.across(steps[-1].variant))
     best = result.best
     if best is None or best.verdict == BASELINE:
         return result
-    return replace(result, whole=work.against(rows[0], best))
+    return replace(result, whole=work.compare(rows[0].variant, best.variant))

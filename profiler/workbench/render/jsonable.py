@@ -13,6 +13,7 @@ from workbench.derive.speedup import Ratio, Time
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
+from workbench.judge.shapes import AcrossShapes
 from workbench.study.layout import SCHEMA_VERSION
 
 
@@ -136,6 +137,9 @@ def row(found: Row) -> dict[str, Any]:
         "gates": {g.name: {"passed": g.passed, "why": g.why} for g in found.gates},
         "predictions": [vars(p) for p in found.predictions],
         "verdict": found.verdict or None,
+        "judged_at": found.judged_at or None,
+        "deciding_speedup": ratio(found.deciding),
+        "against_parent_at": found.compared_at or None,
         "kernels": list(found.kernels),
         "captures": [found.capture] if found.capture else [],
         "adopted": dict(found.adopted) if found.adopted else None,
@@ -150,6 +154,26 @@ def full_row(found: Row) -> dict[str, Any]:
     }
     return {**row(found), "figures": figures, "build": found.build, "checks": dict(found.checks),
             "evidence_state": dict(found.state)}  # fmt: skip
+
+
+def across(found: AcrossShapes | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "variant": found.variant,
+        "geometric_mean_over_reference": found.geometric_mean,
+        "worst": found.worst.shape if found.worst else None,
+        "shapes": [
+            {
+                "shape": {"name": r.shape, **r.parameters},
+                "microseconds": time(r.time),
+                "reference_microseconds": time(r.reference),
+                "speedup_over_reference": ratio(r.over_reference),
+                "tflops": r.flops_per_second / 1e12,
+            }
+            for r in found.results
+        ],
+    }
 
 
 def ablation(found: Ablation, *, full: bool = False) -> dict[str, Any]:
@@ -168,6 +192,7 @@ def ablation(found: Ablation, *, full: bool = False) -> dict[str, Any]:
             "from": "repeated captures" if found.noise.captures else "assumed",
             "captures": found.noise.captures,
         },
+        "across_shapes": across(found.across),
         "versions": [each(r) for r in found.rows],
         "references": [each(r) for r in found.references],
     }

@@ -17,6 +17,17 @@ def microseconds(row: Row) -> str:
     return f"{number(row.warm.median)} µs" if row.warm else ABSENT
 
 
+def decision(row: Row) -> str:
+    """Where another shape than the table's decides: the ratio there. Else nothing."""
+    if not row.judged_at:
+        return ""
+    return f"{interval(row.deciding)} over {code(parent_of(row))} at {code(row.judged_at)}"
+
+
+def parent_of(row: Row) -> str:
+    return (row.step.parent if row.step else None) or ""
+
+
 def compared(found: Ratio | None, name: str) -> str:
     """Faster, slower or neither, in words; the interval decides."""
     if found is None:
@@ -55,6 +66,18 @@ def _basis(ablation: Ablation) -> str:
     return (
         f"Times are warm medians (inputs in the L2 cache where they fit), ratios medians of paired "
         f"rounds with their 95 % intervals; {literal(ablation.gpu)}, {words}."
+    )
+
+
+def across(ablation: Ablation) -> str:
+    """All shapes in one number, and the shape where it does worst."""
+    found = ablation.across
+    if found is None or found.geometric_mean is None or found.worst is None:
+        return f"Against {code(ablation.reference)} at other shapes: {ABSENT}."
+    return (
+        f"Over {len(found.ratios)} shapes {code(found.variant)} is "
+        f"{factor(found.geometric_mean)} of {code(ablation.reference)} in the geometric mean, "
+        f"and {ratio(found.worst.over_reference)} at its worst, {code(found.worst.shape)}."
     )
 
 
@@ -110,9 +133,10 @@ def failures(ablation: Ablation) -> list[str]:
         elif row.verdict in (REJECTED, INCONCLUSIVE):
             why = "; ".join(literal(g.why) for g in row.gates if not g.passed) or ABSENT
             change = authored(row.step.key_change)
+            where = f" at {code(row.judged_at)}" if row.judged_at else ""
             said.append(
-                f"{code(row.variant)} ({change}) was {row.verdict}, "
-                f"{ratio(row.over_parent)} over {code(row.step.parent or '')}: {why}."
+                f"{code(row.variant)} ({change}) was {row.verdict}{where}, "
+                f"{ratio(row.deciding)} over {code(row.step.parent or '')}: {why}."
             )
         for outcome in row.predictions if row.status == CURRENT else ():
             if outcome.result == REFUTED:

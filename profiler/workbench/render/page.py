@@ -85,6 +85,11 @@ def page_model(ablation: Ablation, sources: Sources) -> dict[str, Any]:
         "baseline": ablation.rows[0].variant if ablation.rows else "",
         "why": page_why.ladder(ablation),
         "steps": page_steps.steps(ablation, sources),
+        "across": {
+            "variant": ablation.across.variant if ablation.across else "",
+            "header": sections.ACROSS, "rows": sections.across_rows(ablation),
+            "sentence": spans(narrative.across(ablation)),
+        },
         "failures": [spans(line) for line in narrative.failures(ablation)],
         "variants": page_steps.variants(ablation, sources, files),
         "method": [spans(line) for line in narrative.method(ablation)],

@@ -47,6 +47,8 @@ def _step(row: Row, step: Step, diff: SourceDiff | None, shown: list[str]) -> di
         "word": verdict(row), "change": spans(step.key_change),
         "time": narrative.microseconds(row) if current else "",
         "over_parent": interval(row.over_parent) if current else "",
+        "decision": spans(narrative.decision(row)) if current and row.judged_at else [],
+        "at": row.judged_at, "compared_at": row.compared_at,
         "why_absent": "" if current else reason(row),
         "bottleneck": paragraphs(step.bottleneck), "rationale": paragraphs(step.rationale),
         "lesson": paragraphs(step.lesson),
@@ -56,7 +58,7 @@ def _step(row: Row, step: Step, diff: SourceDiff | None, shown: list[str]) -> di
                    "result": {True: "passed", False: "failed", None: "open"}[g.passed]}
                   for g in row.gates],
         "why": page_why.account(row.against_parent, shown) if row.against_parent else None,
-        "limits": bottleneck(row.bottlenecks[0]) if row.bottlenecks else None,
+        "limits": bottleneck(row.limits[0]) if row.limits else None,
         "lines": _lines(diff, (step.parent or "", row.variant)) if diff else None,
         "diff": diff is not None and bool(diff.hunks),
     }  # fmt: skip

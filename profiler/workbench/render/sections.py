@@ -11,12 +11,14 @@ from workbench.derive.speedup import Time
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
+from workbench.judge.shapes import AtShape
 from workbench.load.evidence import CURRENT
 from workbench.render import why
 from workbench.render.markdown import code, literal, shorten
 from workbench.render.tables import (
     ABSENT,
     NONE,
+    interval,
     markdown_table,
     number,
     percent,
@@ -82,6 +84,31 @@ def _time(found: Time | None) -> list[str]:
     if found is None:
         return [ABSENT, NONE]
     return [number(found.median), f"{number(found.low)} to {number(found.high)}"]
+
+
+ACROSS = ("shape", "time, warm (µs)", "TFLOP/s", "reference (µs)", "vs reference [95 % interval]")
+
+
+def across_rows(ablation: Ablation) -> list[list[str]]:
+    """The last step at every shape where it was timed."""
+    return [
+        [_shape(found), number(found.time.median), number(found.flops_per_second / 1e12),
+         number(found.reference.median if found.reference else None),
+         interval(found.over_reference)]
+        for found in (ablation.across.results if ablation.across else ())
+    ]  # fmt: skip
+
+
+def _shape(found: AtShape) -> str:
+    return " ".join(
+        key if value is True else f"{key}={value}"
+        for key, value in found.parameters.items()
+        if value is not False
+    )
+
+
+def across(ablation: Ablation) -> str:
+    return markdown_table(list(ACROSS), across_rows(ablation), "lrrrr")
 
 
 def predictions(row: Row) -> str:

@@ -107,7 +107,9 @@ def verdict(row: Row) -> str:
         return "adopted, not timed"
     if row.status != CURRENT:
         return reason(row)
-    return "reference" if row.is_reference else row.verdict
+    if row.is_reference:
+        return "reference"
+    return f"{row.verdict} at {row.judged_at}" if row.judged_at else row.verdict
 
 
 def has_figures(row: Row) -> bool:

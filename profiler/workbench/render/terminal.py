@@ -8,7 +8,7 @@ from workbench.derive.figures import stall_label
 from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.load.evidence import ADOPTED, CURRENT
-from workbench.render.tables import interval, markdown_table, number, ratio
+from workbench.render.tables import interval, markdown_table, number, ratio, verdict
 from workbench.render.why import account
 
 SHOWN = ("duration", "sm_clock", "dram_bandwidth", "dram_pct", "l2_hit", "l1_hit",
@@ -95,5 +95,5 @@ def variant(row: Row, found: Ablation) -> str:
         word = {True: "passed", False: "failed", None: "open"}[gate.passed]
         parts.append(f"gate {gate.name}: {word} ({gate.why})")
     if row.verdict and row.step is not None and row.step.parent:
-        parts.append(f"verdict: {row.verdict}")
+        parts.append(f"verdict: {verdict(row)}")
     return "\n\n".join(parts)

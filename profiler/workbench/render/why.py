@@ -68,7 +68,7 @@ LADDER_HEADER = ("step", "over", "under ncu", "fewer instructions", "issue rate"
 
 def ladder_rows(ablation: Ablation) -> list[list[str]]:
     """Every step's factors, a line each, and the whole ladder last; empty without captures."""
-    pairs = [(row.label, row.against_parent) for row in ablation.rows if row.against_parent]
+    pairs = [(found.after, found) for row in ablation.rows if (found := row.against_parent)]
     if ablation.whole:
         pairs.append((f"{ablation.whole.before} to {ablation.whole.after}", ablation.whole))
     rows = []

@@ -52,11 +52,19 @@ class Plan:
 
 @dataclass
 class Measured:
-    """What came out besides the files: failures by variant, and what was written."""
+    """What came out besides the files: failures by variant, and what was written.
+
+    A variant that does not support the shape has not failed, and is neither timed nor captured.
+    """
 
     failures: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
     written: list[Path] = field(default_factory=list)
     interrupted: bool = False
+
+    @property
+    def out(self) -> set[str]:
+        return {*self.failures, *self.unsupported}
 
 
 def now() -> str:
@@ -178,14 +186,18 @@ class Measurement:
         self.result.written.append(path)
 
     def write_check(self, variant: str) -> None:
+        """What was found now, beside what is on record of these sources at other shapes."""
+        path = self.folder.check(variant)
+        on_record = read_json(path)["shapes"] if path.is_file() else {}
+        prints = {shape: fingerprint(self.study, variant, shape) for shape in self.study.shapes}
         shapes = {
-            shape: {**result, "fingerprint": fingerprint(self.study, variant, shape)}
-            for shape, result in self.status[variant].items()
+            shape: entry
+            for shape, entry in on_record.items()
+            if entry["fingerprint"] == prints.get(shape)
         }
-        self.write(
-            self.folder.check(variant),
-            {"variant": variant, "shapes": shapes, "provenance": self.provenance()},
-        )
+        for shape, result in self.status[variant].items():
+            shapes[shape] = {**result, "fingerprint": prints[shape]}
+        self.write(path, {"variant": variant, "shapes": shapes, "provenance": self.provenance()})
 
     def write_build(self, variant: str, found: dict[str, Any]) -> None:
         self.write(
@@ -214,7 +226,7 @@ class Measurement:
             if event["status"] == "wrong":
                 self.result.failures[variant] = f"wrong at {event['shape']}: {event['why']}"
             elif event["status"] == "unsupported" and event["shape"] == self.plan.shape:
-                self.result.failures[variant] = f"does not support this shape: {event['why']}"
+                self.result.unsupported[variant] = f"does not support this shape: {event['why']}"
         elif kind == "timed":
             self.samples.append(event)
         elif kind == "timing_done":
@@ -277,11 +289,11 @@ class Measurement:
             culprit = self.blame(outcome, limit)
             if culprit is None:
                 return
-            variants = [v for v in variants if v != culprit and v not in self.result.failures]
+            variants = [v for v in variants if v != culprit and v not in self.result.out]
 
     def capture(self, scratch: Path, ahead: Worker | None) -> None:
         """One ncu process for all, and another for the rest when a variant breaks it."""
-        left = [v for v in self.plan.captured if v not in self.result.failures]
+        left = [v for v in self.plan.captured if v not in self.result.out]
         limit = self.config.limits.seconds_per_capture
         while left and not self.result.interrupted:
             worker = ahead or self.start_capture(scratch, left, gated=False)
@@ -305,7 +317,7 @@ class Measurement:
             culprit = None
             if not outcome.finished and outcome.current:
                 culprit = self.blame(outcome, limit)
-            left = [v for v in left if v not in stored and v not in self.result.failures]
+            left = [v for v in left if v not in stored and v not in self.result.out]
             if not stored and not culprit and not outcome.interrupted and left:
                 raise ncu.failure(outcome.log)
 

@@ -41,8 +41,10 @@ class Workspace:
     def ablations(self) -> Path:
         return self.root / "ablations"
 
-    def reports(self, study: str) -> Path:
-        return self.output if self.packaged else self.output / "reports" / study
+    def reports(self, study: Study, shape: str) -> Path:
+        """Those of the default shape, and in a folder of their own those of any other."""
+        top = self.output if self.packaged else self.output / "reports" / study.name
+        return top if shape == study.default_shape else top / shape
 
     def evidence_base(self, study: str) -> Path:
         """Where new evidence goes: never into the installed package."""

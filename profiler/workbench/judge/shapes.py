@@ -1,0 +1,53 @@
+"""One variant at all shapes of its study, beside the primary reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.derive.speedup import Ratio, Time
+
+
+@dataclass(frozen=True)
+class AtShape:
+    """Warm times at one shape, and how much faster the variant is than the reference.
+
+    ``flops_per_second`` is the study's work over the time, whatever the kernel computes besides.
+    """
+
+    shape: str
+    parameters: Mapping[str, Any]
+    time: Time
+    reference: Time | None
+    over_reference: Ratio | None
+    flops_per_second: float
+
+
+@dataclass(frozen=True)
+class AcrossShapes:
+    """``geometric_mean`` and ``worst`` are of the ratios over the reference; None without any."""
+
+    variant: str
+    results: tuple[AtShape, ...]
+
+    @property
+    def ratios(self) -> list[float]:
+        return [r.over_reference.ratio for r in self.results if r.over_reference]
+
+    @property
+    def geometric_mean(self) -> float | None:
+        return geometric_mean(self.ratios)
+
+    @property
+    def worst(self) -> AtShape | None:
+        compared = [r for r in self.results if r.over_reference]
+        return min(
+            compared, key=lambda r: r.over_reference.ratio if r.over_reference else 0, default=None
+        )
+
+
+def geometric_mean(ratios: Iterable[float]) -> float | None:
+    logs = [math.log(ratio) for ratio in ratios]
+    return math.exp(sum(logs) / len(logs)) if logs else None

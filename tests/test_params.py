@@ -1,0 +1,125 @@
+"""``NAME[param=value]``: names, what they change, and what must not be mixed up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workbench import cuda
+from workbench.errors import UsageError
+from workbench.study.model import Variant
+from workbench.study.params import declared, find_variant
+from workbench.study.sources import fingerprint, source_files
+from workbench.study.workspace import find_workspace, including, load_module
+from workspaces import ROOT
+
+MODULE = """from workbench import cuda
+params = cuda.params(warps=4, label="a", fast=False)
+kernel = cuda.kernel("k.cu", "f", defines=params)
+def run(x):
+    return x
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "fix.py").write_text(MODULE)
+    (tmp_path / "plain.py").write_text("def run(x):\n    return x\n")
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void f() {}\n')
+    return tmp_path
+
+
+def known(folder: Path) -> dict[str, Variant]:
+    return {name: Variant(name, folder / f"{name}.py") for name in ("fix", "plain")}
+
+
+@pytest.mark.parametrize(
+    ("name", "full", "params"),
+    [
+        ("fix", "fix", ()),
+        ("fix[warps=12]", "fix[warps=12]", (("warps", 12),)),
+        ("fix[warps=4]", "fix", ()),
+        ("fix[fast=true, warps=8]", "fix[warps=8,fast=1]", (("warps", 8), ("fast", True))),
+        ("fix[label=b]", "fix[label=b]", (("label", "b"),)),
+        ("fix[]", "fix", ()),
+    ],
+)
+def test_a_name_is_its_module_and_what_differs(
+    folder: Path, name: str, full: str, params: tuple[tuple[str, object], ...]
+) -> None:
+    found = find_variant(folder, name, known(folder))
+    assert (found.name, found.params, found.module) == (full, params, folder / "fix.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "hint"),
+    [
+        ("fix[wraps=4]", "unknown parameter 'wraps'", "warps"),
+        ("fix[warps=x]", "parameter 'warps' is int, not 'x'", ""),
+        ("fix[fast=2]", "parameter 'fast' is bool, not '2'", ""),
+        ("fix[warps]", "'warps' in fix[warps]", "NAME[param=value,...]"),
+        ("plain[warps=4]", "plain has no parameters", "cuda.params"),
+        ("fxi[warps=4]", "unknown variant 'fxi'", "fix"),
+        ("fix[warps=4", "is no variant", "NAME[param=value,...]"),
+    ],
+)
+def test_a_wrong_name_says_what_is_wrong(folder: Path, name: str, told: str, hint: str) -> None:
+    with pytest.raises(UsageError) as error:
+        find_variant(folder, name, known(folder))
+    assert told in error.value.message
+    assert hint in error.value.hint
+
+
+def test_parameters_are_read_without_importing(folder: Path) -> None:
+    (folder / "fix.py").write_text("import no_such_module\n" + MODULE)
+    assert declared(folder / "fix.py") == {"warps": 4, "label": "a", "fast": False}
+
+
+def test_a_module_gets_the_values_and_its_kernels_the_definitions(folder: Path) -> None:
+    cuda.take_declared()
+    with cuda.overridden({"warps": 12, "fast": True}):
+        load_module(folder / "fix.py", "params_fix")
+    assert cuda.take_declared()[0].defines == {"WARPS": 12, "LABEL": "a", "FAST": 1}
+    load_module(folder / "fix.py", "params_fix")
+    assert cuda.take_declared()[0].defines["WARPS"] == 4
+
+
+def test_a_cubin_is_passed_on_only_for_the_same_definitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels of one source and other definitions once got the cubin of the first."""
+    monkeypatch.setenv(cuda.CUBIN_FOLDER, str(tmp_path))
+    paths = {
+        cuda._kept_cubin("source", "sm_90a", defines, options, "f")
+        for defines in ({"D": 64}, {"D": 128})
+        for options in ((), ("-O1",))
+    }
+    assert len(paths) == 4
+
+
+def test_a_variant_that_calls_others_is_made_of_their_sources_too() -> None:
+    study = find_workspace(ROOT).study("attention")
+    names = {path.name for path in source_files(study, study.variants["fix12"])}
+    assert {"fix12.py", "fix11.py", "fix11.cu", "fix10.cu", "hopper.cuh"} <= names
+
+
+def test_other_parameters_are_other_evidence_and_a_step_of_their_own() -> None:
+    study, names = including(find_workspace(ROOT).study("attention"), ["fix2[warps=8]", "fix2"])
+    assert names == ["fix2[warps=8]", "fix2"]
+    step = study.ladder.step("fix2[warps=8]")
+    assert step is not None
+    assert (step.parent, step.key_change) == ("fix2", "warps = 8")
+    shape = study.default_shape
+    assert fingerprint(study, "fix2[warps=8]", shape) != fingerprint(study, "fix2", shape)
+
+
+def test_a_serialised_wgmma_counts_as_a_warning() -> None:
+    log = (
+        "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are "
+        "serialized due to insufficient register resources for the wgmma pipeline in the function "
+        "'attention_forward'\n"
+    )
+    _, warnings = cuda.parse_log(log)
+    assert len(warnings) == 1
+    assert "serialized" in warnings[0]
