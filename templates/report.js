@@ -506,7 +506,7 @@
   document.addEventListener("toggle", (event) => {
     if (event.target.open) event.target.querySelectorAll("[data-source]").forEach(build);
   }, true);
-  const idle = globalThis.requestIdleCallback ?? ((act) => setTimeout(act, 20));
+  const idle = (act) => globalThis.requestIdleCallback ? requestIdleCallback(act, { timeout: 200 }) : setTimeout(act, 20);
   const next = () => {
     const [holder] = later.keys();
     if (!holder) return;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -202,6 +203,7 @@ def adopt(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, see ``errors``."""
+    gc.set_threshold(100_000)  # a command is over before there is garbage worth looking for
     try:
         app(args=arguments, prog_name="workbench")
     except SystemExit as stop:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from pathlib import PurePath
 
@@ -126,13 +127,21 @@ def _total(costs: LineCosts | None) -> Cost:
     return costs.total if costs else NOTHING
 
 
+@lru_cache(maxsize=64)  # a step's sources are one side of its diff and of its children's
+def _parsed(text: str, python: bool) -> tuple[Source, list[str]]:
+    """A source, and the function that each of its lines stands in."""
+    found = source(text, python=python)
+    return found, functions(found, python=python)
+
+
 def _file_diff(
     before: Profiled, after: Profiled, old: str, new: str, numbers: _Numbers
 ) -> FileDiff:
     python = is_host(new or old)
-    whole = [source(before.texts.get(old, ""), python=python),
-             source(after.texts.get(new, ""), python=python)]  # fmt: skip
-    inside = functions(whole[0], python=python), functions(whole[1], python=python)
+    (one, in_one), (other, in_other) = (
+        _parsed(side.texts.get(name, ""), python) for side, name in ((before, old), (after, new))
+    )
+    whole, inside = (one, other), (in_one, in_other)
     (a, lines_a), (b, lines_b) = (
         _lines(side, file, text, names)
         for side, file, text, names in zip((before, after), (old, new), whole, inside, strict=True)

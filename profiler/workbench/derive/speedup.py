@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,12 +34,35 @@ class Ratio:
 
 
 def time_of(timings: pd.DataFrame, variant: str, mode: str) -> Time | None:
-    rows = timings[(timings["variant"] == variant) & (timings["mode"] == mode)]
-    if rows.empty:
+    import numpy as np
+
+    values = _samples(timings, variant, mode).to_numpy()
+    if not len(values):
         return None
-    values = rows["microseconds"]
-    low, high = values.quantile(0.025), values.quantile(0.975)
-    return Time(float(values.median()), float(low), float(high), mode, len(values))
+    low, high = np.percentile(values, [2.5, 97.5])
+    return Time(float(np.median(values)), float(low), float(high), mode, len(values))
+
+
+def _samples(timings: pd.DataFrame, variant: str, mode: str) -> pd.Series[float]:
+    """Microseconds by round."""
+    import pandas as pd
+
+    mine = ((timings["variant"] == variant) & (timings["mode"] == mode)).to_numpy()
+    values, rounds = (timings[name].to_numpy()[mine] for name in ("microseconds", "round"))
+    return pd.Series(values, index=rounds)
+
+
+@lru_cache(maxsize=8)
+def _median_ranks(count: int, resamples: int) -> Any:
+    """The ranks, from 0, of the two middle ones of each resample of ``count`` values.
+
+    They do not depend on the values, so that many ratios share one bootstrap.
+    """
+    import numpy as np
+
+    draws = np.random.default_rng(SEED).integers(0, count, (resamples, count), dtype=np.int32)
+    middle = [(count - 1) // 2, count // 2]
+    return np.partition(draws, middle, axis=1)[:, middle]
 
 
 def paired_ratio(
@@ -51,15 +75,11 @@ def paired_ratio(
     """
     import numpy as np
 
-    rows = timings[timings["mode"] == mode]
-    wide = rows.pivot(index="round", columns="variant", values="microseconds")
-    if over not in wide or variant not in wide:
-        return None
-    ratios = (wide[over] / wide[variant]).dropna().to_numpy()
+    before, after = (_samples(timings, name, mode) for name in (over, variant))
+    ratios = np.sort((before / after).dropna().to_numpy())
     if not len(ratios):
         return None
-    draws = np.random.default_rng(SEED).integers(0, len(ratios), (resamples, len(ratios)))
-    medians = np.median(ratios[draws], axis=1)
+    medians = ratios[_median_ranks(len(ratios), resamples)].mean(axis=1)
     margin = (100 - CONFIDENCE) / 2
     low, high = np.percentile(medians, [margin, 100 - margin])
     return Ratio(float(np.median(ratios)), float(low), float(high))

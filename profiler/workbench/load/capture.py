@@ -126,9 +126,14 @@ def read_metrics(launches: list[Any], names: Iterable[str]) -> list[tuple[Any, .
 
 def stall_metrics(action: Any) -> dict[str, str]:
     """Stall reason to the metric that counts its samples."""
+    return _stall_metrics(tuple(action.metric_names()))
+
+
+@lru_cache(maxsize=16)  # launches of one report hold the same metrics, over a thousand
+def _stall_metrics(names: tuple[str, ...]) -> dict[str, str]:
     return {
         name.removeprefix(STALL_PREFIX): name
-        for name in action.metric_names()
+        for name in names
         if name.startswith(STALL_PREFIX) and not name.endswith("_not_issued")
     }
 

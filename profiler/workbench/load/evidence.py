@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.load.capture import Capture, Wanted, load_capture
 from workbench.study.layout import EvidenceFolder, read_json
 from workbench.study.model import Study
-from workbench.study.sources import fingerprint, source_fingerprint
+from workbench.study.sources import Fingerprints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,8 +56,12 @@ class Evidence:
     folder: EvidenceFolder
 
     @cached_property
+    def _fingerprints(self) -> Fingerprints:
+        return Fingerprints(self.study)
+
+    @cached_property
     def _prints(self) -> dict[str, str]:
-        return {name: fingerprint(self.study, name, self.shape) for name in self.study.variants}
+        return {name: self._fingerprints.of(name, self.shape) for name in self.study.variants}
 
     def _record(self, path: Path, found: str | None, wanted: str) -> Record:
         if found is None:
@@ -67,7 +71,7 @@ class Evidence:
     def build(self, variant: str) -> Record:
         path = self.folder.build(variant)
         found = read_json(path)["fingerprint"] if path.is_file() else None
-        return self._record(path, found, source_fingerprint(self.study, variant))
+        return self._record(path, found, self._fingerprints.of_sources(variant))
 
     def check(self, variant: str, shape: str | None = None) -> Record:
         """The check at one shape; ``data`` holds status, why, max_abs and relative."""
@@ -76,7 +80,7 @@ class Evidence:
         entry = read_json(path)["shapes"].get(shape) if path.is_file() else None
         if entry is None:
             return NOTHING
-        same = entry["fingerprint"] == fingerprint(self.study, variant, shape)
+        same = entry["fingerprint"] == self._fingerprints.of(variant, shape)
         return Record(CURRENT if same else STALE, entry)
 
     def capture_index(self, variant: str) -> Record:
@@ -155,4 +159,5 @@ def timing_table(session: dict[str, Any]) -> pd.DataFrame:
     """One row per timed sample; see ``TIMING_COLUMNS``. Times in microseconds."""
     import pandas as pd
 
-    return pd.DataFrame(session["samples"], columns=TIMING_COLUMNS)
+    table = pd.DataFrame(session["samples"], columns=TIMING_COLUMNS)
+    return table.astype({"variant": "category", "mode": "category"})  # picked by them very often

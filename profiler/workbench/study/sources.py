@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from workbench.study.model import Study, Variant
@@ -44,9 +45,9 @@ def source_files(study: Study, variant: Variant) -> list[Path]:
     return list(found)
 
 
-def _study_code(path: Path) -> str:
+@lru_cache(maxsize=8)
+def _study_code(text: str) -> str:
     """The study without its list of shapes: adding a shape leaves the others' evidence valid."""
-    text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     for node in ast.parse(text).body:
         names = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
@@ -57,27 +58,45 @@ def _study_code(path: Path) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
-def _sources_digest(study: Study, variant: str) -> hashlib._Hash:
-    digest = hashlib.sha256()
-    found = study.variants[variant]
-    for path in sorted(source_files(study, found)):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    if found.params:
-        digest.update(json.dumps(found.params).encode())
-    return digest
+class Fingerprints:
+    """Those of one study's variants; each variant's sources are read once."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self._digests: dict[str, hashlib._Hash] = {}
+
+    def _sources(self, variant: str) -> hashlib._Hash:
+        if variant not in self._digests:
+            digest = hashlib.sha256()
+            found = self.study.variants[variant]
+            for path in sorted(source_files(self.study, found)):
+                digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+            if found.params:
+                digest.update(json.dumps(found.params).encode())
+            self._digests[variant] = digest
+        return self._digests[variant].copy()
+
+    def of(self, variant: str, shape: str) -> str:
+        """sha256 over the variant's sources, the study's code and the shape's parameters."""
+        digest = self._sources(variant)
+        text = (self.study.folder / "study.py").read_text(encoding="utf-8")
+        digest.update(_study_code(text).encode())
+        digest.update(json.dumps(self.study.shapes[shape].parameters, sort_keys=True).encode())
+        return digest.hexdigest()
+
+    def of_sources(self, variant: str) -> str:
+        """sha256 over the variant's own sources alone: what a build depends on."""
+        return self._sources(variant).hexdigest()
 
 
 def fingerprint(study: Study, variant: str, shape: str) -> str:
-    """sha256 over the variant's sources, the study's code and the shape's parameters."""
-    digest = _sources_digest(study, variant)
-    digest.update(_study_code(study.folder / "study.py").encode())
-    digest.update(json.dumps(study.shapes[shape].parameters, sort_keys=True).encode())
-    return digest.hexdigest()
+    """See ``Fingerprints.of``; from the sources as they are now."""
+    return Fingerprints(study).of(variant, shape)
 
 
 def source_fingerprint(study: Study, variant: str) -> str:
-    """sha256 over the variant's own sources alone: what a build depends on."""
-    return _sources_digest(study, variant).hexdigest()
+    """See ``Fingerprints.of_sources``; from the sources as they are now."""
+    return Fingerprints(study).of_sources(variant)
 
 
 def source_texts(study: Study, variant: Variant) -> dict[str, str]:
