@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +73,27 @@ def open_report(path: Path) -> Any:
     return context
 
 
-@lru_cache(maxsize=8)
+@cache
+def _digest(path: Path, modified: int, size: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# By content: ncu_report never gives the memory of a report back, some 15 MB a launch.
+_opened: dict[str, list[tuple[Any, list[str]]]] = {}
+
+
 def _launches(path: Path) -> list[tuple[Any, list[str]]]:
     """Every launch with its ranges: decoding one takes tens of milliseconds."""
+    if not path.is_file():
+        return _read_launches(path)
+    known = path.stat()
+    digest = _digest(path, known.st_mtime_ns, known.st_size)
+    if digest not in _opened:
+        _opened[digest] = _read_launches(path)
+    return _opened[digest]
+
+
+def _read_launches(path: Path) -> list[tuple[Any, list[str]]]:
     found = [action for part in open_report(path) for action in part]
     for index, action in enumerate(found):
         if not action.metric_names():  # what ncu_report makes of a block that ends too early
