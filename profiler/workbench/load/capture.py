@@ -72,7 +72,7 @@ def open_report(path: Path) -> Any:
     return context
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)  # reports of twenty launches take half a gigabyte each
 def _launches(path: Path) -> list[tuple[Any, list[str]]]:
     """Every launch with its ranges: decoding one takes tens of milliseconds."""
     found = [action for part in open_report(path) for action in part]
