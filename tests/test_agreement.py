@@ -56,23 +56,23 @@ def capture(shape: str, variant: str) -> Capture:
     return load_capture(EVIDENCE / "reports" / found["report"], found["range"])
 
 
-@cache
-def opened(path: str) -> Any:
-    return ncu_report.load_report(path)
-
-
-@cache
-def raw(shape: str, variant: str) -> list[Any]:
-    found = recorded_index(shape, variant)
-    report = opened(str(EVIDENCE / "reports" / found["report"]))
-    actions = []
-    for action in (a for part in report for a in part):
+@cache  # a launch takes twenty megabytes each time that it is decoded
+def opened(path: str) -> list[tuple[Any, list[str]]]:
+    """Every launch of a report with its NVTX ranges."""
+    found = []
+    for action in (a for part in ncu_report.load_report(path) for a in part):
         state = action.nvtx_state()
         names = [n for d in state.domains() for n in state.domain_by_id(d).push_pop_ranges()]
-        if found["range"] in names:
-            actions.append(action)
-    assert actions
-    return actions
+        found.append((action, names))
+    return found
+
+
+def raw(shape: str, variant: str) -> list[Any]:
+    found = recorded_index(shape, variant)
+    every = opened(str(EVIDENCE / "reports" / found["report"]))
+    launches = [action for action, names in every if found["range"] in names]
+    assert launches
+    return launches
 
 
 def value(action: Any, name: str) -> float:
