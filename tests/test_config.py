@@ -63,7 +63,8 @@ def test_outside_any_workspace_the_built_in_one_reports_to_the_current_folder(
     workspace = find_workspace()
     assert workspace.packaged
     assert "attention" in workspace.studies()
-    assert workspace.reports("attention") == tmp_path
+    assert workspace.reports(workspace.study("attention"), "b2h8s512d64") == tmp_path
+    assert workspace.reports(workspace.study("attention"), "other") == tmp_path / "other"
     assert workspace.evidence_base("attention").is_relative_to(tmp_path)
 
 

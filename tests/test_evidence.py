@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,17 @@ def index(variant: str) -> dict[str, Any]:
     return found
 
 
+@cache
+def decoded(path: Path) -> list[Any]:
+    """Once a report: ncu_report never gives its memory back."""
+    return [action for part in open_report(path) for action in part]
+
+
 def launches(variant: str) -> list[Any]:
     """Read past the product: the report's launches, by the range in the index."""
     found = index(variant)
     result = []
-    for action in (a for r in open_report(EVIDENCE / "reports" / found["report"]) for a in r):
+    for action in decoded(EVIDENCE / "reports" / found["report"]):
         state = action.nvtx_state()
         names = [n for d in state.domains() for n in state.domain_by_id(d).push_pop_ranges()]
         if found["range"] in names:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from workbench.cli import main
+from workbench.study.params import base_name
 from workbench.study.workspace import find_workspace
 from workspaces import copy_of_repository
 
@@ -57,7 +58,7 @@ def test_the_files_of_a_study_are_the_variants_of_its_ladder() -> None:
     for name in workspace.studies():
         study = workspace.study(name)
         modules = {p.stem for p in study.folder.glob("*.py")} - {"study"}
-        assert modules == set(study.variants)
+        assert modules == set(map(base_name, study.variants))
 
 
 def test_recorded_evidence_is_current() -> None:
@@ -86,7 +87,7 @@ def test_recorded_evidence_is_current() -> None:
 def test_the_committed_report_is_what_the_evidence_gives(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda self, study: tmp_path)
+    monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
     assert main(["report", "--html", "--project", str(ROOT)]) == 0
     committed = ROOT / "reports" / "attention" / name
     assert (tmp_path / name).read_bytes() == committed.read_bytes()

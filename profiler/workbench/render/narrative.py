@@ -136,7 +136,7 @@ def failures(ablation: Ablation) -> list[str]:
             where = f" at {code(row.judged_at)}" if row.judged_at else ""
             said.append(
                 f"{code(row.variant)} ({change}) was {row.verdict}{where}, "
-                f"{ratio(row.deciding)} over {code(row.step.parent or '')}: {why}."
+                f"{ratio(row.deciding or row.over_parent)} over {code(row.step.parent or '')}: {why}."
             )
         for outcome in row.predictions if row.status == CURRENT else ():
             if outcome.result == REFUTED:
