@@ -134,9 +134,10 @@ def failures(ablation: Ablation) -> list[str]:
             why = "; ".join(literal(g.why) for g in row.gates if not g.passed) or ABSENT
             change = authored(row.step.key_change)
             where = f" at {code(row.judged_at)}" if row.judged_at else ""
+            over = ratio(row.deciding or row.over_parent)
             said.append(
                 f"{code(row.variant)} ({change}) was {row.verdict}{where}, "
-                f"{ratio(row.deciding or row.over_parent)} over {code(row.step.parent or '')}: {why}."
+                f"{over} over {code(row.step.parent or '')}: {why}."
             )
         for outcome in row.predictions if row.status == CURRENT else ():
             if outcome.result == REFUTED:
