@@ -19,7 +19,7 @@ HERE = ["--project", str(ROOT)]
     ("arguments", "message", "hint"),
     [
         (["profile", "basline"], "unknown variant 'basline'", "'baseline'"),
-        (["ablate", "fix1x"], "unknown step 'fix1x'", "'fix1'"),
+        (["ablate", "fix1x"], "unknown variant 'fix1x'", "'fix1'"),
         (["ablate", "sdpa"], "'sdpa' is a reference", "fix1"),
         (["list", "--study", "atention"], "unknown study 'atention'", "'attention'"),
         (["ablate", "--shape", "b2h8s512d46"], "unknown shape", "'b2h8s512d64'"),
