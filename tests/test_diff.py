@@ -173,8 +173,9 @@ def test_what_cannot_be_compared_is_said(
 def test_the_report_has_a_table_of_hunks_for_every_step() -> None:
     text = (ROOT / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
     for before, after in STEPS:
-        assert f"What the changed lines cost, `{before}` → `{after}`." in text
-        part = text.split(f"What the changed lines cost, `{before}`")[1].split("</details>")[0]
+        at = text.index(f", `{before}` → `{after}`. Stall time is the lines' share")
+        assert text[:at].rsplit("\n", 1)[1].startswith("What the changed lines cost")
+        part = text[at:].split("**How it multiplies out.**")[0]
         numbers = [line.split("|")[1].strip() for line in part.splitlines()
                    if line.startswith("|  ")]  # fmt: skip
         for number in filter(str.isdigit, numbers):

@@ -157,6 +157,11 @@ class SourceDiff:
         return tuple(hunk for file in self.files for hunk in file.hunks)
 
     @property
+    def is_same(self) -> bool:
+        """Whether there are sources, and not a character of them differs."""
+        return bool(self.files) and not self.hunks
+
+    @property
     def has_costs(self) -> bool:
         return not any(self.why)
 

@@ -157,8 +157,3 @@ def all_reasons(sources: Sources, first: list[str]) -> list[str]:
         for reason in cost.stalls
     }
     return [*first, *sorted(more - set(first))]
-
-
-def differs(sources: Sources, variant: str) -> bool:
-    diff = sources.diffs.get(variant)
-    return diff is not None and bool(diff.hunks)

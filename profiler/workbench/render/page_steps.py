@@ -61,6 +61,7 @@ def _step(row: Row, step: Step, diff: SourceDiff | None, shown: list[str]) -> di
         "limits": bottleneck(row.limits[0]) if row.limits else None,
         "lines": _lines(diff, (step.parent or "", row.variant)) if diff else None,
         "diff": diff is not None and bool(diff.hunks),
+        "same": diff is not None and diff.is_same,
     }  # fmt: skip
 
 
