@@ -382,14 +382,16 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder(
     at = data["whole"]["after"]
     while rows[at]["parent"]:
         parent = rows[at]["parent"]
-        before, after = (parts(capture(SHAPES[0], name).metrics) for name in (parent, at))
-        assert before is not None
-        assert after is not None
-        made = anatomy(before, after, (parent, at))
+        was, came = (parts(capture(SHAPES[0], name).metrics) for name in (parent, at))
+        assert was is not None
+        assert came is not None
+        made_here = anatomy(was, came, (parent, at))
         if rows[at]["against_parent_at"] is None:
             told = rows[at]["against_parent"]["anatomy"]["factors"]
-            assert {k: f["gain"] for k, f in told.items()} == {f.id: f.gain for f in made.factors}
-        for part in made.factors:
+            assert {key: part["gain"] for key, part in told.items()} == {
+                part.id: part.gain for part in made_here.factors
+            }
+        for part in made_here.factors:
             gains[part.id] = gains.get(part.id, 1.0) * part.gain
         at = parent
     whole = data["whole"]["anatomy"]["factors"]

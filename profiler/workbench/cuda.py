@@ -22,13 +22,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 
+if TYPE_CHECKING:
+    import torch
+
 Extent = int | tuple[int, ...]
 Parameter = bool | int | float | str
+Value = TypeVar("Value", bound=Parameter)
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"\s*$')
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
@@ -65,7 +68,7 @@ def kernel(
 _overrides: dict[str, Parameter] = {}
 
 
-def params(**defaults: Parameter) -> dict[str, Parameter]:
+def params(**defaults: Value) -> dict[str, Value]:
     """Declare the parameters of a variant, and what they are in this run.
 
         params = cuda.params(warps=4)
@@ -73,7 +76,8 @@ def params(**defaults: Parameter) -> dict[str, Parameter]:
     ``workbench check 'fix2[warps=12]'`` runs the variant with other values. Give them to
     ``kernel(..., defines=params)`` where the kernel needs them, and use them in ``run``.
     """
-    return {**defaults, **{name: _overrides[name] for name in defaults if name in _overrides}}
+    given = {name: _overrides[name] for name in defaults if name in _overrides}
+    return {**defaults, **cast(dict[str, Value], given)}
 
 
 @contextmanager
@@ -86,7 +90,13 @@ def overridden(values: Mapping[str, Parameter]) -> Iterator[None]:
         _overrides.clear()
 
 
-def variant(name: str, **values: Parameter) -> ModuleType:
+class Part(Protocol):
+    """A variant's module, as another variant sees it."""
+
+    def run(self, *args: Any, **kwargs: Any) -> torch.Tensor: ...
+
+
+def variant(name: str, **values: Parameter) -> Part:
     """Another variant of the study, with these values of its parameters: its ``run`` to call.
 
         short = cuda.variant("fix11", stagger=1)
@@ -101,7 +111,7 @@ def variant(name: str, **values: Parameter) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     with overridden(values):
         spec.loader.exec_module(module)
-    return module
+    return cast(Part, module)
 
 
 def take_declared() -> list[Kernel]:
