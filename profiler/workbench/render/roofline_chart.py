@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,10 @@ WRONG: dict[str, Any] = {
 }
 
 
+MANY = 12  # points that can all be named
+CROWD = 14.0  # points of the page between named ones, where there are more
+
+
 @dataclass(frozen=True)
 class Mark:
     """A variant's point in the chart's units."""
@@ -102,10 +107,10 @@ def draw(ablation: Ablation) -> Figure:
     where = f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
     figure.text(LEFT, 0.958, "Roofline: how close does each variant come to the hardware's limit?",
                 color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
-    figure.text(LEFT, 0.925, f"{where}; percentages are of the roof over each point",
-                color=LIGHT.muted)  # fmt: skip
     draw_note(figure, ablation)
+    told = f"{where}; percentages are of the roof over each point"
     if ablation.ceilings is None:
+        figure.text(LEFT, 0.925, told, color=LIGHT.muted)
         axes.set_axis_off()
         figure.text(0.5, 0.5, "ceilings not collected", color=LIGHT.muted, ha="center",
                     fontsize=FONT_SIZE + 2)  # fmt: skip
@@ -114,6 +119,10 @@ def draw(ablation: Ablation) -> Figure:
     packed = any(row.point and row.point.ceiling == "half" for row in ablation.everything)
     roof = roofs(ablation.ceilings, packed=packed)
     view = frame(roof, [mark.at for mark in marks])
+    shown = named(view, marks, ablation)
+    if len(shown) < len(marks):
+        told += ", crowded points without a name"
+    figure.text(LEFT, 0.925, told, color=LIGHT.muted)
     draw_axes(axes, view)
     taken, lines = draw_roofs(axes, view, roof)
     lines += draw_path(axes, view, marks)
@@ -121,7 +130,7 @@ def draw(ablation: Ablation) -> Figure:
         axes.plot(*mark.at, zorder=4, **mark.look.sign)
         if mark.point.above_roof:
             axes.plot(*mark.at, zorder=5, **WRONG)
-    draw_labels(axes, view, marks, taken, lines)
+    draw_labels(axes, view, shown, taken, lines)
     draw_key(figure, marks, 0.093 * HEIGHT * POINTS)
     return figure
 
@@ -141,6 +150,27 @@ def draw_path(axes: Axes, view: Frame, marks: list[Mark]) -> list[Segment]:
             "shrinkA": 5, "shrinkB": 5, "mutation_scale": 10})  # fmt: skip
         lines.append((view.page(*parent.at), view.page(*mark.at)))
     return lines
+
+
+def named(view: Frame, marks: list[Mark], ablation: Ablation) -> list[Mark]:
+    """All marks where they are few; of many, the ends of the ladder, and what stands apart."""
+    if len(marks) <= MANY:
+        return marks
+    ends = {ablation.rows[0].variant, ablation.reference}
+    ends |= {ablation.best.variant} if ablation.best else set()
+    order = sorted(
+        marks,
+        key=lambda m: (not m.point.above_roof, m.row.variant not in ends, m.look != GOOD),
+    )
+    places: list[tuple[float, float]] = []
+    chosen = set()
+    for mark in order:
+        at = view.page(*mark.at)
+        always = mark.point.above_roof or mark.row.variant in ends
+        if always or all(math.dist(at, other) >= CROWD for other in places):
+            places.append(at)
+            chosen.add(mark.row.variant)
+    return [mark for mark in marks if mark.row.variant in chosen]
 
 
 def _groups(view: Frame, marks: list[Mark]) -> list[list[Mark]]:
