@@ -76,11 +76,21 @@ def test_ceilings_carry_value_and_unit() -> None:
     assert "ridge: 13.9 FLOP/B" in said
 
 
-def test_every_variant_is_named_on_the_roofline() -> None:
-    said = " ".join(texts(chart("roofline", ablation(12))))
-    for row in ablation(12).everything:
+def test_every_variant_is_named_on_the_roofline_of_a_short_ladder() -> None:
+    said = " ".join(texts(chart("roofline", ablation(6))))
+    for row in ablation(6).everything:
         assert row.variant in said
     assert "fix2 (rejected)" in said
+    assert "without a name" not in said
+
+
+def test_a_long_ladder_names_its_ends_and_says_that_points_go_without() -> None:
+    found = ablation(24)
+    said = " ".join(texts(chart("roofline", found)))
+    assert found.best is not None
+    for name in (found.rows[0].variant, found.best.variant, found.reference):
+        assert f"{name} " in said
+    assert "crowded points without a name" in said
 
 
 def test_point_above_its_roof_is_marked() -> None:
