@@ -473,5 +473,5 @@ def test_a_long_ladder_opens_in_under_a_second(desk: Desk) -> None:
         )
     assert min(taken) < MOST_SECONDS
     expect(page.locator("#ladder-table tbody tr")).to_have_count(pages.STEPS + 5)
-    expect(page.locator(f'[data-diff="step{pages.STEPS}"] table').first).to_be_attached()
+    expect(page.locator("[data-diff] table").last).to_be_attached()
     assert re.search(r"\d", page.locator("#ladder-table").inner_text())
