@@ -6,6 +6,7 @@ Read on machines without torch too, so torch is imported inside the functions.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 from workbench import Shape, Tolerance, Work
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
 
 def _shape(B: int, H: int, S: int, D: int, *, causal: bool = False, dtype: str = "float16",
-           **options: bool) -> Shape:  # fmt: skip
-    return Shape(**options, B=B, H=H, S=S, D=D, causal=causal, dtype=dtype)
+           sink: int = 0, **options: bool) -> Shape:  # fmt: skip
+    extra = {"sink": sink} if sink else {}
+    return Shape(**options, B=B, H=H, S=S, D=D, causal=causal, dtype=dtype, **extra)
 
 
 shapes = {
@@ -35,6 +37,9 @@ shapes = {
     "ragged-causal": _shape(1, 3, 333, 64, causal=True, profiled=False),
     "ragged-causal-d128": _shape(1, 2, 700, 128, causal=True, profiled=False),
     "ragged-bfloat16": _shape(2, 2, 300, 128, dtype="bfloat16", profiled=False),
+    "sink": _shape(1, 2, 500, 64, sink=16, profiled=False),
+    "sink-causal": _shape(1, 2, 500, 64, causal=True, sink=128, profiled=False),
+    "sink-d128": _shape(1, 2, 700, 128, sink=128, profiled=False),
 }
 default_shape = "b2h8s512d64"
 
@@ -47,7 +52,12 @@ def tolerance(shape: Shape) -> Tolerance:
 
 
 def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:
-    """q, k, v: [B, H, S, D] normal(0, 1) in the shape's dtype, on the generator's device."""
+    """q, k, v: [B, H, S, D] normal(0, 1) in the shape's dtype, on the generator's device.
+
+    With an attention ``sink`` the first 16 keys score about that with every query, where others
+    score normal(0, 1): whoever meets them last has to correct what was summed before. All but one
+    of their elements are zero, so that their scores are exact in fp16 too.
+    """
     import torch
 
     size = (shape.B, shape.H, shape.S, shape.D)
@@ -56,6 +66,10 @@ def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:
         name: torch.randn(size, generator=generator, device=generator.device).to(dtype)
         for name in "qkv"
     }
+    if sink := shape.get("sink"):
+        draw["q"][..., 0] = math.sqrt(shape.D)
+        draw["k"][..., :16, :] = 0
+        draw["k"][..., :16, 0] = sink
     return {**draw, "causal": shape.causal}
 
 
