@@ -48,6 +48,15 @@ def table(found: Roofs) -> str:
     return markdown_table(list(HEADER), rows(found), ALIGN)
 
 
+def beside(found: Roofs | None, ceiling: str) -> str:
+    """What is said after a theoretical ceiling; nothing where none was measured."""
+    roof = found.by_id.get(ceiling) if found else None
+    if roof is None:
+        return ""
+    value = amount(roof.measured.value, roof.measured.unit)
+    return f"; measured {value} at an SM clock of {clock(roof.measured)} MHz"
+
+
 def jsonable(found: Roofs) -> dict[str, Any]:
     """As ``calibrate --json`` prints it; FLOP/s and bytes/s, clocks in MHz."""
     return {
