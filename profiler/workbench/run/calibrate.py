@@ -49,7 +49,7 @@ def calibrate(
                 elif event["event"] == "ceiling":
                     measured[found.pop("id")] = found
                 elif event["event"] == "failed":
-                    absent[event["id"]] = event["message"]
+                    absent[event["id"]] = event["message"].partition("\n")[0]
             if outcome.interrupted:
                 raise KeyboardInterrupt
             if not outcome.finished:
