@@ -81,3 +81,18 @@ def test_what_is_on_record_is_not_measured_again(
     stamps = [p.stat().st_mtime_ns for p in before]
     rows(measured[0], capsys)
     assert [p.stat().st_mtime_ns for p in before] == stamps
+
+
+def test_the_ceilings_it_measures_are_near_the_theoretical_ones(
+    measured: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each between 40 % and 105 % of the peak at its own clock, from a capture of this GPU."""
+    assert main(["calibrate", "--json", "--project", str(measured[0])]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"dram", "l2", "l1", "fp32", "fp64", "half", "tensor fp16"} <= set(found["ceilings"])
+    for name, ceiling in found["ceilings"].items():
+        share = ceiling["share_of_theoretical"]
+        assert share is not None, name
+        assert 0.4 < share < 1.05, (name, ceiling)
+        assert ceiling["value"] > 0.9 * ceiling["best"], (name, ceiling)
+        assert ceiling["sm_clock_mhz"] > 300

@@ -48,6 +48,8 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
         assert f"{inside}/{name}" in names
     assert any(name.endswith(".ncu-repz") for name in names)
     assert "workbench/py.typed" in names
+    for name in ("meter.cuh", "memory.cu", "arithmetic.cu", "tensor.cu"):
+        assert f"workbench/run/ceilings/{name}" in names
 
 
 def test_installed_it_works_on_the_packaged_workspace_and_reports_here(

@@ -89,6 +89,18 @@ def check(
 
 
 @app.command()
+def calibrate(
+    project: Project = None,
+    study: StudyName = None,
+    json: Json = False,
+) -> None:
+    """Measure what this GPU really reaches: ceilings for the rooflines."""
+    from workbench.commands.calibrating import run
+
+    run(project, study, json)
+
+
+@app.command()
 def profile(
     variants: Annotated[list[str], typer.Argument(metavar="VARIANT...")],
     project: Project = None,

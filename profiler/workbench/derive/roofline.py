@@ -6,7 +6,8 @@ work is 2 HMUL + 4 HFMA (two lanes each; HADD is left out, since unpacking a hal
 peak four times the HFMA rate. Tensor work is counted by data type; a type's ceiling is the dense
 rate of its fastest instruction. Traffic is DRAM bytes, bytes from L2 to the SMs (lts2xbar), and
 bytes that L1 returns for global and local loads, each against its own peak rate times its clock.
-All ceilings are theoretical, at the clocks of the capture.
+These ceilings are theoretical, at the clocks of the capture. Where the card was calibrated, a point
+also has its shares of the measured ones, unscaled; see ``measured``.
 
 Work W with peak P needs W/P seconds at the least, and so does the traffic of each level. A variant
 with several kinds of work or several launches is bound by the sums of those: its roof is its FLOPs
@@ -74,13 +75,15 @@ class LevelPoint:
 
     ``intensity`` is FLOP per byte of that level (infinite where nothing went through it);
     ``bandwidth_share`` the bytes per second over the level's peak; ``bound`` the FLOP/s that this
-    level and the arithmetic allow.
+    level and the arithmetic allow. ``measured_share`` is of the bandwidth that the card was
+    measured to reach, nan where it was not.
     """
 
     level: str
     intensity: float
     bandwidth_share: float
     bound: float
+    measured_share: float = math.nan
 
     @property
     def above_roof(self) -> bool:
@@ -98,6 +101,8 @@ class Point:
     was collected. ``path`` is the tensor instruction that did most of the tensor work, and
     ``path_share`` the achieved share of what it can do at most. ``undercounted``: the tensor pipe
     was busy, but its operations were not collected, so that the FLOPs are a lower bound.
+    ``sm_clock`` is the capture's, in Hz; ``measured_compute`` the achieved share of the measured
+    ceiling of ``ceiling``; both nan where not known.
     """
 
     intensity: float
@@ -113,10 +118,23 @@ class Point:
     path: str = ""
     path_share: float = math.nan
     undercounted: bool = False
+    sm_clock: float = math.nan
+    measured_compute: float = math.nan
 
     @property
     def share(self) -> float:
         return self.flops_per_second / self.bound
+
+    @property
+    def measured_share(self) -> float:
+        """Of what was measured of the roof over it: compute or DRAM, as ``limit`` says."""
+        return self.measured_of("compute" if self.limit == "compute" else DRAM)
+
+    def measured_of(self, roof: str) -> float:
+        """The share of a measured ceiling: a level's, or of ``compute``; nan where not known."""
+        if roof == "compute":
+            return self.measured_compute
+        return next((x.measured_share for x in self.levels if x.level == roof), math.nan)
 
     @property
     def nearest(self) -> tuple[str, float]:
@@ -141,6 +159,28 @@ def ceilings(metrics: pd.DataFrame, tensor_type: str = "fp16") -> Ceilings | Non
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Peaks:
+    """Theoretical rates at the clocks of a capture, by the ids of the measured ceilings.
+
+    FLOP/s or bytes/s; ``sm_clock`` in Hz.
+    """
+
+    sm_clock: float
+    rates: Mapping[str, float]
+
+
+def peaks(metrics: pd.DataFrame) -> Peaks | None:
+    """Of the longest launch; None where its SM clock was not collected."""
+    values = max(by_launch(metrics).values(), key=lambda v: v.get(DURATION, 0.0), default={})
+    if SM_CLOCK not in values:
+        return None
+    found = {level: _bandwidth(values, level) for level in LEVELS}
+    found |= {kind: _vector_peak(values, kind) for kind in VECTOR}
+    found |= {f"{TENSOR} {t}": _tensor_peak(values, t) for t in {op.type for op in TENSOR_OPS}}
+    return Peaks(values[SM_CLOCK], {name: rate for name, rate in found.items() if rate})
+
+
 @dataclass
 class _Sums:
     """Work and traffic of a variant's launches, and the least seconds that each would take."""
@@ -152,14 +192,17 @@ class _Sums:
     paths: dict[str, float]
     seconds_on_path: float = 0.0
     seconds: float = 0.0
+    cycles: float = 0.0
     undercounted: bool = False
 
 
-def point(metrics: pd.DataFrame) -> Point | None:
+def point(metrics: pd.DataFrame, measured: Mapping[str, float] | None = None) -> Point | None:
     """Where a variant stands; None where a counter is missing or nothing went through DRAM.
 
-    L2 and L1 are left out of ``levels`` where some launch lacks their counters.
+    L2 and L1 are left out of ``levels`` where some launch lacks their counters. ``measured`` has
+    the ceilings that the card was measured to reach, by id, in FLOP/s and bytes/s.
     """
+    known = measured or {}
     sums = _Sums({}, {}, {}, {}, {})
     launches = by_launch(metrics)
     for values in launches.values():
@@ -172,7 +215,7 @@ def point(metrics: pd.DataFrame) -> Point | None:
     kind = max(sums.flops, key=lambda k: (sums.seconds_at_peak[k], k))
     busy = sums.seconds_at_peak[kind]
     levels = tuple(
-        _level(level, sums, flops, busy)
+        _level(level, sums, flops, busy, known.get(level))
         for level in LEVELS
         if level in sums.bytes and all(_traffic(v, level) is not None for v in launches.values())
     )
@@ -184,14 +227,19 @@ def point(metrics: pd.DataFrame) -> Point | None:
         "compute" if busy >= sums.seconds_at_bandwidth[DRAM] else DRAM,
         busy / sums.seconds, levels, kind.removeprefix(f"{TENSOR} ") if TENSOR in kind else "",
         path, sums.seconds_on_path / sums.seconds if path else math.nan, sums.undercounted,
+        sums.cycles / sums.seconds,
+        sums.flops[kind] / known[kind] / sums.seconds if kind in known else math.nan,
     )  # fmt: skip
 
 
-def _level(level: str, sums: _Sums, flops: float, busy: float) -> LevelPoint:
+def _level(
+    level: str, sums: _Sums, flops: float, busy: float, measured: float | None
+) -> LevelPoint:
     moved, least = sums.bytes[level], sums.seconds_at_bandwidth[level]
     return LevelPoint(
-        level, flops / moved if moved else math.inf, least / sums.seconds, flops / max(busy, least)
-    )
+        level, flops / moved if moved else math.inf, least / sums.seconds,
+        flops / max(busy, least), moved / measured / sums.seconds if measured else math.nan,
+    )  # fmt: skip
 
 
 def _add(sums: _Sums, values: Mapping[str, float]) -> bool:
@@ -200,6 +248,7 @@ def _add(sums: _Sums, values: Mapping[str, float]) -> bool:
         return False
     seconds = values[DURATION] * 1e-9
     sums.seconds += seconds
+    sums.cycles += values.get(SM_CLOCK, math.nan) * seconds
     for kind, (ops, *_) in VECTOR.items():
         per_cycle, peak = _per_cycle(values, ops), _vector_peak(values, kind)
         if kind == "fp32" and (per_cycle is None or peak is None):

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
+from workbench.derive.measured import Roofs, roofs
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
-from workbench.derive.roofline import Ceilings, Point, ceilings, point
+from workbench.derive.roofline import Ceilings, Point, ceilings, peaks, point
 from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.judge.comparison import Comparison, compare
@@ -98,7 +99,8 @@ class Ablation:
 
     ``whole`` compares the best step with the baseline; None where a capture is missing, or where
     no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
-    the study's default shape.
+    the study's default shape. ``measured`` are the card's measured ceilings, where it was
+    calibrated.
     """
 
     study: str
@@ -119,6 +121,7 @@ class Ablation:
     whole: Comparison | None = None
     noise: Noise = ASSUMED_NOISE
     across: AcrossShapes | None = None
+    measured: Roofs | None = None
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -243,6 +246,7 @@ class _Judge:
         found = figures(capture.metrics) if capture else {}
         index = evidence.capture_index(variant)
         adopted = index.data.get("adopted") if capture else None
+        reached = evidence.calibration.values if evidence.calibration else None
         return Row(
             variant, title, step, state, status, problem,
             warm=self.time(variant, WARM) if works else None,
@@ -254,7 +258,7 @@ class _Judge:
             stalls=stall_shares(capture.metrics) if capture else {},
             limiters=tuple(occupancy_limiters(capture.metrics)) if capture else (),
             bottlenecks=tuple(bottlenecks(capture.rules, capture.lines, found)) if capture else (),
-            point=point(capture.metrics) if capture else None,
+            point=point(capture.metrics, reached) if capture else None,
             gates=tuple(gates), verdict=judged,
             predictions=there.predictions(step, variant),
             kernels=capture.kernels if capture else (),
@@ -416,6 +420,16 @@ def chart_ceilings(rows: list[Row], evidence: Evidence) -> Ceilings | None:
     return next((roof for c in captures if c and (roof := ceilings(c.metrics, kind))), None)
 
 
+def measured_roofs(rows: list[Row], evidence: Evidence) -> Roofs | None:
+    """Against the theoretical ceilings of the first capture; None where nothing was calibrated."""
+    if evidence.calibration is None:
+        return None
+    captures = (evidence.capture(row.variant) for row in rows if row.capture)
+    return roofs(
+        evidence.calibration, next((p for c in captures if c and (p := peaks(c.metrics))), None)
+    )
+
+
 def judge(
     evidence: Evidence, config: Config, steps: list[Step], *, source: str = "recorded"
 ) -> Ablation:
@@ -431,6 +445,13 @@ def judge(
         rows.append(replace(row, against_parent=found, compared_at=where, limits=limits))
     references = [work.row(r.name, None) for r in study.ladder.references]
     roof = chart_ceilings([*rows, *references], evidence)
+    reached = measured_roofs([*rows, *references], evidence)
+    warnings = work.warnings(rows + references)
+    warnings += [
+        f"the measured {r.measured.id} ceiling is {100 * r.share:.0f} % of the theoretical one: "
+        "an error in the data; run `workbench calibrate` again"
+        for r in (reached.wrong if reached else ())
+    ]
     session = work.session[1] if work.session else {}
     measured = [r for r in rows + references if r.capture and not r.adopted]
     indexes = [evidence.capture_index(r.variant).data for r in measured]
@@ -444,8 +465,8 @@ def judge(
         str(environment.get("gpu", evidence.folder.gpu)), source,
         str(environment.get("date", ""))[:10], study.ladder.primary_reference,
         tuple(rows), tuple(references), roof, environment,
-        work.session[0].name if work.session else "", tuple(work.warnings(rows + references)),
-        noise=work.noise,
+        work.session[0].name if work.session else "", tuple(warnings),
+        noise=work.noise, measured=reached,
     )  # fmt: skip
     if steps and evidence.shape == study.default_shape:
         result = replace(result, across=work.across(steps[-1].variant))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.load.capture import Capture, Wanted, load_capture
+from workbench.load.ceilings import Calibration, load_calibration
 from workbench.study.layout import EvidenceFolder, read_json
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
@@ -119,6 +120,11 @@ class Evidence:
         if not index.usable:
             return None
         return load_capture(self.report_path(index), index.wanted)
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """The measured ceilings of this GPU; None where it was not calibrated."""
+        return load_calibration(self.folder)
 
     @cached_property
     def sessions(self) -> list[tuple[Path, dict[str, Any]]]:

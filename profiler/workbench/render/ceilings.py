@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.roofline import Ceilings
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 9.0, 6.5
 LEFT, BOTTOM, RIGHT, TOP = 0.085, 0.19, 0.985, 0.907
 TERA = 1e12
+NOTHING: Mapping[str, str] = MappingProxyType({})
 SMALL = FONT_SIZE - 1.5
 MEMORY, COMPUTE = "#56b4e9", "#e69f00"
 
@@ -136,8 +138,13 @@ def _between(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low <= tick <= high]
 
 
-def draw_roofs(axes: Axes, view: Frame, roof: Roofs) -> tuple[list[Box], list[Segment]]:
-    """Draw them; give what the points' labels must keep clear of."""
+def draw_roofs(
+    axes: Axes, view: Frame, roof: Roofs, said: Mapping[str, str] = NOTHING
+) -> tuple[list[Box], list[Segment]]:
+    """Draw them; give what the points' labels must keep clear of.
+
+    ``said`` has what stands in place of the value of a compute roof, by its name, or of ``DRAM``.
+    """
     taken: list[Box] = []
     _regions(axes, view, roof, taken)
     start = max(view.x0, view.y0 / roof.bandwidth)
@@ -152,7 +159,7 @@ def draw_roofs(axes: Axes, view: Frame, roof: Roofs) -> tuple[list[Box], list[Se
                   linestyle=(0, (2, 3)))  # fmt: skip
         (x, y), right = view.page(ridge, value), view.page(view.x1, value)[0]
         lines += [((x, y), (right, y)), ((x, y), view.page(ridge, view.y0))]
-        text = f"{name}: {number(value)} TFLOP/s"
+        text = f"{name}: {said.get(name) or f'{number(value)} TFLOP/s'}"
         # The lower ceiling's label keeps to the left, out of the way of the points over it.
         place, side = (
             ((right - 4, y + 4), "right") if value == roof.high else ((x + 42, y + 4), "left")
@@ -161,8 +168,9 @@ def draw_roofs(axes: Axes, view: Frame, roof: Roofs) -> tuple[list[Box], list[Se
         text = f"ridge: {number(ridge)} FLOP/B"
         _say(axes, text, (x + 5, y - 1.3 * FONT_SIZE), "left", LIGHT.muted, SMALL, taken)
     angle = math.atan2(by - ay, bx - ax)
-    middle = math.sqrt(start * roof.ridge(roof.low))
-    axes.annotate(f"DRAM: {number(roof.bandwidth)} TB/s",
+    # What is said more needs more room: it goes to the middle of the whole slope.
+    middle = math.sqrt(start * roof.ridge(roof.high if said else roof.low))
+    axes.annotate(f"DRAM: {said.get('DRAM') or f'{number(roof.bandwidth)} TB/s'}",
                   view.page(middle, middle * roof.bandwidth), xycoords="figure points",
                   textcoords="offset points", xytext=(-5 * math.sin(angle), 5 * math.cos(angle)),
                   rotation=math.degrees(angle), rotation_mode="anchor",

@@ -14,6 +14,7 @@ from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.shapes import AcrossShapes
+from workbench.render import ceiling_table
 from workbench.study.layout import SCHEMA_VERSION
 
 
@@ -66,7 +67,17 @@ def point(found: Point | None) -> dict[str, Any] | None:
         },
         "nearest_roof": nearest, "share_of_nearest_roof": share,
         "above_roof": found.above_roof, "lower_bound": found.undercounted,
+        **_measured(found),
     }  # fmt: skip
+
+
+def _measured(found: Point) -> dict[str, Any]:
+    """Shares of measured ceilings; no key where none is known, as before there were any."""
+    shares = {"compute": found.measured_compute}
+    shares |= {level.level: level.measured_share for level in found.levels}
+    known = {name: share for name, share in shares.items() if math.isfinite(share)}
+    clock = _finite(found.sm_clock)
+    return {"share_of_measured": known, "sm_clock_hz": clock} if known else {}
 
 
 def anatomy(found: Anatomy | None) -> dict[str, Any] | None:
@@ -193,6 +204,7 @@ def ablation(found: Ablation, *, full: bool = False) -> dict[str, Any]:
             "captures": found.noise.captures,
         },
         "across_shapes": across(found.across),
+        **({"measured_ceilings": ceiling_table.jsonable(found.measured)} if found.measured else {}),
         "versions": [each(r) for r in found.rows],
         "references": [each(r) for r in found.references],
     }

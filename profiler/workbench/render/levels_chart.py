@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.roofline import DRAM, L1, L2, Ceilings
@@ -20,7 +21,8 @@ from workbench.render.ceilings import (
     draw_axes,
     roofs,
 )
-from workbench.render.labels import Box, Segment
+from workbench.render.labels import XY, Box, Segment
+from workbench.render.measured_roofs import draw_measured, measured_lines
 from workbench.render.roofline_chart import (
     WRONG,
     Mark,
@@ -86,8 +88,13 @@ def draw(ablation: Ablation) -> Figure:
         area = Area(left, BOTTOM, left + wide, TOP, WIDTH, HEIGHT)
         axes = figure.add_axes((left, BOTTOM, wide, TOP - BOTTOM))
         view = common_frame(ceilings, compute, every, area)
-        _panel(axes, view, level, ceilings.bandwidth(level), compute, marks[level], first=i == 0)
-    draw_key(figure, every, 0.08 * HEIGHT * POINTS)
+        bandwidth = ceilings.bandwidth(level)
+        dashed: list[tuple[XY, XY]] = []
+        if bandwidth is not None:
+            roof = replace(compute, bandwidth=bandwidth / TERA)
+            dashed = measured_lines(ablation, level, roof).lines(view, roof)
+        _panel(axes, view, level, bandwidth, compute, marks[level], dashed, first=i == 0)
+    draw_key(figure, every, 0.08 * HEIGHT * POINTS, measured=ablation.measured is not None)
     return figure
 
 
@@ -104,7 +111,7 @@ def common_frame(
 
 def _panel(
     axes: Axes, view: Frame, level: str, bandwidth: float | None, compute: Roofs,
-    marks: list[Mark], *, first: bool,
+    marks: list[Mark], dashed: list[tuple[XY, XY]], *, first: bool,
 ) -> None:  # fmt: skip
     draw_axes(axes, view, LABELS[level], "Performance (TFLOP/s)" if first else "")
     if not first:
@@ -116,6 +123,7 @@ def _panel(
         axes.text(x, y, "not collected", color=LIGHT.muted, ha="center")
         return
     taken, lines = _roofs(axes, view, bandwidth / TERA, compute, marks)
+    lines += draw_measured(axes, view, dashed)
     lines += draw_path(axes, view, marks)
     for mark in marks:
         axes.plot(*mark.at, zorder=4, **{**mark.look.sign, "markersize": 5.5})

@@ -21,6 +21,7 @@ from workbench.judge.ablation import Ablation
 from workbench.judge.verdict import BASELINE, KEPT
 from workbench.load.catalog import STALL_PREFIX
 from workbench.render import (
+    ceiling_table,
     narrative,
     page_ladder,
     page_roofline,
@@ -33,7 +34,14 @@ from workbench.render.canvas import DARK, LIGHT, Palette
 from workbench.render.page_data import facts, roof_facts
 from workbench.render.page_sources import Files
 from workbench.render.page_stalls import bars, reasons
-from workbench.render.roofline_table import LEVELS_HEADER, ROOF_HEADER, level_rows, roof_rows
+from workbench.render.roofline_table import (
+    level_rows,
+    levels_align,
+    levels_header,
+    roof_align,
+    roof_header,
+    roof_rows,
+)
 from workbench.render.roofline_table import notes as roof_notes
 from workbench.render.spans import spans
 from workbench.render.stall_chart import OTHER
@@ -71,9 +79,12 @@ def page_model(ablation: Ablation, sources: Sources) -> dict[str, Any]:
         "ladder": {"columns": page_ladder.columns(ablation), "rows": page_ladder.rows(ablation)},
         "roofline": {
             "levels": _levels(ablation),
-            "header": ROOF_HEADER, "rows": _rows_by_variant(ablation, roof_rows(ablation)),
-            "levels_header": LEVELS_HEADER,
+            "header": roof_header(ablation), "align": roof_align(ablation),
+            "rows": _rows_by_variant(ablation, roof_rows(ablation)),
+            "levels_header": levels_header(ablation), "levels_align": levels_align(ablation),
             "levels_rows": _rows_by_variant(ablation, level_rows(ablation)),
+            "measured_header": ceiling_table.HEADER, "measured_align": ceiling_table.ALIGN,
+            "measured_rows": ceiling_table.rows(ablation.measured) if ablation.measured else [],
             "notes": [spans(line) for line in roof_notes(ablation)],
             "absent": _absent(ablation, "point"),
         },

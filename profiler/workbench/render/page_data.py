@@ -9,6 +9,7 @@ from workbench.derive.figures import DURATION, stall_label
 from workbench.derive.roofline import CLOCKS, COUNTERS, DRAM, L1, L2, SM_CLOCK, VECTOR, Point
 from workbench.judge.ablation import Ablation, Row
 from workbench.load.catalog import FP32_OPS, FP64_OPS, HALF_OPS, L1_BYTES, L2_BYTES, STALL_PREFIX
+from workbench.render import ceiling_table
 from workbench.render.ceilings import roofs
 from workbench.render.page_roofline import kind
 from workbench.render.roofline_table import LEVEL_NAMES, compute_roof
@@ -117,10 +118,13 @@ def roof_facts(ablation: Ablation) -> dict[str, dict[str, str]]:
     for level, name in LEVEL_NAMES.items():
         bandwidth = ceilings.bandwidth(level)
         value = f"{number(bandwidth / 1e12)} TB/s" if bandwidth is not None else ABSENT
+        value += ceiling_table.beside(ablation.measured, level)
         found[level] = {"label": f"{name} bandwidth", "value": value,
                         "source": roof_source(level)}  # fmt: skip
     kinds = {"FP32": "fp32", "Packed FP16": "half"}
     for label, rate in roofs(ceilings, packed=True).compute:
-        found[label] = {"label": label, "value": f"{number(rate)} TFLOP/s",
+        key = kinds.get(label, f"tensor {ceilings.tensor_type}")
+        value = f"{number(rate)} TFLOP/s{ceiling_table.beside(ablation.measured, key)}"
+        found[label] = {"label": label, "value": value,
                         "source": roof_source(kinds.get(label, "tensor"))}  # fmt: skip
     return found

@@ -18,6 +18,7 @@ from workbench.render.canvas import text_width
 from workbench.render.ceilings import TERA, Frame, Roofs, roofs
 from workbench.render.labels import XY, Anchor, Box, Segment, place
 from workbench.render.levels_chart import LABELS, TITLES, common_frame, level_marks
+from workbench.render.measured_roofs import MeasuredLines, measured_lines
 from workbench.render.roofline_chart import Mark
 from workbench.render.roofline_table import LEVEL_NAMES
 from workbench.render.tables import number, percent
@@ -100,7 +101,7 @@ def _drawing(
     """Ticks, roofs, arrows and points as places."""
     size = view.size
     points = {mark.row.variant: _Point.of(mark, level, view) for mark in marks}
-    drawn, taken, lines = _roofs(view, roof, level)
+    drawn, taken, lines = _roofs(view, roof, level, measured_lines(ablation, level, roof))
     arrows = _arrows(ablation, points)
     lines += [((a["x1"], a["y1"]), (a["x2"], a["y2"])) for a in arrows]
     left, top, right, bottom = view.corners
@@ -158,7 +159,9 @@ def _ticks(view: _View, *, across: bool) -> list[dict[str, Any]]:
     return found
 
 
-def _roofs(view: _View, roof: Roofs, level: str) -> tuple[dict[str, Any], list[Box], list[Segment]]:
+def _roofs(
+    view: _View, roof: Roofs, level: str, reached: MeasuredLines
+) -> tuple[dict[str, Any], list[Box], list[Segment]]:
     """Each ceiling, its words and its ridge; then what the points' labels must keep clear of."""
     limits, size = view.limits, view.size
     start = max(limits.x0, limits.y0 / roof.bandwidth)
@@ -174,7 +177,8 @@ def _roofs(view: _View, roof: Roofs, level: str) -> tuple[dict[str, Any], list[B
         ridges.append(_line((x, y), (x, floor)))
         segments += [((x, y), (right, y)), ((x, y), (x, floor))]
         short = name.replace(", dense", "") if size.terse else name
-        text = f"{short} {number(value)}" if size.terse else f"{short}: {number(value)} TFLOP/s"
+        rate = number(value) if size.terse else reached.rate(name, value)
+        text = f"{short} {rate}" if size.terse else f"{short}: {rate}"
         words.append(_word(text, (right - 4, y - 6), "end", "roof", size, taken))
         if not size.terse:
             text = f"ridge {number(roof.ridge(value))} FLOP/B"
@@ -184,11 +188,15 @@ def _roofs(view: _View, roof: Roofs, level: str) -> tuple[dict[str, Any], list[B
     first = view.at(roof.ridge(roof.low), roof.low)
     middle = ((foot[0] + first[0]) / 2, (foot[1] + first[1]) / 2)
     colon = "" if size.terse else ":"
-    slope = f"{LEVEL_NAMES[level]}{colon} {number(roof.bandwidth)} TB/s"
+    rate = f"{number(roof.bandwidth)} TB/s" if size.terse else reached.slope(roof.bandwidth)
+    slope = f"{LEVEL_NAMES[level]}{colon} {rate}"
     words.append({"x": round(middle[0], 1), "y": round(middle[1], 1), "text": slope,
                   "anchor": "middle", "look": "roof", "turn": round(angle, 1)})  # fmt: skip
     area = [(foot[0], floor), foot, knee, (right, knee[1]), (right, floor)]
-    drawn = {"roofs": roof_lines, "ridges": ridges, "words": words, "area": area}
+    dashed = [(view.at(*a), view.at(*b)) for a, b in reached.lines(limits, roof)]
+    segments += dashed
+    drawn = {"roofs": roof_lines, "ridges": ridges, "words": words, "area": area,
+             "measured": [_line(a, b) for a, b in dashed]}  # fmt: skip
     return drawn, taken, segments
 
 

@@ -26,6 +26,7 @@ from workbench.render.ceilings import (
     roofs,
 )
 from workbench.render.labels import Anchor, Box, Segment, place
+from workbench.render.measured_roofs import KEY, draw_measured, measured_lines
 from workbench.render.tables import percent, reason
 
 if TYPE_CHECKING:
@@ -124,14 +125,19 @@ def draw(ablation: Ablation) -> Figure:
         told += ", crowded points without a name"
     figure.text(LEFT, 0.925, told, color=LIGHT.muted)
     draw_axes(axes, view)
-    taken, lines = draw_roofs(axes, view, roof)
+    reached = measured_lines(ablation, "dram", roof)
+    dashed = reached.lines(view, roof)
+    said = {name: reached.rate(name, value) for name, value in roof.compute}
+    said["DRAM"] = reached.slope(roof.bandwidth)
+    taken, lines = draw_roofs(axes, view, roof, said if dashed else {})
+    lines += draw_measured(axes, view, dashed)
     lines += draw_path(axes, view, marks)
     for mark in marks:
         axes.plot(*mark.at, zorder=4, **mark.look.sign)
         if mark.point.above_roof:
             axes.plot(*mark.at, zorder=5, **WRONG)
     draw_labels(axes, view, shown, taken, lines)
-    draw_key(figure, marks, 0.093 * HEIGHT * POINTS)
+    draw_key(figure, marks, 0.093 * HEIGHT * POINTS, measured=bool(dashed))
     return figure
 
 
@@ -219,7 +225,7 @@ def draw_labels(
                       fontweight="bold" if heavy else "normal")  # fmt: skip
 
 
-def draw_key(figure: Figure, marks: list[Mark], top: float) -> None:
+def draw_key(figure: Figure, marks: list[Mark], top: float, *, measured: bool = False) -> None:
     """``top`` in points; starts where the axes do."""
     looks = dict.fromkeys(mark.look for mark in marks)
     entries = [Entry(look.word, look.sign) for look in looks]
@@ -228,6 +234,8 @@ def draw_key(figure: Figure, marks: list[Mark], top: float) -> None:
         entries.append(Entry("from parent to child", arrow))
     if any(mark.point.above_roof for mark in marks):
         entries.append(Entry("above its roof: an error in the data", {**WRONG, "markersize": 8}))
+    if measured:
+        entries.append(KEY)
     key(figure, entries, LEFT * WIDTH * POINTS, top)
 
 

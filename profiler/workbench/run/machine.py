@@ -102,6 +102,22 @@ def can_measure() -> bool:
     return find_gpu() is not None and find_ncu() is not None and not missing_packages()
 
 
+def why_not_calibrating() -> EnvironmentLacks | None:
+    """What stands in the way of running on the GPU without ncu; None where nothing does."""
+    missing = [name for name in missing_packages() if name != "zstandard"]
+    if find_gpu() is None:
+        return EnvironmentLacks(
+            "no NVIDIA GPU was found (nvidia-smi lists none)",
+            hint="ceilings are measured on the GPU itself; `workbench doctor` says what is missing",
+        )
+    if missing:
+        return EnvironmentLacks(
+            f"Python packages are missing: {', '.join(missing)}",
+            hint="pip install 'kernel-workbench[gpu]'",
+        )
+    return None
+
+
 def why_not_measuring() -> EnvironmentLacks:
     """What stands in the way of measuring here, as an error to raise."""
     if find_gpu() is None:

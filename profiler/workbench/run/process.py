@@ -94,11 +94,12 @@ class Worker:
         job: dict[str, Any],
         prefix: list[str] | None = None,
         cubins: Path | None = None,
+        module: str = "workbench.run.worker",
     ) -> None:
         for name in (EVENTS, CURRENT, GATE, "log"):
             (scratch / name).unlink(missing_ok=True)
         (scratch / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        command = [*(prefix or []), "python3", "-m", "workbench.run.worker", "job.json"]
+        command = [*(prefix or []), "python3", "-m", module, "job.json"]
         self.scratch = scratch
         self.events: list[Event] = []
         self.pieces: list[str] = []

@@ -41,6 +41,10 @@ class EvidenceFolder:
     def reports(self) -> Path:
         return self.root / "reports"
 
+    @property
+    def ceilings(self) -> Path:
+        return self.root / "ceilings.json"
+
 
 def evidence_folders(ablations: Path, study: str) -> list[EvidenceFolder]:
     top = ablations / study / "evidence"

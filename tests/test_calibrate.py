@@ -1,0 +1,254 @@
+"""``workbench calibrate`` without a GPU: its kernels are compiled, its workers are scripted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workbench.cli import main
+from workbench.errors import ToolFailed
+from workbench.run import calibrate, machine
+from workbench.run.process import Event, Outcome
+from workbench.study.layout import EvidenceFolder, read_json
+from workspaces import ROOT
+
+CEILINGS = ROOT / "profiler" / "workbench" / "run" / "ceilings"
+ENVIRONMENT = {"event": "environment", "gpu": "NVIDIA H200", "driver": "580"}
+DONE = {"event": "done"}
+
+
+def ceiling(name: str) -> Event:
+    return {"event": "ceiling", "id": name, "unit": "FLOP/s", "value": 1.0, "ran": "scripted"}
+
+
+# ---- kernels ---------------------------------------------------------------------------------
+@pytest.fixture
+def torch() -> Any:
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed: nothing can be compiled")
+    return pytest.importorskip("torch", reason="torch is not installed")
+
+
+class Launch:
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
+        return lambda *args: self.seen.append((where, args))
+
+
+def bench(torch: Any, capability: tuple[int, int], kernel: Any = None) -> Any:
+    """All that the benchmarks ask of a GPU but running on it."""
+    from workbench.run.benchmarks import Bench
+
+    found: Any = object.__new__(Bench)
+    found.properties = SimpleNamespace(L2_cache_size=60 * 2**20)
+    found.sms, found.capability = 132, capability
+    found.clocks = found.sink = torch.zeros(2)
+    found.buffer = torch.zeros(2**20, dtype=torch.int64)
+    if kernel is not None:
+        found.kernel = kernel
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arch", "capability", "lacks"),
+    [("sm_90a", (9, 0), set()), ("sm_80", (8, 0), {"tensor fp8"}), ("sm_89", (8, 9), set())],
+)
+def test_kernels_compile_without_warnings_and_spills(
+    torch: Any, arch: str, capability: tuple[int, int], lacks: set[str]
+) -> None:
+    from workbench.errors import EnvironmentLacks
+    from workbench.run.benchmarks import BENCHMARKS, Bench
+
+    kernels: dict[Any, Any] = {}
+
+    def kernel(*args: Any, **defines: Any) -> Any:
+        made = Bench.kernel(found, *args, **defines)
+        return kernels.setdefault((made.path, str(made.defines)), made)
+
+    found = bench(torch, capability, kernel)
+    missing = set()
+    for name, settings in BENCHMARKS.items():
+        try:
+            assert settings(found)
+        except EnvironmentLacks:
+            missing.add(name)
+    assert missing == lacks
+    assert {path.name for path, _ in kernels} == {"memory.cu", "arithmetic.cu", "tensor.cu"}
+    for made in kernels.values():
+        report, _ = made.compile(arch)
+        assert report.warnings == ()
+        for build in report.kernels:
+            assert build.stack_bytes == build.spill_store_bytes == build.spill_load_bytes == 0
+
+
+def test_every_launch_has_the_arguments_of_its_kernel(torch: Any) -> None:
+    from workbench.run.benchmarks import BENCHMARKS
+
+    source = "".join(path.read_text() for path in CEILINGS.glob("*.cu"))
+    signatures = {
+        name: {text.count(",") + 1 for text in re.findall(rf"\n{name}\(([^)]*)\)", source)}
+        for name in re.findall(r"\n(\w+)\((?:const|float|double|unsigned|int) ", source)
+    }
+    assert len(signatures) == 9
+    for capability in ((9, 0), (8, 9)):
+        launches: list[tuple[str, Launch]] = []
+
+        def kernel(
+            file: str, name: str, into: list[tuple[str, Launch]] = launches, **defines: Any
+        ) -> Launch:
+            into.append((name, Launch()))
+            return into[-1][1]
+
+        for settings in BENCHMARKS.values():
+            for setting in settings(bench(torch, capability, kernel)):
+                assert setting.work > 0
+                setting.launch(3)
+        for name, launch in launches:
+            assert launch.seen
+            assert {len(args) for _, args in launch.seen} == signatures[name]
+
+
+def test_the_work_of_a_launch_by_hand(torch: Any) -> None:
+    from workbench.run.benchmarks import BENCHMARKS
+
+    found = bench(torch, (9, 0), lambda *args, **defines: Launch())
+    work = {name: settings(found)[0].work for name, settings in BENCHMARKS.items()}
+    assert work["fp32"] == 132 * 512 * 8 * 64 * 2
+    assert work["half"] == 2 * work["fp32"]
+    # Two warpgroups of 16 wgmma of 64 x 256 x 16, two operations each.
+    assert work["tensor fp16"] == 132 * 2 * 16 * 64 * 256 * 16 * 2
+    assert work["tensor fp8"] == 2 * work["tensor fp16"] == 4 * work["tensor tf32"]
+    assert work["l1"] == 132 * 4 * 512 * 16
+    assert work["dram"] == 2**23
+    found.capability = (8, 0)
+    # 16 warps, 8 turns of 8 tiles of 16 x 8 x 16
+    assert BENCHMARKS["tensor bf16"](found)[0].work == 132 * 16 * 8 * 8 * 16 * 8 * 16 * 2
+
+
+# ---- the parent ------------------------------------------------------------------------------
+class Scripted:
+    """Workers that do what their scripts say, one after another."""
+
+    def __init__(self, *scripts: Outcome) -> None:
+        self.scripts, self.asked = list(scripts), list[list[str]]()
+
+    def __call__(self, scratch: Path, job: dict[str, Any], module: str) -> Scripted:
+        assert module == "workbench.run.benchmarks"
+        self.asked.append(job["ceilings"])
+        return self
+
+    def watch(self, limit: float, on_event: Callable[[Event], None]) -> Outcome:
+        outcome = self.scripts.pop(0)
+        for event in outcome.events:
+            on_event(event)
+        return outcome
+
+
+def ended(*events: Event, current: str = "", **how: Any) -> Outcome:
+    given = {"returncode": 1, "timed_out": False, "interrupted": False, "log": "", **how}
+    return Outcome(list(events), current=current, **given)
+
+
+Play = Callable[..., tuple[EvidenceFolder, Scripted]]
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    folder = EvidenceFolder(tmp_path / "nvidia-h200")
+
+    def run(*scripts: Outcome) -> tuple[EvidenceFolder, Scripted]:
+        scripted = Scripted(*scripts)
+        monkeypatch.setattr(calibrate, "Worker", scripted)
+        calibrate.calibrate(folder, lambda event: None)
+        return folder, scripted
+
+    return run
+
+
+def test_a_benchmark_that_fails_crashes_or_hangs_costs_only_itself(play: Play) -> None:
+    names = list(calibrate.CEILINGS)
+    failed = {"event": "failed", "id": "l2", "message": "no L2"}
+    folder, scripted = play(
+        ended(ENVIRONMENT, ceiling("dram"), failed, current="l1"),
+        ended(ENVIRONMENT, ceiling("fp32"), current="fp64", timed_out=True),
+        ended(ENVIRONMENT, *map(ceiling, names[5:]), DONE),
+    )
+    assert scripted.asked == [names, names[3:], names[5:]]
+    found = read_json(folder.ceilings)
+    assert set(found["ceilings"]) == {"dram", "fp32", *names[5:]}
+    assert found["not_collected"] == {
+        "l2": "no L2",
+        "l1": "crashed its process (exit 1)",
+        "fp64": "hangs: nothing came for 60 s",
+    }
+    assert found["provenance"]["gpu"] == "NVIDIA H200"
+    assert found["provenance"]["date"]
+
+
+def test_a_lost_context_goes_on_with_the_rest(play: Play) -> None:
+    names = list(calibrate.CEILINGS)
+    failed = {"event": "failed", "id": "dram", "message": "illegal address"}
+    _, scripted = play(ended(failed), ended(*map(ceiling, names[1:]), DONE))
+    assert scripted.asked == [names, names[1:]]
+
+
+def test_what_is_on_record_stays_when_nothing_new_is_complete(play: Play) -> None:
+    names = list(calibrate.CEILINGS)
+    folder, _ = play(ended(*map(ceiling, names), DONE))
+    before = folder.ceilings.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        play(ended(ceiling("dram"), interrupted=True))
+    every = [{"event": "failed", "id": name, "message": "broken"} for name in names]
+    with pytest.raises(ToolFailed, match="no ceiling could be measured: broken"):
+        play(ended(*every, DONE))
+    with pytest.raises(ToolFailed, match="did not start: no driver"):
+        play(ended({"event": "broken", "message": "no driver"}))
+    assert folder.ceilings.read_bytes() == before
+
+
+def test_without_a_gpu_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    assert main(["calibrate", "--project", str(ROOT)]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "error: no NVIDIA GPU was found" in err
+    assert "hint: ceilings are measured on the GPU itself" in err
+
+
+def test_without_the_packages_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: machine.Gpu("NVIDIA H200", "580", "9.0"))
+    monkeypatch.setattr(machine, "missing_packages", lambda: ["torch", "zstandard"])
+    assert main(["calibrate", "--project", str(ROOT)]) == 3
+    assert "Python packages are missing: torch\n" in capsys.readouterr().err
+
+
+def test_it_writes_and_shows_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from workspaces import GOOD, make
+
+    root = make(tmp_path, {"baseline": GOOD})
+    monkeypatch.setattr(machine, "find_gpu", lambda: machine.Gpu("NVIDIA H200", "580", "9.0"))
+    monkeypatch.setattr(machine, "missing_packages", list)
+    whole = {"best": 2e13, "rounds": 15, "sm_clock_mhz": 1980.0, "memory_clock_mhz": None}
+    found = [{**ceiling(n), **whole, "value": 1.9e13} for n in calibrate.CEILINGS[:-1]]
+    failed = {"event": "failed", "id": calibrate.CEILINGS[-1], "message": "no FP8 here"}
+    monkeypatch.setattr(calibrate, "Worker", Scripted(ended(ENVIRONMENT, *found, failed, DONE)))
+    assert main(["calibrate", "--project", str(root)]) == 0
+    out, err = capsys.readouterr()
+    assert "| FP32 " in out
+    assert "19.0 TFLOP/s" in out
+    assert "no FP8 here" in out
+    assert "no capture of this GPU is on record" in err
+    path = root / "ablations" / "scale" / "evidence" / "nvidia-h200" / "ceilings.json"
+    assert read_json(path)["ceilings"]["fp32"]["value"] == 1.9e13

@@ -1,0 +1,282 @@
+"""Measured ceilings: what is on file, what is derived and shown of it. The numbers are made up."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from synthetic import ablation, with_row
+from test_judge import LEVELS, ROOF, WGMMA, metrics
+from workbench.cli import main
+from workbench.derive.measured import Roofs, other_clock, roofs
+from workbench.derive.roofline import Peaks, Point, peaks, point
+from workbench.errors import UsageError
+from workbench.judge.ablation import Ablation
+from workbench.load.ceilings import Calibration, Measured, load_calibration
+from workbench.render import ceiling_table, jsonable, page_roofline, roofline_table
+from workbench.render.charts import chart
+from workbench.study.layout import EvidenceFolder
+from workspaces import copy_of_repository
+
+MADE_UP = {
+    "dram": ("byte/s", 1.8e12), "l2": ("byte/s", 2.5e12), "l1": ("byte/s", 9e12),
+    "fp32": ("FLOP/s", 1.9e13), "half": ("FLOP/s", 3.8e13), "tensor fp16": ("FLOP/s", 4e14),
+}  # fmt: skip
+
+
+def entry(unit: str, value: float, clock: float | None = 1000.0) -> dict[str, Any]:
+    return {"unit": unit, "value": value, "best": 1.01 * value, "rounds": 15, "ran": "made up",
+            "sm_clock_mhz": clock, "memory_clock_mhz": None}  # fmt: skip
+
+
+def on_file(**changes: Any) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "ceilings": {name: entry(*found) for name, found in MADE_UP.items()},
+        "not_collected": {"fp64": "made up to be absent"},
+        "provenance": {"gpu": "NVIDIA H200", "date": "2026-01-02T03:04:05Z"},
+        **changes,
+    }
+
+
+def put(folder: EvidenceFolder, text: str) -> EvidenceFolder:
+    folder.root.mkdir(parents=True, exist_ok=True)
+    folder.ceilings.write_text(text)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> EvidenceFolder:
+    return EvidenceFolder(tmp_path / "nvidia-h200")
+
+
+def calibration(**clocks: float) -> Calibration:
+    found = {
+        name: Measured(name, unit, value, value, 15, "made up", clocks.get(name, 1000.0))
+        for name, (unit, value) in MADE_UP.items()
+    }
+    return Calibration("NVIDIA H200", "2026-01-02T03:04:05Z", found, {"fp64": "it | broke"})
+
+
+def test_what_was_written_is_read(folder: EvidenceFolder) -> None:
+    assert load_calibration(folder) is None
+    found = load_calibration(put(folder, json.dumps(on_file())))
+    assert found is not None
+    assert found.values == {name: value for name, (_, value) in MADE_UP.items()}
+    assert found.ceilings["dram"].sm_clock_mhz == 1000
+    assert found.ceilings["dram"].memory_clock_mhz is None
+    assert found.absent == {"fp64": "made up to be absent"}
+    assert found.value("fp64") is None
+
+
+def without(key: str) -> dict[str, Any]:
+    broken = entry("FLOP/s", 1e13)
+    del broken[key]
+    return on_file(ceilings={"fp32": broken})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "cannot be read"),
+        ("{}", "has no schema_version"),
+        (json.dumps(on_file(schema_version=99)), "is of schema 99"),
+        (json.dumps(on_file(provenance={"gpu": "NVIDIA H200"})), "it has no 'date'"),
+        (json.dumps(on_file(ceilings=[])), "is damaged"),
+        (json.dumps(without("sm_clock_mhz")), "it has no 'sm_clock_mhz'"),
+        (json.dumps(without("ran")), "it has no 'ran'"),
+        (json.dumps(on_file(ceilings={"fp32": entry("FLOP/s", 0.0)})), "fp32 is 0 FLOP/s"),
+        (json.dumps(on_file(ceilings={"fp32": entry("TFLOP/s", 60.0)})), "fp32 is 60 TFLOP/s"),
+        (
+            json.dumps(on_file(provenance={"gpu": "NVIDIA A100", "date": ""})),
+            "is of another GPU: NVIDIA A100",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_a_hint(
+    folder: EvidenceFolder, text: str, said: str
+) -> None:
+    with pytest.raises(UsageError, match=r"ceilings\.json") as caught:
+        load_calibration(put(folder, text))
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+def found_point(table: pd.DataFrame) -> Point:
+    found = point(table, calibration().values)
+    assert found is not None
+    return found
+
+
+def test_a_point_has_its_shares_of_the_measured_roofs_by_hand() -> None:
+    found = found_point(metrics({**ROOF, **LEVELS}))
+    # 1e12 FLOP/s of 1.9e13; 1000 bytes in 1 µs of 1.8e12; 1e12 of 2.5e12; 4e12 of 9e12
+    assert found.measured_compute == pytest.approx(1 / 19)
+    assert found.measured_share == found.measured_compute
+    shares = [found.measured_of(level) for level in ("dram", "l2", "l1")]
+    assert shares == pytest.approx([1e9 / 1.8e12, 0.4, 4 / 9])
+    assert found.sm_clock == pytest.approx(1e9)
+    # The theoretical ones are as they were.
+    plain = point(metrics({**ROOF, **LEVELS}))
+    assert plain is not None
+    assert plain.compute_share == found.compute_share
+    assert math.isnan(plain.measured_share)
+    assert all(math.isnan(level.measured_share) for level in plain.levels)
+
+
+def test_the_measured_share_is_of_the_arithmetic_that_ran() -> None:
+    found = found_point(metrics({**ROOF, f"{WGMMA}.sum": 9e7}))
+    assert found.measured_compute == pytest.approx(9e13 / 4e14)
+    slow = {**ROOF, "dram__bytes_read.sum": 1.6e6}
+    bound = found_point(metrics(slow))
+    assert bound.limit == "dram"
+    assert bound.measured_share == pytest.approx(bound.measured_of("dram"))
+
+
+def test_without_its_ceiling_a_share_is_not_known() -> None:
+    found = point(metrics(ROOF), {"fp64": 1e13})
+    assert found is not None
+    assert math.isnan(found.measured_share)
+
+
+def test_theory_is_taken_at_the_clock_of_the_benchmark() -> None:
+    """Twice the clock is twice the arithmetic and L1, and the same L2 and DRAM."""
+    table = peaks(metrics({**ROOF, **LEVELS}))
+    assert table is not None
+    assert table.sm_clock == 1e9
+    found = roofs(calibration(fp32=2000.0, l1=2000.0, l2=2000.0, dram=2000.0), table)
+    theory = {name: roof.theoretical for name, roof in found.by_id.items()}
+    assert theory["fp32"] == pytest.approx(4e13)
+    assert theory["l1"] == pytest.approx(2e13)
+    assert theory["l2"] == pytest.approx(4e12)
+    assert theory["dram"] == pytest.approx(2e12)
+    assert theory["tensor fp16"] == pytest.approx(5e14)
+    assert theory["half"] is None  # this capture has no peak of it
+    assert not found.wrong
+
+
+def test_above_theory_is_an_error_in_the_data() -> None:
+    low = roofs(calibration(), Peaks(1e9, {"fp32": 1.9e13 / 1.04, "dram": 1.8e12 / 1.06}))
+    assert [roof.measured.id for roof in low.wrong] == ["dram"]
+    assert "above theory: an error in the data" in ceiling_table.table(low)
+    assert not roofs(calibration(), None).wrong
+
+
+def test_a_capture_at_another_clock_is_told() -> None:
+    found = found_point(metrics(ROOF))
+    assert other_clock(found, roofs(calibration(), None)) is None
+    assert other_clock(found, roofs(calibration(fp32=1019.0), None)) is None
+    assert other_clock(found, roofs(calibration(fp32=1250.0), None)) == (1000, 1250)
+
+
+def measured() -> Roofs:
+    return roofs(calibration(), Peaks(1e9, {"fp32": 2e13}))
+
+
+def calibrated() -> Ablation:
+    """A ladder whose first step has shares of measured roofs; the others have none."""
+    found = ablation(measured=measured())
+    plain = found.row("baseline").point
+    assert plain is not None
+    levels = tuple(dataclasses.replace(level, measured_share=0.25) for level in plain.levels)
+    known = dataclasses.replace(plain, measured_compute=0.5, levels=levels, sm_clock=1.1e9)
+    return with_row(found, "baseline", point=known)
+
+
+def cells(table: str, variant: str) -> list[str]:
+    line = next(line for line in table.splitlines() if line.split()[1] == variant)
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_tables_gain_columns_only_where_the_card_was_calibrated() -> None:
+    found, plain = calibrated(), ablation()
+    point = found.row("baseline").point
+    assert point is not None
+    table = roofline_table.roofline(found)
+    assert cells(table, "version")[-2:] == ["measured roof (TFLOP/s)", "share of measured"]
+    assert cells(table, "baseline")[-1] == "50 %"
+    assert float(cells(table, "baseline")[-2]) == pytest.approx(
+        2 * point.flops_per_second / 1e12, rel=0.01
+    )
+    assert cells(table, "fix1")[-2:] == ["not collected"] * 2
+    levels = roofline_table.levels(found)
+    assert cells(levels, "version")[-1] == "to the measured one"
+    away = 4.0 if point.nearest[0] != "compute" else 2.0
+    assert float(cells(levels, "baseline")[-1].removesuffix("x")) == away
+    assert "measured" not in roofline_table.roofline(plain) + roofline_table.levels(plain)
+
+
+def test_notes_tell_both_clocks_and_that_nothing_is_scaled() -> None:
+    said = " ".join(roofline_table.notes(calibrated()))
+    assert "not scaled to a capture's" in said
+    assert "`baseline` 1100 (1000)" in said
+    assert "none of them was calibrated" not in said
+    assert "none of them was calibrated" in " ".join(roofline_table.notes(ablation()))
+
+
+def test_the_table_of_ceilings_has_both_and_the_clock() -> None:
+    table = ceiling_table.table(measured())
+    assert cells(table, "FP32")[1:5] == ["19.0 TFLOP/s", "20.0 TFLOP/s", "95 %", "1000"]
+    assert cells(table, "DRAM")[1:4] == ["1.80 TB/s", "not collected", "not collected"]
+    assert cells(table, "FP64")[1] == "not collected"
+    assert table.splitlines()[-1].rstrip("| ").endswith("it \\| broke")
+
+
+@pytest.mark.parametrize("name", ["roofline", "roofline-levels"])
+def test_charts_draw_them_only_where_the_card_was_calibrated(name: str) -> None:
+    with_them, plain = chart(name, calibrated()), chart(name, ablation())
+    assert "measured ceiling (dashed)" in with_them
+    assert with_them.count("stroke-dasharray") > plain.count("stroke-dasharray")
+    assert "measured" not in plain
+
+
+def test_the_page_draws_one_dashed_line_a_measured_ceiling() -> None:
+    for size in (page_roofline.WIDE, page_roofline.NARROW):
+        drawings = page_roofline.drawings(calibrated(), size)
+        assert [len(drawing["measured"]) for drawing in drawings] == [3, 3, 3]
+        left, top, right, bottom = drawings[0]["plot"]
+        for drawing in drawings:
+            for line in drawing["measured"]:
+                assert left <= line["x1"] <= line["x2"] <= right + 0.2
+                assert top <= line["y2"] <= line["y1"] <= bottom + 0.2
+        assert not any(d["measured"] for d in page_roofline.drawings(ablation(), size))
+
+
+def test_json_has_them_only_where_the_card_was_calibrated() -> None:
+    found = json.loads(json.dumps(jsonable.ablation(calibrated()), allow_nan=False))
+    assert found["measured_ceilings"]["ceilings"]["fp32"]["share_of_theoretical"] == 0.95
+    assert found["measured_ceilings"]["not_collected"] == {"fp64": "it | broke"}
+    shares = found["versions"][0]["roofline"]["share_of_measured"]
+    assert shares == {"compute": 0.5, "dram": 0.25, "l2": 0.25, "l1": 0.25}
+    assert "share_of_measured" not in found["versions"][1]["roofline"]
+    plain = json.dumps(jsonable.ablation(ablation()))
+    assert "measured_ceilings" not in plain
+    assert "share_of_measured" not in plain
+
+
+def test_a_recorded_workspace_that_is_calibrated_reports_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = copy_of_repository(tmp_path)
+    data = on_file(ceilings={"fp32": entry("FLOP/s", 9e13, 1980.0)})  # 134 % of theory
+    (folder,) = (root / "ablations" / "attention" / "evidence").iterdir()
+    put(EvidenceFolder(folder), json.dumps(data))
+    assert main(["report", "--html", "--project", str(root)]) == 0
+    capsys.readouterr()
+    out = root / "reports" / "attention"
+    text = (out / "OPTIMIZATION_REPORT.md").read_text()
+    page = (out / "report.html").read_text()
+    assert "share of measured" in text
+    assert "measured ceiling" in page
+    for said in (text, page):
+        assert "the measured fp32 ceiling is 13" in said
+        assert "made up to be absent" in said
+    put(EvidenceFolder(folder), "{")
+    assert main(["report", "--project", str(root)]) == 2
+    assert "ceilings.json cannot be read" in capsys.readouterr().err
