@@ -75,6 +75,7 @@ struct Softmax {
     float rescale[2];
     float to_log2;
 
+    Softmax() = default;
     __device__ __forceinline__ explicit Softmax(float scale) : to_log2(scale * kLog2e) {}
 
     // Moves the reference where it must; says whether the output has to be multiplied by rescale.

@@ -106,21 +106,20 @@ class Bench:
 
     def l2(self) -> list[Setting]:
         """Sets well below half of L2: Hopper and Ampere keep a copy in each of two partitions."""
-        return [self._l2(part, blocks) for part in (6, 4, 3) for blocks in (1, 2)]
+        return [self._l2(part, blocks) for part in (6, 3) for blocks in (1, 2, 4)]
 
     def _l2(self, part: int, blocks: int) -> Setting:
         threads, unroll = 512, 4
         kernel = self.kernel("memory.cu", "l2_read", threads=threads, unroll=unroll)
-        tile = threads * unroll * PIECE
-        tiles = max(1, int(self.properties.L2_cache_size) // part // tile)
-        grid = self.sms * blocks
+        grid, tile = self.sms * blocks, threads * unroll * PIECE
+        tiles = max(1, int(self.properties.L2_cache_size) // part // (tile * grid))
 
         def launch(amount: int) -> None:
-            kernel[grid, threads](self.buffer, tiles, grid % tiles, amount, self.sink, self.clocks)
+            kernel[grid, threads](self.buffer, tiles, amount, self.sink, self.clocks)
 
         return Setting(
-            f"reading {tiles * tile / 2**20:.1f} MiB in turn by all SMs, ld.global.cg, "
-            f"{blocks} blocks of {threads} threads an SM", float(grid * tile), launch,
+            f"each block reading its own part of {grid * tiles * tile / 2**20:.1f} MiB, "
+            f"ld.global.cg, {blocks} blocks of {threads} threads an SM", float(grid * tile), launch,
         )  # fmt: skip
 
     def l1(self) -> list[Setting]:

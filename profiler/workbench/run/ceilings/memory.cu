@@ -78,24 +78,23 @@ stream_triad(const uint4* __restrict__ a, const uint4* __restrict__ b, uint4* __
     meter.stop(clocks);
 }
 
-// L2: each block takes the next tile of a set that L2 holds, no two the same at a time as long as
-// there are more tiles than blocks. ``step`` is gridDim.x modulo ``tiles``.
+// L2: each block reads its own ``tiles`` tiles in turn. Were they the same for several SMs, requests
+// that meet on the way would be answered together, and more bytes would arrive than L2 has given.
 extern "C" __global__ void __launch_bounds__(THREADS)
-l2_read(const uint4* __restrict__ from, int tiles, int step, int repeat, unsigned* sink,
-        long long* clocks) {
+l2_read(const uint4* __restrict__ from, int tiles, int repeat, unsigned* sink, long long* clocks) {
     const Meter meter;
     uint4 sum = {};
-    int tile = blockIdx.x % tiles;
+    int tile = 0;
 #pragma unroll 1
     for (int n = 0; n < repeat; ++n) {
-        const uint4* at = from + static_cast<long long>(tile) * kTile + threadIdx.x;
+        const uint4* at = from + (static_cast<long long>(tile) * gridDim.x + blockIdx.x) * kTile
+            + threadIdx.x;
         uint4 v[UNROLL];
 #pragma unroll
         for (int i = 0; i < UNROLL; ++i) v[i] = load_l2(at + i * THREADS);
 #pragma unroll
         for (int i = 0; i < UNROLL; ++i) fold(sum, v[i]);
-        tile += step;
-        if (tile >= tiles) tile -= tiles;
+        if (++tile == tiles) tile = 0;
     }
     keep(sum, sink);
     meter.stop(clocks);
