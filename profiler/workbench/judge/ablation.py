@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,13 +149,13 @@ class _Judge:
         self.elsewhere: dict[str, _Judge] = {}
         self.session = evidence.session(variants)
         self.tables: dict[str, pd.DataFrame] = {}
-        self.measured: dict[str, Mapping[str, Figure]] = {}
-        self.noise = self._noise(variants)
+        self.known: dict[str, Mapping[str, Figure]] = {}
 
-    def _noise(self, variants: list[str]) -> Noise:
+    @cached_property
+    def noise(self) -> Noise:
         """From all repeats on record, else assumed."""
         groups = []
-        for variant in variants:
+        for variant in self.variants:
             repeats = self.evidence.repeats(variant)
             capture = self.evidence.capture(variant) if repeats else None
             if capture is not None:
@@ -240,7 +241,7 @@ class _Judge:
             return Row(variant, title, step, state, status, problem, verdict=judged)
         works = status != FAILED
         capture = evidence.capture(variant) if works else None
-        found = figures(capture.metrics) if capture else {}
+        found = self.figures(variant) if capture else {}
         index = evidence.capture_index(variant)
         adopted = index.data.get("adopted") if capture else None
         return Row(
@@ -278,14 +279,14 @@ class _Judge:
         capture = self.evidence.capture(variant)
         if capture is None:
             return ()
-        return tuple(bottlenecks(capture.rules, capture.lines, figures(capture.metrics)))
+        return tuple(bottlenecks(capture.rules, capture.lines, self.figures(variant)))
 
     def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
         """None where either variant has no capture that counts; ``where`` is added to the names."""
         was, came = self.evidence.capture(before), self.evidence.capture(after)
         if was is None or came is None:
             return None
-        known = figures(was.metrics), figures(came.metrics)
+        known = self.figures(before), self.figures(after)
         return compare(was, came, (before + where, after + where), self.noise, known)
 
     def across(self, variant: str) -> AcrossShapes:
@@ -308,9 +309,15 @@ class _Judge:
         if shape == self.evidence.shape:
             return self
         if shape not in self.elsewhere:
-            evidence = Evidence(self.evidence.study, shape, self.evidence.folder)
-            self.elsewhere[shape] = _Judge(evidence, self.config, self.variants)
+            there = self.evidence.at(shape)
+            self.elsewhere[shape] = _Judge(there, self.config, self.variants)
         return self.elsewhere[shape]
+
+    def figures(self, variant: str) -> Mapping[str, Figure]:
+        if variant not in self.known:
+            capture = self.evidence.capture(variant)
+            self.known[variant] = figures(capture.metrics) if capture else {}
+        return self.known[variant]
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
         """``time`` comes from the timing session, everything else from a capture made here:
@@ -319,11 +326,8 @@ class _Judge:
         if variant is None:
             return None
         if name != "time":
-            if variant not in self.measured:
-                own = self.evidence.capture_index(variant).current
-                capture = self.evidence.capture(variant) if own else None
-                self.measured[variant] = figures(capture.metrics) if capture else {}
-            return self.measured[variant].get(name)
+            own = self.evidence.capture_index(variant).current
+            return self.figures(variant).get(name) if own else None
         time = self.time(variant, WARM)
         return Figure("time", "Time", time.median, "µs", "", "lower") if time else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,46 +47,64 @@ class Record:
 NOTHING = Record(MISSING, {})
 
 
+class OnDisk:
+    """A study's fingerprints and evidence files as they were when first asked for."""
+
+    def __init__(self, study: Study) -> None:
+        self.fingerprints = Fingerprints(study)
+        self._read: dict[Path, dict[str, Any] | None] = {}
+
+    def json(self, path: Path) -> dict[str, Any] | None:
+        """None where there is no such file. Raises UsageError for what is no evidence."""
+        if path not in self._read:
+            self._read[path] = read_json(path) if path.is_file() else None
+        return self._read[path]
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """All that is on record for ``study`` at ``shape`` on one GPU."""
+    """All that is on record for ``study`` at ``shape`` on one GPU; what has been read is kept."""
 
     study: Study
     shape: str
     folder: EvidenceFolder
+    known: OnDisk | None = field(default=None, repr=False, compare=False)
+
+    def at(self, shape: str) -> Evidence:
+        """The same at another shape."""
+        return Evidence(self.study, shape, self.folder, self._disk)
 
     @cached_property
+    def _disk(self) -> OnDisk:
+        return self.known or OnDisk(self.study)
+
+    @property
     def _fingerprints(self) -> Fingerprints:
-        return Fingerprints(self.study)
+        return self._disk.fingerprints
 
     @cached_property
     def _prints(self) -> dict[str, str]:
         return {name: self._fingerprints.of(name, self.shape) for name in self.study.variants}
 
-    def _record(self, path: Path, found: str | None, wanted: str) -> Record:
+    def _record(self, found: dict[str, Any] | None, wanted: str) -> Record:
         if found is None:
             return NOTHING
-        return Record(CURRENT if found == wanted else STALE, read_json(path))
+        return Record(CURRENT if found["fingerprint"] == wanted else STALE, found)
 
     def build(self, variant: str) -> Record:
-        path = self.folder.build(variant)
-        found = read_json(path)["fingerprint"] if path.is_file() else None
-        return self._record(path, found, self._fingerprints.of_sources(variant))
+        found = self._disk.json(self.folder.build(variant))
+        return self._record(found, self._fingerprints.of_sources(variant))
 
     def check(self, variant: str, shape: str | None = None) -> Record:
         """The check at one shape; ``data`` holds status, why, max_abs and relative."""
         shape = shape or self.shape
-        path = self.folder.check(variant)
-        entry = read_json(path)["shapes"].get(shape) if path.is_file() else None
-        if entry is None:
-            return NOTHING
-        same = entry["fingerprint"] == self._fingerprints.of(variant, shape)
-        return Record(CURRENT if same else STALE, entry)
+        found = self._disk.json(self.folder.check(variant))
+        entry = found["shapes"].get(shape) if found else None
+        return self._record(entry, self._fingerprints.of(variant, shape))
 
     def capture_index(self, variant: str) -> Record:
-        path = self.folder.capture_index(self.shape, variant)
-        found = read_json(path)["fingerprint"] if path.is_file() else None
-        record = self._record(path, found, self._prints[variant])
+        found = self._disk.json(self.folder.capture_index(self.shape, variant))
+        record = self._record(found, self._prints[variant])
         if record.current and not self.report_path(record).is_file():
             return NOTHING
         if record.current and "adopted" in record.data:
