@@ -10,7 +10,7 @@ import typer
 
 from workbench.commands.measuring import ensure
 from workbench.commands.progress import note
-from workbench.commands.reporting import shown_path, write_reports
+from workbench.commands.reporting import drawing, shown_path, write_reports
 from workbench.commands.target import Target, find_study, find_target
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.ablation import Ablation, judge
@@ -43,9 +43,8 @@ def account(found: Ablation) -> list[str]:
     return said
 
 
-def load_renderers() -> None:
-    """pandas and matplotlib take a second to import, which passes while the GPU is measuring."""
-    import matplotlib.figure  # noqa: F401
+def load_pandas() -> None:
+    """It takes a quarter of a second to import, which passes while the GPU is measuring."""
     import pandas  # noqa: F401
 
 
@@ -69,7 +68,7 @@ def measured(
     steps = target.steps(fixes)
     names = [s.variant for s in steps] + [r.name for r in target.study.ladder.references]
     if target.live:
-        threading.Thread(target=load_renderers, daemon=True).start()
+        threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
     evidence = target.evidence()  # as it is after measuring
     found = judge(evidence, target.workspace.config, steps, source=ensured.source)
@@ -92,8 +91,9 @@ def run(
     json: bool,
 ) -> None:  # fmt: skip
     target = find_target(project, study, shape)
-    found, evidence, failed = measured(target, fixes, fresh)
-    written = write_reports(target.workspace, evidence, found, page=False)
+    with drawing() as charts:
+        found, evidence, failed = measured(target, fixes, fresh)
+        written = write_reports(target.workspace, evidence, found, charts, page=False)
     if json:
         print(json_module.dumps(jsonable.ablation(found), indent=1))
     else:
@@ -130,7 +130,8 @@ def run_all(
         if not json:
             print_table(found)
             print()
-    written = write_reports(target.workspace, evidence, found, page=False)
+    with drawing() as charts:
+        written = write_reports(target.workspace, evidence, found, charts, page=False)
     if json:
         data = {"schema_version": SCHEMA_VERSION, "tables": [jsonable.ablation(t) for t in tables]}
         print(json_module.dumps(data, indent=1))
