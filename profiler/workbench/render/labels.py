@@ -140,32 +140,32 @@ class _Page:
     ) -> None:
         self.marks = {mark: _block(mark) for mark in marks}
         self.boxes = list(boxes)
+        self.obstacles = [*boxes, *self.marks.values()]
         self.segments = list(segments)
         self.bounds = bounds
 
-    def options(self, anchor: Anchor, radii: Sequence[float]) -> Iterator[Option]:
-        """Places on the page, best first. A reader takes a label for the nearest mark's, so that
-        must be its own; with a leader line to its own it must stand clear of the others.
+    def is_certain(self, anchor: Anchor, box: Box, leader: Segment | None) -> bool:
+        """A reader takes a label for the nearest mark's, so that must be its own; with a leader
+        line to its own it must stand clear of the others.
         """
-        others = [mark for mark in self.marks if mark not in anchor.own]
-        for radius in radii:
-            for box, leader in _around(anchor, radius):
-                least = CLEAR if leader else _apart(box, [anchor.at])
-                if box.within(self.bounds) and least < _apart(box, others):
-                    yield box, leader
+        least = CLEAR if leader else _apart(box, [anchor.at])
+        return least < _apart(box, [mark for mark in self.marks if mark not in anchor.own])
 
     def is_free(self, anchor: Anchor, box: Box, leader: Segment | None) -> bool:
-        """Whether ``cost`` is zero, which is most often clear at the first obstacle."""
+        """Whether nothing is in the way, which is most often clear at the first obstacle."""
         return (
-            not any(box.overlaps(other) for other in (*self.boxes, *self.marks.values()))
+            box.within(self.bounds)
+            and not any(box.overlaps(other) for other in self.obstacles)
+            and not any(box.crossed_by(segment) for segment in self.segments)
             and self.cost(anchor, box, leader) == 0
+            and self.is_certain(anchor, box, leader)
         )
 
     def cost(
         self, anchor: Anchor, box: Box, leader: Segment | None, enough: float = math.inf
     ) -> float:
         """What is in the way of a label; at least ``enough`` where it is not counted to the end."""
-        cost = 10.0 * sum(box.overlaps(o) for o in (*self.boxes, *self.marks.values()))
+        cost = 10.0 * sum(box.overlaps(other) for other in self.obstacles)
         if cost >= enough:
             return cost
         cost += 3.0 * sum(box.crossed_by(segment) for segment in self.segments)
@@ -178,10 +178,11 @@ class _Page:
     def least(self, anchor: Anchor) -> Option:
         """The place with the least in the way; over the point where none is on the page."""
         best, least = None, math.inf
-        for option in self.options(anchor, RADII):
-            cost = self.cost(anchor, *option, enough=least)
-            if cost < least:
-                best, least = option, cost
+        for option in (option for radius in RADII for option in _around(anchor, radius)):
+            if option[0].within(self.bounds):
+                cost = self.cost(anchor, *option, enough=least)
+                if cost < least and self.is_certain(anchor, *option):
+                    best, least = option, cost
         return best or self._above(anchor)
 
     def _above(self, anchor: Anchor) -> Option:
@@ -196,6 +197,7 @@ class _Page:
 
     def put(self, anchor: Anchor, box: Box, leader: Segment | None) -> Spot:
         self.boxes.append(box)
+        self.obstacles.append(box)
         if leader:
             self.segments.append(leader)
         return _spot(box, anchor, leader)
@@ -217,7 +219,7 @@ def place(
         mine = [i for i, anchor in enumerate(anchors) if anchor.must == must]
         for radius in RADII:
             for i in (i for i in mine if i not in spots):
-                for option in page.options(anchors[i], (radius,)):
+                for option in _around(anchors[i], radius):
                     if page.is_free(anchors[i], *option):
                         spots[i] = page.put(anchors[i], *option)
                         break

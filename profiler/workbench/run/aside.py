@@ -6,6 +6,7 @@ Threads would not do: Python runs one at a time, and ``ncu_report`` holds it whi
 from __future__ import annotations
 
 import copyreg
+import gc
 import importlib
 import io
 import os
@@ -57,6 +58,11 @@ class Aside(Generic[T]):
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
+    @property
+    def returncode(self) -> int | None:
+        """None while the process runs."""
+        return self._process.poll()
+
     def __enter__(self) -> Self:
         return self
 
@@ -85,6 +91,7 @@ class Aside(Generic[T]):
 
 def serve(module: str, function: str, *imports: str) -> None:
     """The process: arguments come pickled on standard input, the result goes out the same way."""
+    gc.disable()  # it is over before there is garbage worth looking for
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is no part of the result
     called = getattr(importlib.import_module(module), function)
