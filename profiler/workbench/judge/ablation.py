@@ -159,7 +159,7 @@ class _Judge:
             repeats = self.evidence.repeats(variant)
             capture = self.evidence.capture(variant) if repeats else None
             if capture is not None:
-                groups.append([figures(c.metrics) for c in (capture, *repeats)])
+                groups.append([self.figures(variant), *map(figures, repeats)])
         return noise_of(groups) if groups else ASSUMED_NOISE
 
     @property
@@ -427,13 +427,15 @@ def judge(
     study = evidence.study
     names = [s.variant for s in steps] + [r.name for r in study.ladder.references]
     work = _Judge(evidence, config, names)
+    with evidence.reading_repeats(names) as wait_for_repeats:
+        own = [work.row(step.variant, step) for step in steps]
+        references = [work.row(r.name, None) for r in study.ladder.references]
+        wait_for_repeats()
     rows = []
-    for step in steps:
-        row = work.row(step.variant, step)
+    for row in own:
         found, where = work.compared(row)
         limits = work.at(where).limits(row.variant) if where else row.bottlenecks
         rows.append(replace(row, against_parent=found, compared_at=where, limits=limits))
-    references = [work.row(r.name, None) for r in study.ladder.references]
     roof = chart_ceilings([*rows, *references], evidence)
     session = work.session[1] if work.session else {}
     measured = [r for r in rows + references if r.capture and not r.adopted]

@@ -51,9 +51,7 @@ class Capture:
         """One metric of one launch: see ``METRIC_COLUMNS``."""
         import pandas as pd
 
-        stalls = dict.fromkeys(n for a in self.launches for n in stall_metrics(a).values())
-        names = [*needed_metrics(), *stalls]
-        return pd.DataFrame(read_metrics(self.launches, names), columns=METRIC_COLUMNS)
+        return pd.DataFrame(metric_rows(self.launches), columns=METRIC_COLUMNS)
 
     @cached_property
     def lines(self) -> pd.DataFrame:
@@ -175,6 +173,17 @@ def read_metrics(launches: Sequence[Any], names: Iterable[str]) -> list[tuple[An
             if found is not None and not isinstance(found[0], str):
                 rows.append((index, kernel, name, *found))
     return rows
+
+
+def metric_rows(launches: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """All metrics that some figure or a stall's share may want."""
+    stalls = dict.fromkeys(n for a in launches for n in stall_metrics(a).values())
+    return read_metrics(launches, [*needed_metrics(), *stalls])
+
+
+def metrics_of(captures: Sequence[tuple[Path, Wanted]]) -> list[list[tuple[Any, ...]]]:
+    """The rows of ``Capture.metrics`` of many captures. Raises BadCapture."""
+    return [metric_rows(actions(path, wanted)) for path, wanted in captures]
 
 
 def stall_metrics(action: Any) -> dict[str, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.load.capture import Capture, Wanted, load_capture
+from workbench.load.capture import METRIC_COLUMNS, Capture, Wanted, load_capture, metrics_of
+from workbench.run.aside import Aside
 from workbench.study.layout import EvidenceFolder, read_json
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
@@ -120,13 +123,37 @@ class Evidence:
             self._captures[variant] = self._load(variant)
         return self._captures[variant]
 
-    def repeats(self, variant: str) -> list[Capture]:
-        """Earlier captures of the same sources under the same ncu, newest first: its noise."""
+    def repeats(self, variant: str) -> list[pd.DataFrame]:
+        """Metrics of earlier captures of the same sources under the same ncu, newest first."""
+        import pandas as pd
+
+        asked = self._repeats_of(variant)
+        if not all(each in self._repeated for each in asked):
+            self._repeated.update(zip(asked, metrics_of(asked), strict=True))
+        return [pd.DataFrame(self._repeated[each], columns=METRIC_COLUMNS) for each in asked]
+
+    def _repeats_of(self, variant: str) -> list[tuple[Path, Wanted]]:
         index = self.capture_index(variant)
-        if not index.current:
-            return []
-        paths = [self.folder.reports / str(name) for name in index.data.get("repeats", [])]
-        return [load_capture(path, str(index.data["range"])) for path in paths if path.is_file()]
+        names = index.data.get("repeats", []) if index.current else []
+        paths = [self.folder.reports / str(name) for name in names]
+        return [(path, str(index.data["range"])) for path in paths if path.is_file()]
+
+    @contextmanager
+    def reading_repeats(self, variants: Sequence[str]) -> Iterator[Callable[[], None]]:
+        """Reads the repeats of all these variants in a process of its own, within the block: they
+        take as long to decode as the captures themselves. What it yields waits for them.
+        """
+        asked = [each for variant in variants for each in self._repeats_of(variant)]
+        if not asked:
+            yield lambda: None
+            return
+        with Aside(metrics_of) as reading:
+            reading.give(asked)
+            yield lambda: self._repeated.update(zip(asked, reading.result(), strict=True))
+
+    @cached_property
+    def _repeated(self) -> dict[tuple[Path, Wanted], list[tuple[Any, ...]]]:
+        return {}
 
     @cached_property
     def _captures(self) -> dict[str, Capture | None]:
