@@ -80,12 +80,12 @@ class Aside(Generic[T]):
             pipe.write(_dumped(arguments))
 
     def result(self) -> T:
-        """Waits for the process. Call once, after ``give``."""
+        """Waits for the process to answer. Call once, after ``give``."""
         assert self._process.stdout is not None
-        data = self._process.stdout.read()
-        if self._process.wait() != 0:
+        try:
+            found: T = pickle.loads(self._process.stdout.read())
+        except (EOFError, pickle.UnpicklingError):  # it failed, or was killed while it wrote
             return self._function(*self._arguments)
-        found: T = pickle.loads(data)
         return found
 
 
