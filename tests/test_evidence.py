@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from workbench.cli import main
+from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.load.capture import load_capture, open_report, stall_metrics
@@ -272,3 +273,25 @@ def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
     assert found["fix3"]["microseconds"]["median"] > 0
     assert found["fix3"]["speedup_over_parent"]["ratio"] > 1
     assert found["fix3"]["speedup_over_baseline"] is None
+
+
+def test_repeats_are_read_in_another_process_as_they_would_be_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy_of_repository(tmp_path)
+    target = find_target(root, "attention", None)
+    path = target.folder.capture_index(target.shape, "fix1")
+    data = json.loads(path.read_text())
+    earlier = "earlier.ncu-repz"
+    original = target.folder.reports / data["report"]
+    (target.folder.reports / earlier).write_bytes(original.read_bytes())
+    path.write_text(json.dumps({**data, "repeats": [earlier, "gone.ncu-repz"]}))
+    (here,) = target.evidence().repeats("fix1")
+    assert here.equals(load_capture(original, data["range"]).metrics)
+    evidence = target.evidence()
+    with evidence.reading_repeats(["baseline", "fix1"]) as wait:
+        wait()
+    monkeypatch.setattr("workbench.load.evidence.metrics_of", None)  # all were read there
+    (there,) = evidence.repeats("fix1")
+    assert there.equals(here)
+    assert evidence.repeats("baseline") == []

@@ -236,6 +236,31 @@ def test_choosing_a_version_marks_it_everywhere(desk: Desk, selector: str) -> No
     expect(page.locator("#chosen")).to_be_hidden()
 
 
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_name_without_room_is_shown_when_its_version_is_chosen(
+    desk: Desk, size: tuple[int, int]
+) -> None:
+    page = desk.open(pages.recorded_page(), size=size)
+    expect(page.locator("#roofline .note").first).to_contain_text("its name when it is chosen")
+    drawing = page.locator(f"[data-level=dram] svg.{'wide' if size == DESKTOP else 'narrow'}")
+    spare = drawing.locator("text.spare")
+    variants = spare.evaluate_all("all => all.map(each => each.dataset.variant)")
+    assert variants
+    for variant in variants:
+        name = drawing.locator(f'text.spare[data-variant="{variant}"]')
+        expect(name).to_be_hidden()
+        page.locator(f'#ladder-table tr[data-variant="{variant}"] button').first.click()
+        expect(name).to_be_visible()
+        box, plot = name.bounding_box(), drawing.bounding_box()
+        assert box
+        assert plot
+        assert box["x"] >= plot["x"]
+        assert box["x"] + box["width"] <= plot["x"] + plot["width"]
+    expect(drawing.locator("text.name:visible")).to_have_count(
+        drawing.locator("text.name").count() - len(variants) + 1
+    )
+
+
 def test_choosing_by_keyboard(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     page.locator(".bar[data-variant=fix1]").focus()
@@ -353,7 +378,7 @@ def test_on_a_phone_nothing_but_boxes_scrolls_sideways(desk: Desk) -> None:
     expect(page.locator("[data-level=dram] svg.wide")).to_be_hidden()
     expect(page.locator("[data-level=dram] svg.narrow")).to_be_visible()
     assert page.locator(".diffs table:not(.unified)").count() == 0
-    small = page.locator("[data-level=dram] svg.narrow text").evaluate_all(
+    small = page.locator("[data-level=dram] svg.narrow text:visible").evaluate_all(
         "all => Math.min(...all.map(each => each.getBoundingClientRect().height))"
     )
     assert small >= 11

@@ -10,10 +10,11 @@ import typer
 
 from workbench.commands.measuring import ensure
 from workbench.commands.progress import note
-from workbench.commands.reporting import shown_path, write_reports
+from workbench.commands.reporting import drawing, shown_path, write_reports
 from workbench.commands.target import Target, find_study, find_target
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.ablation import Ablation, judge
+from workbench.load.evidence import Evidence
 from workbench.render import jsonable, narrative, terminal
 from workbench.render.sections import across
 from workbench.render.tables import ablation_table, ratio
@@ -42,9 +43,8 @@ def account(found: Ablation) -> list[str]:
     return said
 
 
-def load_renderers() -> None:
-    """pandas and matplotlib take a second to import, which passes while the GPU is measuring."""
-    import matplotlib.figure  # noqa: F401
+def load_pandas() -> None:
+    """It takes a quarter of a second to import, which passes while the GPU is measuring."""
     import pandas  # noqa: F401
 
 
@@ -58,16 +58,22 @@ def print_table(found: Ablation) -> None:
         print(f"\nstale, not shown: {', '.join(stale)} (sources changed since measured)")
 
 
-def measured(target: Target, fixes: list[str], fresh: bool) -> tuple[Ablation, dict[str, str]]:
-    """The ladder at the target's shape, and what failed of it. Ctrl-C leaves with 130."""
+def measured(
+    target: Target, fixes: list[str], fresh: bool
+) -> tuple[Ablation, Evidence, dict[str, str]]:
+    """The ladder at the target's shape, the evidence it was judged on, and what failed of it.
+
+    Ctrl-C leaves with 130.
+    """
     steps = target.steps(fixes)
     names = [s.variant for s in steps] + [r.name for r in target.study.ladder.references]
     if target.live:
-        threading.Thread(target=load_renderers, daemon=True).start()
+        threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
-    found = judge(target.evidence(), target.workspace.config, steps, source=ensured.source)
+    evidence = target.evidence()  # as it is after measuring
+    found = judge(evidence, target.workspace.config, steps, source=ensured.source)
     named = {name: why for name, why in ensured.unsupported.items() if name in fixes}
-    return found, {**ensured.failures, **named}
+    return found, evidence, {**ensured.failures, **named}
 
 
 def finish(written: list[Path], failed: dict[str, str]) -> None:
@@ -85,8 +91,9 @@ def run(
     json: bool,
 ) -> None:  # fmt: skip
     target = find_target(project, study, shape)
-    found, failed = measured(target, fixes, fresh)
-    written = write_reports(target.workspace, target.evidence(), found, page=False)
+    with drawing() as charts:
+        found, evidence, failed = measured(target, fixes, fresh)
+        written = write_reports(target.workspace, evidence, found, charts, page=False)
     if json:
         print(json_module.dumps(jsonable.ablation(found), indent=1))
     else:
@@ -117,13 +124,14 @@ def run_all(
                 raise
             note(f"{name}: {error.message}")
             continue
-        found, failures = measured(target, fixes, fresh)
+        found, evidence, failures = measured(target, fixes, fresh)
         failed |= {f"{variant} at {name}": why for variant, why in failures.items()}
         tables.append(found)
         if not json:
             print_table(found)
             print()
-    written = write_reports(target.workspace, target.evidence(), found, page=False)
+    with drawing() as charts:
+        written = write_reports(target.workspace, evidence, found, charts, page=False)
     if json:
         data = {"schema_version": SCHEMA_VERSION, "tables": [jsonable.ablation(t) for t in tables]}
         print(json_module.dumps(data, indent=1))

@@ -12,6 +12,7 @@ from workbench.derive.linediff import Sources
 from workbench.errors import EnvironmentLacks
 from workbench.judge.ablation import Ablation, judge
 from workbench.load.evidence import Evidence
+from workbench.run.aside import Aside
 from workbench.study.layout import write_bytes
 from workbench.study.workspace import Workspace
 
@@ -30,30 +31,35 @@ def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
     return Sources(sides, diffs)
 
 
+def drawing() -> Aside[dict[str, str]]:
+    """Draws the charts of a report in a process that imports matplotlib from now on."""
+    from workbench.render.charts import chart_files
+
+    return Aside(chart_files, ("matplotlib.figure", "matplotlib.backends.backend_svg"))
+
+
 def write_reports(
-    workspace: Workspace, evidence: Evidence, found: Ablation, *, page: bool
-) -> list[Path]:
+    workspace: Workspace, evidence: Evidence, found: Ablation, charts: Aside[dict[str, str]],
+    *, page: bool,
+) -> list[Path]:  # fmt: skip
     """Write the report and its charts, and the page where it is wanted or already there: a page
     of yesterday would tell other figures than the report. Returns the paths of the two.
     """
-    from workbench.render.charts import chart_files
     from workbench.render.report import render_report, template_environment
 
+    charts.give(found)
     folder = workspace.reports(evidence.study, found.shape)
     sources = ladder_sources(evidence, found)
     environment = template_environment(workspace.template_folders)
     text = render_report(found, sources.diffs, environment)
-    for name, svg in chart_files(found).items():
-        write_bytes(folder / name, svg.encode())
-    written = [folder / REPORT]
-    write_bytes(folder / REPORT, text.encode())
+    files = {REPORT: text}
     if page or (folder / PAGE).is_file():
         from workbench.render.page import page_environment, render_page
 
-        html = render_page(found, sources, page_environment(workspace.template_folders))
-        write_bytes(folder / PAGE, html.encode())
-        written.append(folder / PAGE)
-    return written
+        files[PAGE] = render_page(found, sources, page_environment(workspace.template_folders))
+    for name, content in {**charts.result(), **files}.items():
+        write_bytes(folder / name, content.encode())
+    return [folder / name for name in files]
 
 
 def open_page(path: Path) -> None:
@@ -76,9 +82,11 @@ def run(
     open_: bool,
 ) -> None:  # fmt: skip
     target = find_target(project, study, shape)
+    steps = target.steps(fixes)
     evidence = target.evidence()
-    found = judge(evidence, target.workspace.config, target.steps(fixes))
-    written = write_reports(target.workspace, evidence, found, page=html or open_)
+    with drawing() as charts:
+        found = judge(evidence, target.workspace.config, steps)
+        written = write_reports(target.workspace, evidence, found, charts, page=html or open_)
     for path in written:
         note(f"wrote {shown_path(path)}")
     if open_:

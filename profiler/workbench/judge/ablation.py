@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,17 +152,17 @@ class _Judge:
         self.elsewhere: dict[str, _Judge] = {}
         self.session = evidence.session(variants)
         self.tables: dict[str, pd.DataFrame] = {}
-        self.measured: dict[str, Mapping[str, Figure]] = {}
-        self.noise = self._noise(variants)
+        self.known: dict[str, Mapping[str, Figure]] = {}
 
-    def _noise(self, variants: list[str]) -> Noise:
+    @cached_property
+    def noise(self) -> Noise:
         """From all repeats on record, else assumed."""
         groups = []
-        for variant in variants:
+        for variant in self.variants:
             repeats = self.evidence.repeats(variant)
             capture = self.evidence.capture(variant) if repeats else None
             if capture is not None:
-                groups.append([figures(c.metrics) for c in (capture, *repeats)])
+                groups.append([self.figures(variant), *map(figures, repeats)])
         return noise_of(groups) if groups else ASSUMED_NOISE
 
     @property
@@ -243,7 +244,7 @@ class _Judge:
             return Row(variant, title, step, state, status, problem, verdict=judged)
         works = status != FAILED
         capture = evidence.capture(variant) if works else None
-        found = figures(capture.metrics) if capture else {}
+        found = self.figures(variant) if capture else {}
         index = evidence.capture_index(variant)
         adopted = index.data.get("adopted") if capture else None
         reached = evidence.calibration.values if evidence.calibration else None
@@ -282,14 +283,14 @@ class _Judge:
         capture = self.evidence.capture(variant)
         if capture is None:
             return ()
-        return tuple(bottlenecks(capture.rules, capture.lines, figures(capture.metrics)))
+        return tuple(bottlenecks(capture.rules, capture.lines, self.figures(variant)))
 
     def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
         """None where either variant has no capture that counts; ``where`` is added to the names."""
         was, came = self.evidence.capture(before), self.evidence.capture(after)
         if was is None or came is None:
             return None
-        known = figures(was.metrics), figures(came.metrics)
+        known = self.figures(before), self.figures(after)
         return compare(was, came, (before + where, after + where), self.noise, known)
 
     def across(self, variant: str) -> AcrossShapes:
@@ -312,9 +313,15 @@ class _Judge:
         if shape == self.evidence.shape:
             return self
         if shape not in self.elsewhere:
-            evidence = Evidence(self.evidence.study, shape, self.evidence.folder)
-            self.elsewhere[shape] = _Judge(evidence, self.config, self.variants)
+            there = self.evidence.at(shape)
+            self.elsewhere[shape] = _Judge(there, self.config, self.variants)
         return self.elsewhere[shape]
+
+    def figures(self, variant: str) -> Mapping[str, Figure]:
+        if variant not in self.known:
+            capture = self.evidence.capture(variant)
+            self.known[variant] = figures(capture.metrics) if capture else {}
+        return self.known[variant]
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
         """``time`` comes from the timing session, everything else from a capture made here:
@@ -323,11 +330,8 @@ class _Judge:
         if variant is None:
             return None
         if name != "time":
-            if variant not in self.measured:
-                own = self.evidence.capture_index(variant).current
-                capture = self.evidence.capture(variant) if own else None
-                self.measured[variant] = figures(capture.metrics) if capture else {}
-            return self.measured[variant].get(name)
+            own = self.evidence.capture_index(variant).current
+            return self.figures(variant).get(name) if own else None
         time = self.time(variant, WARM)
         return Figure("time", "Time", time.median, "µs", "", "lower") if time else None
 
@@ -437,13 +441,15 @@ def judge(
     study = evidence.study
     names = [s.variant for s in steps] + [r.name for r in study.ladder.references]
     work = _Judge(evidence, config, names)
+    with evidence.reading_repeats(names) as wait_for_repeats:
+        own = [work.row(step.variant, step) for step in steps]
+        references = [work.row(r.name, None) for r in study.ladder.references]
+        wait_for_repeats()
     rows = []
-    for step in steps:
-        row = work.row(step.variant, step)
+    for row in own:
         found, where = work.compared(row)
         limits = work.at(where).limits(row.variant) if where else row.bottlenecks
         rows.append(replace(row, against_parent=found, compared_at=where, limits=limits))
-    references = [work.row(r.name, None) for r in study.ladder.references]
     roof = chart_ceilings([*rows, *references], evidence)
     reached = measured_roofs([*rows, *references], evidence)
     warnings = work.warnings(rows + references)

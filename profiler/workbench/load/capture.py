@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,22 +35,48 @@ OPTIMIZATION = 2
 
 @dataclass(frozen=True)
 class Capture:
-    """The launches of one variant in one report.
-
-    ``metrics``: one metric of one launch (launch, kernel, metric, value, unit).
-    ``lines``: one counter of one source line (launch, kernel, file, line, counter, value); the
-    counter is a stall reason, counted in samples, or a key of ``LINE_COUNTERS``.
-    ``rules``: one result of ncu's rules that advises a change; ``focus`` is metric and value.
-    ``collected``: which counters of ``lines`` every launch has, be they zero: keys of
-    ``LINE_COUNTERS``, and "samples" for the stall reasons.
+    """The launches of one variant in one report. Each table is read when it is first asked for:
+    the noise of repeated captures needs metrics alone, and lines cost ten times as much.
     """
 
     path: Path
-    kernels: tuple[str, ...]
-    metrics: pd.DataFrame
-    lines: pd.DataFrame
-    rules: pd.DataFrame
-    collected: frozenset[str] = frozenset()
+    launches: tuple[Any, ...] = field(repr=False)
+
+    @cached_property
+    def kernels(self) -> tuple[str, ...]:
+        return tuple(kernel_name(action) for action in self.launches)
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One metric of one launch: see ``METRIC_COLUMNS``."""
+        import pandas as pd
+
+        return pd.DataFrame(metric_rows(self.launches), columns=METRIC_COLUMNS)
+
+    @cached_property
+    def lines(self) -> pd.DataFrame:
+        """One counter of one source line: see ``LINE_COLUMNS``.
+
+        The counter is a stall reason, counted in samples, or a key of ``LINE_COUNTERS``.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(read_lines(self.launches), columns=LINE_COLUMNS)
+
+    @cached_property
+    def rules(self) -> pd.DataFrame:
+        """One result of ncu's rules that advises a change; ``focus`` is metric and value."""
+        import pandas as pd
+
+        return pd.DataFrame(read_rules(self.launches), columns=RULE_COLUMNS)
+
+    @cached_property
+    def collected(self) -> frozenset[str]:
+        """Which counters of ``lines`` every launch has, be they zero.
+
+        Keys of ``LINE_COUNTERS``, and "samples" for the stall reasons.
+        """
+        return collected(self.launches)
 
 
 def open_report(path: Path) -> Any:
@@ -96,7 +122,7 @@ def _launches(path: Path) -> list[tuple[Any, list[str]]]:
 def _read_launches(path: Path) -> list[tuple[Any, list[str]]]:
     found = [action for part in open_report(path) for action in part]
     for index, action in enumerate(found):
-        if not action.metric_names():  # what ncu_report makes of a block that ends too early
+        if not metric_names(action):  # what ncu_report makes of a block that ends too early
             raise BadCapture(
                 f"{path} is cut short: launch {index} has a beginning and no metrics", hint=CUT
             )
@@ -113,6 +139,11 @@ def actions(path: Path, wanted: Wanted) -> list[Any]:
     if not found or (isinstance(wanted, tuple) and len(found) != len(wanted)):
         raise BadCapture(f"{path} holds no launch of {wanted}", hint="profile the variant again")
     return found
+
+
+@cache  # some two thousand, and listing them takes a millisecond
+def metric_names(action: Any) -> tuple[str, ...]:
+    return tuple(action.metric_names())
 
 
 def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
@@ -133,19 +164,31 @@ def kernel_name(action: Any) -> str:
     return str(action.name(action.NameBase_FUNCTION))
 
 
-def read_metrics(launches: list[Any], names: Iterable[str]) -> list[tuple[Any, ...]]:
+def read_metrics(launches: Sequence[Any], names: Iterable[str]) -> list[tuple[Any, ...]]:
     rows = []
     for index, action in enumerate(launches):
+        kernel = kernel_name(action)
         for name in names:
             found = metric_value(action, name)
             if found is not None and not isinstance(found[0], str):
-                rows.append((index, kernel_name(action), name, *found))
+                rows.append((index, kernel, name, *found))
     return rows
+
+
+def metric_rows(launches: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """All metrics that some figure or a stall's share may want."""
+    stalls = dict.fromkeys(n for a in launches for n in stall_metrics(a).values())
+    return read_metrics(launches, [*needed_metrics(), *stalls])
+
+
+def metrics_of(captures: Sequence[tuple[Path, Wanted]]) -> list[list[tuple[Any, ...]]]:
+    """The rows of ``Capture.metrics`` of many captures. Raises BadCapture."""
+    return [metric_rows(actions(path, wanted)) for path, wanted in captures]
 
 
 def stall_metrics(action: Any) -> dict[str, str]:
     """Stall reason to the metric that counts its samples."""
-    return _stall_metrics(tuple(action.metric_names()))
+    return _stall_metrics(metric_names(action))
 
 
 @lru_cache(maxsize=16)  # launches of one report hold the same metrics, over a thousand
@@ -162,31 +205,30 @@ def place(action: Any, pc: int) -> tuple[str, int]:
     return (str(info.file_name()), int(info.line())) if info else ("", 0)
 
 
-def read_lines(launches: list[Any]) -> list[tuple[Any, ...]]:
+def read_lines(launches: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Stall samples and counters summed by source line; "" and 0 where no line is known."""
     rows = []
     for index, action in enumerate(launches):
         where: dict[int, tuple[str, int]] = {}
-
+        kernel = kernel_name(action)
         for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items():
             metric = action.metric_by_name(name)
             if metric is None or not metric.has_correlation_ids() or not metric.value():
                 continue
             ids = metric.correlation_ids()
             sums: dict[tuple[str, int], float] = defaultdict(float)
-            for i in range(metric.num_instances()):
-                value = metric.as_double(i)
-                if value:
+            for i, value in enumerate(map(metric.as_double, range(metric.num_instances()))):
+                if value:  # most instructions have none
                     pc = ids.as_uint64(i)
                     if pc not in where:
                         where[pc] = place(action, pc)
-                    sums[where[pc]] += float(value)
+                    sums[where[pc]] += value
             for (file, line), value in sums.items():
-                rows.append((index, kernel_name(action), file, line, counter, value))
+                rows.append((index, kernel, file, line, counter, value))
     return rows
 
 
-def read_rules(launches: list[Any]) -> list[tuple[Any, ...]]:
+def read_rules(launches: Sequence[Any]) -> list[tuple[Any, ...]]:
     rows = []
     for index, action in enumerate(launches):
         for rule in action.rule_results_as_dicts():
@@ -204,7 +246,7 @@ def read_rules(launches: list[Any]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def collected(launches: list[Any]) -> frozenset[str]:
+def collected(launches: Sequence[Any]) -> frozenset[str]:
     """The line counters that all launches have, zero or not."""
     found = {
         counter
@@ -222,19 +264,8 @@ def has_rules(path: Path, wanted: Wanted) -> bool:
 
 
 def load_capture(path: Path, wanted: Wanted = None) -> Capture:
-    """Read the wanted launches. Raises BadCapture for a report that cannot be read."""
-    import pandas as pd
-
-    launches = actions(path, wanted)
-    stalls = list(dict.fromkeys(n for a in launches for n in stall_metrics(a).values()))
-    return Capture(
-        path,
-        tuple(kernel_name(a) for a in launches),
-        pd.DataFrame(read_metrics(launches, [*needed_metrics(), *stalls]), columns=METRIC_COLUMNS),
-        pd.DataFrame(read_lines(launches), columns=LINE_COLUMNS),
-        pd.DataFrame(read_rules(launches), columns=RULE_COLUMNS),
-        collected(launches),
-    )
+    """The wanted launches. Raises BadCapture for a report that cannot be read."""
+    return Capture(path, tuple(actions(path, wanted)))
 
 
 def load_sources(path: Path, wanted: Wanted) -> dict[str, str]:
@@ -250,7 +281,7 @@ def find_metric(path: Path, wanted: Wanted, name: str) -> list[dict[str, Any]]:
     rows = []
     known: set[str] = set()
     for index, action in enumerate(actions(path, wanted)):
-        names = set(action.metric_names())
+        names = set(metric_names(action))
         known |= names
         if name not in names:
             continue

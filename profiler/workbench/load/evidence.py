@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.load.capture import Capture, Wanted, load_capture
+from workbench.load.capture import METRIC_COLUMNS, Capture, Wanted, load_capture, metrics_of
 from workbench.load.ceilings import Calibration, load_calibration
+from workbench.run.aside import Aside
 from workbench.study.layout import EvidenceFolder, read_json
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
@@ -48,46 +51,64 @@ class Record:
 NOTHING = Record(MISSING, {})
 
 
+class OnDisk:
+    """A study's fingerprints and evidence files as they were when first asked for."""
+
+    def __init__(self, study: Study) -> None:
+        self.fingerprints = Fingerprints(study)
+        self._read: dict[Path, dict[str, Any] | None] = {}
+
+    def json(self, path: Path) -> dict[str, Any] | None:
+        """None where there is no such file. Raises UsageError for what is no evidence."""
+        if path not in self._read:
+            self._read[path] = read_json(path) if path.is_file() else None
+        return self._read[path]
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """All that is on record for ``study`` at ``shape`` on one GPU."""
+    """All that is on record for ``study`` at ``shape`` on one GPU; what has been read is kept."""
 
     study: Study
     shape: str
     folder: EvidenceFolder
+    known: OnDisk | None = field(default=None, repr=False, compare=False)
+
+    def at(self, shape: str) -> Evidence:
+        """The same at another shape."""
+        return Evidence(self.study, shape, self.folder, self._disk)
 
     @cached_property
+    def _disk(self) -> OnDisk:
+        return self.known or OnDisk(self.study)
+
+    @property
     def _fingerprints(self) -> Fingerprints:
-        return Fingerprints(self.study)
+        return self._disk.fingerprints
 
     @cached_property
     def _prints(self) -> dict[str, str]:
         return {name: self._fingerprints.of(name, self.shape) for name in self.study.variants}
 
-    def _record(self, path: Path, found: str | None, wanted: str) -> Record:
+    def _record(self, found: dict[str, Any] | None, wanted: str) -> Record:
         if found is None:
             return NOTHING
-        return Record(CURRENT if found == wanted else STALE, read_json(path))
+        return Record(CURRENT if found["fingerprint"] == wanted else STALE, found)
 
     def build(self, variant: str) -> Record:
-        path = self.folder.build(variant)
-        found = read_json(path)["fingerprint"] if path.is_file() else None
-        return self._record(path, found, self._fingerprints.of_sources(variant))
+        found = self._disk.json(self.folder.build(variant))
+        return self._record(found, self._fingerprints.of_sources(variant))
 
     def check(self, variant: str, shape: str | None = None) -> Record:
         """The check at one shape; ``data`` holds status, why, max_abs and relative."""
         shape = shape or self.shape
-        path = self.folder.check(variant)
-        entry = read_json(path)["shapes"].get(shape) if path.is_file() else None
-        if entry is None:
-            return NOTHING
-        same = entry["fingerprint"] == self._fingerprints.of(variant, shape)
-        return Record(CURRENT if same else STALE, entry)
+        found = self._disk.json(self.folder.check(variant))
+        entry = found["shapes"].get(shape) if found else None
+        return self._record(entry, self._fingerprints.of(variant, shape))
 
     def capture_index(self, variant: str) -> Record:
-        path = self.folder.capture_index(self.shape, variant)
-        found = read_json(path)["fingerprint"] if path.is_file() else None
-        record = self._record(path, found, self._prints[variant])
+        found = self._disk.json(self.folder.capture_index(self.shape, variant))
+        record = self._record(found, self._prints[variant])
         if record.current and not self.report_path(record).is_file():
             return NOTHING
         if record.current and "adopted" in record.data:
@@ -103,13 +124,37 @@ class Evidence:
             self._captures[variant] = self._load(variant)
         return self._captures[variant]
 
-    def repeats(self, variant: str) -> list[Capture]:
-        """Earlier captures of the same sources under the same ncu, newest first: its noise."""
+    def repeats(self, variant: str) -> list[pd.DataFrame]:
+        """Metrics of earlier captures of the same sources under the same ncu, newest first."""
+        import pandas as pd
+
+        asked = self._repeats_of(variant)
+        if not all(each in self._repeated for each in asked):
+            self._repeated.update(zip(asked, metrics_of(asked), strict=True))
+        return [pd.DataFrame(self._repeated[each], columns=METRIC_COLUMNS) for each in asked]
+
+    def _repeats_of(self, variant: str) -> list[tuple[Path, Wanted]]:
         index = self.capture_index(variant)
-        if not index.current:
-            return []
-        paths = [self.folder.reports / str(name) for name in index.data.get("repeats", [])]
-        return [load_capture(path, str(index.data["range"])) for path in paths if path.is_file()]
+        names = index.data.get("repeats", []) if index.current else []
+        paths = [self.folder.reports / str(name) for name in names]
+        return [(path, str(index.data["range"])) for path in paths if path.is_file()]
+
+    @contextmanager
+    def reading_repeats(self, variants: Sequence[str]) -> Iterator[Callable[[], None]]:
+        """Reads the repeats of all these variants in a process of its own, within the block: they
+        take as long to decode as the captures themselves. What it yields waits for them.
+        """
+        asked = [each for variant in variants for each in self._repeats_of(variant)]
+        if not asked:
+            yield lambda: None
+            return
+        with Aside(metrics_of) as reading:
+            reading.give(asked)
+            yield lambda: self._repeated.update(zip(asked, reading.result(), strict=True))
+
+    @cached_property
+    def _repeated(self) -> dict[tuple[Path, Wanted], list[tuple[Any, ...]]]:
+        return {}
 
     @cached_property
     def _captures(self) -> dict[str, Capture | None]:

@@ -30,6 +30,7 @@ from workbench.render.roofline_chart import (
     draw_labels,
     draw_note,
     draw_path,
+    ends,
 )
 from workbench.render.tables import number
 
@@ -82,6 +83,7 @@ def draw(ablation: Ablation) -> Figure:
     every = [mark for group in marks.values() for mark in group]
     packed = any(mark.point.ceiling == "half" for mark in every)
     compute = roofs(ceilings, packed=packed)
+    always = None if few else ends(ablation)
     wide = (END - LEFT - 2 * BETWEEN) / 3
     for i, level in enumerate(TITLES):
         left = LEFT + i * (wide + BETWEEN)
@@ -93,7 +95,8 @@ def draw(ablation: Ablation) -> Figure:
         if bandwidth is not None:
             roof = replace(compute, bandwidth=bandwidth / TERA)
             dashed = measured_lines(ablation, level, roof).lines(view, roof)
-        _panel(axes, view, level, bandwidth, compute, marks[level], dashed, first=i == 0)
+        _panel(axes, view, level, bandwidth, compute, marks[level], dashed, always,
+               first=i == 0)  # fmt: skip
     draw_key(figure, every, 0.08 * HEIGHT * POINTS, measured=ablation.measured is not None)
     return figure
 
@@ -111,7 +114,7 @@ def common_frame(
 
 def _panel(
     axes: Axes, view: Frame, level: str, bandwidth: float | None, compute: Roofs,
-    marks: list[Mark], dashed: list[tuple[XY, XY]], *, first: bool,
+    marks: list[Mark], dashed: list[tuple[XY, XY]], always: set[str] | None, *, first: bool,
 ) -> None:  # fmt: skip
     draw_axes(axes, view, LABELS[level], "Performance (TFLOP/s)" if first else "")
     if not first:
@@ -129,16 +132,12 @@ def _panel(
         axes.plot(*mark.at, zorder=4, **{**mark.look.sign, "markersize": 5.5})
         if mark.point.above_roof:
             axes.plot(*mark.at, zorder=5, **{**WRONG, "markersize": 11})
-    draw_labels(axes, view, _named(marks), taken, lines, short=True)
-
-
-def _named(marks: list[Mark]) -> list[Mark]:
-    """All of them, or where they are too many the baseline, the fastest step and references."""
-    steps = [mark for mark in marks if not mark.row.is_reference]
-    if len(marks) <= NAMED or not steps:
-        return marks
-    ends = {steps[0].row.variant, max(steps, key=lambda mark: mark.at[1]).row.variant}
-    return [mark for mark in marks if mark.row.is_reference or mark.row.variant in ends]
+    wanted = [
+        mark
+        for mark in marks
+        if always is None or mark.row.is_reference or mark.row.variant in always
+    ]
+    draw_labels(axes, view, marks, wanted, taken, lines, short=True, always=always)
 
 
 def _crowd(box: Box, view: Frame, marks: list[Mark]) -> int:

@@ -70,6 +70,7 @@ def page_environment(folders: list[Path]) -> jinja2.Environment:
 def page_model(ablation: Ablation, sources: Sources) -> dict[str, Any]:
     """Everything on the page as JSON-able data."""
     shown, files = reasons(ablation), Files(sources)
+    levels = _levels(ablation)
     return {
         "title": ablation.title or ablation.study, "study": ablation.study,
         "shape": ablation.shape, "gpu": ablation.gpu, "reference": ablation.reference,
@@ -78,7 +79,9 @@ def page_model(ablation: Ablation, sources: Sources) -> dict[str, Any]:
         "warnings": list(ablation.warnings), "absent": ABSENT,
         "ladder": {"columns": page_ladder.columns(ablation), "rows": page_ladder.rows(ablation)},
         "roofline": {
-            "levels": _levels(ablation),
+            "levels": levels,
+            "spare": any(label["spare"] for level in levels for entry in level["drawings"]
+                         for label in entry["drawing"]["labels"]),
             "header": roof_header(ablation), "align": roof_align(ablation),
             "rows": _rows_by_variant(ablation, roof_rows(ablation)),
             "levels_header": levels_header(ablation), "levels_align": levels_align(ablation),

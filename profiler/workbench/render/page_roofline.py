@@ -7,7 +7,7 @@ shrinks with its drawing cannot be read on a phone. Lengths are CSS pixels, y do
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,14 +16,13 @@ from workbench.judge.ablation import Ablation, Row
 from workbench.judge.verdict import BASELINE, KEPT
 from workbench.render.canvas import text_width
 from workbench.render.ceilings import TERA, Frame, Roofs, roofs
-from workbench.render.labels import XY, Anchor, Box, Segment, place
+from workbench.render.labels import XY, Anchor, Box, Segment, place, same_place
 from workbench.render.levels_chart import LABELS, TITLES, common_frame, level_marks
 from workbench.render.measured_roofs import MeasuredLines, measured_lines
-from workbench.render.roofline_chart import Mark
+from workbench.render.roofline_chart import MANY, Mark, ends
 from workbench.render.roofline_table import LEVEL_NAMES
 from workbench.render.tables import number, percent
 
-SAME_PLACE = 4.0  # markers nearer than this share one label
 LINE = 1.3  # line height in em
 
 
@@ -113,7 +112,7 @@ def _drawing(
         "y_title": (size.font, round((top + bottom) / 2, 1)),
         **drawn, "arrows": arrows,
         "points": [point.drawn for point in points.values()],
-        "labels": _labels(list(points.values()), taken, lines, view),
+        "labels": _labels(list(points.values()), taken, lines, view, ends(ablation)),
     }  # fmt: skip
 
 
@@ -237,17 +236,21 @@ def _arrows(ablation: Ablation, points: Mapping[str, _Point]) -> list[dict[str, 
 
 
 def _labels(
-    points: Sequence[_Point], taken: Sequence[Box], lines: Sequence[Segment], view: _View
-) -> list[dict[str, Any]]:
-    """One label a variant; those of one place stand under each other."""
+    points: Sequence[_Point], taken: Sequence[Box], lines: Sequence[Segment], view: _View,
+    always: Collection[str],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """One label a variant; those of one place stand under each other. Those that must be named
+    share no label with others, for which there may be no room.
+
+    Of many, those not in ``always`` that find no room are ``spare``: for a choice to show.
+    """
     size = view.size
+    must = {p.row.variant for p in points} if len(points) <= MANY else set(always)
     groups: list[list[_Point]] = []
     for point in sorted(points, key=lambda p: (p.row.is_reference, p.at[1])):
-        x, y = point.at
         for group in groups:
-            gx, gy = group[0].at
-            same = kind(group[0].row) == kind(point.row)
-            if same and max(abs(gx - x), abs(gy - y)) < SAME_PLACE:
+            named = group[0].row.variant in must, point.row.variant in must
+            if _alike(group[0], point) and named[0] == named[1]:
                 group.append(point)
                 break
         else:
@@ -257,25 +260,34 @@ def _labels(
         Anchor(
             group[0].at, 4 + 1.06 * max(text_width(_said(p, size), size.font) for p in group),
             high * len(group),
+            tuple(p.at for p in points if _alike(p, group[0])),
+            group[0].row.variant in must,
         )
         for group in groups
     ]  # fmt: skip
     left, top, right, bottom = view.corners
-    spots = place(anchors, taken, lines, Box(left + 3, top + 3, right - 3, bottom - 3))
+    plot = Box(left + 3, top + 3, right - 3, bottom - 3)
+    spots = place(anchors, taken, lines, plot, [point.at for point in points])
     found = []
     for group, anchor, spot in zip(groups, anchors, spots, strict=True):
         side = {"left": "start", "right": "end", "center": "middle"}[spot.side]
         nudge = {"start": 2.0, "end": -2.0, "middle": 0.0}[side]
         first = spot.at[1] - anchor.height / 2 + 0.98 * size.font
         for n, point in enumerate(group):
-            leader = spot.leader if n == 0 else None
+            leader = spot.leader if n == 0 or spot.spare else None
             found.append({
                 "variant": point.row.variant, "kind": kind(point.row), "text": _said(point, size),
+                "spare": spot.spare,
                 "x": round(spot.at[0] + nudge, 1), "y": round(first + n * high, 1), "anchor": side,
                 "leader": _line(*((round(x, 1), round(y, 1)) for x, y in leader))
                 if leader else None,
             })  # fmt: skip
     return found
+
+
+def _alike(one: _Point, other: _Point) -> bool:
+    """Whether their marks look the same and cover each other."""
+    return kind(one.row) == kind(other.row) and same_place(one.at, other.at)
 
 
 def _said(point: _Point, size: Size) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +26,13 @@ from workbench.render.ceilings import (
     frame,
     roofs,
 )
-from workbench.render.labels import Anchor, Box, Segment, place
+from workbench.render.labels import Anchor, Box, Segment, place, same_place
 from workbench.render.measured_roofs import KEY, draw_measured, measured_lines
 from workbench.render.tables import percent, reason
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-SAME_PLACE = 4.0  # points on the page: markers nearer than this share one label
 
 
 @dataclass(frozen=True)
@@ -120,10 +119,6 @@ def draw(ablation: Ablation) -> Figure:
     packed = any(row.point and row.point.ceiling == "half" for row in ablation.everything)
     roof = roofs(ablation.ceilings, packed=packed)
     view = frame(roof, [mark.at for mark in marks])
-    shown = named(view, marks, ablation)
-    if len(shown) < len(marks):
-        told += ", crowded points without a name"
-    figure.text(LEFT, 0.925, told, color=LIGHT.muted)
     draw_axes(axes, view)
     reached = measured_lines(ablation, "dram", roof)
     dashed = reached.lines(view, roof)
@@ -136,7 +131,12 @@ def draw(ablation: Ablation) -> Figure:
         axes.plot(*mark.at, zorder=4, **mark.look.sign)
         if mark.point.above_roof:
             axes.plot(*mark.at, zorder=5, **WRONG)
-    draw_labels(axes, view, shown, taken, lines)
+    wanted = named(view, marks, ablation)
+    always = ends(ablation) if len(marks) > MANY else None
+    shown = draw_labels(axes, view, marks, wanted, taken, lines, always=always)
+    if shown < len(marks):
+        told += ", crowded points without a name"
+    figure.text(LEFT, 0.925, told, color=LIGHT.muted)
     draw_key(figure, marks, 0.093 * HEIGHT * POINTS, measured=bool(dashed))
     return figure
 
@@ -158,35 +158,41 @@ def draw_path(axes: Axes, view: Frame, marks: list[Mark]) -> list[Segment]:
     return lines
 
 
+def ends(ablation: Ablation) -> set[str]:
+    """What is named on every roofline: the ladder's ends, the reference and errors in the data."""
+    best = {ablation.best.variant} if ablation.best else set()
+    wrong = {row.variant for row in ablation.everything if row.point and row.point.above_roof}
+    return {ablation.rows[0].variant, ablation.reference} | best | wrong
+
+
 def named(view: Frame, marks: list[Mark], ablation: Ablation) -> list[Mark]:
     """All marks where they are few; of many, the ends of the ladder, and what stands apart."""
     if len(marks) <= MANY:
         return marks
-    ends = {ablation.rows[0].variant, ablation.reference}
-    ends |= {ablation.best.variant} if ablation.best else set()
-    order = sorted(
-        marks,
-        key=lambda m: (not m.point.above_roof, m.row.variant not in ends, m.look != GOOD),
-    )
+    always = ends(ablation)
+    order = sorted(marks, key=lambda m: (m.row.variant not in always, m.look != GOOD))
     places: list[tuple[float, float]] = []
     chosen = set()
     for mark in order:
         at = view.page(*mark.at)
-        always = mark.point.above_roof or mark.row.variant in ends
-        if always or all(math.dist(at, other) >= CROWD for other in places):
+        if mark.row.variant in always or all(math.dist(at, other) >= CROWD for other in places):
             places.append(at)
             chosen.add(mark.row.variant)
     return [mark for mark in marks if mark.row.variant in chosen]
 
 
-def _groups(view: Frame, marks: list[Mark]) -> list[list[Mark]]:
-    """Marks of one look that fall on the same place; steps first, from the top down."""
+def _groups(view: Frame, marks: list[Mark], must: Collection[str]) -> list[list[Mark]]:
+    """Marks of one look that fall on the same place; steps first, from the top down. Those that
+    must be named do not share a label with others, for which there may be no room.
+    """
     groups: list[list[Mark]] = []
     for mark in sorted(marks, key=lambda m: (m.row.is_reference, -m.at[1])):
-        x, y = view.page(*mark.at)
         for group in groups:
-            gx, gy = view.page(*group[0].at)
-            if group[0].look == mark.look and max(abs(gx - x), abs(gy - y)) < SAME_PLACE:
+            first = group[0]
+            alike = first.look == mark.look and (
+                (first.row.variant in must) == (mark.row.variant in must)
+            )
+            if alike and same_place(view.page(*first.at), view.page(*mark.at)):
                 group.append(mark)
                 break
         else:
@@ -195,12 +201,18 @@ def _groups(view: Frame, marks: list[Mark]) -> list[list[Mark]]:
 
 
 def draw_labels(
-    axes: Axes, view: Frame, marks: list[Mark], taken: list[Box], lines: list[Segment],
-    *, short: bool = False,
-) -> None:  # fmt: skip
-    """``short``: only the names, one line for all that share a place, for small charts."""
+    axes: Axes, view: Frame, marks: list[Mark], wanted: list[Mark], taken: list[Box],
+    lines: list[Segment], *, short: bool = False, always: Collection[str] | None = None,
+) -> int:  # fmt: skip
+    """Names the ``wanted`` of the marks; returns how many it named.
+
+    ``short``: only the names, one line for all that share a place, for small charts. ``always``:
+    what is named where there is no room too; None is all.
+    """
     size = SMALL if short else FONT_SIZE
-    groups = _groups(view, marks)
+    must = {mark.row.variant for mark in wanted} if always is None else always
+    groups = _groups(view, wanted, must)
+    every = [(view.page(*mark.at), mark.look) for mark in marks]
     texts = [
         "\n".join(mark.row.variant if short else mark.label for mark in group) for group in groups
     ]
@@ -210,11 +222,21 @@ def draw_labels(
             view.page(*group[0].at),
             text_width(text, size) * (1.1 if heavy else 1),
             1.3 * size * (1 + text.count("\n")),
+            tuple(
+                at
+                for at, look in every
+                if look == group[0].look and same_place(at, view.page(*group[0].at))
+            ),
+            group[0].row.variant in must,
         )
         for group, text, heavy in zip(groups, texts, bold, strict=True)
     ]
-    spots = place(anchors, taken, lines, view.bounds)
-    for anchor, text, heavy, spot in zip(anchors, texts, bold, spots, strict=True):
+    shown = 0
+    spots = place(anchors, taken, lines, view.bounds, [at for at, _ in every])
+    for group, anchor, text, heavy, spot in zip(groups, anchors, texts, bold, spots, strict=True):
+        if spot.spare:
+            continue
+        shown += len(group)
         if spot.leader:
             axes.annotate("", spot.leader[1], xytext=anchor.at, xycoords="figure points",
                           textcoords="figure points", zorder=2,
@@ -223,6 +245,7 @@ def draw_labels(
         axes.annotate(text, spot.at, xycoords="figure points", ha=spot.side, va="center",
                       color=LIGHT.ink if heavy else LIGHT.muted, zorder=6, fontsize=size,
                       fontweight="bold" if heavy else "normal")  # fmt: skip
+    return shown
 
 
 def draw_key(figure: Figure, marks: list[Mark], top: float, *, measured: bool = False) -> None:

@@ -6,7 +6,7 @@ import ast
 import hashlib
 import json
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from workbench.study.model import Study, Variant
@@ -59,11 +59,17 @@ def _study_code(text: str) -> str:
 
 
 class Fingerprints:
-    """Those of one study's variants; each variant's sources are read once."""
+    """Those of one study's variants; its code and each variant's sources are read once."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
         self._digests: dict[str, hashlib._Hash] = {}
+        self._prints: dict[tuple[str, str], str] = {}
+
+    @cached_property
+    def _code(self) -> bytes:
+        text = (self.study.folder / "study.py").read_text(encoding="utf-8")
+        return _study_code(text).encode()
 
     def _sources(self, variant: str) -> hashlib._Hash:
         if variant not in self._digests:
@@ -78,11 +84,12 @@ class Fingerprints:
 
     def of(self, variant: str, shape: str) -> str:
         """sha256 over the variant's sources, the study's code and the shape's parameters."""
-        digest = self._sources(variant)
-        text = (self.study.folder / "study.py").read_text(encoding="utf-8")
-        digest.update(_study_code(text).encode())
-        digest.update(json.dumps(self.study.shapes[shape].parameters, sort_keys=True).encode())
-        return digest.hexdigest()
+        if (variant, shape) not in self._prints:
+            digest = self._sources(variant)
+            digest.update(self._code)
+            digest.update(json.dumps(self.study.shapes[shape].parameters, sort_keys=True).encode())
+            self._prints[variant, shape] = digest.hexdigest()
+        return self._prints[variant, shape]
 
     def of_sources(self, variant: str) -> str:
         """sha256 over the variant's own sources alone: what a build depends on."""
