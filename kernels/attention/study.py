@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def _shape(B: int, H: int, S: int, D: int, *, causal: bool = False, dtype: str = "float16",
-           sink: int = 0, **options: bool) -> Shape:  # fmt: skip
+           sink: int = 0, profiled: bool = True, captured: bool = True) -> Shape:  # fmt: skip
     extra = {"sink": sink} if sink else {}
-    return Shape(**options, B=B, H=H, S=S, D=D, causal=causal, dtype=dtype, **extra)
+    return Shape(profiled=profiled, captured=captured, B=B, H=H, S=S, D=D, causal=causal,
+                 dtype=dtype, **extra)  # fmt: skip
 
 
 shapes = {
@@ -69,7 +70,7 @@ def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:
     if sink := shape.get("sink"):
         draw["q"][..., 0] = math.sqrt(shape.D)
         draw["k"][..., :16, :] = 0
-        draw["k"][..., :16, 0] = sink
+        draw["k"][..., :16, 0] = float(sink)
     return {**draw, "causal": shape.causal}
 
 
