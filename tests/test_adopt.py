@@ -13,10 +13,10 @@ import zstandard
 from workbench.cli import main
 from workbench.commands.measuring import plan
 from workbench.commands.target import find_target
-from workspaces import GOOD, ROOT, copy_of_repository, make
+from workspaces import GOOD, copy_of_repository, make, recorded_report
 
 SHAPE = "b2h8s512d64"
-(PACKED,) = (ROOT / "ablations/attention/evidence/nvidia-h200/reports").glob(f"{SHAPE}*")
+PACKED = recorded_report(SHAPE)
 ENTRY = '\n[[reference]]\nvariant = "theirs"\ntitle = "a colleague\'s"\ncaptured = true\n'
 
 

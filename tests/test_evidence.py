@@ -15,7 +15,7 @@ from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.load.capture import load_capture, open_report, stall_metrics
-from workspaces import ROOT, copy_of_repository
+from workspaces import ROOT, copy_of_repository, recorded_report
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
 SHAPE = "b2h8s512d64"
@@ -182,15 +182,15 @@ def test_a_new_shape_leaves_evidence_current_and_a_changed_study_does_not(
     assert all(r["status"] == "stale" for r in everything(ablate(copy, capsys)))
 
 
-def reports(root: Path) -> list[Path]:
-    return sorted(root.glob(f"ablations/attention/evidence/*/reports/{SHAPE}*"))
+def report_in(root: Path) -> Path:
+    return root / recorded_report(SHAPE).relative_to(ROOT)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
 def test_a_damaged_capture_is_named(
     damage: str, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (report,) = reports(copy)
+    report = report_in(copy)
     whole = report.read_bytes()
     report.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"",
                         "foreign": b"no capture at all"}[damage])  # fmt: skip
@@ -203,7 +203,7 @@ def test_a_damaged_capture_is_named(
 def test_a_deleted_capture_is_missing_and_times_stay(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (report,) = reports(copy)
+    report = report_in(copy)
     report.unlink()
     row = ablate(copy, capsys)["versions"][0]
     assert row["microseconds"]["median"] > 0

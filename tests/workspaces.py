@@ -95,6 +95,11 @@ def recorded_index(shape: str, variant: str) -> dict[str, Any]:
     return found
 
 
+def recorded_report(shape: str, variant: str = "baseline") -> Path:
+    """The report with the capture that counts, not one of its repeats."""
+    return EVIDENCE / "reports" / str(recorded_index(shape, variant)["report"])
+
+
 def recorded_captures() -> list[tuple[str, str]]:
     """Shape and variant of every capture in the repository that was measured, not adopted."""
     found = ((path.parents[1].name, path.stem) for path in EVIDENCE.glob("*/captures/*.json"))

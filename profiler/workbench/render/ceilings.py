@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 9.0, 6.5
 LEFT, BOTTOM, RIGHT, TOP = 0.085, 0.19, 0.985, 0.907
 TERA = 1e12
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 SMALL = FONT_SIZE - 1.5
 MEMORY, COMPUTE = "#56b4e9", "#e69f00"
 
@@ -139,11 +139,13 @@ def _between(low: float, high: float) -> list[float]:
 
 
 def draw_roofs(
-    axes: Axes, view: Frame, roof: Roofs, said: Mapping[str, str] = NOTHING
-) -> tuple[list[Box], list[Segment]]:
+    axes: Axes, view: Frame, roof: Roofs, said: Mapping[str, str] = NOTHING,
+    below: Mapping[str, float] = NOTHING,
+) -> tuple[list[Box], list[Segment]]:  # fmt: skip
     """Draw them; give what the points' labels must keep clear of.
 
-    ``said`` has what stands in place of the value of a compute roof, by its name, or of ``DRAM``.
+    ``said`` has what stands in place of the value of a compute roof, by its name, or of ``DRAM``;
+    ``below`` is where another line runs below a compute roof, which its ridge's label keeps out of.
     """
     taken: list[Box] = []
     _regions(axes, view, roof, taken)
@@ -166,7 +168,9 @@ def draw_roofs(
         )
         _say(axes, text, place, side, LIGHT.ink, FONT_SIZE, taken)
         text = f"ridge: {number(ridge)} FLOP/B"
-        _say(axes, text, (x + 5, y - 1.3 * FONT_SIZE), "left", LIGHT.muted, SMALL, taken)
+        other = view.page(ridge, below.get(name, value))[1]
+        under = other if y - other < 1.3 * FONT_SIZE else y
+        _say(axes, text, (x + 5, under - 1.3 * FONT_SIZE), "left", LIGHT.muted, SMALL, taken)
     angle = math.atan2(by - ay, bx - ax)
     # What is said more needs more room: it goes to the middle of the whole slope.
     middle = math.sqrt(start * roof.ridge(roof.high if said else roof.low))

@@ -124,7 +124,7 @@ def draw(ablation: Ablation) -> Figure:
     dashed = reached.lines(view, roof)
     said = {name: reached.rate(name, value) for name, value in roof.compute}
     said["DRAM"] = reached.slope(roof.bandwidth)
-    taken, lines = draw_roofs(axes, view, roof, said if dashed else {})
+    taken, lines = draw_roofs(axes, view, roof, said if dashed else {}, reached.compute)
     lines += draw_measured(axes, view, dashed)
     lines += draw_path(axes, view, marks)
     for mark in marks:
