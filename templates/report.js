@@ -371,8 +371,8 @@
       ];
     };
     const row = (a, b, tones, signs, changed) => make("tr", {},
-      ...half(a, of.before, of.parent, tones[0], signs[0], changed[0], ""),
-      ...half(b, of.after, of.child, tones[1], signs[1], changed[1], "side"));
+      ...half(a, of.before, of.heat[0], tones[0], signs[0], changed[0], ""),
+      ...half(b, of.after, of.heat[1], tones[1], signs[1], changed[1], "side"));
     const head = (name, variant, extra) => [
       make("th", { scope: "col", class: `heat ${extra}` }, "stalls"),
       make("th", { scope: "col", class: "number" }, make("span", { class: "hidden" }, "line")),
@@ -380,7 +380,7 @@
     ];
     return {
       columns: of.cold ? 4 : 6,
-      head: () => [...head(of.before, of.parent, ""), ...head(of.after, of.child, "side")],
+      head: () => [...head(of.before, of.heat[0], ""), ...head(of.after, of.heat[1], "side")],
       same: (a, b) => [row(a, b, ["", ""], ["", ""], [])],
       differ: (pairs) => pairs.map(([a, b, alike]) => row(a, b, ["gone", "come"], ["−", "+"],
         alike ? differing(file(of.before)[a].text, file(of.after)[b].text) : [])),
@@ -388,7 +388,7 @@
   };
   const unified = (of) => {
     const row = (a, b, line, name, sign, tone, changed) => make("tr", {},
-      heatCell(of.parent, of.before, a, of.most, tone), heatCell(of.child, of.after, b, of.most, tone),
+      heatCell(of.heat[0], of.before, a, of.most, tone), heatCell(of.heat[1], of.after, b, of.most, tone),
       numberCell(line, sign, tone), make("td", { class: `text ${tone}` }, ...painted(file(name)[line], changed)));
     const marks = ([a, b, alike]) => alike ? differing(file(of.before)[a].text, file(of.after)[b].text) : [];
     return {
@@ -407,7 +407,7 @@
     const kept = new Set();
     for (let i = 0; i < length; i++) {
       if ((!first && i < CONTEXT) || (!last && i >= length - CONTEXT)) kept.add(i);
-      const most = Math.max(shareOf(heatOf(of.parent, of.before, from + i)), shareOf(heatOf(of.child, of.after, to + i)));
+      const most = Math.max(shareOf(heatOf(of.heat[0], of.before, from + i)), shareOf(heatOf(of.heat[1], of.after, to + i)));
       if (most >= HOT) for (const j of [i - 1, i, i + 1]) if (j >= 0 && j < length) kept.add(j);
     }
     return kept;
@@ -444,18 +444,18 @@
     return rows;
   });
   const buildDiff = (holder) => {
-    const { diff: child, parent } = holder.dataset;
+    const { diff: child } = holder.dataset;
     holder.replaceChildren();
-    for (const { before, after, blocks, hunks } of data.diffs[child] ?? []) {
-      const most = Math.max(hottest(parent, before), hottest(child, after), 1e-9);
-      const cold = !data.heat[parent]?.[before] && !data.heat[child]?.[after];
-      const of = { before, after, parent, child, most, cold, hunks };
+    for (const { before, after, blocks, hunks, heat } of data.diffs[child] ?? []) {
+      const most = Math.max(hottest(heat[0], before), hottest(heat[1], after), 1e-9);
+      const cold = !data.heat[heat[0]]?.[before] && !data.heat[heat[1]]?.[after];
+      const of = { before, after, child, heat, most, cold, hunks };
       const layout = narrow.matches ? unified(of) : sideBySide(of);
       const pair = before === after ? after : `${before ?? "no file"} to ${after ?? "no file"}`;
       const pairs = blocks.flatMap((block) => block.length === 2 ? block[0] : []);
       const looks = [narrow.matches ? "unified" : "", cold ? "cold" : ""].filter(Boolean);
       const grid = make("table", { class: looks.join(" ") },
-        make("caption", { class: "hidden" }, `${pair}: ${parent} beside ${child}, with the stall time of each line as a share of all samples`),
+        make("caption", { class: "hidden" }, `${pair}: ${heat[0]} beside ${heat[1]}, with the stall time of each line as a share of all samples`),
         make("thead", {}, make("tr", {}, ...layout.head())), make("tbody", {}, ...diffRows(of, layout, blocks)));
       const count = (at) => pairs.filter((each) => each[at] !== null).length;
       holder.append(...boxed(grid, `Diff of ${child}, ${pair}`,

@@ -21,14 +21,21 @@ PAGE = "report.html"
 
 
 def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
-    """The sources of every variant with what their lines cost, and each step's diff."""
+    """The sources of every variant with what their lines cost, and each step's diff, at the shape
+    whose captures decide about it.
+    """
     sides = {row.variant: side(evidence, row.variant) for row in found.everything}
-    diffs = {
-        row.variant: source_diff(sides[row.step.parent], sides[row.variant])
-        for row in found.rows
-        if row.step and row.step.parent
-    }
-    return Sources(sides, diffs)
+    diffs, elsewhere = {}, {}
+    for row in found.rows:
+        if row.step is None or row.step.parent is None:
+            continue
+        pair = sides[row.step.parent], sides[row.variant]
+        if row.compared_at:
+            there = evidence.at(row.compared_at)
+            pair = side(there, row.step.parent), side(there, row.variant)
+            elsewhere[row.variant] = pair
+        diffs[row.variant] = source_diff(*pair)
+    return Sources(sides, diffs, elsewhere)
 
 
 def drawing() -> Aside[dict[str, str]]:

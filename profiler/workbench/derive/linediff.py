@@ -168,7 +168,12 @@ class SourceDiff:
 
 @dataclass(frozen=True)
 class Sources:
-    """All sources of a ladder: ``sides`` by variant, ``diffs`` of each step against its parent."""
+    """All sources of a ladder: ``sides`` by variant, ``diffs`` of each step against its parent.
+
+    ``elsewhere`` has the sides of a diff, before and after, where they are not those of ``sides``:
+    those of a step that is judged by captures at another shape.
+    """
 
     sides: Mapping[str, Profiled] = field(default_factory=dict)
     diffs: Mapping[str, SourceDiff] = field(default_factory=dict)
+    elsewhere: Mapping[str, tuple[Profiled, Profiled]] = field(default_factory=dict)

@@ -203,7 +203,7 @@ def _data(
         "variants": [facts(row, drawn) for row in ablation.everything],
         "roofs": roof_facts(ablation),
         "sources": files.texts,
-        "heat": page_sources.heat(sources, files, names),
+        "heat": page_sources.heat(ablation, sources, files, names),
         "diffs": page_sources.diffs(ablation, sources, files),
     }  # fmt: skip
 

@@ -6,7 +6,7 @@ Shares are of all warp state samples of a variant, from 0 to 1, as in ``derive.c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from workbench.derive.costs import COUNTERS, Cost
@@ -22,6 +22,7 @@ from workbench.derive.linediff import (
     is_host,
 )
 from workbench.judge.ablation import Ablation
+from workbench.judge.ablation import Row as Judged
 from workbench.render.hunks import costs, where
 from workbench.study.sources import VIRTUAL_ROOT
 
@@ -80,10 +81,18 @@ def diffs(ablation: Ablation, sources: Sources, files: Files) -> dict[str, list[
             if (before or not file.before) and (after or not file.after):
                 shown_files.append({
                     "before": before, "after": after, "blocks": _blocks(file.rows),
+                    "heat": _heat_keys(row),
                     "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
                 })  # fmt: skip
         found[row.variant] = shown_files
     return found
+
+
+def _heat_keys(row: Judged) -> list[str]:
+    """Under which names ``heat`` has the costs of a step's lines, before and after."""
+    assert row.step is not None
+    where = f" at {row.compared_at}" if row.compared_at else ""
+    return [f"{row.step.parent}{where}", f"{row.variant}{where}"]
 
 
 def _heading(hunk: Hunk) -> list[str]:
@@ -115,18 +124,28 @@ def _pair(row: Row) -> list[int | None]:
     return [*ends, LIKENESS[row.kind]] if row.kind in LIKENESS and None not in ends else ends
 
 
-def heat(sources: Sources, files: Files, reasons: list[str]) -> dict[str, dict[str, Any]]:
-    """Variant to file to line to its cost; a reason is its place in ``reasons``."""
+def heat(
+    ablation: Ablation, sources: Sources, files: Files, reasons: list[str]
+) -> dict[str, dict[str, Any]]:
+    """Variant, or variant and shape, to file to line to its cost; a reason is its place in
+    ``reasons``.
+    """
     places = {reason: place for place, reason in enumerate(reasons)}
+    shown = {variant: (variant, side) for variant, side in sources.sides.items()}
+    for row in ablation.rows:
+        if row.step and row.step.parent and row.variant in sources.elsewhere:
+            names = (row.step.parent, row.variant)
+            pairs = zip(names, sources.elsewhere[row.variant], strict=True)
+            shown.update(zip(_heat_keys(row), pairs, strict=True))
     found: dict[str, dict[str, Any]] = {}
-    for variant, side in sources.sides.items():
+    for name, (variant, side) in shown.items():
         if side.costs is None:
             continue
         total = side.costs.total
         keys = dict(files.of(variant))
         for (file, number), cost in side.costs.lines.items():
             if number > 0 and file in keys:
-                lines = found.setdefault(variant, {}).setdefault(keys[file], {})
+                lines = found.setdefault(name, {}).setdefault(keys[file], {})
                 lines[str(number)] = _line(cost, total, places)
     return found
 
@@ -151,7 +170,7 @@ def all_reasons(sources: Sources, first: list[str]) -> list[str]:
     """``first``, then every further stall reason that some line has."""
     more = {
         reason
-        for side in sources.sides.values()
+        for side in chain(sources.sides.values(), *sources.elsewhere.values())
         if side.costs
         for cost in side.costs.lines.values()
         for reason in cost.stalls
