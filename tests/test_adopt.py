@@ -104,7 +104,7 @@ def test_an_adopted_capture_has_figures_and_no_speed(
     out = capsys.readouterr().out
     line = next(x for x in out.splitlines() if x.startswith("| theirs"))
     assert line.rstrip(" |").endswith("adopted, not timed")
-    assert "best: fix12" in out
+    assert "best: fix15" in out
     text = (root / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
     assert "| theirs (adopted) " in text
     assert "theirs (adopted)" in (root / "reports/attention/stalls-light.svg").read_text()
@@ -191,7 +191,7 @@ def test_an_adopted_capture_can_be_replaced_and_the_old_report_goes(
         (["--as", "theirs", "--kernel", "attention_forward"], "holds 8 kernels or launch shapes",
          "launch 0"),
         (["--as", "theirs", "--kernel", "nope"], "no launch of a kernel 'nope'", "known:"),
-        (["--as", "theirs", "--launch", "40"], "has no launch 40", "0 to 24"),
+        (["--as", "theirs", "--launch", "40"], "has no launch 40", "0 to 27"),
         (["--as", "theirs", "--launch", "1", "--shape", "b2"], "unknown shape", SHAPE),
     ],
 )  # fmt: skip

@@ -441,10 +441,8 @@ def judge(
     study = evidence.study
     names = [s.variant for s in steps] + [r.name for r in study.ladder.references]
     work = _Judge(evidence, config, names)
-    with evidence.reading_repeats(names) as wait_for_repeats:
-        own = [work.row(step.variant, step) for step in steps]
-        references = [work.row(r.name, None) for r in study.ladder.references]
-        wait_for_repeats()
+    own = [work.row(step.variant, step) for step in steps]
+    references = [work.row(r.name, None) for r in study.ladder.references]
     rows = []
     for row in own:
         found, where = work.compared(row)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from workbench.errors import BadCapture, UsageError, unknown
 from workbench.load.catalog import STALL_PREFIX, needed_metrics
@@ -17,6 +17,7 @@ from workbench.run.ncu import nvtx_ranges
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 METRIC_COLUMNS = ["launch", "kernel", "metric", "value", "unit"]
 LINE_COLUMNS = ["launch", "kernel", "file", "line", "counter", "value"]
 RULE_COLUMNS = ["launch", "kernel", "rule", "section", "title", "message", "scope",
@@ -33,25 +34,66 @@ SCOPES = {1: "local", 2: "global"}
 OPTIMIZATION = 2
 
 
+class Tables(Protocol):
+    """One launch as rows of the tables of ``Capture``, without the columns launch and kernel."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def metrics(self) -> Sequence[tuple[Any, ...]]: ...
+    @property
+    def lines(self) -> Sequence[tuple[Any, ...]]: ...
+    @property
+    def rules(self) -> Sequence[tuple[Any, ...]]: ...
+    @property
+    def collected(self) -> frozenset[str]: ...
+
+
 @dataclass(frozen=True)
-class Capture:
-    """The launches of one variant in one report. Each table is read when it is first asked for:
-    the noise of repeated captures needs metrics alone, and lines cost ten times as much.
+class Decoded:
+    """One launch through ``ncu_report``. Each table is read when it is first asked for: lines take
+    as long as decoding the launch did.
     """
 
+    action: Any = field(repr=False)
+
+    @cached_property
+    def kernel(self) -> str:
+        return kernel_name(self.action)
+
+    @cached_property
+    def metrics(self) -> list[tuple[Any, ...]]:
+        """All metrics that some figure or a stall's share may want."""
+        return read_metrics(self.action, [*needed_metrics(), *stall_metrics(self.action).values()])
+
+    @cached_property
+    def lines(self) -> list[tuple[Any, ...]]:
+        return read_lines(self.action)
+
+    @cached_property
+    def rules(self) -> list[tuple[Any, ...]]:
+        return read_rules(self.action)
+
+    @cached_property
+    def collected(self) -> frozenset[str]:
+        return collected(self.action)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The launches of one variant in one report."""
+
     path: Path
-    launches: tuple[Any, ...] = field(repr=False)
+    launches: tuple[Tables, ...] = field(repr=False)
 
     @cached_property
     def kernels(self) -> tuple[str, ...]:
-        return tuple(kernel_name(action) for action in self.launches)
+        return tuple(launch.kernel for launch in self.launches)
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """One metric of one launch: see ``METRIC_COLUMNS``."""
-        import pandas as pd
-
-        return pd.DataFrame(metric_rows(self.launches), columns=METRIC_COLUMNS)
+        return _table((launch.metrics for launch in self.launches), self.kernels, METRIC_COLUMNS)
 
     @cached_property
     def lines(self) -> pd.DataFrame:
@@ -59,16 +101,12 @@ class Capture:
 
         The counter is a stall reason, counted in samples, or a key of ``LINE_COUNTERS``.
         """
-        import pandas as pd
-
-        return pd.DataFrame(read_lines(self.launches), columns=LINE_COLUMNS)
+        return _table((launch.lines for launch in self.launches), self.kernels, LINE_COLUMNS)
 
     @cached_property
     def rules(self) -> pd.DataFrame:
         """One result of ncu's rules that advises a change; ``focus`` is metric and value."""
-        import pandas as pd
-
-        return pd.DataFrame(read_rules(self.launches), columns=RULE_COLUMNS)
+        return _table((launch.rules for launch in self.launches), self.kernels, RULE_COLUMNS)
 
     @cached_property
     def collected(self) -> frozenset[str]:
@@ -76,7 +114,16 @@ class Capture:
 
         Keys of ``LINE_COUNTERS``, and "samples" for the stall reasons.
         """
-        return collected(self.launches)
+        return frozenset.intersection(*(launch.collected for launch in self.launches))
+
+
+def _table(
+    launches: Iterable[Sequence[tuple[Any, ...]]], kernels: Sequence[str], columns: list[str]
+) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = [(index, kernels[index], *row) for index, rows in enumerate(launches) for row in rows]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def open_report(path: Path) -> Any:
@@ -99,6 +146,12 @@ def open_report(path: Path) -> Any:
     return context
 
 
+def digest_of(path: Path) -> str:
+    """sha256 of a file as it is now."""
+    known = path.stat()
+    return _digest(path, known.st_mtime_ns, known.st_size)
+
+
 @cache
 def _digest(path: Path, modified: int, size: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -108,12 +161,11 @@ def _digest(path: Path, modified: int, size: int) -> str:
 _opened: dict[str, list[tuple[Any, list[str]]]] = {}
 
 
-def _launches(path: Path) -> list[tuple[Any, list[str]]]:
-    """Every launch with its ranges: decoding one takes tens of milliseconds."""
+def launches(path: Path) -> list[tuple[Any, list[str]]]:
+    """Every launch with its NVTX ranges: decoding one takes tens of milliseconds."""
     if not path.is_file():
         return _read_launches(path)
-    known = path.stat()
-    digest = _digest(path, known.st_mtime_ns, known.st_size)
+    digest = digest_of(path)
     if digest not in _opened:
         _opened[digest] = _read_launches(path)
     return _opened[digest]
@@ -129,16 +181,20 @@ def _read_launches(path: Path) -> list[tuple[Any, list[str]]]:
     return [(action, nvtx_ranges(action)) for action in found]
 
 
-def actions(path: Path, wanted: Wanted) -> list[Any]:
-    """The wanted launches, in the report's order. Raises BadCapture where there is none."""
-    every = _launches(path)
+def wanted_of(every: Sequence[tuple[T, Sequence[str]]], wanted: Wanted, path: Path) -> list[T]:
+    """The wanted of a report's launches, in its order. Raises BadCapture where there is none."""
     if isinstance(wanted, tuple):
         found = [every[index][0] for index in wanted if index < len(every)]
     else:
-        found = [action for action, ranges in every if wanted is None or wanted in ranges]
+        found = [one for one, ranges in every if wanted is None or wanted in ranges]
     if not found or (isinstance(wanted, tuple) and len(found) != len(wanted)):
         raise BadCapture(f"{path} holds no launch of {wanted}", hint="profile the variant again")
     return found
+
+
+def actions(path: Path, wanted: Wanted) -> list[Any]:
+    """See ``wanted_of``; each as ``ncu_report`` has it."""
+    return wanted_of(launches(path), wanted, path)
 
 
 @cache  # some two thousand, and listing them takes a millisecond
@@ -164,26 +220,9 @@ def kernel_name(action: Any) -> str:
     return str(action.name(action.NameBase_FUNCTION))
 
 
-def read_metrics(launches: Sequence[Any], names: Iterable[str]) -> list[tuple[Any, ...]]:
-    rows = []
-    for index, action in enumerate(launches):
-        kernel = kernel_name(action)
-        for name in names:
-            found = metric_value(action, name)
-            if found is not None and not isinstance(found[0], str):
-                rows.append((index, kernel, name, *found))
-    return rows
-
-
-def metric_rows(launches: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """All metrics that some figure or a stall's share may want."""
-    stalls = dict.fromkeys(n for a in launches for n in stall_metrics(a).values())
-    return read_metrics(launches, [*needed_metrics(), *stalls])
-
-
-def metrics_of(captures: Sequence[tuple[Path, Wanted]]) -> list[list[tuple[Any, ...]]]:
-    """The rows of ``Capture.metrics`` of many captures. Raises BadCapture."""
-    return [metric_rows(actions(path, wanted)) for path, wanted in captures]
+def read_metrics(action: Any, names: Iterable[str]) -> list[tuple[Any, ...]]:
+    found = ((name, metric_value(action, name)) for name in names)
+    return [(name, *value) for name, value in found if value and not isinstance(value[0], str)]
 
 
 def stall_metrics(action: Any) -> dict[str, str]:
@@ -205,55 +244,51 @@ def place(action: Any, pc: int) -> tuple[str, int]:
     return (str(info.file_name()), int(info.line())) if info else ("", 0)
 
 
-def read_lines(launches: Sequence[Any]) -> list[tuple[Any, ...]]:
+def read_lines(action: Any) -> list[tuple[Any, ...]]:
     """Stall samples and counters summed by source line; "" and 0 where no line is known."""
     rows = []
-    for index, action in enumerate(launches):
-        where: dict[int, tuple[str, int]] = {}
-        kernel = kernel_name(action)
-        for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items():
-            metric = action.metric_by_name(name)
-            if metric is None or not metric.has_correlation_ids() or not metric.value():
-                continue
-            ids = metric.correlation_ids()
-            sums: dict[tuple[str, int], float] = defaultdict(float)
-            for i, value in enumerate(map(metric.as_double, range(metric.num_instances()))):
-                if value:  # most instructions have none
-                    pc = ids.as_uint64(i)
-                    if pc not in where:
-                        where[pc] = place(action, pc)
-                    sums[where[pc]] += value
-            for (file, line), value in sums.items():
-                rows.append((index, kernel, file, line, counter, value))
+    where: dict[int, tuple[str, int]] = {}
+    for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items():
+        metric = action.metric_by_name(name)
+        if metric is None or not metric.has_correlation_ids() or not metric.value():
+            continue
+        ids = metric.correlation_ids()
+        sums: dict[tuple[str, int], float] = defaultdict(float)
+        for i, value in enumerate(map(metric.as_double, range(metric.num_instances()))):
+            if value:  # most instructions have none
+                pc = ids.as_uint64(i)
+                if pc not in where:
+                    where[pc] = place(action, pc)
+                sums[where[pc]] += value
+        rows += [(file, line, counter, value) for (file, line), value in sums.items()]
     return rows
 
 
-def read_rules(launches: Sequence[Any]) -> list[tuple[Any, ...]]:
+def read_rules(action: Any) -> list[tuple[Any, ...]]:
     rows = []
-    for index, action in enumerate(launches):
-        for rule in action.rule_results_as_dicts():
-            message = rule.get("rule_message", {})
-            if int(message.get("type", 0)) != OPTIMIZATION:
-                continue
-            estimate = rule.get("speedup_estimation", {})
-            focus = [(f["name"], float(f["value"])) for f in rule.get("focus_metrics", [])]
-            rows.append((
-                index, kernel_name(action), rule.get("rule_identifier", ""),
-                rule.get("section_identifier", ""), message.get("title", ""),
-                message.get("message", ""), SCOPES.get(int(estimate.get("type", 0)), ""),
-                float(estimate["speedup"]) if "speedup" in estimate else float("nan"), focus,
-            ))  # fmt: skip
+    for rule in action.rule_results_as_dicts():
+        message = rule.get("rule_message", {})
+        if int(message.get("type", 0)) != OPTIMIZATION:
+            continue
+        estimate = rule.get("speedup_estimation", {})
+        focus = [(f["name"], float(f["value"])) for f in rule.get("focus_metrics", [])]
+        rows.append((
+            rule.get("rule_identifier", ""), rule.get("section_identifier", ""),
+            message.get("title", ""), message.get("message", ""),
+            SCOPES.get(int(estimate.get("type", 0)), ""),
+            float(estimate["speedup"]) if "speedup" in estimate else float("nan"), focus,
+        ))  # fmt: skip
     return rows
 
 
-def collected(launches: Sequence[Any]) -> frozenset[str]:
-    """The line counters that all launches have, zero or not."""
+def collected(action: Any) -> frozenset[str]:
+    """The line counters that a launch has, zero or not."""
     found = {
         counter
         for counter, name in LINE_COUNTERS.items()
-        if all((m := a.metric_by_name(name)) is not None and m.has_value() for a in launches)
+        if (metric := action.metric_by_name(name)) is not None and metric.has_value()
     }
-    if all(stall_metrics(action) for action in launches):
+    if stall_metrics(action):
         found.add("samples")
     return frozenset(found)
 
@@ -265,7 +300,7 @@ def has_rules(path: Path, wanted: Wanted) -> bool:
 
 def load_capture(path: Path, wanted: Wanted = None) -> Capture:
     """The wanted launches. Raises BadCapture for a report that cannot be read."""
-    return Capture(path, tuple(actions(path, wanted)))
+    return Capture(path, tuple(map(Decoded, actions(path, wanted))))
 
 
 def load_sources(path: Path, wanted: Wanted) -> dict[str, str]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.load.capture import METRIC_COLUMNS, Capture, Wanted, load_capture, metrics_of
+from workbench.load.capture import Capture, Wanted
 from workbench.load.ceilings import Calibration, load_calibration
-from workbench.run.aside import Aside
+from workbench.load.tables import Launches, capture_of, tables_of
 from workbench.study.layout import EvidenceFolder, read_json
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
@@ -57,12 +55,20 @@ class OnDisk:
     def __init__(self, study: Study) -> None:
         self.fingerprints = Fingerprints(study)
         self._read: dict[Path, dict[str, Any] | None] = {}
+        self._reports: dict[Path, Launches] = {}
 
     def json(self, path: Path) -> dict[str, Any] | None:
         """None where there is no such file. Raises UsageError for what is no evidence."""
         if path not in self._read:
             self._read[path] = read_json(path) if path.is_file() else None
         return self._read[path]
+
+    def capture(self, folder: EvidenceFolder, name: str, wanted: Wanted) -> Capture:
+        """The wanted launches of a report. Raises BadCapture."""
+        report = folder.reports / name
+        if report not in self._reports:
+            self._reports[report] = tables_of(report, folder.tables(name))
+        return capture_of(self._reports[report], wanted, report)
 
 
 @dataclass(frozen=True)
@@ -126,35 +132,10 @@ class Evidence:
 
     def repeats(self, variant: str) -> list[pd.DataFrame]:
         """Metrics of earlier captures of the same sources under the same ncu, newest first."""
-        import pandas as pd
-
-        asked = self._repeats_of(variant)
-        if not all(each in self._repeated for each in asked):
-            self._repeated.update(zip(asked, metrics_of(asked), strict=True))
-        return [pd.DataFrame(self._repeated[each], columns=METRIC_COLUMNS) for each in asked]
-
-    def _repeats_of(self, variant: str) -> list[tuple[Path, Wanted]]:
         index = self.capture_index(variant)
         names = index.data.get("repeats", []) if index.current else []
-        paths = [self.folder.reports / str(name) for name in names]
-        return [(path, str(index.data["range"])) for path in paths if path.is_file()]
-
-    @contextmanager
-    def reading_repeats(self, variants: Sequence[str]) -> Iterator[Callable[[], None]]:
-        """Reads the repeats of all these variants in a process of its own, within the block: they
-        take as long to decode as the captures themselves. What it yields waits for them.
-        """
-        asked = [each for variant in variants for each in self._repeats_of(variant)]
-        if not asked:
-            yield lambda: None
-            return
-        with Aside(metrics_of) as reading:
-            reading.give(asked)
-            yield lambda: self._repeated.update(zip(asked, reading.result(), strict=True))
-
-    @cached_property
-    def _repeated(self) -> dict[tuple[Path, Wanted], list[tuple[Any, ...]]]:
-        return {}
+        there = [str(name) for name in names if (self.folder.reports / str(name)).is_file()]
+        return [self._disk.capture(self.folder, n, index.wanted).metrics for n in there]
 
     @cached_property
     def _captures(self) -> dict[str, Capture | None]:
@@ -164,7 +145,7 @@ class Evidence:
         index = self.capture_index(variant)
         if not index.usable:
             return None
-        return load_capture(self.report_path(index), index.wanted)
+        return self._disk.capture(self.folder, str(index.data["report"]), index.wanted)
 
     @cached_property
     def calibration(self) -> Calibration | None:

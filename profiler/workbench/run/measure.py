@@ -389,6 +389,7 @@ def remove_unused(folder: EvidenceFolder) -> None:
     for report in folder.reports.glob("*.ncu-rep*"):
         if report.name not in used:
             report.unlink()
+            folder.tables(report.name).unlink(missing_ok=True)
 
 
 def remove_superseded(session: Path, variants: set[str]) -> None:

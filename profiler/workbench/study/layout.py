@@ -41,6 +41,10 @@ class EvidenceFolder:
     def reports(self) -> Path:
         return self.root / "reports"
 
+    def tables(self, report: str) -> Path:
+        """What was read of a report; see ``load.tables``."""
+        return self.root / "tables" / f"{Path(report).stem}.json.zst"
+
     @property
     def ceilings(self) -> Path:
         return self.root / "ceilings.json"
