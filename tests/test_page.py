@@ -250,6 +250,35 @@ def test_lines_carry_their_stalls() -> None:
     assert "Costs by line are not collected: its capture has no source lines." in words
 
 
+def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
+    found, sources = pages.recorded()
+    data = outline(found, sources).data
+    for row in found.rows:
+        if row.step is None or row.step.parent is None:
+            continue
+        names = [row.step.parent, row.variant]
+        if row.compared_at:
+            assert row.against_parent is not None
+            made = row.against_parent.anatomy
+            assert made is not None
+            names = [f"{name} at {row.compared_at}" for name in names]
+            durations = sources.diffs[row.variant].durations
+            assert durations == pytest.approx((made.before_us, made.after_us))
+        assert all(file["heat"] == names for file in data["diffs"][row.variant])
+        assert set(names) <= data["heat"].keys()
+    (judged_elsewhere,) = [r for r in found.rows if r.variant == "fix14"]
+    costs = sources.elsewhere["fix14"][1].costs
+    assert judged_elsewhere.compared_at
+    assert costs is not None
+    (line, cost) = max(
+        ((place[1], c) for place, c in costs.lines.items() if place[0].endswith("/fix14.cu")),
+        key=lambda each: each[1].share or 0,
+    )
+    name = f"fix14 at {judged_elsewhere.compared_at}"
+    shown = data["heat"][name]["fix14.cu"][str(line)]
+    assert sum(share for _, share in shown[0]) == pytest.approx(cost.share, abs=1e-4)
+
+
 def test_a_long_ladder_stays_small() -> None:
     found, sources = pages.long_ladder()
     text = pages.render(found, sources)

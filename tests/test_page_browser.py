@@ -188,7 +188,7 @@ def test_hovering_a_part_of_a_bar_names_the_reason(desk: Desk) -> None:
     page.locator(".bar[data-variant=baseline] [data-part=long_scoreboard]").hover()
     tip = page.locator("#tip")
     expect(tip).to_contain_text("long scoreboard")
-    expect(tip).to_contain_text("75 % of samples")
+    expect(tip).to_contain_text("76 % of samples")
     expect(tip).to_contain_text("smsp__pcsamp_warps_issue_stalled_long_scoreboard")
     page.locator(".bar[data-variant=sdpa_flash] [data-part=other]").hover()
     expect(tip).to_contain_text("drain")
@@ -209,7 +209,7 @@ def test_a_ceiling_names_its_counters(desk: Desk) -> None:
     page.locator('[data-level=dram] svg.wide g.roof[data-key="FP32"] .hit').hover(
         force=True, position={"x": 150, "y": 7}
     )
-    expect(page.locator("#tip")).to_contain_text("66.9 TFLOP/s")
+    expect(page.locator("#tip")).to_contain_text("66.8 TFLOP/s")
     expect(page.locator("#tip")).to_contain_text("op_ffma_pred_on")
 
 
@@ -367,6 +367,15 @@ def test_diff_shows_every_line_once_its_gaps_are_open(desk: Desk) -> None:
             ".map(r => r.cells[at].textContent)", at,
         )  # fmt: skip
         assert cells == source(variant)
+
+
+def test_a_diff_says_at_which_shape_its_stalls_are(desk: Desk) -> None:
+    page = desk.open(pages.recorded_page())
+    diff = page.locator('[data-diff=fix14] [aria-label="Diff of fix14, fix13.cu to fix14.cu"]')
+    expect(diff).to_be_attached(timeout=30_000)  # built in idle time, one after the other
+    expect(diff.locator("thead")).to_contain_text("fix13 at b4h16s2048d64")
+    expect(diff.locator("thead")).to_contain_text("fix14 at b4h16s2048d64")
+    expect(diff.locator("td.heat .strip").first).to_be_attached()
 
 
 def test_on_a_phone_nothing_but_boxes_scrolls_sideways(desk: Desk) -> None:

@@ -100,8 +100,8 @@ def test_a_cubin_is_passed_on_only_for_the_same_definitions(
 
 def test_a_variant_that_calls_others_is_made_of_their_sources_too() -> None:
     study = find_workspace(ROOT).study("attention")
-    names = {path.name for path in source_files(study, study.variants["fix12"])}
-    assert {"fix12.py", "fix11.py", "fix11.cu", "fix10.cu", "hopper.cuh"} <= names
+    names = {path.name for path in source_files(study, study.variants["fix15"])}
+    assert {"fix15.py", "fix11.py", "fix11.cu", "fix14.py", "fix14.cu", "hopper.cuh"} <= names
 
 
 def test_other_parameters_are_other_evidence_and_a_step_of_their_own() -> None:

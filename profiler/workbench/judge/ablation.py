@@ -156,9 +156,9 @@ class _Judge:
 
     @cached_property
     def noise(self) -> Noise:
-        """From all repeats on record, else assumed."""
+        """From all repeats on record, whichever variants are asked for; else assumed."""
         groups = []
-        for variant in self.variants:
+        for variant in self.evidence.study.variants:
             repeats = self.evidence.repeats(variant)
             capture = self.evidence.capture(variant) if repeats else None
             if capture is not None:

@@ -17,6 +17,8 @@ MARKER = 6.0
 GAP = 1.5
 SAME_PLACE = 4.0
 CLEAR = 10.0  # of other marks, where a leader line ends
+NEARER = 0.5  # than any other mark is a label's own, at least
+PADDING = 2.0  # of the text in its box
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,9 @@ class _Page:
         """A reader takes a label for the nearest mark's, so that must be its own; with a leader
         line to its own it must stand clear of the others.
         """
-        least = CLEAR if leader else _apart(box, [anchor.at])
-        return least < _apart(box, [mark for mark in self.marks if mark not in anchor.own])
+        text = Box(box.x0 + PADDING, box.y0 + PADDING, box.x1 - PADDING, box.y1 - PADDING)
+        least = CLEAR if leader else _apart(text, [anchor.at]) + NEARER
+        return least < _apart(text, [mark for mark in self.marks if mark not in anchor.own])
 
     def is_free(self, anchor: Anchor, box: Box, leader: Segment | None) -> bool:
         """Whether nothing is in the way, which is most often clear at the first obstacle."""
