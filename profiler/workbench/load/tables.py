@@ -30,7 +30,7 @@ from workbench.load.catalog import needed_metrics
 from workbench.study.layout import write_bytes
 
 READING = 1  # to be raised where the functions of load.capture read something else
-LEVEL = 19  # of the compression: a third smaller than at 3, for a tenth of a second once
+LEVEL = 9  # of the compression
 Launches = list[tuple[Tables, Sequence[str]]]
 
 
