@@ -18,7 +18,8 @@ from workbench.derive.hunks import source_diff
 from workbench.derive.linediff import Profiled, Sources
 from workbench.derive.moves import Moves
 from workbench.derive.stall_time import StallTime
-from workbench.judge.ablation import Ablation, judge
+from workbench.judge.ablation import judge
+from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
 from workbench.judge.verdict import Gate, Outcome
 from workbench.render.page import page_environment, render_page

@@ -16,9 +16,9 @@ from workbench.derive.moves import Move, Moves
 from workbench.derive.roofline import Ceilings, LevelPoint, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.derive.stall_time import StallTime
-from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.rules import RuleChange
 from workbench.judge.verdict import BASELINE, INCONCLUSIVE, KEPT, REJECTED, Gate, Outcome
 from workbench.study.model import Prediction, Step

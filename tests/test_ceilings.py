@@ -17,7 +17,7 @@ from workbench.cli import main
 from workbench.derive.measured import Roofs, other_clock, roofs
 from workbench.derive.roofline import Peaks, Point, peaks, point
 from workbench.errors import UsageError
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.load.ceilings import Calibration, Measured, load_calibration
 from workbench.render import ceiling_table, jsonable, page_roofline, roofline_table
 from workbench.render.charts import chart

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from synthetic import CEILINGS, ablation, not_current, point, with_row
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.render.canvas import DARK, LIGHT, swap
 from workbench.render.charts import CHARTS, FILES, chart, chart_files
 from workbench.render.labels import Anchor, Box, place

@@ -9,7 +9,7 @@ import pytest
 
 import pages
 from synthetic import ablation
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.render import roofline_chart
 from workbench.render.canvas import text_width
 from workbench.render.labels import CLEAR, XY, Anchor, Box, Segment, Spot, place

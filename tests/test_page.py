@@ -24,7 +24,7 @@ from workbench.cli import main
 from workbench.derive.hunks import source_diff
 from workbench.derive.linediff import Sources
 from workbench.derive.roofline import LEVELS
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.load.evidence import ADOPTED
 from workbench.render import why
 from workbench.render.canvas import text_width

@@ -13,7 +13,7 @@ from synthetic import ablation, bottleneck, not_current, point, with_row
 from workbench.derive.hunks import source_diff
 from workbench.derive.linediff import Profiled, SourceDiff
 from workbench.derive.speedup import Ratio
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.judge.verdict import KEPT, Outcome
 from workbench.render import narrative, roofline_table
 from workbench.render.charts import FILES

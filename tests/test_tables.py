@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 
 from synthetic import ablation, not_current, ratio, with_row
 from workbench.derive.speedup import Ratio
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.render import markdown, tables
 
 

@@ -13,7 +13,8 @@ from workbench.commands.progress import note
 from workbench.commands.reporting import drawing, shown_path, write_reports
 from workbench.commands.target import Target, find_study, find_target
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.judge.ablation import Ablation, judge
+from workbench.judge.ablation import judge
+from workbench.judge.rows import Ablation
 from workbench.load.evidence import Evidence
 from workbench.render import jsonable, narrative, terminal
 from workbench.render.sections import across

@@ -10,7 +10,8 @@ from workbench.commands.target import find_target
 from workbench.derive.hunks import source_diff
 from workbench.derive.linediff import Sources
 from workbench.errors import EnvironmentLacks
-from workbench.judge.ablation import Ablation, judge
+from workbench.judge.ablation import judge
+from workbench.judge.rows import Ablation
 from workbench.load.evidence import Evidence
 from workbench.run.aside import Aside
 from workbench.study.layout import write_bytes

@@ -1,9 +1,9 @@
-"""Everything known of a ladder at one shape on one GPU, judged: what the reports render."""
+"""A ladder at one shape on one GPU, judged by all evidence on record."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING, Any
 from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
 from workbench.derive.measured import Roofs, roofs
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
-from workbench.derive.roofline import Ceilings, Point, ceilings, peaks, point
+from workbench.derive.roofline import Ceilings, ceilings, peaks, point
 from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.judge.comparison import Comparison, compare
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.shapes import AcrossShapes, AtShape
 from workbench.judge.verdict import (
     BASELINE,
     INCONCLUSIVE,
     Gate,
     Outcome,
-    Score,
     compiler_gate,
     correct_gate,
     faster_gate,
     judge_prediction,
-    score,
     verdict,
 )
 from workbench.load.catalog import catalog
@@ -41,106 +40,6 @@ WARM, COLD = "warm", "cold"
 CLOCK_TOLERANCE = 0.02
 FAILED = "failed"
 COMPARED = ("gpu", "driver", "cuda", "torch")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One variant. Without current evidence its figures are absent, and ``problem`` says why.
-
-    ``adopted`` is where the figures come from where the capture was made elsewhere; such a row of
-    status ``adopted`` has no times and no speed. ``judged_at`` names the shape that gates, verdict
-    and predictions are about where that is not the table's, and ``deciding`` is the ratio over the
-    parent there; else it is ``over_parent``. ``compared_at`` is that shape where the captures
-    behind ``against_parent`` are of it too; ``limits`` are the bottlenecks in the last of them.
-    """
-
-    variant: str
-    title: str
-    step: Step | None
-    state: Mapping[str, str]
-    status: str
-    problem: str = ""
-    warm: Time | None = None
-    cold: Time | None = None
-    over_baseline: Ratio | None = None
-    over_parent: Ratio | None = None
-    over_reference: Ratio | None = None
-    figures: Mapping[str, Figure] = field(default_factory=dict)
-    stalls: Mapping[str, float] = field(default_factory=dict)
-    limiters: tuple[str, ...] = ()
-    bottlenecks: tuple[Bottleneck, ...] = ()
-    point: Point | None = None
-    gates: tuple[Gate, ...] = ()
-    verdict: str = ""
-    predictions: tuple[Outcome, ...] = ()
-    kernels: tuple[str, ...] = ()
-    capture: str = ""
-    checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    build: Mapping[str, Any] | None = None
-    adopted: Mapping[str, Any] | None = None
-    against_parent: Comparison | None = None
-    judged_at: str = ""
-    deciding: Ratio | None = None
-    compared_at: str = ""
-    limits: tuple[Bottleneck, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """The name as charts and tables show it, so that no capture passes for a measurement."""
-        return f"{self.variant} (adopted)" if self.adopted else self.variant
-
-    @property
-    def is_reference(self) -> bool:
-        return self.step is None
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``.
-
-    ``whole`` compares the best step with the baseline; None where a capture is missing, or where
-    no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
-    the study's default shape. ``measured`` are the card's measured ceilings, where it was
-    calibrated.
-    """
-
-    study: str
-    title: str
-    summary: str
-    shape: str
-    parameters: Mapping[str, Any]
-    gpu: str
-    source: str
-    date: str
-    reference: str
-    rows: tuple[Row, ...]
-    references: tuple[Row, ...]
-    ceilings: Ceilings | None
-    environment: Mapping[str, Any]
-    timing_file: str
-    warnings: tuple[str, ...]
-    whole: Comparison | None = None
-    noise: Noise = ASSUMED_NOISE
-    across: AcrossShapes | None = None
-    measured: Roofs | None = None
-
-    @property
-    def everything(self) -> tuple[Row, ...]:
-        return (*self.rows, *self.references)
-
-    def row(self, variant: str) -> Row:
-        return next(row for row in self.everything if row.variant == variant)
-
-    @property
-    def best(self) -> Row | None:
-        """The fastest row of the ladder that was kept (or is the baseline)."""
-        kept = [r for r in self.rows if r.warm and r.verdict in ("kept", BASELINE)]
-        return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
-
-    @property
-    def score(self) -> Score:
-        """Predictions of all steps with current evidence."""
-        return score(o for row in self.rows if row.status == CURRENT for o in row.predictions)
 
 
 class _Judge:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.render import levels_chart, roofline_chart, stall_chart, stall_time_chart
 from workbench.render.canvas import svg, swap
 

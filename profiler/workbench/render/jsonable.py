@@ -10,9 +10,9 @@ from workbench.derive.figures import Figure
 from workbench.derive.moves import Move
 from workbench.derive.roofline import Point
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.shapes import AcrossShapes
 from workbench.render import ceiling_table
 from workbench.study.layout import SCHEMA_VERSION

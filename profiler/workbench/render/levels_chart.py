@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.roofline import DRAM, L1, L2, Ceilings
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, text_width
 from workbench.render.ceilings import (
     LEFT,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.render.canvas import LIGHT, Entry
 from workbench.render.ceilings import TERA, Frame, Roofs
 from workbench.render.labels import XY, Segment

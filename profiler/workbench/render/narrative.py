@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from workbench.derive.speedup import Ratio
-from workbench.judge.ablation import Ablation, Row
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.verdict import BASELINE, INCONCLUSIVE, KEPT, REFUTED, REJECTED
 from workbench.load.evidence import CURRENT
 from workbench.render.markdown import authored, code, literal

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.derive.anatomy import FACTORS, LABELS, METRICS
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.linediff import Sources
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.judge.verdict import BASELINE, KEPT
 from workbench.load.catalog import STALL_PREFIX
 from workbench.render import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.derive.figures import DURATION, stall_label
 from workbench.derive.roofline import CLOCKS, COUNTERS, DRAM, L1, L2, SM_CLOCK, VECTOR, Point
-from workbench.judge.ablation import Ablation, Row
+from workbench.judge.rows import Ablation, Row
 from workbench.load.catalog import FP32_OPS, FP64_OPS, HALF_OPS, L1_BYTES, L2_BYTES, STALL_PREFIX
 from workbench.render import ceiling_table
 from workbench.render.ceilings import roofs

@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.derive.figures import ISSUING
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.ablation import Ablation, Row
+from workbench.judge.rows import Ablation, Row
 from workbench.render.markdown import one_line
 from workbench.render.page_roofline import kind
 from workbench.render.sections import COLUMNS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.derive.roofline import ERROR_MARGIN, LEVELS
-from workbench.judge.ablation import Ablation, Row
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.verdict import BASELINE, KEPT
 from workbench.render.canvas import text_width
 from workbench.render.ceilings import TERA, Frame, Roofs, roofs

@@ -21,8 +21,8 @@ from workbench.derive.linediff import (
     base,
     is_host,
 )
-from workbench.judge.ablation import Ablation
-from workbench.judge.ablation import Row as Judged
+from workbench.judge.rows import Ablation
+from workbench.judge.rows import Row as Judged
 from workbench.render.hunks import costs, where
 from workbench.study.sources import VIRTUAL_ROOT
 

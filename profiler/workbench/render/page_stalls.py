@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from workbench.derive.figures import ISSUING, stall_label
-from workbench.judge.ablation import Ablation, Row
+from workbench.judge.rows import Ablation, Row
 from workbench.render.canvas import DARK, LIGHT
 from workbench.render.page_roofline import kind
 from workbench.render.stall_chart import OTHER, SHOWN, fills, on, parts, weights

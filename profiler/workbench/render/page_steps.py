@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.derive.linediff import Profiled, SourceDiff, Sources, base
-from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.verdict import BASELINE, Outcome
 from workbench.load.evidence import CURRENT
 from workbench.render import hunks, narrative, page_why, sections

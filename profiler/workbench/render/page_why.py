@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from workbench.derive.anatomy import Anatomy
-from workbench.judge.ablation import Ablation
 from workbench.judge.comparison import Comparison
+from workbench.judge.rows import Ablation
 from workbench.render import sections, why
 from workbench.render.page_stalls import reasons, stacked
 from workbench.render.spans import spans

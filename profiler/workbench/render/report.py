@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.linediff import SourceDiff
 from workbench.derive.unified import unified
-from workbench.judge.ablation import Ablation, Row
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.verdict import BASELINE
 from workbench.load.evidence import ADOPTED, CURRENT
 from workbench.render import hunks, markdown, narrative, roofline_table, sections, why

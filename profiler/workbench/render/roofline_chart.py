@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.roofline import Point
-from workbench.judge.ablation import Ablation, Row
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.verdict import BASELINE, INCONCLUSIVE, KEPT, REJECTED
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.ceilings import (

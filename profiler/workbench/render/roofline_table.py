@@ -6,7 +6,7 @@ import math
 
 from workbench.derive.measured import CLOCK_TOLERANCE, other_clock
 from workbench.derive.roofline import DRAM, L1, L2, TENSOR, LevelPoint, Point
-from workbench.judge.ablation import Ablation
+from workbench.judge.rows import Ablation
 from workbench.render import ceiling_table
 from workbench.render.markdown import code, literal
 from workbench.render.tables import ABSENT, NONE, markdown_table, number, percent, reason

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from workbench.derive.anatomy import FACTORS, LABELS, METRICS, Anatomy
 from workbench.derive.speedup import Time
-from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.shapes import AtShape
 from workbench.load.evidence import CURRENT
 from workbench.render import why

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.stall_time import UNSAMPLED
-from workbench.judge.ablation import Ablation, Row
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.verdict import INCONCLUSIVE, REJECTED
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.tables import reason

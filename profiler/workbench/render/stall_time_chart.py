@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING
 from workbench.derive.stall_time import StallTime
-from workbench.judge.ablation import Ablation
 from workbench.judge.comparison import Comparison
+from workbench.judge.rows import Ablation
 from workbench.load.evidence import CURRENT
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.stall_chart import OTHER, fills, on

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from workbench.derive.figures import stall_label
-from workbench.judge.ablation import Ablation, Row
 from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.rows import Ablation, Row
 from workbench.load.evidence import ADOPTED, CURRENT
 from workbench.render.tables import interval, markdown_table, number, ratio, verdict
 from workbench.render.why import account

@@ -12,8 +12,8 @@ from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.moves import Move
 from workbench.derive.noise import Noise
 from workbench.derive.stall_time import UNSAMPLED, StallTime
-from workbench.judge.ablation import Ablation
 from workbench.judge.comparison import Comparison
+from workbench.judge.rows import Ablation
 from workbench.judge.rules import APPEARED, SAME, VANISHED, RuleChange
 from workbench.render.plain import printable
 from workbench.render.tables import ABSENT, NONE, factor, markdown_table, number

@@ -1,0 +1,119 @@
+"""A judged ladder as it is rendered: one row a variant, with all that is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.derive.figures import Figure
+from workbench.derive.measured import Roofs
+from workbench.derive.noise import ASSUMED_NOISE, Noise
+from workbench.derive.roofline import Ceilings, Point
+from workbench.derive.speedup import Ratio, Time
+from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.comparison import Comparison
+from workbench.judge.shapes import AcrossShapes
+from workbench.judge.verdict import BASELINE, Gate, Outcome, Score, score
+from workbench.load.evidence import CURRENT
+from workbench.study.model import Step
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant. Without current evidence its figures are absent, and ``problem`` says why.
+
+    ``adopted`` is where the figures come from where the capture was made elsewhere; such a row of
+    status ``adopted`` has no times and no speed. ``judged_at`` names the shape that gates, verdict
+    and predictions are about where that is not the table's, and ``deciding`` is the ratio over the
+    parent there; else it is ``over_parent``. ``compared_at`` is that shape where the captures
+    behind ``against_parent`` are of it too; ``limits`` are the bottlenecks in the last of them.
+    """
+
+    variant: str
+    title: str
+    step: Step | None
+    state: Mapping[str, str]
+    status: str
+    problem: str = ""
+    warm: Time | None = None
+    cold: Time | None = None
+    over_baseline: Ratio | None = None
+    over_parent: Ratio | None = None
+    over_reference: Ratio | None = None
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    stalls: Mapping[str, float] = field(default_factory=dict)
+    limiters: tuple[str, ...] = ()
+    bottlenecks: tuple[Bottleneck, ...] = ()
+    point: Point | None = None
+    gates: tuple[Gate, ...] = ()
+    verdict: str = ""
+    predictions: tuple[Outcome, ...] = ()
+    kernels: tuple[str, ...] = ()
+    capture: str = ""
+    checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    build: Mapping[str, Any] | None = None
+    adopted: Mapping[str, Any] | None = None
+    against_parent: Comparison | None = None
+    judged_at: str = ""
+    deciding: Ratio | None = None
+    compared_at: str = ""
+    limits: tuple[Bottleneck, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name as charts and tables show it, so that no capture passes for a measurement."""
+        return f"{self.variant} (adopted)" if self.adopted else self.variant
+
+    @property
+    def is_reference(self) -> bool:
+        return self.step is None
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``.
+
+    ``whole`` compares the best step with the baseline; None where a capture is missing, or where
+    no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
+    the study's default shape. ``measured`` are the card's measured ceilings, where it was
+    calibrated.
+    """
+
+    study: str
+    title: str
+    summary: str
+    shape: str
+    parameters: Mapping[str, Any]
+    gpu: str
+    source: str
+    date: str
+    reference: str
+    rows: tuple[Row, ...]
+    references: tuple[Row, ...]
+    ceilings: Ceilings | None
+    environment: Mapping[str, Any]
+    timing_file: str
+    warnings: tuple[str, ...]
+    whole: Comparison | None = None
+    noise: Noise = ASSUMED_NOISE
+    across: AcrossShapes | None = None
+    measured: Roofs | None = None
+
+    @property
+    def everything(self) -> tuple[Row, ...]:
+        return (*self.rows, *self.references)
+
+    def row(self, variant: str) -> Row:
+        return next(row for row in self.everything if row.variant == variant)
+
+    @property
+    def best(self) -> Row | None:
+        """The fastest row of the ladder that was kept (or is the baseline)."""
+        kept = [r for r in self.rows if r.warm and r.verdict in ("kept", BASELINE)]
+        return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
+
+    @property
+    def score(self) -> Score:
+        """Predictions of all steps with current evidence."""
+        return score(o for row in self.rows if row.status == CURRENT for o in row.predictions)
