@@ -29,7 +29,6 @@ from workbench.study.sources import fingerprint, source_files, source_fingerprin
 
 REPEATS_KEPT = 2  # earlier reports of a variant; each is a megabyte or so
 ZSTD_LEVEL = 12  # a tenth of the time of 19 for a sixth more bytes
-PHASES = ("build", "check", "time", "capture")
 
 
 @dataclass(frozen=True)
