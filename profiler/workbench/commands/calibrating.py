@@ -25,8 +25,9 @@ from workbench.study.model import Study
 
 def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
     """Of the first capture of this GPU that has them, the default shape's before others'."""
+    own = Evidence(study, study.default_shape, folder)
     for shape in dict.fromkeys([study.default_shape, *study.shapes]):
-        evidence = Evidence(study, shape, folder)
+        evidence = own.at(shape)
         for variant in study.variants:
             capture = evidence.capture(variant)
             if capture is not None and (found := peaks(capture.metrics)) is not None:

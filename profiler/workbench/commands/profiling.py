@@ -10,7 +10,8 @@ import typer
 from workbench.commands.measuring import ensure
 from workbench.commands.progress import note
 from workbench.commands.target import find_target
-from workbench.judge.ablation import FAILED, judge
+from workbench.judge.ablation import judge
+from workbench.judge.rows import FAILED
 from workbench.render import jsonable, terminal
 
 

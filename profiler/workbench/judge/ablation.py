@@ -15,7 +15,7 @@ from workbench.derive.roofline import Ceilings, ceilings, peaks, point
 from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.judge.comparison import Comparison, compare
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import FAILED, Ablation, Row
 from workbench.judge.shapes import AcrossShapes, AtShape
 from workbench.judge.verdict import (
     BASELINE,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 WARM, COLD = "warm", "cold"
 CLOCK_TOLERANCE = 0.02
-FAILED = "failed"
 COMPARED = ("gpu", "driver", "cuda", "torch")
 
 

@@ -14,9 +14,11 @@ from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.shapes import AcrossShapes
-from workbench.judge.verdict import BASELINE, Gate, Outcome, Score, score
+from workbench.judge.verdict import BASELINE, KEPT, Gate, Outcome, Score, score
 from workbench.load.evidence import CURRENT
 from workbench.study.model import Step
+
+FAILED = "failed"  # a row's status beside those of its evidence
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Ablation:
     @property
     def best(self) -> Row | None:
         """The fastest row of the ladder that was kept (or is the baseline)."""
-        kept = [r for r in self.rows if r.warm and r.verdict in ("kept", BASELINE)]
+        kept = [r for r in self.rows if r.warm and r.verdict in (KEPT, BASELINE)]
         return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
 
     @property

@@ -81,17 +81,17 @@ def diffs(ablation: Ablation, sources: Sources, files: Files) -> dict[str, list[
             if (before or not file.before) and (after or not file.after):
                 shown_files.append({
                     "before": before, "after": after, "blocks": _blocks(file.rows),
-                    "heat": _heat_keys(row),
+                    "heat": _heat_keys(row, sources),
                     "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
                 })  # fmt: skip
         found[row.variant] = shown_files
     return found
 
 
-def _heat_keys(row: Judged) -> list[str]:
+def _heat_keys(row: Judged, sources: Sources) -> list[str]:
     """Under which names ``heat`` has the costs of a step's lines, before and after."""
     assert row.step is not None
-    where = f" at {row.compared_at}" if row.compared_at else ""
+    where = f" at {row.compared_at}" if row.variant in sources.elsewhere else ""
     return [f"{row.step.parent}{where}", f"{row.variant}{where}"]
 
 
@@ -136,7 +136,7 @@ def heat(
         if row.step and row.step.parent and row.variant in sources.elsewhere:
             names = (row.step.parent, row.variant)
             pairs = zip(names, sources.elsewhere[row.variant], strict=True)
-            shown.update(zip(_heat_keys(row), pairs, strict=True))
+            shown.update(zip(_heat_keys(row, sources), pairs, strict=True))
     found: dict[str, dict[str, Any]] = {}
     for name, (variant, side) in shown.items():
         if side.costs is None:

@@ -6,8 +6,7 @@ import math
 
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.speedup import Ratio
-from workbench.judge.ablation import FAILED
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import FAILED, Ablation, Row
 from workbench.judge.verdict import BASELINE
 from workbench.load.evidence import ADOPTED, CURRENT, MISSING
 from workbench.render.markdown import authored, literal, shorten

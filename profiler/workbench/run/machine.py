@@ -97,6 +97,11 @@ def missing_packages() -> list[str]:
     return missing
 
 
+def missing_to_run() -> list[str]:
+    """Those of them that building and running need; zstandard is for captures alone."""
+    return [name for name in missing_packages() if name != "zstandard"]
+
+
 def can_measure() -> bool:
     """Whether verbs measure here instead of reading recorded evidence."""
     return find_gpu() is not None and find_ncu() is not None and not missing_packages()
@@ -104,33 +109,33 @@ def can_measure() -> bool:
 
 def why_not_calibrating() -> EnvironmentLacks | None:
     """What stands in the way of running on the GPU without ncu; None where nothing does."""
-    missing = [name for name in missing_packages() if name != "zstandard"]
     if find_gpu() is None:
-        return EnvironmentLacks(
-            "no NVIDIA GPU was found (nvidia-smi lists none)",
-            hint="ceilings are measured on the GPU itself; `workbench doctor` says what is missing",
-        )
-    if missing:
-        return EnvironmentLacks(
-            f"Python packages are missing: {', '.join(missing)}",
-            hint="pip install 'kernel-workbench[gpu]'",
-        )
-    return None
+        return _no_gpu("ceilings are measured on the GPU itself")
+    missing = missing_to_run()
+    return _no_packages(missing) if missing else None
 
 
 def why_not_measuring() -> EnvironmentLacks:
     """What stands in the way of measuring here, as an error to raise."""
     if find_gpu() is None:
-        return EnvironmentLacks(
-            "no NVIDIA GPU was found (nvidia-smi lists none)",
-            hint="verbs show the recorded evidence here; `workbench doctor` says what is missing",
-        )
+        return _no_gpu("verbs show the recorded evidence here")
     if find_ncu() is None:
         return EnvironmentLacks(
             "ncu was not found on PATH or under /usr/local/cuda",
             hint="install Nsight Compute, or put its folder on PATH",
         )
+    return _no_packages(missing_packages())
+
+
+def _no_gpu(so: str) -> EnvironmentLacks:
     return EnvironmentLacks(
-        f"Python packages are missing: {', '.join(missing_packages())}",
+        "no NVIDIA GPU was found (nvidia-smi lists none)",
+        hint=f"{so}; `workbench doctor` says what is missing",
+    )
+
+
+def _no_packages(missing: list[str]) -> EnvironmentLacks:
+    return EnvironmentLacks(
+        f"Python packages are missing: {', '.join(missing)}",
         hint="pip install 'kernel-workbench[gpu]'",
     )

@@ -409,8 +409,7 @@ def build_only(
         "phases": ["build"],
         "arch": arch,
     }
-    missing = [name for name in machine.missing_packages() if name != "zstandard"]
-    if missing:
+    if missing := machine.missing_to_run():
         raise EnvironmentLacks(
             f"building needs {' and '.join(missing)}", hint="pip install 'kernel-workbench[gpu]'"
         )
