@@ -11,17 +11,17 @@ import dataclasses
 from functools import lru_cache
 
 from synthetic import ablation, bottleneck, with_row
-from workbench.commands.reporting import ladder_sources
+from workbench.commands.report import ladder_sources
 from workbench.commands.target import find_target
-from workbench.derive.costs import Cost, LineCosts
-from workbench.derive.hunks import source_diff
-from workbench.derive.linediff import Profiled, Sources
-from workbench.derive.moves import Moves
-from workbench.derive.stall_time import StallTime
-from workbench.judge.ablation import judge
+from workbench.derive.diff.build import source_diff
+from workbench.derive.diff.costs import Cost, LineCosts
+from workbench.derive.diff.model import Profiled, Sources
+from workbench.derive.stalls import StallTime
+from workbench.derive.standouts import Standouts
+from workbench.judge.gates import Gate, PredictionOutcome
+from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
-from workbench.judge.verdict import Gate, Outcome
 from workbench.render.page import page_environment, render_page
 from workbench.study.sources import virtual_name
 from workspaces import ROOT
@@ -69,11 +69,13 @@ def long_ladder() -> tuple[Ablation, Sources]:
 
 def renamed(side: Profiled, before: str, after: str) -> Profiled:
     """The same sources and costs under other file names, with a line of their own at the end."""
-    texts = {file.replace(before, after): f"{text}// {after}\n"
-             for file, text in side.texts.items()}  # fmt: skip
+    texts = {
+        file.replace(before, after): f"{text}// {after}\n" for file, text in side.texts.items()
+    }
     assert side.costs is not None
-    lines = {(file.replace(before, after), line): cost
-             for (file, line), cost in side.costs.lines.items()}  # fmt: skip
+    lines = {
+        (file.replace(before, after), line): cost for (file, line), cost in side.costs.lines.items()
+    }
     return Profiled(texts, dataclasses.replace(side.costs, lines=lines))
 
 
@@ -84,22 +86,37 @@ def hostile() -> tuple[Ablation, Sources]:
     found = dataclasses.replace(found, environment={**found.environment, "ncu_flags": NASTY})
     row = found.row("fix1")
     assert row.step is not None
-    step = dataclasses.replace(row.step, variant=name, key_change=NASTY, bottleneck=NASTY,
-                               rationale=NASTY, lesson=NASTY)  # fmt: skip
+    step = dataclasses.replace(
+        row.step, variant=name, key_change=NASTY, bottleneck=NASTY, rationale=NASTY, lesson=NASTY
+    )
     limit = dataclasses.replace(bottleneck(NASTY, NASTY), message=NASTY, metric=NASTY)
     found = with_row(
-        found, "fix1", step=step, kernels=("<script>", NASTY), capture=NASTY, bottlenecks=(limit,),
-        gates=(Gate(NASTY, False, NASTY),), stalls={**row.stalls, NASTY: 0.2},
-        predictions=(Outcome(NASTY, NASTY, NASTY, NASTY, 1.0, 2.0, "refuted"),),
-        title=NASTY, figures={**row.figures, NASTY: dataclasses.replace(
-            row.figures["duration"], id=NASTY, label=NASTY, unit=NASTY, metric=NASTY)},
-    )  # fmt: skip
+        found,
+        "fix1",
+        step=step,
+        kernels=("<script>", NASTY),
+        capture=NASTY,
+        bottlenecks=(limit,),
+        gates=(Gate(NASTY, False, NASTY),),
+        stalls={**row.stalls, NASTY: 0.2},
+        predictions=(PredictionOutcome(NASTY, NASTY, NASTY, NASTY, 1.0, 2.0, "refuted"),),
+        title=NASTY,
+        figures={
+            **row.figures,
+            NASTY: dataclasses.replace(
+                row.figures["duration"], id=NASTY, label=NASTY, unit=NASTY, metric=NASTY
+            ),
+        },
+    )
     assert row.against_parent is not None
     told = dataclasses.replace(
-        row.against_parent, before=NASTY, after=NASTY, moves=Moves((), (), (NASTY,)),
+        row.against_parent,
+        before=NASTY,
+        after=NASTY,
+        standouts=Standouts((), (), (NASTY,)),
         stall_times=(StallTime(NASTY, 1.0, 2.0),),
         rules=(RuleChange(NASTY, NASTY, NASTY, "appeared", 1.0, 2.0),),
-    )  # fmt: skip
+    )
     found = with_row(found, "fix1", against_parent=told)
     rows = [dataclasses.replace(r, variant=name) if r.variant == "fix1" else r for r in found.rows]
     text = f"// {NASTY}\n{NASTY}\n/* {NASTY}\n"

@@ -15,19 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.derive.anatomy import parts
+from workbench.derive.factors import duration_parts
 from workbench.derive.figures import figures
-from workbench.load.capture import actions, load_capture
+from workbench.ncu.capture import actions, load_capture
 
 KERNEL = "Kernel Name"
 # Without these the comparison would say little.
 NEEDED = (
-    "gpu__time_duration.sum", "smsp__inst_executed.sum", "smsp__issue_active.avg.per_cycle_active",
-    "smsp__cycles_active.avg", "gpc__cycles_elapsed.avg.per_second", "dram__bytes_read.sum",
-    "dram__bytes_write.sum", "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "launch__registers_per_thread", "smsp__pcsamp_warps_issue_stalled_long_scoreboard",
+    "gpu__time_duration.sum",
+    "smsp__inst_executed.sum",
+    "smsp__issue_active.avg.per_cycle_active",
+    "smsp__cycles_active.avg",
+    "gpc__cycles_elapsed.avg.per_second",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "launch__registers_per_thread",
+    "smsp__pcsamp_warps_issue_stalled_long_scoreboard",
     "smsp__pcsamp_sample_count",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -125,14 +131,15 @@ def _differing(launch: Launch, report: Path, index: int) -> Iterator[str]:
         "achieved_occupancy": at["sm__warps_active.avg.pct_of_peak_sustained_active"],
         "registers": at["launch__registers_per_thread"],
         "dram_bandwidth": traffic / at["gpu__time_duration.sum"],
-        "stall.long_scoreboard": 100 * at["smsp__pcsamp_warps_issue_stalled_long_scoreboard"]
+        "stall.long_scoreboard": 100
+        * at["smsp__pcsamp_warps_issue_stalled_long_scoreboard"]
         / at["smsp__pcsamp_sample_count"],
-    }  # fmt: skip
+    }
     for key, value in expected.items():
         came = shown[key].value if key in shown else 0.0  # a reason without a sample has no figure
         if abs(came - value) > 0.005 + 1e-4 * abs(value):
             yield f"{key} is {value} by ncu, shown as {came}"
-    made = parts(metrics)
+    made = duration_parts(metrics)
     if made is None or abs(made.seconds - at["gpu__time_duration.sum"] * 1e-9) > 1e-12:
         yield "the factors are not of ncu's duration"
     elif abs(made.product / made.seconds - 1) > 0.02:

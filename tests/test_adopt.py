@@ -82,9 +82,10 @@ def test_provenance_says_that_and_from_where_it_was_adopted(
     assert (found["ncu"], found["provenance"]["gpu"]) == ("2025.3.1", "NVIDIA H200")
     assert str(plain.parent) not in json.dumps(found)
     kept = evidence(root) / "reports" / found["report"]
-    assert zstandard.ZstdDecompressor().decompressobj().decompress(
-        kept.read_bytes()
-    ) == plain.read_bytes()  # fmt: skip
+    assert (
+        zstandard.ZstdDecompressor().decompressobj().decompress(kept.read_bytes())
+        == plain.read_bytes()
+    )
 
 
 def test_an_adopted_capture_has_figures_and_no_speed(
@@ -95,8 +96,13 @@ def test_an_adopted_capture_has_figures_and_no_speed(
     found = row(capsys)
     assert found["status"] == "adopted"
     assert found["dram_gb_per_s"] == before["dram_gb_per_s"]
-    for key in ("microseconds", "microseconds_cold", "speedup_over_baseline",
-                "speedup_over_reference", "verdict"):  # fmt: skip
+    for key in (
+        "microseconds",
+        "microseconds_cold",
+        "speedup_over_baseline",
+        "speedup_over_reference",
+        "verdict",
+    ):
         assert found[key] is None
     assert found["adopted"]["file"] == "their run.ncu-repz"
     assert any(w.startswith("theirs is an adopted capture") for w in found["warnings"])
@@ -188,17 +194,24 @@ def test_an_adopted_capture_can_be_replaced_and_the_old_report_goes(
         (["--as", "their"], "'their' is no variant or reference", "captured = true"),
         (["--as", "fix3", "--launch", "3"], "fix3 has a measured capture", "[[reference]]"),
         (["--as", "theirs"], "holds 12 kernels or launch shapes", "--kernel or --launch"),
-        (["--as", "theirs", "--kernel", "attention_forward"], "holds 8 kernels or launch shapes",
-         "launch 0"),
+        (
+            ["--as", "theirs", "--kernel", "attention_forward"],
+            "holds 8 kernels or launch shapes",
+            "launch 0",
+        ),
         (["--as", "theirs", "--kernel", "nope"], "no launch of a kernel 'nope'", "known:"),
         (["--as", "theirs", "--launch", "40"], "has no launch 40", "0 to 27"),
         (["--as", "theirs", "--launch", "1", "--shape", "b2"], "unknown shape", SHAPE),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_adopted_is_refused_with_the_way_out(
-    arguments: list[str], message: str, hint: str, root: Path, report: Path,
+    arguments: list[str],
+    message: str,
+    hint: str,
+    root: Path,
+    report: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     names = sorted(p.name for p in evidence(root).rglob("*"))
     assert adopt(report, *arguments) == 2
     err = capsys.readouterr().err
@@ -208,9 +221,11 @@ def test_what_cannot_be_adopted_is_refused_with_the_way_out(
 
 
 def test_outside_of_a_workspace_there_is_nothing_to_adopt_into(
-    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    report: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert adopt(report, "--as", "fix1") == 2
     assert "no workspace here" in capsys.readouterr().err
@@ -234,9 +249,11 @@ def test_a_captured_reference_cannot_be_the_primary_one(
 
 
 def test_where_nothing_was_measured_no_date_or_tool_is_claimed(
-    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    report: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(make(tmp_path / "scale", {"baseline": GOOD}))
     assert adopt(report, "--as", "baseline", "--launch", "4") == 0
     capsys.readouterr()

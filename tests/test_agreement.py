@@ -21,14 +21,14 @@ import pytest
 
 import rawcsv
 from workbench.cli import main
-from workbench.derive.anatomy import anatomy, parts
+from workbench.derive.factors import duration_parts, speedup_factors
 from workbench.derive.figures import figures
 from workbench.derive.noise import ASSUMED_NOISE
-from workbench.derive.roofline import ceilings, point
-from workbench.derive.stall_time import stall_times
+from workbench.derive.roofline.point import ceilings, point
+from workbench.derive.stalls import stall_times
 from workbench.judge.comparison import compare
-from workbench.load.capture import Capture, actions, load_capture
-from workbench.load.catalog import needed_metrics
+from workbench.ncu.capture import Capture, actions, load_capture
+from workbench.ncu.catalog import needed_metrics
 from workbench.render.tables import factor
 from workspaces import (
     EVIDENCE,
@@ -116,8 +116,11 @@ def synthetic(tmp_path: Path) -> Path:
     """The raw page of a recorded report, in ncu's form."""
     report = EVIDENCE / "reports" / recorded_index(SHAPES[0], "baseline")["report"]
     every = actions(report, None)
-    known = [name for name in dict.fromkeys([*rawcsv.NEEDED, *needed_metrics()])
-             if all((m := a.metric_by_name(name)) and m.has_value() for a in every)]  # fmt: skip
+    known = [
+        name
+        for name in dict.fromkeys([*rawcsv.NEEDED, *needed_metrics()])
+        if all((m := a.metric_by_name(name)) and m.has_value() for a in every)
+    ]
     assert set(rawcsv.NEEDED) < set(known)
     path = tmp_path / "ncu-raw.csv"
     path.write_text(rawcsv.as_ncu_prints(report, known, range(len(every))))
@@ -175,10 +178,10 @@ def test_what_is_no_number_is_left_out(text: str) -> None:
 
 @pytest.mark.parametrize(("shape", "before", "after"), STEPS)
 def test_every_recorded_step_multiplies_out(shape: str, before: str, after: str) -> None:
-    sides = [parts(capture(shape, name).metrics) for name in (before, after)]
+    sides = [duration_parts(capture(shape, name).metrics) for name in (before, after)]
     assert sides[0] is not None
     assert sides[1] is not None
-    found = anatomy(sides[0], sides[1], (before, after))
+    found = speedup_factors(sides[0], sides[1], (before, after))
     measured = duration(raw(shape, before)) / duration(raw(shape, after))
     assert found.measured == pytest.approx(measured)
     product = 1.0
@@ -190,7 +193,7 @@ def test_every_recorded_step_multiplies_out(shape: str, before: str, after: str)
 
 @pytest.mark.parametrize(("shape", "variant"), EVERY)
 def test_the_factors_are_ncus_own_counters(shape: str, variant: str) -> None:
-    found = parts(capture(shape, variant).metrics)
+    found = duration_parts(capture(shape, variant).metrics)
     assert found is not None
     actions = raw(shape, variant)
     schedulers = 4 * value(actions[0], "launch__sm_count")
@@ -215,8 +218,11 @@ def test_stall_times_are_samples_times_duration(shape: str, variant: str) -> Non
     prefix = "smsp__pcsamp_warps_issue_stalled_"
     expected: dict[str, float] = {}
     for action in actions:
-        names = [n for n in action.metric_names()
-                 if n.startswith(prefix) and not n.endswith("_not_issued")]  # fmt: skip
+        names = [
+            n
+            for n in action.metric_names()
+            if n.startswith(prefix) and not n.endswith("_not_issued")
+        ]
         total = sum(value(action, n) for n in names)
         assert total == value(action, "smsp__pcsamp_sample_count")
         for name in names:
@@ -242,9 +248,11 @@ def test_ceilings_and_traffic_are_those_of_ncus_hierarchical_roofline(
     counters = {
         "dram": ("dram__bytes.sum", "dram__cycles_elapsed.avg.per_second"),
         "l2": ("derived__lts__lts2xbar_bytes.sum", "lts__cycles_elapsed.avg.per_second"),
-        "l1": ("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum",
-               "l1tex__cycles_elapsed.avg.per_second"),
-    }  # fmt: skip
+        "l1": (
+            "derived__l1tex__lsu_writeback_bytes_mem_lgds.sum",
+            "l1tex__cycles_elapsed.avg.per_second",
+        ),
+    }
     for level, (traffic, clock) in counters.items():
         peak, rate = f"{traffic}.peak_sustained", f"{traffic}.per_second"
         assert {peak, rate, clock} <= names
@@ -322,11 +330,17 @@ def test_two_captures_of_one_kernel_are_no_surprise() -> None:
     first, second = capture(shape, "sdpa"), capture(shape, "sdpa_cudnn")
     assert first.kernels == second.kernels
     found = compare(first, second, ("sdpa", "sdpa_cudnn"))
-    assert found.moves.top == ()
-    assert found.moves.launch == ()
+    assert found.standouts.top == ()
+    assert found.standouts.launch == ()
     was, came = figures(first.metrics), figures(second.metrics)
-    assert max(ASSUMED_NOISE.surprise(was[k], came[k]) for k in was if k in came
-               and not k.startswith("stall.")) < 3  # fmt: skip
+    assert (
+        max(
+            ASSUMED_NOISE.surprise(was[k], came[k])
+            for k in was
+            if k in came and not k.startswith("stall.")
+        )
+        < 3
+    )
 
 
 def test_known_causes_lead_what_moved() -> None:
@@ -334,7 +348,7 @@ def test_known_causes_lead_what_moved() -> None:
     for shape, before, after in STEPS:
         if shape == SHAPES[0] and after in ("fix1", "fix2", "fix3", "fix4", "fix5"):
             sides = capture(shape, before), capture(shape, after)
-            top[after] = compare(*sides, (before, after)).moves.top[0].id
+            top[after] = compare(*sides, (before, after)).standouts.top[0].id
     assert top["fix1"] == "global_load_requests"  # tiles in shared memory
     assert top["fix2"] == "sm_active"  # four times the blocks
     assert top["fix3"] == top["fix4"] == "warp_instructions"  # packed halves; tensor cores
@@ -347,8 +361,11 @@ def test_rules_before_and_after_are_ncus_own() -> None:
     said = []
     for variant in ("baseline", "fix1"):
         (action,) = raw(SHAPES[0], variant)
-        rules = [r for r in action.rule_results_as_dicts()
-                 if int(r.get("rule_message", {}).get("type", 0)) == 2]  # fmt: skip
+        rules = [
+            r
+            for r in action.rule_results_as_dicts()
+            if int(r.get("rule_message", {}).get("type", 0)) == 2
+        ]
         said.append({(r["rule_identifier"], r["rule_message"].get("title", "")): r for r in rules})
     before, after = said
     vanished = {c.rule for c in found.rules if c.change == "vanished"}
@@ -382,10 +399,10 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder(
     at = data["whole"]["after"]
     while rows[at]["parent"]:
         parent = rows[at]["parent"]
-        was, came = (parts(capture(SHAPES[0], name).metrics) for name in (parent, at))
+        was, came = (duration_parts(capture(SHAPES[0], name).metrics) for name in (parent, at))
         assert was is not None
         assert came is not None
-        made_here = anatomy(was, came, (parent, at))
+        made_here = speedup_factors(was, came, (parent, at))
         if rows[at]["against_parent_at"] is None:
             told = rows[at]["against_parent"]["anatomy"]["factors"]
             assert {key: part["gain"] for key, part in told.items()} == {
@@ -398,9 +415,10 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder(
     assert {key: factor["gain"] for key, factor in whole.items()} == pytest.approx(gains)
     outcomes = [p["result"] for row in data["versions"] for p in row["predictions"]]
     assert data["predictions"] == {
-        "confirmed": outcomes.count("confirmed"), "refuted": outcomes.count("refuted"),
+        "confirmed": outcomes.count("confirmed"),
+        "refuted": outcomes.count("refuted"),
         "not_measurable": outcomes.count("not measurable"),
-    }  # fmt: skip
+    }
     assert data["noise"] == {"from": "repeated captures", "captures": 81}
     assert set(rows["fix4"]["roofline"]["levels"]) == {"dram", "l2", "l1"}
 
@@ -459,7 +477,7 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
         f"{score['not_measurable']} not measurable"
     ) in out
     assert "above its roof" not in out
-    monkeypatch.setattr("workbench.derive.roofline.ERROR_MARGIN", 0.15)
+    monkeypatch.setattr("workbench.derive.roofline.point.ERROR_MARGIN", 0.15)
     assert main(here) == 0
     out = capsys.readouterr().out
     assert "warning: fix2 stands above its roof: an error in the data" in out  # 20 % of FP32

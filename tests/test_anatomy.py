@@ -8,15 +8,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from workbench.derive.anatomy import Anatomy, Factor, anatomy, parts
+from workbench.derive.factors import Factor, SpeedupFactors, duration_parts, speedup_factors
 from workbench.derive.figures import Figure
-from workbench.derive.moves import moved
 from workbench.derive.noise import ASSUMED, ASSUMED_NOISE, Noise, Size, noise_of
-from workbench.derive.stall_time import UNSAMPLED, compare_times, stall_times
+from workbench.derive.stalls import UNSAMPLED, compare_times, stall_times
+from workbench.derive.standouts import standouts
+from workbench.judge.gates import PredictionOutcome, score
 from workbench.judge.rules import rule_changes
-from workbench.judge.verdict import Outcome, score
-from workbench.load.capture import METRIC_COLUMNS, RULE_COLUMNS
-from workbench.load.catalog import catalog
+from workbench.ncu.capture import METRIC_COLUMNS, RULE_COLUMNS
+from workbench.ncu.catalog import catalog
 
 PREFIX = "smsp__pcsamp_warps_issue_stalled_"
 
@@ -31,9 +31,14 @@ def metrics(*launches: dict[str, float]) -> pd.DataFrame:
 
 
 def launch(
-    *, instructions: float = 8e6, issue: float = 0.5, active: float = 3e4, elapsed: float = 4e4,
-    clock: float = 2e9, **more: float,
-) -> dict[str, float]:  # fmt: skip
+    *,
+    instructions: float = 8e6,
+    issue: float = 0.5,
+    active: float = 3e4,
+    elapsed: float = 4e4,
+    clock: float = 2e9,
+    **more: float,
+) -> dict[str, float]:
     """Ten SMs; the duration follows from elapsed cycles and clock."""
     return {
         "device__attribute_multiprocessor_count": 10,
@@ -50,12 +55,13 @@ def launch(
 
 def consistent(issue: float, active: float, elapsed: float, clock: float = 2e9) -> dict[str, float]:
     """A launch in which every issue slot used is an instruction executed."""
-    return launch(instructions=issue * active * 40, issue=issue, active=active, elapsed=elapsed,
-                  clock=clock)  # fmt: skip
+    return launch(
+        instructions=issue * active * 40, issue=issue, active=active, elapsed=elapsed, clock=clock
+    )
 
 
 def test_the_factors_of_one_launch_give_its_duration() -> None:
-    found = parts(metrics(consistent(0.25, 3e4, 4e4)))
+    found = duration_parts(metrics(consistent(0.25, 3e4, 4e4)))
     assert found is not None
     assert found.instructions == pytest.approx(7500)
     assert (found.issue_rate, found.active, found.clock) == pytest.approx((0.25, 0.75, 2e9))
@@ -65,7 +71,7 @@ def test_the_factors_of_one_launch_give_its_duration() -> None:
 
 def test_launches_combine_exactly_whatever_their_rates() -> None:
     first, second = consistent(0.2, 1e4, 4e4, 2e9), consistent(0.9, 3e4, 3.1e4, 1.5e9)
-    found = parts(metrics(first, second))
+    found = duration_parts(metrics(first, second))
     assert found is not None
     assert found.launches == 2
     assert found.issue_rate == pytest.approx((0.2 * 1e4 + 0.9 * 3e4) / 4e4)
@@ -75,12 +81,13 @@ def test_launches_combine_exactly_whatever_their_rates() -> None:
 
 
 def test_a_speedup_multiplies_out_and_the_residual_is_what_is_left() -> None:
-    before, after = parts(metrics(consistent(0.2, 3e4, 4e4))), parts(
-        metrics(consistent(0.6, 1e4, 1.1e4, 1.8e9))
-    )  # fmt: skip
+    before, after = (
+        duration_parts(metrics(consistent(0.2, 3e4, 4e4))),
+        duration_parts(metrics(consistent(0.6, 1e4, 1.1e4, 1.8e9))),
+    )
     assert before is not None
     assert after is not None
-    found = anatomy(before, after, ("a", "b"))
+    found = speedup_factors(before, after, ("a", "b"))
     assert found.measured == pytest.approx(before.seconds / after.seconds)
     assert found.product == pytest.approx(found.measured)
     assert found.residual == pytest.approx(1)
@@ -93,25 +100,25 @@ def test_a_speedup_multiplies_out_and_the_residual_is_what_is_left() -> None:
 
 
 def test_replayed_instructions_stand_in_the_residual() -> None:
-    before = parts(metrics(consistent(0.2, 3e4, 4e4)))
+    before = duration_parts(metrics(consistent(0.2, 3e4, 4e4)))
     odd = consistent(0.2, 3e4, 4e4)
     odd["smsp__inst_executed.sum"] *= 0.9  # a tenth was issued again
-    after = parts(metrics(odd))
+    after = duration_parts(metrics(odd))
     assert before is not None
     assert after is not None
-    assert anatomy(before, after, ("a", "b")).residual == pytest.approx(0.9)
+    assert speedup_factors(before, after, ("a", "b")).residual == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("missing", sorted(launch()))
 def test_a_missing_counter_is_not_collected_and_no_guess(missing: str) -> None:
     odd = {name: value for name, value in launch().items() if name != missing}
-    assert parts(metrics(odd)) is None
-    assert parts(metrics(launch(), odd)) is None
+    assert duration_parts(metrics(odd)) is None
+    assert duration_parts(metrics(launch(), odd)) is None
 
 
 def test_nothing_executed_has_no_factors() -> None:
-    assert parts(metrics(launch(issue=0.0))) is None
-    assert parts(metrics()) is None
+    assert duration_parts(metrics(launch(issue=0.0))) is None
+    assert duration_parts(metrics()) is None
 
 
 def test_stall_times_share_out_each_launch_and_sum_to_the_duration() -> None:
@@ -125,8 +132,10 @@ def test_stall_times_share_out_each_launch_and_sum_to_the_duration() -> None:
 
 
 def test_a_launch_without_samples_is_said_to_be_so() -> None:
-    table = metrics({"gpu__time_duration.sum": 8000.0, PREFIX + "wait": 1},
-                    {"gpu__time_duration.sum": 2000.0, PREFIX + "wait": 0})  # fmt: skip
+    table = metrics(
+        {"gpu__time_duration.sum": 8000.0, PREFIX + "wait": 1},
+        {"gpu__time_duration.sum": 2000.0, PREFIX + "wait": 0},
+    )
     assert stall_times(table) == pytest.approx({"wait": 8.0, UNSAMPLED: 2.0})
     assert stall_times(metrics({"gpu__time_duration.sum": 1.0})) == {}
     assert stall_times(metrics({PREFIX + "wait": 1})) == {}
@@ -151,18 +160,28 @@ def figures(**values: float) -> dict[str, Figure]:
     return found
 
 
-def product(**gains: float) -> Anatomy:
+def product(**gains: float) -> SpeedupFactors:
     measured = math.prod(gains.values())
     factors = tuple(Factor(key, key, "", 1, gain, gain, "") for key, gain in gains.items())
-    return Anatomy("a", "b", 100.0, 100.0 / measured, measured, factors)
+    return SpeedupFactors("a", "b", 100.0, 100.0 / measured, measured, factors)
 
 
 def test_a_small_change_in_the_bottleneck_outranks_a_large_one_beside_it() -> None:
-    before = figures(global_load_requests=1.0, shared_conflicts=1.0, warp_instructions=10.0,
-                     stall_long_scoreboard=80.0, stall_short_scoreboard=1.0)  # fmt: skip
-    after = figures(global_load_requests=0.7, shared_conflicts=100.0, warp_instructions=10.0,
-                    stall_long_scoreboard=60.0, stall_short_scoreboard=1.0)  # fmt: skip
-    found = moved(before, after, None, ASSUMED_NOISE)
+    before = figures(
+        global_load_requests=1.0,
+        shared_conflicts=1.0,
+        warp_instructions=10.0,
+        stall_long_scoreboard=80.0,
+        stall_short_scoreboard=1.0,
+    )
+    after = figures(
+        global_load_requests=0.7,
+        shared_conflicts=100.0,
+        warp_instructions=10.0,
+        stall_long_scoreboard=60.0,
+        stall_short_scoreboard=1.0,
+    )
+    found = standouts(before, after, None, ASSUMED_NOISE)
     assert [m.id for m in found.top] == ["global_load_requests", "shared_conflicts"]
     assert found.top[0].part == pytest.approx(0.8)
     assert found.top[0].speaks_of == "long scoreboard"
@@ -172,7 +191,7 @@ def test_a_small_change_in_the_bottleneck_outranks_a_large_one_beside_it() -> No
 def test_what_is_within_the_noise_did_not_move() -> None:
     before = figures(issue_active=0.50, l2_hit=50.0, warp_instructions=10.0)
     after = figures(issue_active=0.53, l2_hit=58.0, warp_instructions=10.1)
-    found = moved(before, after, product(issue_rate=1.1), ASSUMED_NOISE)
+    found = standouts(before, after, product(issue_rate=1.1), ASSUMED_NOISE)
     assert found.top == ()
 
 
@@ -199,7 +218,7 @@ def test_noise_is_pooled_over_variants_and_never_taken_for_none() -> None:
 def test_counters_that_tell_the_same_are_shown_once() -> None:
     before = figures(issue_active=0.1, eligible_warps=0.1, warp_instructions=10.0)
     after = figures(issue_active=0.4, eligible_warps=0.4, warp_instructions=40.0)
-    found = moved(before, after, product(instructions=0.25, issue_rate=4.0), ASSUMED_NOISE)
+    found = standouts(before, after, product(instructions=0.25, issue_rate=4.0), ASSUMED_NOISE)
     by_id = {m.id: m for m in found.top}
     assert set(by_id) == {"issue_active", "warp_instructions"}  # another fact at the same factor
     assert by_id["issue_active"].alike == ("Eligible warps per scheduler",)
@@ -207,14 +226,14 @@ def test_counters_that_tell_the_same_are_shown_once() -> None:
 
 def test_a_rate_that_only_follows_the_duration_is_no_move() -> None:
     before, after = figures(fma_pipe=10.0, xu_pipe=10.0), figures(fma_pipe=20.0, xu_pipe=50.0)
-    found = moved(before, after, product(instructions=1.1, issue_rate=2 / 1.1), ASSUMED_NOISE)
+    found = standouts(before, after, product(instructions=1.1, issue_rate=2 / 1.1), ASSUMED_NOISE)
     assert found.paced == ("FMA pipe",)
     assert [m.id for m in found.top] == ["xu_pipe"]
 
 
 def test_launch_parameters_are_listed_and_not_ranked() -> None:
     before, after = figures(registers=128, grid=64), figures(registers=168, grid=64)
-    found = moved(before, after, product(issue_rate=2.0), ASSUMED_NOISE)
+    found = standouts(before, after, product(issue_rate=2.0), ASSUMED_NOISE)
     assert found.top == ()
     assert [(m.id, m.before, m.after) for m in found.launch] == [("registers", 128, 168)]
 
@@ -222,27 +241,40 @@ def test_launch_parameters_are_listed_and_not_ranked() -> None:
 def test_a_handful_of_events_among_millions_is_no_change() -> None:
     before = figures(shared_conflicts=36e-6, warp_instructions=2.7, stall_short_scoreboard=30.0)
     after = figures(shared_conflicts=0.0, warp_instructions=2.7, stall_short_scoreboard=30.0)
-    assert moved(before, after, None, ASSUMED_NOISE).top == ()
+    assert standouts(before, after, None, ASSUMED_NOISE).top == ()
     many = figures(shared_conflicts=3.0, warp_instructions=2.7, stall_short_scoreboard=30.0)
-    assert [m.id for m in moved(many, after, None, ASSUMED_NOISE).top] == ["shared_conflicts"]
+    assert [m.id for m in standouts(many, after, None, ASSUMED_NOISE).top] == ["shared_conflicts"]
 
 
 def rules(*found: tuple[str, str, float, str]) -> pd.DataFrame:
-    rows: list[tuple[Any, ...]] = [(0, "k", rule, "S", title, "", scope, estimate, [])
-            for rule, title, estimate, scope in found]  # fmt: skip
+    rows: list[tuple[Any, ...]] = [
+        (0, "k", rule, "S", title, "", scope, estimate, [])
+        for rule, title, estimate, scope in found
+    ]
     return pd.DataFrame(rows, columns=RULE_COLUMNS)
 
 
 def test_rules_appear_vanish_and_change() -> None:
-    before = rules(("CPIStall", "Wait Stalls", 30.0, "global"), ("A", "same", 50.0, "global"),
-                   ("B", "less", 40.0, "local"), ("C", "unrated", math.nan, ""))  # fmt: skip
-    after = rules(("CPIStall", "Barrier Stalls", 20.0, "global"), ("A", "same", 50.4, "global"),
-                  ("B", "less", 5.0, "local"), ("C", "unrated", math.nan, ""))  # fmt: skip
+    before = rules(
+        ("CPIStall", "Wait Stalls", 30.0, "global"),
+        ("A", "same", 50.0, "global"),
+        ("B", "less", 40.0, "local"),
+        ("C", "unrated", math.nan, ""),
+    )
+    after = rules(
+        ("CPIStall", "Barrier Stalls", 20.0, "global"),
+        ("A", "same", 50.4, "global"),
+        ("B", "less", 5.0, "local"),
+        ("C", "unrated", math.nan, ""),
+    )
     found = {c.title: c for c in rule_changes(before, after)}
     assert {title: c.change for title, c in found.items()} == {
-        "Wait Stalls": "vanished", "less": "changed", "Barrier Stalls": "appeared",
-        "same": "same", "unrated": "same",
-    }  # fmt: skip
+        "Wait Stalls": "vanished",
+        "less": "changed",
+        "Barrier Stalls": "appeared",
+        "same": "same",
+        "unrated": "same",
+    }
     assert found["Wait Stalls"].promise == pytest.approx(1 / 0.7)
     assert found["less"].promise is None  # of its own part only
     assert found["Barrier Stalls"].promise is None
@@ -250,8 +282,10 @@ def test_rules_appear_vanish_and_change() -> None:
 
 def test_of_several_kernels_a_rules_largest_estimate_counts() -> None:
     twice: list[tuple[str, str, float, str]] = [
-        ("A", "t", math.nan, ""), ("A", "t", 10.0, "global"), ("A", "t", 30.0, "global"),
-    ]  # fmt: skip
+        ("A", "t", math.nan, ""),
+        ("A", "t", 10.0, "global"),
+        ("A", "t", 30.0, "global"),
+    ]
     (only,) = rule_changes(rules(*twice), rules(("A", "t", 30.0, "global")))
     assert (only.change, only.estimated_before_pct) == ("same", 30.0)
 
@@ -264,6 +298,8 @@ def test_rules_that_were_not_collected_are_not_said_to_have_vanished() -> None:
 
 def test_the_score_counts_every_outcome() -> None:
     results = ["confirmed", "confirmed", "refuted", "not measurable"]
-    outcomes: list[Any] = [Outcome("x", "X", "", "", 1.0, 2.0, result) for result in results]
+    outcomes: list[Any] = [
+        PredictionOutcome("x", "X", "", "", 1.0, 2.0, result) for result in results
+    ]
     found = score(outcomes)
     assert (found.confirmed, found.refuted, found.not_measurable, found.total) == (2, 1, 1, 4)

@@ -12,12 +12,12 @@ import pytest
 
 from workbench.cli import main
 from workbench.errors import ToolFailed
+from workbench.evidence.layout import EvidenceFolder, read_json
 from workbench.run import calibrate, machine
-from workbench.run.process import Event, Outcome
-from workbench.study.layout import EvidenceFolder, read_json
+from workbench.run.process import Event, WorkerEnd
 from workspaces import ROOT
 
-CEILINGS = ROOT / "profiler" / "workbench" / "run" / "ceilings"
+CEILINGS = ROOT / "profiler" / "workbench" / "run" / "worker" / "ceilings"
 ENVIRONMENT = {"event": "environment", "gpu": "NVIDIA H200", "driver": "580"}
 DONE = {"event": "done"}
 
@@ -43,7 +43,7 @@ class Launch:
 
 def bench(torch: Any, capability: tuple[int, int], kernel: Any = None) -> Any:
     """All that the benchmarks ask of a GPU but running on it."""
-    from workbench.run.benchmarks import Bench
+    from workbench.run.worker.benchmarks import Bench
 
     found: Any = object.__new__(Bench)
     found.properties = SimpleNamespace(L2_cache_size=60 * 2**20)
@@ -63,7 +63,7 @@ def test_kernels_compile_without_warnings_and_spills(
     torch: Any, arch: str, capability: tuple[int, int], lacks: set[str]
 ) -> None:
     from workbench.errors import EnvironmentLacks
-    from workbench.run.benchmarks import BENCHMARKS, Bench
+    from workbench.run.worker.benchmarks import BENCHMARKS, Bench
 
     kernels: dict[Any, Any] = {}
 
@@ -88,7 +88,7 @@ def test_kernels_compile_without_warnings_and_spills(
 
 
 def test_every_launch_has_the_arguments_of_its_kernel(torch: Any) -> None:
-    from workbench.run.benchmarks import BENCHMARKS
+    from workbench.run.worker.benchmarks import BENCHMARKS
 
     source = "".join(path.read_text() for path in CEILINGS.glob("*.cu"))
     signatures = {
@@ -115,7 +115,7 @@ def test_every_launch_has_the_arguments_of_its_kernel(torch: Any) -> None:
 
 
 def test_the_work_of_a_launch_by_hand(torch: Any) -> None:
-    from workbench.run.benchmarks import BENCHMARKS
+    from workbench.run.worker.benchmarks import BENCHMARKS
 
     found = bench(torch, (9, 0), lambda *args, **defines: Launch())
     work = {name: settings(found)[0].work for name, settings in BENCHMARKS.items()}
@@ -135,24 +135,24 @@ def test_the_work_of_a_launch_by_hand(torch: Any) -> None:
 class Scripted:
     """Workers that do what their scripts say, one after another."""
 
-    def __init__(self, *scripts: Outcome) -> None:
+    def __init__(self, *scripts: WorkerEnd) -> None:
         self.scripts, self.asked = list(scripts), list[list[str]]()
 
     def __call__(self, scratch: Path, job: dict[str, Any], module: str) -> Scripted:
-        assert module == "workbench.run.benchmarks"
+        assert module == "workbench.run.worker.benchmarks"
         self.asked.append(job["ceilings"])
         return self
 
-    def watch(self, limit: float, on_event: Callable[[Event], None]) -> Outcome:
+    def watch(self, limit: float, on_event: Callable[[Event], None]) -> WorkerEnd:
         outcome = self.scripts.pop(0)
         for event in outcome.events:
             on_event(event)
         return outcome
 
 
-def ended(*events: Event, current: str = "", **how: Any) -> Outcome:
+def ended(*events: Event, current: str = "", **how: Any) -> WorkerEnd:
     given = {"returncode": 1, "timed_out": False, "interrupted": False, "log": "", **how}
-    return Outcome(list(events), current=current, **given)
+    return WorkerEnd(list(events), current=current, **given)
 
 
 Play = Callable[..., tuple[EvidenceFolder, Scripted]]
@@ -162,7 +162,7 @@ Play = Callable[..., tuple[EvidenceFolder, Scripted]]
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     folder = EvidenceFolder(tmp_path / "nvidia-h200")
 
-    def run(*scripts: Outcome) -> tuple[EvidenceFolder, Scripted]:
+    def run(*scripts: WorkerEnd) -> tuple[EvidenceFolder, Scripted]:
         scripted = Scripted(*scripts)
         monkeypatch.setattr(calibrate, "Worker", scripted)
         calibrate.calibrate(folder, lambda event: None)

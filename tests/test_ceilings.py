@@ -14,25 +14,36 @@ import pytest
 from synthetic import ablation, with_row
 from test_judge import LEVELS, ROOF, WGMMA, metrics
 from workbench.cli import main
-from workbench.derive.measured import Roofs, other_clock, roofs
-from workbench.derive.roofline import Peaks, Point, peaks, point
+from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings, other_clock
+from workbench.derive.roofline.point import Peaks, Point, peaks, point
 from workbench.errors import UsageError
+from workbench.evidence.ceilings import Calibration, CeilingRecord, load_calibration
+from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.rows import Ablation
-from workbench.load.ceilings import Calibration, Measured, load_calibration
 from workbench.render import ceiling_table, jsonable, page_roofline, roofline_table
 from workbench.render.charts import chart
-from workbench.study.layout import EvidenceFolder
 from workspaces import copy_of_repository
 
 MADE_UP = {
-    "dram": ("byte/s", 1.8e12), "l2": ("byte/s", 2.5e12), "l1": ("byte/s", 9e12),
-    "fp32": ("FLOP/s", 1.9e13), "half": ("FLOP/s", 3.8e13), "tensor fp16": ("FLOP/s", 4e14),
-}  # fmt: skip
+    "dram": ("byte/s", 1.8e12),
+    "l2": ("byte/s", 2.5e12),
+    "l1": ("byte/s", 9e12),
+    "fp32": ("FLOP/s", 1.9e13),
+    "half": ("FLOP/s", 3.8e13),
+    "tensor fp16": ("FLOP/s", 4e14),
+}
 
 
 def entry(unit: str, value: float, clock: float | None = 1000.0) -> dict[str, Any]:
-    return {"unit": unit, "value": value, "best": 1.01 * value, "rounds": 15, "ran": "made up",
-            "sm_clock_mhz": clock, "memory_clock_mhz": None}  # fmt: skip
+    return {
+        "unit": unit,
+        "value": value,
+        "best": 1.01 * value,
+        "rounds": 15,
+        "ran": "made up",
+        "sm_clock_mhz": clock,
+        "memory_clock_mhz": None,
+    }
 
 
 def on_file(**changes: Any) -> dict[str, Any]:
@@ -58,7 +69,7 @@ def folder(tmp_path: Path) -> EvidenceFolder:
 
 def calibration(**clocks: float) -> Calibration:
     found = {
-        name: Measured(name, unit, value, value, 15, "made up", clocks.get(name, 1000.0))
+        name: CeilingRecord(name, unit, value, value, 15, "made up", clocks.get(name, 1000.0))
         for name, (unit, value) in MADE_UP.items()
     }
     return Calibration("NVIDIA H200", "2026-01-02T03:04:05Z", found, {"fp64": "it | broke"})
@@ -150,7 +161,7 @@ def test_theory_is_taken_at_the_clock_of_the_benchmark() -> None:
     table = peaks(metrics({**ROOF, **LEVELS}))
     assert table is not None
     assert table.sm_clock == 1e9
-    found = roofs(calibration(fp32=2000.0, l1=2000.0, l2=2000.0, dram=2000.0), table)
+    found = measured_ceilings(calibration(fp32=2000.0, l1=2000.0, l2=2000.0, dram=2000.0), table)
     theory = {name: roof.theoretical for name, roof in found.by_id.items()}
     assert theory["fp32"] == pytest.approx(4e13)
     assert theory["l1"] == pytest.approx(2e13)
@@ -162,25 +173,27 @@ def test_theory_is_taken_at_the_clock_of_the_benchmark() -> None:
 
 
 def test_above_theory_is_an_error_in_the_data() -> None:
-    low = roofs(calibration(), Peaks(1e9, {"fp32": 1.9e13 / 1.04, "dram": 1.8e12 / 1.06}))
+    low = measured_ceilings(
+        calibration(), Peaks(1e9, {"fp32": 1.9e13 / 1.04, "dram": 1.8e12 / 1.06})
+    )
     assert [roof.measured.id for roof in low.wrong] == ["dram"]
     assert "above theory: an error in the data" in ceiling_table.table(low)
-    assert not roofs(calibration(), None).wrong
+    assert not measured_ceilings(calibration(), None).wrong
 
 
 def test_a_capture_at_another_clock_is_told() -> None:
     found = found_point(metrics(ROOF))
-    assert other_clock(found, roofs(calibration(), None)) is None
-    assert other_clock(found, roofs(calibration(fp32=1019.0), None)) is None
-    assert other_clock(found, roofs(calibration(fp32=1250.0), None)) == (1000, 1250)
+    assert other_clock(found, measured_ceilings(calibration(), None)) is None
+    assert other_clock(found, measured_ceilings(calibration(fp32=1019.0), None)) is None
+    assert other_clock(found, measured_ceilings(calibration(fp32=1250.0), None)) == (1000, 1250)
 
 
-def measured() -> Roofs:
-    return roofs(calibration(), Peaks(1e9, {"fp32": 2e13}))
+def measured() -> MeasuredCeilings:
+    return measured_ceilings(calibration(), Peaks(1e9, {"fp32": 2e13}))
 
 
 def calibrated() -> Ablation:
-    """A ladder whose first step has shares of measured roofs; the others have none."""
+    """A ladder whose first step has shares of measured ceilings; the others have none."""
     found = ablation(measured=measured())
     plain = found.row("baseline").point
     assert plain is not None

@@ -12,12 +12,12 @@ import pytest
 
 from test_hunks import patched
 from workbench.cli import main
-from workbench.commands.diffing import lines_between
+from workbench.commands.diff import lines_between
 from workbench.commands.target import find_target
-from workbench.derive.costs import COUNTERS
-from workbench.derive.linediff import SourceDiff
-from workbench.derive.unified import unified
-from workbench.load.evidence import Evidence
+from workbench.derive.diff.costs import COUNTERS
+from workbench.derive.diff.model import SourceDiff
+from workbench.derive.diff.unified import unified
+from workbench.evidence.evidence import Evidence
 from workbench.study.sources import source_texts
 from workspaces import ROOT, copy_of_repository, ladder_steps
 
@@ -98,8 +98,10 @@ def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
     evidence = find_target(root, None, None).evidence()
     found = lines_between(evidence, "baseline", "fix1")
     assert [file.after.rsplit("/")[-1] for file in found.files] == [
-        "fix1.py", "fix1.cu", "tools.cuh",
-    ]  # fmt: skip
+        "fix1.py",
+        "fix1.cu",
+        "tools.cuh",
+    ]
     assert "+__device__ int tool() { return 1; }" in unified(found)
     assert found.why == ("", "its capture is stale")
     assert found.hunks[0].after.samples is None
@@ -123,9 +125,10 @@ def test_json_has_every_hunk_with_both_costs(
     made = data["comparison"]["anatomy"]
     product = math.prod(factor["gain"] for factor in made["factors"].values())
     assert made["ratio"] == pytest.approx(product * made["residual"])
-    assert data["comparison"] == next(
-        row for row in data["versions"] if row["variant"] == "fix5"
-    )["against_parent"]  # fmt: skip
+    assert (
+        data["comparison"]
+        == next(row for row in data["versions"] if row["variant"] == "fix5")["against_parent"]
+    )
     assert data["figures"]["stall.long_scoreboard"]["factor"] < 0.5
     assert data["not_collected"] == {}
 
@@ -176,7 +179,8 @@ def test_the_report_has_a_table_of_hunks_for_every_step() -> None:
         at = text.index(f", `{before}` → `{after}`. Stall time is the lines' share")
         assert text[:at].rsplit("\n", 1)[1].startswith("What the changed lines cost")
         part = text[at:].split("**How it multiplies out.**")[0]
-        numbers = [line.split("|")[1].strip() for line in part.splitlines()
-                   if line.startswith("|  ")]  # fmt: skip
+        numbers = [
+            line.split("|")[1].strip() for line in part.splitlines() if line.startswith("|  ")
+        ]
         for number in filter(str.isdigit, numbers):
             assert f"@@ hunk {number}" in part

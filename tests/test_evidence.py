@@ -14,7 +14,7 @@ from workbench.cli import main
 from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
-from workbench.load.capture import load_capture, open_report, stall_metrics
+from workbench.ncu.capture import load_capture, open_report, stall_metrics
 from workspaces import ROOT, copy_of_repository, recorded_report
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
@@ -192,8 +192,11 @@ def test_a_damaged_capture_is_named(
 ) -> None:
     report = report_in(copy)
     whole = report.read_bytes()
-    report.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"",
-                        "foreign": b"no capture at all"}[damage])  # fmt: skip
+    report.write_bytes(
+        {"truncated": whole[: len(whole) // 2], "empty": b"", "foreign": b"no capture at all"}[
+            damage
+        ]
+    )
     assert main(["ablate", "--project", str(copy)]) == 4
     err = capsys.readouterr().err
     assert report.name in err

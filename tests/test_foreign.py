@@ -22,8 +22,8 @@ from workbench.derive.matching import (
     groups,
     match,
 )
-from workbench.judge.comparable import warnings
-from workbench.load.launches import Launch, Report, parse_options, paths_in, read_report
+from workbench.judge.comparability import warnings
+from workbench.ncu.report import Launch, Report, parse_options, paths_in, read_report
 from workbench.render.compare import figure_table, limiters
 from workbench.render.launches import extent, kernel, unmatched
 from workbench.render.tables import factor as times
@@ -75,8 +75,10 @@ def test_show_lists_every_launch_with_its_kernel_shape_and_duration(
     assert len(found["launches"]) == LAUNCHES
     first = found["launches"][0]
     assert (first["kernel"], first["grid"], first["block"]) == (
-        "attention_forward", [4, 16, 1], [128, 1, 1],
-    )  # fmt: skip
+        "attention_forward",
+        [4, 16, 1],
+        [128, 1, 1],
+    )
     assert first["microseconds"] == pytest.approx(1025.12)
     index = json.loads((EVIDENCE / "b2h8s512d64/captures/fix4.json").read_text())
     assert found["ncu"] == index["ncu"]
@@ -111,8 +113,9 @@ def test_show_groups_launches_and_shows_the_longest_in_full(
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -m workbench show {PACKED} | head -n 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True,
-                          text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
     assert done.stdout.endswith(f"{LAUNCHES} launches\n")
     assert done.stderr == ""
 
@@ -135,22 +138,38 @@ def test_metric_and_source_take_a_launch(capsys: pytest.CaptureFixture[str]) -> 
         (["show", "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
         (["show", "empty.ncu-repz"], 4, "holds no profiled kernel", "profile it again"),
         (["show", "text.txt"], 4, "holds no profiled kernel", "profile it again"),
-        (["show", PACKED, "--kernel", "atention_forward"], 2, "no launch of a kernel",
-         "'attention_forward'"),
-        (["show", PACKED, "--launch", str(LAUNCHES)], 2, f"has no launch {LAUNCHES}",
-         f"0 to {LAUNCHES - 1}"),
-        (["show", PACKED, "--metric", "gpu__time_duration.summ"], 2, "unknown metric",
-         "'gpu__time_duration.sum'"),
+        (
+            ["show", PACKED, "--kernel", "atention_forward"],
+            2,
+            "no launch of a kernel",
+            "'attention_forward'",
+        ),
+        (
+            ["show", PACKED, "--launch", str(LAUNCHES)],
+            2,
+            f"has no launch {LAUNCHES}",
+            f"0 to {LAUNCHES - 1}",
+        ),
+        (
+            ["show", PACKED, "--metric", "gpu__time_duration.summ"],
+            2,
+            "unknown metric",
+            "'gpu__time_duration.sum'",
+        ),
         (["show", PACKED, "--source"], 2, " kernels or launch shapes", "--launch N"),
         (["show", PACKED, "--launch", "23", "--source"], 2, "has no source lines", "-lineinfo"),
         (["diff", PACKED, "fix1"], 2, "is a report, the other is not", "workbench adopt"),
         (["diff", PACKED, "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_with_the_way_out(
-    arguments: list[object], code: int, message: str, hint: str, nowhere: Path,
+    arguments: list[object],
+    code: int,
+    message: str,
+    hint: str,
+    nowhere: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     if "nothing.ncu-rep" not in arguments:
         for name in ("empty.ncu-rep", "empty.ncu-repz"):
             (nowhere / name).touch()
@@ -228,10 +247,17 @@ def test_diff_matches_by_name_and_lists_the_rest(capsys: pytest.CaptureFixture[s
 def launch(index: int, signature: str, **changes: Any) -> Launch:
     name = signature.split("(")[0].split("<")[0].split()[-1]
     values: dict[str, Any] = {
-        "index": index, "kernel": name, "signature": signature, "kind": "kernel",
-        "grid": (8, 1, 1), "block": (128, 1, 1), "microseconds": 10.0, "sm_clock": 1.5,
-        "gpu": "NVIDIA H200", **changes,
-    }  # fmt: skip
+        "index": index,
+        "kernel": name,
+        "signature": signature,
+        "kind": "kernel",
+        "grid": (8, 1, 1),
+        "block": (128, 1, 1),
+        "microseconds": 10.0,
+        "sm_clock": 1.5,
+        "gpu": "NVIDIA H200",
+        **changes,
+    }
     return Launch(**values)
 
 
@@ -241,11 +267,16 @@ def how(before: list[Launch], after: list[Launch]) -> list[tuple[int, int, str]]
 
 def test_launches_match_by_signature_and_shape_then_by_less() -> None:
     before = [launch(0, "void f<int>(int)"), launch(1, "g(int)"), launch(2, "h(int)")]
-    after = [launch(0, "h(int)", grid=(9, 1, 1)), launch(1, "void f<float>(float)"),
-             launch(2, "g(int)")]  # fmt: skip
+    after = [
+        launch(0, "h(int)", grid=(9, 1, 1)),
+        launch(1, "void f<float>(float)"),
+        launch(2, "g(int)"),
+    ]
     assert how(before, after) == [
-        (0, 1, BY_NAME_AND_SHAPE), (1, 2, BY_SIGNATURE), (2, 0, BY_NAME),
-    ]  # fmt: skip
+        (0, 1, BY_NAME_AND_SHAPE),
+        (1, 2, BY_SIGNATURE),
+        (2, 0, BY_NAME),
+    ]
 
 
 def test_equal_launches_match_in_order_and_the_extra_one_is_left() -> None:
@@ -312,8 +343,10 @@ def test_dimensions_and_names_are_short_and_safe() -> None:
 def test_options_of_a_command_line_are_read_in_both_spellings() -> None:
     command = '--set full --clock-control=base --cache-control none ./app "an argument'
     assert parse_options(command) == {
-        "--set": "full", "--clock-control": "base", "--cache-control": "none",
-    }  # fmt: skip
+        "--set": "full",
+        "--clock-control": "base",
+        "--cache-control": "none",
+    }
 
 
 def test_paths_of_a_machine_are_found_those_of_people_first(nowhere: Path) -> None:
@@ -322,10 +355,14 @@ def test_paths_of_a_machine_are_found_those_of_people_first(nowhere: Path) -> No
 
     path = nowhere / "a.ncu-rep"
     path.write_bytes(
-        string("/usr/bin/python3") + b"(\x01" + string("/home/someone/k.cu") + b"Zx"
-        + string("/workbench/kernels/s/a.cu") + b"relative/home/none/x"
+        string("/usr/bin/python3")
+        + b"(\x01"
+        + string("/home/someone/k.cu")
+        + b"Zx"
+        + string("/workbench/kernels/s/a.cu")
+        + b"relative/home/none/x"
         + string("C:\\Users\\someone\\k.cu")
-    )  # fmt: skip
+    )
     assert paths_in(path) == ["/home/someone/k.cu", "C:\\Users\\someone\\k.cu", "/usr/bin/python3"]
 
 

@@ -8,14 +8,14 @@ import re
 import pandas as pd
 import pytest
 
-from workbench.derive.alignment import align, pair_changed, source
-from workbench.derive.costs import COUNTERS, Cost, LineCosts, add, line_costs
+from workbench.derive.diff.alignment import align, pair_changed, source
+from workbench.derive.diff.build import pair_files, source_diff
+from workbench.derive.diff.costs import COUNTERS, Cost, LineCosts, add, line_costs
+from workbench.derive.diff.functions import functions
+from workbench.derive.diff.model import Profiled, SourceDiff
+from workbench.derive.diff.unified import signed, unified, with_context
 from workbench.derive.figures import DURATION
-from workbench.derive.functions import functions
-from workbench.derive.hunks import pair_files, source_diff
-from workbench.derive.linediff import Profiled, SourceDiff
-from workbench.derive.unified import signed, unified, with_context
-from workbench.load.capture import LINE_COLUMNS, METRIC_COLUMNS
+from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS
 from workbench.render.diff_terminal import source_lines
 from workbench.render.hunks import absences, hunk_table, shift_lines, told_shifts
 from workbench.render.plain import clip, printable
@@ -65,9 +65,11 @@ def patched(text: str, diff: str) -> str:
 
 def test_stall_times_of_lines_and_issuing_add_up_to_the_duration() -> None:
     table = lines_table(
-        (0, "a.cu", 3, "wait", 30), (0, "a.cu", 3, "selected", 20), (0, "a.cu", 4, "barrier", 50),
+        (0, "a.cu", 3, "wait", 30),
+        (0, "a.cu", 3, "selected", 20),
+        (0, "a.cu", 4, "barrier", 50),
         (0, "a.cu", 3, "instructions", 7),
-    )  # fmt: skip
+    )
     costs = line_costs(table, durations(8000), ALL)
     assert costs.of("a.cu", 3).microseconds == pytest.approx(2.4)
     assert costs.of("a.cu", 4).microseconds == pytest.approx(4.0)
@@ -157,8 +159,15 @@ def test_lines_belong_to_their_function() -> None:
     assert names == ["", "", "kernel", "kernel", "kernel", "kernel", "", "helper", "helper", "", ""]
     python = '"""Doc."""\nx = 1\ndef run(a):\n    return a\n\nclass Z:\n    y = 2\ny = 3'
     assert functions(source(python, python=True), python=True) == [
-        "", "", "run", "run", "run", "Z", "Z", "",
-    ]  # fmt: skip
+        "",
+        "",
+        "run",
+        "run",
+        "run",
+        "Z",
+        "Z",
+        "",
+    ]
 
 
 def test_a_python_docstring_is_a_comment_and_a_string_is_not() -> None:
@@ -176,9 +185,11 @@ def test_files_pair_by_name_then_suffix_and_the_rest_stand_alone() -> None:
     before = ["k/one.py", "k/one.cu", "k/tools.cuh"]
     after = ["k/two.py", "k/two.cu", "k/tools.cuh", "k/extra.cuh"]
     assert pair_files(before, after) == [
-        ("k/one.py", "k/two.py"), ("k/one.cu", "k/two.cu"), ("k/tools.cuh", "k/tools.cuh"),
+        ("k/one.py", "k/two.py"),
+        ("k/one.cu", "k/two.cu"),
+        ("k/tools.cuh", "k/tools.cuh"),
         ("", "k/extra.cuh"),
-    ]  # fmt: skip
+    ]
     assert pair_files(["k/gone.cuh"], []) == [("k/gone.cuh", "")]
 
 
@@ -289,8 +300,12 @@ def test_context_is_shown_once_and_never_from_another_hunk() -> None:
     before = "\n".join(f"line{i}();" for i in range(12))
     after = before.replace("line2()", "red()").replace("line6()", "blue()")
     (file,) = source_diff(Profiled({"a.cu": before}), Profiled({"b.cu": after})).files
-    shown = [line.text for hunk in file.hunks
-             for sign, line in signed(with_context(file, hunk)) if sign == " "]  # fmt: skip
+    shown = [
+        line.text
+        for hunk in file.hunks
+        for sign, line in signed(with_context(file, hunk))
+        if sign == " "
+    ]
     assert len(shown) == len(set(shown))
     assert "line2();" not in shown
 
@@ -332,8 +347,9 @@ def test_the_table_shows_what_ran_and_a_dash_for_a_side_without_lines() -> None:
 
 
 def texts(found: SourceDiff, width: int | None) -> list[str]:
-    return ["".join(text for text, _ in pieces)
-            for pieces in source_lines(found, ("one", "two"), width)]  # fmt: skip
+    return [
+        "".join(text for text, _ in pieces) for pieces in source_lines(found, ("one", "two"), width)
+    ]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 140])

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
-from workbench.derive.roofline import ceilings, point
+from workbench.derive.roofline.point import ceilings, point
 from workbench.derive.speedup import Ratio, paired_ratio, time_of
 from workbench.judge.bottlenecks import attainable, bottlenecks, is_binding, plain
-from workbench.judge.verdict import (
+from workbench.judge.gates import (
     Gate,
     compiler_gate,
     correct_gate,
@@ -20,7 +20,7 @@ from workbench.judge.verdict import (
     judge_prediction,
     verdict,
 )
-from workbench.load.capture import LINE_COLUMNS, METRIC_COLUMNS, RULE_COLUMNS
+from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, RULE_COLUMNS
 from workbench.study.config import Gates
 from workbench.study.model import Prediction
 
@@ -75,16 +75,24 @@ def test_a_time_is_median_and_percentiles() -> None:
 def test_launches_are_summed_weighted_or_divided_by_kind() -> None:
     found = figures(
         metrics(
-            {"gpu__time_duration.sum": 1000, "smsp__inst_executed.sum": 1e6,
-             "sm__warps_active.avg.pct_of_peak_sustained_active": 10,
-             "launch__registers_per_thread": 32, "sm__cycles_active.avg": 50,
-             "gpc__cycles_elapsed.max": 100},
-            {"gpu__time_duration.sum": 3000, "smsp__inst_executed.sum": 2e6,
-             "sm__warps_active.avg.pct_of_peak_sustained_active": 50,
-             "launch__registers_per_thread": 64, "sm__cycles_active.avg": 300,
-             "gpc__cycles_elapsed.max": 300},
+            {
+                "gpu__time_duration.sum": 1000,
+                "smsp__inst_executed.sum": 1e6,
+                "sm__warps_active.avg.pct_of_peak_sustained_active": 10,
+                "launch__registers_per_thread": 32,
+                "sm__cycles_active.avg": 50,
+                "gpc__cycles_elapsed.max": 100,
+            },
+            {
+                "gpu__time_duration.sum": 3000,
+                "smsp__inst_executed.sum": 2e6,
+                "sm__warps_active.avg.pct_of_peak_sustained_active": 50,
+                "launch__registers_per_thread": 64,
+                "sm__cycles_active.avg": 300,
+                "gpc__cycles_elapsed.max": 300,
+            },
         )
-    )  # fmt: skip
+    )
     assert found["duration"].value == pytest.approx(4.0)
     assert found["warp_instructions"].value == pytest.approx(3.0)
     assert found["achieved_occupancy"].value == pytest.approx(40.0)
@@ -107,8 +115,13 @@ def test_stall_shares_are_of_all_samples() -> None:
 
 
 def test_occupancy_limiters_that_tie_are_all_named() -> None:
-    table = metrics({"launch__occupancy_limit_registers": 3, "launch__occupancy_limit_warps": 3,
-                     "launch__occupancy_limit_blocks": 32})  # fmt: skip
+    table = metrics(
+        {
+            "launch__occupancy_limit_registers": 3,
+            "launch__occupancy_limit_warps": 3,
+            "launch__occupancy_limit_blocks": 32,
+        }
+    )
     assert occupancy_limiters(table) == ["registers", "block size"]
 
 
@@ -332,8 +345,12 @@ def test_predictions_are_confirmed_refuted_or_not_measurable() -> None:
         judge_prediction(bounds, seen(15), None, "X", "u"),
     ]
     assert [j.result for j in judged] == [
-        "confirmed", "refuted", "not measurable", "confirmed", "not measurable",
-    ]  # fmt: skip
+        "confirmed",
+        "refuted",
+        "not measurable",
+        "confirmed",
+        "not measurable",
+    ]
 
 
 def rule(name: str, title: str, estimate: float, scope: str = "global") -> tuple[object, ...]:
@@ -365,8 +382,11 @@ def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
     )
     order = bottlenecks(rules, lines, found, top=4)
     assert [b.rule for b in order] == [
-        "CPIStall", "MemoryCacheAccessPattern", "HighPipeUtilization", "TheoreticalOccupancy",
-    ]  # fmt: skip
+        "CPIStall",
+        "MemoryCacheAccessPattern",
+        "HighPipeUtilization",
+        "TheoreticalOccupancy",
+    ]
     assert order[0].hot_line is not None
     assert (order[0].hot_line.line, order[0].hot_line.share) == (7, 0.75)
     assert order[0].value == 60.0

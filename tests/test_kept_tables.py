@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import BadCapture
-from workbench.load.capture import Decoded, Tables, launches
-from workbench.load.catalog import needed_metrics
-from workbench.load.tables import Kept, tables_of
+from workbench.evidence.layout import EvidenceFolder
+from workbench.ncu.cache import Kept, tables_of
+from workbench.ncu.capture import Decoded, Tables, launches
+from workbench.ncu.catalog import needed_metrics
 from workbench.run.measure import remove_unused
-from workbench.study.layout import EvidenceFolder
 from workspaces import EVIDENCE, recorded_report
 
 FOLDER = EvidenceFolder(EVIDENCE)
@@ -60,18 +60,22 @@ def kept(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("damage", ["cut", "empty", "foreign", "of another report"])
 def test_what_does_not_fit_is_read_again(damage: str, kept: Path) -> None:
     whole = kept.read_bytes()
-    kept.write_bytes({
-        "cut": whole[: len(whole) // 2], "empty": b"", "foreign": b"[]",
-        "of another report": FOLDER.tables(OTHER.name).read_bytes(),
-    }[damage])  # fmt: skip
+    kept.write_bytes(
+        {
+            "cut": whole[: len(whole) // 2],
+            "empty": b"",
+            "foreign": b"[]",
+            "of another report": FOLDER.tables(OTHER.name).read_bytes(),
+        }[damage]
+    )
     assert isinstance(tables_of(SMALL, kept)[0][0], Decoded)
     assert kept.read_bytes() == whole
 
 
 def test_a_metric_more_is_read_from_the_report(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = [*needed_metrics(), "launch__waves_per_multiprocessor"]
-    for module in ("tables", "capture"):
-        monkeypatch.setattr(f"workbench.load.{module}.needed_metrics", lambda: more)
+    for module in ("cache", "capture"):
+        monkeypatch.setattr(f"workbench.ncu.{module}.needed_metrics", lambda: more)
     found = tables_of(SMALL, kept)[0][0]
     assert isinstance(found, Decoded)
     assert more[-1] in {name for name, *_ in found.metrics}

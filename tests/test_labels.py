@@ -131,12 +131,14 @@ def test_the_pages_rooflines_leave_no_doubt(ladder: str, size: Size) -> None:
             if any(one in led for one in stack):
                 continue
             look_alike = [
-                place for look, place in marks.values()
+                place
+                for look, place in marks.values()
                 if look == kind and max(abs(place[0] - at[0]), abs(place[1] - at[1])) < 4
-            ]  # fmt: skip
+            ]
             others = [m for _, m in marks.values() if m not in look_alike]
-            boxes = [b for one, b in zip(labels, label_boxes(labels, size), strict=True)
-                     if one in stack]  # fmt: skip
+            boxes = [
+                b for one, b in zip(labels, label_boxes(labels, size), strict=True) if one in stack
+            ]
             assert min(apart(b, m) for b in boxes for m in look_alike) < min(
                 apart(box, other) for other in others
             )

@@ -21,11 +21,10 @@ import pytest
 import pages
 from synthetic import ablation, not_current, point, with_row
 from workbench.cli import main
-from workbench.derive.hunks import source_diff
-from workbench.derive.linediff import Sources
-from workbench.derive.roofline import LEVELS
+from workbench.derive.diff.build import source_diff
+from workbench.derive.diff.model import Sources
+from workbench.derive.roofline.point import LEVELS
 from workbench.judge.rows import Ablation
-from workbench.load.evidence import ADOPTED
 from workbench.render import why
 from workbench.render.canvas import text_width
 from workbench.render.hunks import hunk_rows, shift_lines
@@ -36,6 +35,7 @@ from workbench.render.page_why import anatomy, times
 from workbench.render.spans import spans
 from workbench.render.tables import interval, number, ratio, top_stall
 from workbench.study.sources import virtual_name
+from workbench.words import Status
 from workspaces import ROOT, copy_of_repository
 
 VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
@@ -104,11 +104,17 @@ def test_headings_are_in_order_and_skip_no_level() -> None:
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert [text for level, text in page.headings if level == 2] == [
-        "The ladder", "Roofline", "Where the warps spend their time", "Why it got faster",
+        "The ladder",
+        "Roofline",
+        "Where the warps spend their time",
+        "Why it got faster",
         "Where baseline loses its time",
-        "Step by step", "What did not work", "Every version: figures and sources, line by line",
-        "Environment and method", "Where each number comes from",
-    ]  # fmt: skip
+        "Step by step",
+        "What did not work",
+        "Every version: figures and sources, line by line",
+        "Environment and method",
+        "Where each number comes from",
+    ]
 
 
 def test_landmarks_captions_and_names() -> None:
@@ -117,8 +123,13 @@ def test_landmarks_captions_and_names() -> None:
         assert page.all(tag)
     assert len(page.all("caption")) == len(page.all("table"))
     assert all(heading.get("scope") for heading in page.all("th"))
-    assert all(svg.get("aria-label") or svg.get("aria-hidden") or svg.get("width") == "18"
-               or svg.get("width") == "28" for svg in page.all("svg"))  # fmt: skip
+    assert all(
+        svg.get("aria-label")
+        or svg.get("aria-hidden")
+        or svg.get("width") == "18"
+        or svg.get("width") == "28"
+        for svg in page.all("svg")
+    )
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for _, attributes in page.tags:
@@ -157,11 +168,13 @@ def test_same_evidence_gives_the_same_bytes_whatever_the_hash_seed() -> None:
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "profiler")])
     digests = {
         subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, check=True,
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
         ).stdout
         for seed in ("1", "2")
-    }  # fmt: skip
+    }
     assert len(digests) == 1
 
 
@@ -210,8 +223,12 @@ def test_figures_are_those_of_the_markdown_report() -> None:
     row = found.row("fix4")
     best = found.best
     assert best is not None
-    for text in (ratio(best.over_baseline), interval(row.over_parent), top_stall(row),
-                 f"{found.score.confirmed} of {found.score.total}"):  # fmt: skip
+    for text in (
+        ratio(best.over_baseline),
+        interval(row.over_parent),
+        top_stall(row),
+        f"{found.score.confirmed} of {found.score.total}",
+    ):
         assert text in words
     facts = next(v for v in outline(found, sources).data["variants"] if v["name"] == "fix4")
     assert row.point is not None
@@ -259,7 +276,7 @@ def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
         names = [row.step.parent, row.variant]
         if row.compared_at:
             assert row.against_parent is not None
-            made = row.against_parent.anatomy
+            made = row.against_parent.factors
             assert made is not None
             names = [f"{name} at {row.compared_at}" for name in names]
             durations = sources.diffs[row.variant].durations
@@ -423,8 +440,8 @@ def test_a_step_is_accounted_for_as_in_the_markdown_report() -> None:
         told = row.against_parent
         if told is None:
             continue
-        assert told.anatomy is not None
-        assert why.equation(told.anatomy) in page.words
+        assert told.factors is not None
+        assert why.equation(told.factors) in page.words
         header, rows = hunk_rows(sources.diffs[row.variant])
         cells = [*why.rule_rows(told), *why.time_rows(told), *rows, header, *why.move_rows(told)]
         for text in (text for cell in cells for text in cell):
@@ -433,19 +450,21 @@ def test_a_step_is_accounted_for_as_in_the_markdown_report() -> None:
             assert "".join(span["text"] for span in spans(line)) in page.words
     whole = found.whole
     assert whole is not None
-    assert whole.anatomy is not None
-    assert why.equation(whole.anatomy) in page.words
+    assert whole.factors is not None
+    assert why.equation(whole.factors) in page.words
 
 
 def test_the_bars_of_the_factors_join_up_to_the_ratio_of_the_captures() -> None:
     found = dataclasses.replace(ablation(1), whole=None)
     told = found.row("fix1").against_parent
     assert told is not None
-    assert told.anatomy is not None
+    assert told.factors is not None
     gains = (4.0, 0.5, 2.0, 1.0)
-    factors = tuple(dataclasses.replace(f, gain=gain)
-                    for f, gain in zip(told.anatomy.factors, gains, strict=True))  # fmt: skip
-    made = anatomy(dataclasses.replace(told.anatomy, factors=factors, measured=4.0))
+    factors = tuple(
+        dataclasses.replace(f, gain=gain)
+        for f, gain in zip(told.factors.factors, gains, strict=True)
+    )
+    made = anatomy(dataclasses.replace(told.factors, factors=factors, measured=4.0))
     bars = [row["bar"] for row in made["rows"]]
     assert [bar["faster"] for bar in bars] == [True, False, True, True]
     ends = [(bar["x"], bar["x"] + bar["width"]) for bar in bars]
@@ -466,14 +485,22 @@ def test_bars_of_stall_time_are_on_one_scale() -> None:
     shown = [entry["key"] for entry in page_model(found, Sources())["stalls"]["reasons"]]
     before, after = times(told, shown)["bars"]
     wide = [sum(part["width"] for part in bar["parts"]) for bar in (before, after)]
-    assert told.anatomy is not None
+    assert told.factors is not None
     assert wide[0] == pytest.approx(100, abs=0.02)
-    assert wide[0] / wide[1] == pytest.approx(told.anatomy.measured, rel=1e-3)
+    assert wide[0] / wide[1] == pytest.approx(told.factors.measured, rel=1e-3)
 
 
 def test_an_adopted_capture_is_marked_wherever_it_is_shown() -> None:
-    found = with_row(ablation(2), "fix2", status=ADOPTED, adopted={"file": "theirs.ncu-rep"},
-                     warm=None, cold=None, over_parent=None, over_baseline=None)  # fmt: skip
+    found = with_row(
+        ablation(2),
+        "fix2",
+        status=Status.ADOPTED,
+        adopted={"file": "theirs.ncu-rep"},
+        warm=None,
+        cold=None,
+        over_parent=None,
+        over_baseline=None,
+    )
     page = outline(found)
     assert "adopted from theirs.ncu-rep" in page.words
     assert "adopted, not timed" in page.words
@@ -483,9 +510,10 @@ def test_an_adopted_capture_is_marked_wherever_it_is_shown() -> None:
 
 
 def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     root = copy_of_repository(tmp_path)
     page = root / "reports" / "attention" / "report.html"
     assert main(["report", "fix1", "--project", str(root)]) == 0

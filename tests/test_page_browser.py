@@ -25,9 +25,14 @@ CHROMIUM = next(
 )
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 OPTIONS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 Scheme = Literal["light", "dark"]
 DESKTOP, PHONE = (1366, 900), (390, 844)
 MOST_SECONDS = 1.0
@@ -52,15 +57,22 @@ class Desk:
         self.asked: list[str] = []
 
     def open(
-        self, text: str, *, size: tuple[int, int] = DESKTOP, scheme: Scheme = "light",
-        hash_: str = "", scripts: bool = True,
-    ) -> Page:  # fmt: skip
+        self,
+        text: str,
+        *,
+        size: tuple[int, int] = DESKTOP,
+        scheme: Scheme = "light",
+        hash_: str = "",
+        scripts: bool = True,
+    ) -> Page:
         path = self.folder / "report.html"
         path.write_text(text, encoding="utf-8")
         context = self.browser.new_context(
-            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme,
-            java_script_enabled=scripts, reduced_motion="reduce",
-        )  # fmt: skip
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme=scheme,
+            java_script_enabled=scripts,
+            reduced_motion="reduce",
+        )
         page = context.new_page()
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
@@ -86,8 +98,14 @@ def versions(page: Page) -> list[str]:
 def chosen(page: Page) -> dict[str, set[str]]:
     """The marked versions, by what marks them."""
     found: dict[str, set[str]] = {}
-    kinds = {"row": "#ladder-table tr", "point": "g.point", "name": "text.name", "bar": ".bar",
-             "step": "article", "sources": "details.variant"}  # fmt: skip
+    kinds = {
+        "row": "#ladder-table tr",
+        "point": "g.point",
+        "name": "text.name",
+        "bar": ".bar",
+        "step": "article",
+        "sources": "details.variant",
+    }
     for kind, selector in kinds.items():
         marked = page.locator(f"{selector}.chosen").evaluate_all(
             "all => all.map(each => each.dataset.variant)"
@@ -120,8 +138,14 @@ def test_hovering_a_point_shows_its_figures_and_their_metrics(desk: Desk) -> Non
     expect(tip).to_be_visible()
     point = pages.recorded()[0].row("fix3").point
     assert point is not None
-    for text in ("fix3, kept", "TFLOP/s", f"{percent(point.compute_share)} of its peak",
-                 "L1 intensity", "gpu__time_duration.sum", "dram__bytes_read.sum"):  # fmt: skip
+    for text in (
+        "fix3, kept",
+        "TFLOP/s",
+        f"{percent(point.compute_share)} of its peak",
+        "L1 intensity",
+        "gpu__time_duration.sum",
+        "dram__bytes_read.sum",
+    ):
         expect(tip).to_contain_text(text)
     box = tip.bounding_box()
     assert box is not None
@@ -213,12 +237,17 @@ def test_a_ceiling_names_its_counters(desk: Desk) -> None:
     expect(page.locator("#tip")).to_contain_text("op_ffma_pred_on")
 
 
-@pytest.mark.parametrize("selector", [
-    "#ladder-table tr[data-variant=fix3] td >> nth=3", "#ladder-table tr[data-variant=fix3] button",
-    "[data-level=dram] svg.wide g.point[data-variant=fix3]",
-    "[data-level=dram] svg.wide text.name[data-variant=fix3]",
-    ".bar[data-variant=fix3]", "article[data-variant=fix3] button.choose",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "#ladder-table tr[data-variant=fix3] td >> nth=3",
+        "#ladder-table tr[data-variant=fix3] button",
+        "[data-level=dram] svg.wide g.point[data-variant=fix3]",
+        "[data-level=dram] svg.wide text.name[data-variant=fix3]",
+        ".bar[data-variant=fix3]",
+        "article[data-variant=fix3] button.choose",
+    ],
+)
 def test_choosing_a_version_marks_it_everywhere(desk: Desk, selector: str) -> None:
     page = desk.open(pages.recorded_page())
     page.locator(selector).click()
@@ -364,8 +393,9 @@ def test_diff_shows_every_line_once_its_gaps_are_open(desk: Desk) -> None:
     for variant, at in (("fix2", 2), ("fix3", 5)):
         cells = diff.locator("tbody tr:not(.hunk)").evaluate_all(
             "(rows, at) => rows.filter(r => !r.cells[at].classList.contains('void'))"
-            ".map(r => r.cells[at].textContent)", at,
-        )  # fmt: skip
+            ".map(r => r.cells[at].textContent)",
+            at,
+        )
         assert cells == source(variant)
 
 

@@ -28,9 +28,12 @@ CAPTURED = re.findall(r"```toml\n(\[\[reference\]\].*?)```", README, re.DOTALL)
 
 @pytest.mark.parametrize(("command", "shown"), OUTPUTS, ids=[o[0].split()[0] for o in OUTPUTS])
 def test_its_outputs_are_what_the_commands_print(
-    command: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    shown: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     root = copy_of_repository(tmp_path)
     ladder = root / "ablations" / "attention" / "ablation.toml"
     ladder.write_text("\n".join([ladder.read_text(), *CAPTURED]))
@@ -62,8 +65,8 @@ def test_the_files_of_a_study_are_the_variants_of_its_ladder() -> None:
 
 
 def test_recorded_evidence_is_current() -> None:
-    from workbench.load.evidence import Evidence
-    from workbench.study.layout import evidence_folders
+    from workbench.evidence.evidence import Evidence
+    from workbench.evidence.layout import evidence_folders
 
     workspace = find_workspace(ROOT)
     study = workspace.study()

@@ -10,14 +10,15 @@ import pytest
 from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, point, with_row
-from workbench.derive.hunks import source_diff
-from workbench.derive.linediff import Profiled, SourceDiff
+from workbench.derive.diff.build import source_diff
+from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.derive.speedup import Ratio
+from workbench.judge.gates import PredictionOutcome
 from workbench.judge.rows import Ablation
-from workbench.judge.verdict import KEPT, Outcome
 from workbench.render import narrative, roofline_table
 from workbench.render.charts import FILES
 from workbench.render.report import render_report, template_environment
+from workbench.words import Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 ENVIRONMENT = template_environment([TEMPLATES])
@@ -42,12 +43,19 @@ def headings(text: str) -> list[str]:
 
 def test_sections_stand_in_order() -> None:
     assert headings(render(ablation(1))) == [
-        "Optimization report: Attention forward", "Environment and method",
-        "Where the baseline loses its time", "Ablation", "Roofline", "Warp stalls",
-        "Why it got faster", "Step by step",
-        "`fix1`: key change of fix1", "What did not work", "Reproduce it",
+        "Optimization report: Attention forward",
+        "Environment and method",
+        "Where the baseline loses its time",
+        "Ablation",
+        "Roofline",
+        "Warp stalls",
+        "Why it got faster",
+        "Step by step",
+        "`fix1`: key change of fix1",
+        "What did not work",
+        "Reproduce it",
         "Where each number comes from",
-    ]  # fmt: skip
+    ]
 
 
 def test_same_evidence_gives_the_same_bytes() -> None:
@@ -105,9 +113,9 @@ def test_what_did_not_work() -> None:
 
 
 def test_refuted_prediction_of_a_kept_step_is_told() -> None:
-    outcome = Outcome("time", "Time", "µs", "0.1 to 0.2x", 640.0, 337.0, "refuted")
+    outcome = PredictionOutcome("time", "Time", "µs", "0.1 to 0.2x", 640.0, 337.0, "refuted")
     found = with_row(ablation(1), "fix1", predictions=(outcome,))
-    assert found.row("fix1").verdict == KEPT
+    assert found.row("fix1").verdict == Verdict.KEPT
     assert any("expected 0.1 to 0.2x" in line for line in narrative.failures(found))
 
 

@@ -13,11 +13,12 @@ import pytest
 from workbench.cli import main
 from workbench.cuda import expand_includes, parse_log
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.run import machine, measure, ncu
+from workbench.evidence.layout import EvidenceFolder, read_json, write_bytes, write_json
+from workbench.ncu import command as ncu
+from workbench.run import machine, measure
 from workbench.run.measure import Measurement, Plan
-from workbench.run.process import Outcome
+from workbench.run.process import WorkerEnd
 from workbench.study.config import Config, Profiler
-from workbench.study.layout import EvidenceFolder, read_json, write_bytes, write_json
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, ROOT, make
 
@@ -126,14 +127,22 @@ def test_local_headers_are_put_in_place_once_under_virtual_names(tmp_path: Path)
 @pytest.mark.parametrize(
     ("log", "kind", "message", "hint"),
     [
-        ("==ERROR== ERR_NVGPUCTRPERM - no permission", EnvironmentLacks, "ERR_NVGPUCTRPERM",
-         "--cap-add=SYS_ADMIN"),
-        ("Failed to initialize the profiler: LibraryNotLoaded", EnvironmentLacks, "library",
-         "container"),
+        (
+            "==ERROR== ERR_NVGPUCTRPERM - no permission",
+            EnvironmentLacks,
+            "ERR_NVGPUCTRPERM",
+            "--cap-add=SYS_ADMIN",
+        ),
+        (
+            "Failed to initialize the profiler: LibraryNotLoaded",
+            EnvironmentLacks,
+            "library",
+            "container",
+        ),
         ("==WARNING== No kernels were profiled.", ToolFailed, "saw no kernel", "current stream"),
         ("==ERROR== Something else", ToolFailed, "Something else", "doctor"),
     ],
-)  # fmt: skip
+)
 def test_what_ncu_says_becomes_a_way_out(
     log: str, kind: type[ToolFailed], message: str, hint: str
 ) -> None:
@@ -146,8 +155,13 @@ def test_what_ncu_says_becomes_a_way_out(
 def test_ncu_is_told_clocks_caches_and_source() -> None:
     command = ncu.command("ncu", Profiler(clock_control="base", cache_control="none"))
     text = " ".join(command)
-    for part in ("--set full", "--import-source yes", "--clock-control base",
-                 "--cache-control none", "--nvtx-include regex:workbench:.*/"):  # fmt: skip
+    for part in (
+        "--set full",
+        "--import-source yes",
+        "--clock-control base",
+        "--cache-control none",
+        "--nvtx-include regex:workbench:.*/",
+    ):
         assert part in text
 
 
@@ -196,20 +210,33 @@ class Scripted:
         self.ends = ends
         self.jobs: list[dict[str, Any]] = []
 
-    def run(self, scratch: Path, job: dict[str, Any], limit: float, on_event: Any) -> Outcome:
+    def run(self, scratch: Path, job: dict[str, Any], limit: float, on_event: Any) -> WorkerEnd:
         self.jobs.append(job)
         events = self.scripts.pop(0)
         for event in events:
             on_event(event)
         done = any(e["event"] == "done" for e in events)
         current = "" if done else next(e["variant"] for e in reversed(events) if "variant" in e)
-        return Outcome(events, 0 if done else -11, self.ends.get("timed_out", False),
-                       self.ends.get("interrupted", False), current, "")  # fmt: skip
+        return WorkerEnd(
+            events,
+            0 if done else -11,
+            self.ends.get("timed_out", False),
+            self.ends.get("interrupted", False),
+            current,
+            "",
+        )
 
 
 def checked(name: str) -> dict[str, Any]:
-    return {"event": "checked", "variant": name, "shape": "large", "status": "correct", "why": "",
-            "max_abs": 0.0, "relative": 0.0}  # fmt: skip
+    return {
+        "event": "checked",
+        "variant": name,
+        "shape": "large",
+        "status": "correct",
+        "why": "",
+        "max_abs": 0.0,
+        "relative": 0.0,
+    }
 
 
 def start(name: str) -> dict[str, Any]:
@@ -217,9 +244,19 @@ def start(name: str) -> dict[str, Any]:
 
 
 def timed(name: str) -> dict[str, Any]:
-    return {"event": "timed", "variant": name, "mode": "warm", "round": 0, "order": 0,
-            "microseconds": 1.0, "calls": 1, "how": "graph", "sm_clock_mhz": None,
-            "temperature_c": None, "throttled": None}  # fmt: skip
+    return {
+        "event": "timed",
+        "variant": name,
+        "mode": "warm",
+        "round": 0,
+        "order": 0,
+        "microseconds": 1.0,
+        "calls": 1,
+        "how": "graph",
+        "sm_clock_mhz": None,
+        "temperature_c": None,
+        "throttled": None,
+    }
 
 
 DONE = {"event": "done"}
@@ -242,8 +279,13 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
     first = [start("baseline"), checked("baseline"), start("bad")]
-    again = [start("baseline"), checked("baseline"), timed("baseline"),
-             {"event": "timing_done", "variants": ["baseline"]}, DONE]  # fmt: skip
+    again = [
+        start("baseline"),
+        checked("baseline"),
+        timed("baseline"),
+        {"event": "timing_done", "variants": ["baseline"]},
+        DONE,
+    ]
     result, folder, scripted = play(first, again)
     assert scripted.jobs[1]["variants"] == ["baseline"]
     assert "crashed its process" in result.failures["bad"]
@@ -307,8 +349,11 @@ def test_an_earlier_capture_of_the_same_sources_is_kept_as_a_repeat(
     write_json(path, index_of(**same, repeats=["b.ncu-repz", "c.ncu-repz"]))
     assert work.repeats("baseline", "2025.3.1") == ["new.ncu-repz", "b.ncu-repz"]
     assert work.repeats("baseline", "2026.1.0") == []
-    for other in ({"fingerprint": "of other sources"}, {"provenance": {"driver": "2"}},
-                  {"ncu_flags": ["--set", "basic"]}):  # fmt: skip
+    for other in (
+        {"fingerprint": "of other sources"},
+        {"provenance": {"driver": "2"}},
+        {"ncu_flags": ["--set", "basic"]},
+    ):
         write_json(path, index_of(**{**same, **other}))
         assert work.repeats("baseline", "2025.3.1") == []
 

@@ -35,12 +35,23 @@ def cells(found: Ablation, variant: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (638.832, "639"), (1026.8, "1027"), (10.3616, "10.4"), (0.12, "0.120"), (0.0646, "0.0646"),
-        (0.000229, "0.000229"), (0.0, "0"), (9.996, "10.0"), (-3.14159, "-3.14"), (100.0, "100"),
-        (2025203.0, "2,025,203"), (3.2e-7, "3.20e-07"), (None, "not collected"),
-        (math.nan, "not collected"), (math.inf, "not collected"),
+        (638.832, "639"),
+        (1026.8, "1027"),
+        (10.3616, "10.4"),
+        (0.12, "0.120"),
+        (0.0646, "0.0646"),
+        (0.000229, "0.000229"),
+        (0.0, "0"),
+        (9.996, "10.0"),
+        (-3.14159, "-3.14"),
+        (100.0, "100"),
+        (2025203.0, "2,025,203"),
+        (3.2e-7, "3.20e-07"),
+        (None, "not collected"),
+        (math.nan, "not collected"),
+        (math.inf, "not collected"),
     ],
-)  # fmt: skip
+)
 def test_number(value: float | None, shown: str) -> None:
     assert tables.number(value) == shown
 
@@ -82,15 +93,27 @@ def test_table_refuses_ragged_rows() -> None:
 def test_ablation_table_has_the_columns_in_ladder_order() -> None:
     header, *rows = parse(tables.ablation_table(ablation(3)))
     assert header == [
-        "version", "time, warm (µs)", "vs baseline", "vs parent [95 % interval]", "vs sdpa",
-        "DRAM GB/s (% of peak)", "occupancy %", "top stall", "key change", "verdict",
-    ]  # fmt: skip
+        "version",
+        "time, warm (µs)",
+        "vs baseline",
+        "vs parent [95 % interval]",
+        "vs sdpa",
+        "DRAM GB/s (% of peak)",
+        "occupancy %",
+        "top stall",
+        "key change",
+        "verdict",
+    ]
     names = ["baseline", "fix1", "fix2", "fix3"]
     references = ["sdpa", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient"]
     assert [row[0] for row in rows] == names + references
     assert [row[-1] for row in rows] == [
-        "baseline", "kept", "rejected", "kept", *["reference"] * 4,
-    ]  # fmt: skip
+        "baseline",
+        "kept",
+        "rejected",
+        "kept",
+        *["reference"] * 4,
+    ]
 
 
 def test_row_shows_its_figures() -> None:
@@ -125,7 +148,7 @@ def test_what_is_absent_is_not_zero() -> None:
         ("failed", "wrong: max error 3", "failed: wrong: max error 3"),
         ("failed", "x" * 500, "failed: " + "x" * 51 + "…"),
     ],
-)  # fmt: skip
+)
 def test_row_without_current_evidence_says_why(status: str, problem: str, shown: str) -> None:
     row = list(cells(not_current(ablation(3), "fix2", status, problem), "fix2").values())
     assert row[1:8] == ["—"] * 7

@@ -16,9 +16,12 @@ from workspaces import ROOT
 def run(*command: str, cwd: Path, site: Path | None = None) -> str:
     path = {"PYTHONPATH": str(site)} if site else {}
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=cwd, capture_output=True, text=True,
+        [sys.executable, "-m", *command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
         env={**os.environ, **path},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -49,7 +52,7 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
     assert any(name.endswith(".ncu-repz") for name in names)
     assert "workbench/py.typed" in names
     for name in ("meter.cuh", "memory.cu", "arithmetic.cu", "tensor.cu"):
-        assert f"workbench/run/ceilings/{name}" in names
+        assert f"workbench/run/worker/ceilings/{name}" in names
 
 
 def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
@@ -57,8 +60,18 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
 ) -> None:
     site, here = tmp_path / "site", tmp_path / "here"
     here.mkdir()
-    run("pip", "install", "-q", "--no-deps", "--no-index", "--no-compile",
-        "--target", str(site), str(wheel), cwd=here)  # fmt: skip
+    run(
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+        "--target",
+        str(site),
+        str(wheel),
+        cwd=here,
+    )
     out = run("workbench", "list", cwd=here, site=site)
     assert "current (nvidia-h200, b2h8s512d64)" in out
     out = run("workbench", "ablate", "fix1", cwd=here, site=site)

@@ -55,7 +55,7 @@ def doctor(json: Json = False) -> None:
 @app.command(name="list")
 def list_(project: Project = None, study: StudyName = None, json: Json = False) -> None:
     """Studies, variants and steps, and which have evidence that is current."""
-    from workbench.commands.listing import run
+    from workbench.commands.list import run
 
     run(project, study, json)
 
@@ -69,7 +69,7 @@ def build(
     json: Json = False,
 ) -> None:
     """Compile without a GPU: registers, shared memory, stack, spills and warnings."""
-    from workbench.commands.building import run
+    from workbench.commands.build import run
 
     run(project, study, variants or [], arch, json)
 
@@ -83,7 +83,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Compare variants with the float64 reference, for every shape."""
-    from workbench.commands.checking import run
+    from workbench.commands.check import run
 
     run(project, study, shape, variants or [], json)
 
@@ -95,7 +95,7 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Measure what this GPU really reaches: ceilings for the rooflines."""
-    from workbench.commands.calibrating import run
+    from workbench.commands.calibrate import run
 
     run(project, study, json)
 
@@ -110,7 +110,7 @@ def profile(
     json: Json = False,
 ) -> None:
     """Build, check, time and profile variants; show where the time goes."""
-    from workbench.commands.profiling import run
+    from workbench.commands.profile import run
 
     run(project, study, shape, variants, fresh, json)
 
@@ -128,7 +128,7 @@ def ablate(
     json: Json = False,
 ) -> None:
     """Measure what is missing of the ladder up to the named fixes; print the table; report."""
-    from workbench.commands.ablating import run, run_all
+    from workbench.commands.ablate import run, run_all
 
     if all_shapes:
         run_all(project, study, shape, fixes or [], fresh, json)
@@ -146,7 +146,7 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Write report.html and open it.")] = False,
 ) -> None:
     """Write the report again from the evidence on record."""
-    from workbench.commands.reporting import run
+    from workbench.commands.report import run
 
     run(project, study, shape, fixes or [], html, open_)
 
@@ -164,14 +164,14 @@ def show(
     json: Json = False,
 ) -> None:
     """Everything known of one variant, or of the launches in anyone's .ncu-rep file."""
-    from workbench.load.launches import is_report
+    from workbench.ncu.report import is_report
 
     if is_report(variant):
         from workbench.commands import foreign
 
         foreign.show(Path(variant), kernel, launch, metric, source, json)
         return
-    from workbench.commands.showing import run
+    from workbench.commands.show import run
 
     run(project, study, shape, variant, metric, source, json)
 
@@ -187,7 +187,7 @@ def diff(
     json: Json = False,
 ) -> None:
     """Two variants, or two .ncu-rep files: metrics, and the diff with what its lines cost."""
-    from workbench.commands.diffing import run
+    from workbench.commands.diff import run
 
     run(project, study, shape, before, after, kernel, json)
 
@@ -208,7 +208,7 @@ def adopt(
     json: Json = False,
 ) -> None:
     """Take a capture made elsewhere into a study, as evidence without timing."""
-    from workbench.commands.adopting import run
+    from workbench.commands.adopt import run
 
     run(report, name, project, study, shape, kernel or [], launch or [], json)
 
@@ -231,7 +231,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        from workbench.study.layout import disk_full
+        from workbench.evidence.layout import disk_full
 
         full = disk_full(Path(error.filename or "."), error)
         print(f"error: {full.message if full else error}", file=sys.stderr)

@@ -15,7 +15,7 @@ from pathlib import Path
 from workbench.cuda import header_folders
 from workbench.render.tables import markdown_table
 from workbench.run import machine
-from workbench.study.layout import SCHEMA_VERSION
+from workbench.words import SCHEMA_VERSION
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 MIN_FREE_GB = 2.0
@@ -42,27 +42,47 @@ def package(name: str) -> str | None:
 
 def python_row() -> Row:
     good = sys.version_info >= (3, 11)
-    return Row("Python", OK if good else FAIL, platform.python_version(),
-               "" if good else "install Python 3.11 or newer", "read")  # fmt: skip
+    return Row(
+        "Python",
+        OK if good else FAIL,
+        platform.python_version(),
+        "" if good else "install Python 3.11 or newer",
+        "read",
+    )
 
 
 def reader_row() -> Row:
     found = package("ncu-report")
-    return Row("ncu-report", OK if found else FAIL, found or "missing",
-               "" if found else "pip install ncu-report", "read")  # fmt: skip
+    return Row(
+        "ncu-report",
+        OK if found else FAIL,
+        found or "missing",
+        "" if found else "pip install ncu-report",
+        "read",
+    )
 
 
 def gpu_row() -> Row:
     gpu = machine.find_gpu()
     text = f"{gpu.name}, compute capability {gpu.compute_capability}" if gpu else "none"
-    return Row("GPU", OK if gpu else FAIL, text,
-               "" if gpu else "needs an NVIDIA GPU that nvidia-smi lists", "measure")  # fmt: skip
+    return Row(
+        "GPU",
+        OK if gpu else FAIL,
+        text,
+        "" if gpu else "needs an NVIDIA GPU that nvidia-smi lists",
+        "measure",
+    )
 
 
 def driver_row() -> Row:
     gpu = machine.find_gpu()
-    return Row("driver", OK if gpu else FAIL, gpu.driver if gpu else "none",
-               "" if gpu else "install NVIDIA's driver", "measure")  # fmt: skip
+    return Row(
+        "driver",
+        OK if gpu else FAIL,
+        gpu.driver if gpu else "none",
+        "" if gpu else "install NVIDIA's driver",
+        "measure",
+    )
 
 
 def ncu_row() -> Row:
@@ -72,8 +92,13 @@ def ncu_row() -> Row:
             "ncu", FAIL, "not found", "install Nsight Compute, or put ncu on PATH", "measure"
         )
     found = machine.ncu_version(path)
-    return Row("ncu", OK if found else FAIL, f"{found or 'does not run'} ({path})",
-               "" if found else f"run {path} --version to see why", "measure")  # fmt: skip
+    return Row(
+        "ncu",
+        OK if found else FAIL,
+        f"{found or 'does not run'} ({path})",
+        "" if found else f"run {path} --version to see why",
+        "measure",
+    )
 
 
 def permission_row() -> Row:
@@ -84,23 +109,36 @@ def permission_row() -> Row:
         return Row("counter permission", WARN, "unknown: the driver does not say", "", "measure")
     if restricted and os.geteuid() != 0:
         return Row(
-            "counter permission", FAIL, "RmProfilingAdminOnly: 1 (ERR_NVGPUCTRPERM)",
+            "counter permission",
+            FAIL,
+            "RmProfilingAdminOnly: 1 (ERR_NVGPUCTRPERM)",
             "run as root, add --cap-add=SYS_ADMIN to the container, or load the driver with "
-            "NVreg_RestrictProfilingToAdminUsers=0", "measure",
-        )  # fmt: skip
+            "NVreg_RestrictProfilingToAdminUsers=0",
+            "measure",
+        )
     return Row("counter permission", OK, f"RmProfilingAdminOnly: {int(restricted)}", "", "measure")
 
 
 def compiler_row() -> Row:
     found = package("cuda-core")
-    return Row("NVRTC (cuda-core)", OK if found else FAIL, found or "missing",
-               "" if found else INSTALL, "build")  # fmt: skip
+    return Row(
+        "NVRTC (cuda-core)",
+        OK if found else FAIL,
+        found or "missing",
+        "" if found else INSTALL,
+        "build",
+    )
 
 
 def headers_row() -> Row:
     folders = header_folders()
-    return Row("CUDA headers", OK if folders else FAIL, folders[0] if folders else "missing",
-               "" if folders else INSTALL, "build")  # fmt: skip
+    return Row(
+        "CUDA headers",
+        OK if folders else FAIL,
+        folders[0] if folders else "missing",
+        "" if folders else INSTALL,
+        "build",
+    )
 
 
 def torch_row() -> Row:
@@ -112,21 +150,36 @@ def torch_row() -> Row:
 
 def compressor_row() -> Row:
     found = package("zstandard")
-    return Row("zstandard", OK if found else FAIL, found or "missing", "" if found else INSTALL,
-               "measure")  # fmt: skip
+    return Row(
+        "zstandard", OK if found else FAIL, found or "missing", "" if found else INSTALL, "measure"
+    )
 
 
 def disk_row() -> Row:
     free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
     good = free >= MIN_FREE_GB
-    return Row("disk", OK if good else WARN, f"{free:.0f} GB free",
-               "" if good else f"free {MIN_FREE_GB:g} GB or more", "measure")  # fmt: skip
+    return Row(
+        "disk",
+        OK if good else WARN,
+        f"{free:.0f} GB free",
+        "" if good else f"free {MIN_FREE_GB:g} GB or more",
+        "measure",
+    )
 
 
 CHECKS: tuple[Callable[[], Row], ...] = (
-    python_row, reader_row, gpu_row, driver_row, ncu_row, permission_row, compiler_row,
-    headers_row, torch_row, compressor_row, disk_row,
-)  # fmt: skip
+    python_row,
+    reader_row,
+    gpu_row,
+    driver_row,
+    ncu_row,
+    permission_row,
+    compiler_row,
+    headers_row,
+    torch_row,
+    compressor_row,
+    disk_row,
+)
 
 
 def works(rows: list[Row]) -> dict[str, bool]:
@@ -153,8 +206,12 @@ def run(json: bool) -> None:
     rows = [check() for check in CHECKS]
     can = works(rows)
     if json:
-        data = {"schema_version": SCHEMA_VERSION, "rows": [asdict(r) for r in rows], "works": can,
-                "conclusion": conclusion(can)}  # fmt: skip
+        data = {
+            "schema_version": SCHEMA_VERSION,
+            "rows": [asdict(r) for r in rows],
+            "works": can,
+            "conclusion": conclusion(can),
+        }
         print(json_module.dumps(data, indent=1))
     else:
         table = [[f"[{r.result}]", r.name, r.found, r.fix] for r in rows]

@@ -7,32 +7,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.commands.diffing import imported
-from workbench.commands.showing import hottest_first, line_rows, print_lines
-from workbench.derive.costs import line_costs
+from workbench.commands.diff import imported
+from workbench.commands.show import hottest_first, line_rows, print_lines
+from workbench.derive.diff.build import source_diff
+from workbench.derive.diff.costs import line_costs
+from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
-from workbench.derive.hunks import source_diff
-from workbench.derive.linediff import SourceDiff
-from workbench.derive.matching import Group, Matching, Pair, groups, match
+from workbench.derive.matching import Group, LaunchPair, Matching, groups, match
 from workbench.errors import UsageError
 from workbench.judge.bottlenecks import bottlenecks
-from workbench.judge.comparable import warnings
+from workbench.judge.comparability import warnings
 from workbench.judge.comparison import Comparison
 from workbench.judge.comparison import compare as compare_captures
-from workbench.load.capture import (
+from workbench.ncu.capture import (
     Capture,
     find_metric,
     has_rules,
     load_capture,
     load_sources,
 )
-from workbench.load.launches import Launch, Report, pick_kernel, pick_launch, read_report
+from workbench.ncu.report import Launch, Report, pick_kernel, pick_launch, read_report
 from workbench.render import compare, diff_json, diff_terminal, jsonable, why
 from workbench.render import launches as render
 from workbench.render.hunks import absences
 from workbench.render.plain import printable
-from workbench.render.tables import ABSENT, markdown_table
-from workbench.study.layout import SCHEMA_VERSION
+from workbench.render.tables import markdown_table
+from workbench.words import ABSENT, SCHEMA_VERSION
 
 DETAILED = 3  # kernels shown in full where none was chosen
 
@@ -47,23 +47,28 @@ def read(report: Report, launch: Launch) -> tuple[Capture, render.Details]:
     capture = load_capture(report.path, (launch.index,))
     found = figures(capture.metrics)
     return capture, render.Details(
-        launch, found, stall_shares(capture.metrics), tuple(occupancy_limiters(capture.metrics)),
+        launch,
+        found,
+        stall_shares(capture.metrics),
+        tuple(occupancy_limiters(capture.metrics)),
         tuple(bottlenecks(capture.rules, capture.lines, found)),
         has_rules(report.path, (launch.index,)),
-    )  # fmt: skip
+    )
 
 
 def details_json(found: render.Details) -> dict[str, Any]:
     return {
         "launch": found.launch.index,
         "kernel": found.launch.kernel,
-        "figures": {k: {"value": f.value, "unit": f.unit, "metric": f.metric}
-                    for k, f in found.figures.items()},
+        "figures": {
+            k: {"value": f.value, "unit": f.unit, "metric": f.metric}
+            for k, f in found.figures.items()
+        },
         "stalls": found.stalls,
         "occupancy_limiter": list(found.limiters),
         "bottlenecks": [jsonable.bottleneck(b) for b in found.bottlenecks],
         "rules_collected": found.has_rules,
-    }  # fmt: skip
+    }
 
 
 def show(
@@ -77,15 +82,23 @@ def show(
     if source:
         return show_source(report, found, json)
     if json:
-        print(json_module.dumps({
-            "schema_version": SCHEMA_VERSION, **render.report_json(report),
-            "launches": [render.launch_json(x) for x in launches],
-            "kernels": [
-                {"launches": [x.index for x in group.launches],
-                 **details_json(read(report, group.typical)[1])}
-                for group in found
-            ],
-        }, indent=1))  # fmt: skip
+        print(
+            json_module.dumps(
+                {
+                    "schema_version": SCHEMA_VERSION,
+                    **render.report_json(report),
+                    "launches": [render.launch_json(x) for x in launches],
+                    "kernels": [
+                        {
+                            "launches": [x.index for x in group.launches],
+                            **details_json(read(report, group.typical)[1]),
+                        }
+                        for group in found
+                    ],
+                },
+                indent=1,
+            )
+        )
         return
     print(render.about(report) + "\n")
     print(render.group_table(found))
@@ -95,20 +108,32 @@ def show(
         if len(group.launches) > 1:
             print(f"\none of {len(group.launches)} launches: the one of median duration")
     if not every and len(found) > DETAILED:
-        print(f"\nthe {DETAILED} kernels with the most time are shown; --kernel NAME or --launch N "
-              "chooses others")  # fmt: skip
+        print(
+            f"\nthe {DETAILED} kernels with the most time are shown; --kernel NAME or --launch N "
+            "chooses others"
+        )
 
 
 def show_metric(report: Report, launches: tuple[Launch, ...], name: str, json: bool) -> None:
     rows = find_metric(report.path, tuple(x.index for x in launches), name)
     rows = [{**row, "launch": launches[row["launch"]].index} for row in rows]
     if json:
-        print(json_module.dumps({"schema_version": SCHEMA_VERSION, **render.report_json(report),
-                                 "metrics": rows}, indent=1))  # fmt: skip
+        print(
+            json_module.dumps(
+                {"schema_version": SCHEMA_VERSION, **render.report_json(report), "metrics": rows},
+                indent=1,
+            )
+        )
         return
-    table = [[str(r["launch"]), printable(r["kernel"]),
-              ABSENT if r["value"] is None else printable(str(r["value"])), r["unit"]]
-             for r in rows]  # fmt: skip
+    table = [
+        [
+            str(r["launch"]),
+            printable(r["kernel"]),
+            ABSENT if r["value"] is None else printable(str(r["value"])),
+            r["unit"],
+        ]
+        for r in rows
+    ]
     print(f"{name} ({report.name})\n")
     print(markdown_table(["launch", "kernel", "value", "unit"], table, "rlrl"))
 
@@ -142,11 +167,19 @@ def show_source(report: Report, found: list[Group], json: bool) -> None:
         files[file] = [row for row in rows if row["samples"] or row["instructions"]]
     files = hottest_first(files)
     if json:
-        print(json_module.dumps({
-            "schema_version": SCHEMA_VERSION, **render.report_json(report),
-            "launch": launch.index, "kernel": launch.kernel,
-            "without_text": sorted(bare), "files": files,
-        }, indent=1))  # fmt: skip
+        print(
+            json_module.dumps(
+                {
+                    "schema_version": SCHEMA_VERSION,
+                    **render.report_json(report),
+                    "launch": launch.index,
+                    "kernel": launch.kernel,
+                    "without_text": sorted(bare),
+                    "files": files,
+                },
+                indent=1,
+            )
+        )
         return
     print(render.about(report))
     for file, rows in files.items():
@@ -166,7 +199,7 @@ class PairRead:
     lines: SourceDiff
 
 
-def read_pair(before: Report, after: Report, pair: Pair) -> PairRead:
+def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
     names = printable(before.name), printable(after.name)
     if names[0] == names[1]:
         names = ("before", "after")
@@ -176,7 +209,7 @@ def read_pair(before: Report, after: Report, pair: Pair) -> PairRead:
     return PairRead(names, was, came, found, lines_between(one, other, pair))
 
 
-def lines_between(before: Capture, after: Capture, pair: Pair) -> SourceDiff:
+def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDiff:
     """The imported sources of two launches, with what their lines cost."""
     sides = [
         imported(capture, load_sources(capture.path, (launch.index,)))
@@ -214,11 +247,13 @@ def diff(one: Path, other: Path, kernel: str | None, json: bool) -> None:
     for group in matching.groups if every else matching.groups[:DETAILED]:
         show_pair(group.typical, read_pair(before, after, group.typical))
     if not every and len(matching.groups) > DETAILED:
-        print(f"\nthe {DETAILED} kernels with the most time are compared; --kernel NAME chooses "
-              "others")  # fmt: skip
+        print(
+            f"\nthe {DETAILED} kernels with the most time are compared; --kernel NAME chooses "
+            "others"
+        )
 
 
-def show_pair(pair: Pair, found: PairRead) -> None:
+def show_pair(pair: LaunchPair, found: PairRead) -> None:
     names, was, came = found.names, found.before, found.after
     kernels = dict.fromkeys(printable(x.kernel) for x in (pair.before, pair.after))
     print(f"\n## {' → '.join(kernels)}: launch {pair.before.index} → {pair.after.index}\n")
@@ -242,16 +277,19 @@ def diff_data(before: Report, after: Report, matching: Matching, said: list[str]
         pair = group.typical
         found = read_pair(before, after, pair)
         was, came = found.before, found.after
-        pairs.append({
-            "launches": [[p.before.index, p.after.index] for p in group.pairs],
-            "matched_by": pair.how,
-            "before": render.launch_json(pair.before), "after": render.launch_json(pair.after),
-            "comparison": jsonable.comparison(found.comparison),
-            "figures": diff_json.figure_pairs(was.figures, came.figures),
-            "bottlenecks_before": [jsonable.bottleneck(b) for b in was.bottlenecks],
-            "bottlenecks_after": [jsonable.bottleneck(b) for b in came.bottlenecks],
-            "source": diff_json.source_diff(found.lines),
-        })  # fmt: skip
+        pairs.append(
+            {
+                "launches": [[p.before.index, p.after.index] for p in group.pairs],
+                "matched_by": pair.how,
+                "before": render.launch_json(pair.before),
+                "after": render.launch_json(pair.after),
+                "comparison": jsonable.comparison(found.comparison),
+                "figures": diff_json.figure_pairs(was.figures, came.figures),
+                "bottlenecks_before": [jsonable.bottleneck(b) for b in was.bottlenecks],
+                "bottlenecks_after": [jsonable.bottleneck(b) for b in came.bottlenecks],
+                "source": diff_json.source_diff(found.lines),
+            }
+        )
     return {
         "schema_version": SCHEMA_VERSION,
         "before": render.report_json(before),

@@ -9,7 +9,7 @@ import typer
 
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target
-from workbench.load.evidence import Evidence
+from workbench.evidence.evidence import Evidence
 from workbench.run.measure import Measured, Measurement, Plan
 
 INTERRUPTED = 130

@@ -89,8 +89,10 @@ class Progress:
         elif kind == "timing_done":
             self.line(f"timed {len(event['variants'])} variants in {self.last_round + 1} rounds")
         elif kind == "passes":
-            self.live(f"profiling {self.current}: {event['kernel'][:40]} {event['percent']} % of "
-                      f"its passes{self.left()}")  # fmt: skip
+            self.live(
+                f"profiling {self.current}: {event['kernel'][:40]} {event['percent']} % of "
+                f"its passes{self.left()}"
+            )
         elif kind == "captured":
             self.captured += 1
             self.line(f"profiled {variant} ({self.captured} of {self.captures}{self.left()})")

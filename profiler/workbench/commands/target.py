@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, UsageError, unknown
-from workbench.load.evidence import Evidence
+from workbench.evidence.evidence import Evidence
+from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.run import machine
-from workbench.study.layout import EvidenceFolder, evidence_folders
 from workbench.study.model import Step, Study
 from workbench.study.workspace import Workspace, find_workspace, including
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.load.catalog import LIMIT_PREFIX, LIMITERS, STALL_PREFIX, FigureSpec, catalog
+from workbench.ncu.catalog import LIMIT_PREFIX, LIMITERS, STALL_PREFIX, FigureSpec, catalog
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,8 +82,9 @@ def figures(metrics: pd.DataFrame) -> dict[str, Figure]:
         moved = result["dram_read"].value + result["dram_write"].value
         names = f"({result['dram_read'].metric} + {result['dram_write'].metric})"
         bandwidth = moved / result["duration"].value * 1e3
-        result["dram_bandwidth"] = Figure("dram_bandwidth", "DRAM bandwidth", bandwidth, "GB/s",
-                                          f"{names} / {DURATION}", "higher")  # fmt: skip
+        result["dram_bandwidth"] = Figure(
+            "dram_bandwidth", "DRAM bandwidth", bandwidth, "GB/s", f"{names} / {DURATION}", "higher"
+        )
     for reason, share in stall_shares(metrics).items():
         key = f"stall.{reason}"
         label, metric = f"Stall: {stall_label(reason)}", f"{STALL_PREFIX}{reason}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.load.launches import Launch
+from workbench.ncu.report import Launch
 
 BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST = (
     "name and launch shape",
@@ -48,7 +48,7 @@ def groups(launches: Sequence[Launch]) -> list[Group]:
 
 
 @dataclass(frozen=True)
-class Pair:
+class LaunchPair:
     """Two launches that are compared, and by what they were matched."""
 
     before: Launch
@@ -60,10 +60,10 @@ class Pair:
 class PairGroup:
     """Pairs whose launches are of one kernel and shape on each side."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[LaunchPair, ...]
 
     @property
-    def typical(self) -> Pair:
+    def typical(self) -> LaunchPair:
         """The pair whose duration before is the median."""
         chosen = Group(tuple(pair.before for pair in self.pairs)).typical
         return next(pair for pair in self.pairs if pair.before == chosen)
@@ -73,14 +73,14 @@ class PairGroup:
 class Matching:
     """``pairs`` in the order of the first report; the others have no partner."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[LaunchPair, ...]
     only_before: tuple[Launch, ...]
     only_after: tuple[Launch, ...]
 
     @property
     def groups(self) -> list[PairGroup]:
         """The most time before first."""
-        found: dict[Any, list[Pair]] = {}
+        found: dict[Any, list[LaunchPair]] = {}
         for pair in self.pairs:
             sides = [(x.signature, x.shape) for x in (pair.before, pair.after)]
             found.setdefault((*sides, pair.how), []).append(pair)
@@ -102,7 +102,7 @@ def match(before: Sequence[Launch], after: Sequence[Launch]) -> Matching:
     What is left is paired only where it is one kernel on either side: a kernel that was renamed.
     """
     left, right = list(before), list(after)
-    pairs: list[Pair] = []
+    pairs: list[LaunchPair] = []
     for how, key in RULES:
         _take(left, right, pairs, how, key)
     if len({x.signature for x in left}) == 1 and len({x.signature for x in right}) == 1:
@@ -112,9 +112,12 @@ def match(before: Sequence[Launch], after: Sequence[Launch]) -> Matching:
 
 
 def _take(
-    left: list[Launch], right: list[Launch], pairs: list[Pair], how: str,
+    left: list[Launch],
+    right: list[Launch],
+    pairs: list[LaunchPair],
+    how: str,
     key: Callable[[Launch], Any],
-) -> None:  # fmt: skip
+) -> None:
     waiting: dict[Any, list[Launch]] = {}
     for launch in right:
         waiting.setdefault(key(launch), []).append(launch)
@@ -122,6 +125,6 @@ def _take(
         partners = waiting.get(key(launch))
         if partners:
             other = partners.pop(0)
-            pairs.append(Pair(launch, other, how))
+            pairs.append(LaunchPair(launch, other, how))
             left.remove(launch)
             right.remove(other)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.derive.figures import Figure
-from workbench.load.catalog import catalog
+from workbench.ncu.catalog import catalog
 
 FROM_NOTHING = 1e3  # a change from or to zero has no factor; it counts as one of this size
 FLOOR = 0.25  # of the assumed size: two captures that agree by chance prove no lower noise
@@ -28,14 +28,16 @@ class Size:
     points: float = 0.0
 
 
-ASSUMED: Mapping[str, Size] = MappingProxyType({
-    "launch": Size(0.001),
-    "counter": Size(0.01),
-    "time": Size(0.01),
-    "rate": Size(0.04, 0.5),
-    "cache": Size(0.05, 3.0),
-    "pace": Size(0.05, 0.5),
-})  # fmt: skip
+ASSUMED: Mapping[str, Size] = MappingProxyType(
+    {
+        "launch": Size(0.001),
+        "counter": Size(0.01),
+        "time": Size(0.01),
+        "rate": Size(0.04, 0.5),
+        "cache": Size(0.05, 3.0),
+        "pace": Size(0.05, 0.5),
+    }
+)
 
 
 def kind(figure: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure, stall_label
-from workbench.load.catalog import STALL_PREFIX
+from workbench.ncu.catalog import STALL_PREFIX
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +25,16 @@ LINE_COUNTER = {
     "IssueSlotUtilization": "stalls",
 }
 # Rules that speak of the launch as a whole, not of a place in the source.
-NO_LINE = frozenset({"LaunchConfiguration", "AchievedOccupancy", "TheoreticalOccupancy",
-                     "WorkloadImbalance", "SOLBottleneck", "HighPipeUtilization"})  # fmt: skip
+NO_LINE = frozenset(
+    {
+        "LaunchConfiguration",
+        "AchievedOccupancy",
+        "TheoreticalOccupancy",
+        "WorkloadImbalance",
+        "SOLBottleneck",
+        "HighPipeUtilization",
+    }
+)
 READABLE = {
     "AchievedOccupancy": "Achieved occupancy below theoretical",
     "TheoreticalOccupancy": "Theoretical occupancy",
@@ -193,8 +201,15 @@ def top_stalls(
     kernel = str(lines["kernel"].iloc[0]) if len(lines) else ""
     return [
         Bottleneck(
-            f"{stall_label(key[6:]).capitalize()} stalls", "", STALL_PREFIX + key[6:],
-            figure.value, math.nan, "", "", kernel, hot_line(lines, kernel, key[6:]),
+            f"{stall_label(key[6:]).capitalize()} stalls",
+            "",
+            STALL_PREFIX + key[6:],
+            figure.value,
+            math.nan,
+            "",
+            "",
+            kernel,
+            hot_line(lines, kernel, key[6:]),
         )
         for key, figure in stalls[:top]
-    ]  # fmt: skip
+    ]

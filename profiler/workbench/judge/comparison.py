@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench.derive.anatomy import Anatomy, anatomy, parts
+from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
 from workbench.derive.figures import Figure, figures
-from workbench.derive.moves import Moves, moved
 from workbench.derive.noise import ASSUMED_NOISE, Noise
-from workbench.derive.stall_time import StallTime, compare_times, stall_times
+from workbench.derive.stalls import StallTime, compare_times, stall_times
+from workbench.derive.standouts import Standouts, standouts
 from workbench.judge.rules import RuleChange, rule_changes
-from workbench.load.capture import Capture
+from workbench.ncu.capture import Capture
 
 
 @dataclass(frozen=True)
@@ -26,23 +26,27 @@ class Comparison:
 
     before: str
     after: str
-    anatomy: Anatomy | None
+    factors: SpeedupFactors | None
     stall_times: tuple[StallTime, ...]
-    moves: Moves
+    standouts: Standouts
     rules: tuple[RuleChange, ...]
 
 
 def compare(
-    before: Capture, after: Capture, names: tuple[str, str], noise: Noise = ASSUMED_NOISE,
+    before: Capture,
+    after: Capture,
+    names: tuple[str, str],
+    noise: Noise = ASSUMED_NOISE,
     known: tuple[Mapping[str, Figure], Mapping[str, Figure]] | None = None,
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     """``names`` are what the two are called; ``known`` their figures, where already computed."""
     was, came = known or (figures(before.metrics), figures(after.metrics))
-    old, new = parts(before.metrics), parts(after.metrics)
-    product = anatomy(old, new, names) if old and new else None
+    old, new = duration_parts(before.metrics), duration_parts(after.metrics)
+    product = speedup_factors(old, new, names) if old and new else None
     return Comparison(
-        *names, product,
+        *names,
+        product,
         tuple(compare_times(stall_times(before.metrics), stall_times(after.metrics))),
-        moved(was, came, product, noise),
+        standouts(was, came, product, noise),
         rule_changes(before.rules, after.rules),
-    )  # fmt: skip
+    )

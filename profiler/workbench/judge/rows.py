@@ -7,18 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.derive.figures import Figure
-from workbench.derive.measured import Roofs
 from workbench.derive.noise import ASSUMED_NOISE, Noise
-from workbench.derive.roofline import Ceilings, Point
+from workbench.derive.roofline.measured import MeasuredCeilings
+from workbench.derive.roofline.point import Ceilings, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
+from workbench.judge.gates import Gate, PredictionOutcome, Score, score
 from workbench.judge.shapes import AcrossShapes
-from workbench.judge.verdict import BASELINE, KEPT, Gate, Outcome, Score, score
-from workbench.load.evidence import CURRENT
 from workbench.study.model import Step
-
-FAILED = "failed"  # a row's status beside those of its evidence
+from workbench.words import Status, Verdict
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Row:
     point: Point | None = None
     gates: tuple[Gate, ...] = ()
     verdict: str = ""
-    predictions: tuple[Outcome, ...] = ()
+    predictions: tuple[PredictionOutcome, ...] = ()
     kernels: tuple[str, ...] = ()
     capture: str = ""
     checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -100,7 +98,7 @@ class Ablation:
     whole: Comparison | None = None
     noise: Noise = ASSUMED_NOISE
     across: AcrossShapes | None = None
-    measured: Roofs | None = None
+    measured: MeasuredCeilings | None = None
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -112,10 +110,12 @@ class Ablation:
     @property
     def best(self) -> Row | None:
         """The fastest row of the ladder that was kept (or is the baseline)."""
-        kept = [r for r in self.rows if r.warm and r.verdict in (KEPT, BASELINE)]
+        kept = [r for r in self.rows if r.warm and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
         return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
 
     @property
     def score(self) -> Score:
         """Predictions of all steps with current evidence."""
-        return score(o for row in self.rows if row.status == CURRENT for o in row.predictions)
+        return score(
+            o for row in self.rows if row.status == Status.CURRENT for o in row.predictions
+        )

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.judge.bottlenecks import READABLE
+from workbench.words import RuleMove
 
 if TYPE_CHECKING:
     import pandas as pd
 
-APPEARED, VANISHED, CHANGED, SAME = "appeared", "vanished", "changed", "same"
 LEAST_POINTS = 1.0  # an estimate that moved by less says the same as before
 Key = tuple[str, str]  # rule and title
-ORDER = (VANISHED, CHANGED, APPEARED, SAME)
+ORDER = (RuleMove.VANISHED, RuleMove.CHANGED, RuleMove.APPEARED, RuleMove.SAME)
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,9 @@ def rule_changes(before: pd.DataFrame, after: pd.DataFrame) -> tuple[RuleChange,
 
 
 def _size(change: RuleChange) -> float:
-    known = [v for v in (change.estimated_before_pct, change.estimated_after_pct)
-             if math.isfinite(v)]  # fmt: skip
+    known = [
+        v for v in (change.estimated_before_pct, change.estimated_after_pct) if math.isfinite(v)
+    ]
     return max(known, default=-1.0)
 
 
@@ -84,13 +85,13 @@ def _change(key: Key, was: Mapping[Key, _Said], came: Mapping[Key, _Said]) -> Ru
     first = old.estimate if old else math.nan
     last = new.estimate if new else math.nan
     if old is None:
-        word = APPEARED
+        word = RuleMove.APPEARED
     elif new is None:
-        word = VANISHED
+        word = RuleMove.VANISHED
     elif math.isfinite(first) and math.isfinite(last) and abs(last - first) >= LEAST_POINTS:
-        word = CHANGED
+        word = RuleMove.CHANGED
     else:
-        word = SAME
+        word = RuleMove.SAME
     scope = (old.scope if old else "") or (new.scope if new else "")
     words = READABLE.get(rule, rule)
     if title:

@@ -5,15 +5,27 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from workbench.derive.measured import Roof, Roofs
-from workbench.load.ceilings import Measured
-from workbench.render.tables import ABSENT, NONE, markdown_table, number, percent
-from workbench.study.layout import SCHEMA_VERSION
+from workbench.derive.roofline.measured import MeasuredCeiling, MeasuredCeilings
+from workbench.evidence.ceilings import CeilingRecord
+from workbench.render.tables import markdown_table, number, percent
+from workbench.words import ABSENT, NONE, SCHEMA_VERSION
 
-NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1", "fp32": "FP32", "fp64": "FP64",
-         "half": "packed FP16"}  # fmt: skip
-HEADER = ("ceiling", "measured", "theoretical at that clock", "share", "SM clock (MHz)",
-          "what was run")  # fmt: skip
+NAMES = {
+    "dram": "DRAM",
+    "l2": "L2",
+    "l1": "L1",
+    "fp32": "FP32",
+    "fp64": "FP64",
+    "half": "packed FP16",
+}
+HEADER = (
+    "ceiling",
+    "measured",
+    "theoretical at that clock",
+    "share",
+    "SM clock (MHz)",
+    "what was run",
+)
 ALIGN = "lrrrrl"
 WRONG = " (above theory: an error in the data)"
 
@@ -29,26 +41,31 @@ def amount(value: float | None, unit: str) -> str:
     return f"{number(value / 1e12)} {'TB/s' if unit == 'byte/s' else 'TFLOP/s'}"
 
 
-def clock(found: Measured) -> str:
+def clock(found: CeilingRecord) -> str:
     return ABSENT if found.sm_clock_mhz is None else f"{found.sm_clock_mhz:.0f}"
 
 
-def rows(found: Roofs) -> list[list[str]]:
+def rows(found: MeasuredCeilings) -> list[list[str]]:
     """Plain text under ``HEADER``; what was not collected last, with the reason."""
     cells = [
-        [name(key), amount(roof.measured.value, roof.measured.unit),
-         amount(roof.theoretical, roof.measured.unit),
-         percent(roof.share) + WRONG * roof.above_theory, clock(roof.measured), roof.measured.ran]
+        [
+            name(key),
+            amount(roof.measured.value, roof.measured.unit),
+            amount(roof.theoretical, roof.measured.unit),
+            percent(roof.share) + WRONG * roof.above_theory,
+            clock(roof.measured),
+            roof.measured.ran,
+        ]
         for key, roof in found.by_id.items()
-    ]  # fmt: skip
+    ]
     return cells + [[name(key), ABSENT, NONE, NONE, NONE, why] for key, why in found.absent.items()]
 
 
-def table(found: Roofs) -> str:
+def table(found: MeasuredCeilings) -> str:
     return markdown_table(list(HEADER), rows(found), ALIGN)
 
 
-def beside(found: Roofs | None, ceiling: str) -> str:
+def beside(found: MeasuredCeilings | None, ceiling: str) -> str:
     """What is said after a theoretical ceiling; nothing where none was measured."""
     roof = found.by_id.get(ceiling) if found else None
     if roof is None:
@@ -57,7 +74,7 @@ def beside(found: Roofs | None, ceiling: str) -> str:
     return f"; measured {value} at an SM clock of {clock(roof.measured)} MHz"
 
 
-def jsonable(found: Roofs) -> dict[str, Any]:
+def jsonable(found: MeasuredCeilings) -> dict[str, Any]:
     """As ``calibrate --json`` prints it; FLOP/s and bytes/s, clocks in MHz."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -68,7 +85,7 @@ def jsonable(found: Roofs) -> dict[str, Any]:
     }
 
 
-def _one(roof: Roof) -> dict[str, Any]:
+def _one(roof: MeasuredCeiling) -> dict[str, Any]:
     share = roof.share
     return {
         **{key: value for key, value in vars(roof.measured).items() if key != "id"},

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from workbench.derive.roofline import Ceilings
+from workbench.derive.roofline.point import Ceilings
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, text_width
 from workbench.render.labels import XY, Box, Segment
 from workbench.render.tables import number
@@ -99,9 +99,11 @@ def frame(roof: Roofs, points: Sequence[XY]) -> Frame:
 
 
 def draw_axes(
-    axes: Axes, view: Frame, x_label: str = "Arithmetic intensity (FLOP per DRAM byte)",
+    axes: Axes,
+    view: Frame,
+    x_label: str = "Arithmetic intensity (FLOP per DRAM byte)",
     y_label: str = "Performance (TFLOP/s)",
-) -> None:  # fmt: skip
+) -> None:
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     axes.set(xscale="log", yscale="log", xlim=(view.x0, view.x1), ylim=(view.y0, view.y1))
@@ -139,9 +141,12 @@ def _between(low: float, high: float) -> list[float]:
 
 
 def draw_roofs(
-    axes: Axes, view: Frame, roof: Roofs, said: Mapping[str, str] = NOTHING,
+    axes: Axes,
+    view: Frame,
+    roof: Roofs,
+    said: Mapping[str, str] = NOTHING,
     below: Mapping[str, float] = NOTHING,
-) -> tuple[list[Box], list[Segment]]:  # fmt: skip
+) -> tuple[list[Box], list[Segment]]:
     """Draw them; give what the points' labels must keep clear of.
 
     ``said`` has what stands in place of the value of a compute roof, by its name, or of ``DRAM``;
@@ -157,8 +162,13 @@ def draw_roofs(
     for name, value in roof.compute:
         ridge = roof.ridge(value)
         axes.plot([ridge, view.x1], [value, value], color=LIGHT.ink, linewidth=1.6)
-        axes.plot([ridge, ridge], [view.y0, value], color=LIGHT.muted, linewidth=0.8,
-                  linestyle=(0, (2, 3)))  # fmt: skip
+        axes.plot(
+            [ridge, ridge],
+            [view.y0, value],
+            color=LIGHT.muted,
+            linewidth=0.8,
+            linestyle=(0, (2, 3)),
+        )
         (x, y), right = view.page(ridge, value), view.page(view.x1, value)[0]
         lines += [((x, y), (right, y)), ((x, y), view.page(ridge, view.y0))]
         text = f"{name}: {said.get(name) or f'{number(value)} TFLOP/s'}"
@@ -174,11 +184,18 @@ def draw_roofs(
     angle = math.atan2(by - ay, bx - ax)
     # What is said more needs more room: it goes to the middle of the whole slope.
     middle = math.sqrt(start * roof.ridge(roof.high if said else roof.low))
-    axes.annotate(f"DRAM: {said.get('DRAM') or f'{number(roof.bandwidth)} TB/s'}",
-                  view.page(middle, middle * roof.bandwidth), xycoords="figure points",
-                  textcoords="offset points", xytext=(-5 * math.sin(angle), 5 * math.cos(angle)),
-                  rotation=math.degrees(angle), rotation_mode="anchor",
-                  ha="center", va="bottom", color=LIGHT.ink)  # fmt: skip
+    axes.annotate(
+        f"DRAM: {said.get('DRAM') or f'{number(roof.bandwidth)} TB/s'}",
+        view.page(middle, middle * roof.bandwidth),
+        xycoords="figure points",
+        textcoords="offset points",
+        xytext=(-5 * math.sin(angle), 5 * math.cos(angle)),
+        rotation=math.degrees(angle),
+        rotation_mode="anchor",
+        ha="center",
+        va="bottom",
+        color=LIGHT.ink,
+    )
     return taken, lines
 
 
@@ -186,8 +203,9 @@ def _say(
     axes: Axes, text: str, at: XY, side: str, colour: str, size: float, taken: list[Box]
 ) -> None:
     """Text with its lower corner at a place on the page, which is then taken."""
-    axes.annotate(text, at, xycoords="figure points", ha=side, va="bottom", color=colour,
-                  fontsize=size)  # fmt: skip
+    axes.annotate(
+        text, at, xycoords="figure points", ha=side, va="bottom", color=colour, fontsize=size
+    )
     width = text_width(text, size)
     left = at[0] - width if side == "right" else at[0]
     taken.append(Box(left, at[1], left + width, at[1] + 1.3 * size))
@@ -207,8 +225,15 @@ def _regions(axes: Axes, view: Frame, roof: Roofs, taken: list[Box]) -> None:
         x, y = view.page(math.sqrt(x0 * x1), view.y0)
         lines = text.split("\n")
         for i, line in enumerate(reversed(lines)):
-            axes.annotate(line, (x, y + 5 + 1.25 * SMALL * i), xycoords="figure points",
-                          ha="center", va="bottom", color=LIGHT.muted, fontsize=SMALL,
-                          fontstyle="italic")  # fmt: skip
+            axes.annotate(
+                line,
+                (x, y + 5 + 1.25 * SMALL * i),
+                xycoords="figure points",
+                ha="center",
+                va="bottom",
+                color=LIGHT.muted,
+                fontsize=SMALL,
+                fontstyle="italic",
+            )
         half = max(text_width(line, SMALL) for line in lines) / 2
         taken.append(Box(x - half, y, x + half, y + 6 + 1.25 * SMALL * len(lines)))

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Name to its title and to what draws it for a light page.
-CHARTS: Mapping[str, tuple[str, Callable[[Ablation], Figure]]] = MappingProxyType({
-    "roofline": ("Roofline", roofline_chart.draw),
-    "roofline-levels": ("Rooflines by memory level", levels_chart.draw),
-    "stalls": ("Warp states", stall_chart.draw),
-    "stall-time": ("Time by stall reason", stall_time_chart.draw),
-})  # fmt: skip
+CHARTS: Mapping[str, tuple[str, Callable[[Ablation], Figure]]] = MappingProxyType(
+    {
+        "roofline": ("Roofline", roofline_chart.draw),
+        "roofline-levels": ("Rooflines by memory level", levels_chart.draw),
+        "stalls": ("Warp states", stall_chart.draw),
+        "stall-time": ("Time by stall reason", stall_time_chart.draw),
+    }
+)
 # In the order in which the report shows them, the light one of each first.
 FILES = tuple(f"{name}-{shade}.svg" for name in CHARTS for shade in ("light", "dark"))
 

@@ -5,15 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from workbench.derive.figures import Figure
-from workbench.judge.ablation import figure_label
-from workbench.render.tables import ABSENT, NONE, factor, markdown_table, number
+from workbench.judge.ladder import figure_label
+from workbench.render.tables import factor, markdown_table, number
+from workbench.words import ABSENT, NONE
 
-SHOWN = ("duration", "sm_clock", "warp_instructions", "issue_active", "sm_active",
-         "warps_per_scheduler", "achieved_occupancy", "theoretical_occupancy", "registers",
-         "shared_memory", "grid", "block", "memory_pct", "compute_pct", "dram_read", "dram_write",
-         "dram_bandwidth",
-         "dram_pct", "l2_hit", "l1_hit", "sectors_per_request", "shared_conflicts", "tensor_pipe",
-         "fma_pipe", "local_loads")  # fmt: skip
+SHOWN = (
+    "duration",
+    "sm_clock",
+    "warp_instructions",
+    "issue_active",
+    "sm_active",
+    "warps_per_scheduler",
+    "achieved_occupancy",
+    "theoretical_occupancy",
+    "registers",
+    "shared_memory",
+    "grid",
+    "block",
+    "memory_pct",
+    "compute_pct",
+    "dram_read",
+    "dram_write",
+    "dram_bandwidth",
+    "dram_pct",
+    "l2_hit",
+    "l1_hit",
+    "sectors_per_request",
+    "shared_conflicts",
+    "tensor_pipe",
+    "fma_pipe",
+    "local_loads",
+)
 Figures = Mapping[str, Figure]
 
 
@@ -26,8 +48,14 @@ def figure_table(names: tuple[str, str], before: Figures, after: Figures) -> str
         times = NONE
         if was and came and was.value and came.value:
             times = factor(came.value / was.value)
-        rows.append([f"{label} ({unit})", number(was.value if was else None),
-                     number(came.value if came else None), times])  # fmt: skip
+        rows.append(
+            [
+                f"{label} ({unit})",
+                number(was.value if was else None),
+                number(came.value if came else None),
+                times,
+            ]
+        )
     return markdown_table(["figure", *names, "factor"], rows, "lrrr")
 
 

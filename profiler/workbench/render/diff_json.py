@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.derive.costs import NUMBERS, Cost
+from workbench.derive.diff.costs import NUMBERS, Cost
+from workbench.derive.diff.model import DiffRow, Hunk, Line, Shift, SourceDiff
+from workbench.derive.diff.relocated import RelocatedBlock
 from workbench.derive.figures import Figure
-from workbench.derive.linediff import Hunk, Line, Row, Shift, SourceDiff
-from workbench.derive.moved import Moved
 
 
 def cost(found: Cost) -> dict[str, Any]:
@@ -20,12 +20,17 @@ def line(found: Line | None) -> dict[str, Any] | None:
     if found is None:
         return None
     share = found.cost.share
-    return {"line": found.number, "text": found.text, "share": share,
-            "samples": found.cost.samples, "microseconds": found.cost.microseconds,
-            "top_stall": found.cost.top_stall}  # fmt: skip
+    return {
+        "line": found.number,
+        "text": found.text,
+        "share": share,
+        "samples": found.cost.samples,
+        "microseconds": found.cost.microseconds,
+        "top_stall": found.cost.top_stall,
+    }
 
 
-def row(found: Row) -> dict[str, Any]:
+def row(found: DiffRow) -> dict[str, Any]:
     return {"kind": found.kind, "before": line(found.before), "after": line(found.after)}
 
 
@@ -62,11 +67,15 @@ def shift(found: Shift) -> dict[str, Any]:
     }
 
 
-def moved(found: Moved) -> dict[str, Any]:
+def moved(found: RelocatedBlock) -> dict[str, Any]:
     spans = zip(found.files, (found.before_lines, found.after_lines), strict=True)
     before, after = ({"file": f, "first": first, "last": last} for f, (first, last) in spans)
-    return {"lines_before": before, "lines_after": after, "before": cost(found.before),
-            "after": cost(found.after)}  # fmt: skip
+    return {
+        "lines_before": before,
+        "lines_after": after,
+        "before": cost(found.before),
+        "after": cost(found.after),
+    }
 
 
 MOST_SHIFTS = 20
@@ -98,6 +107,11 @@ def figure_pairs(
         values = (side[key].value if key in side else None for side in (before, after))
         was, came = values
         factor = came / was if was and came is not None else None
-        found[key] = {"before": was, "after": came, "factor": factor, "unit": one.unit,
-                      "metric": one.metric}  # fmt: skip
+        found[key] = {
+            "before": was,
+            "after": came,
+            "factor": factor,
+            "unit": one.unit,
+            "metric": one.metric,
+        }
     return found

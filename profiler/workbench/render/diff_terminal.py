@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workbench.derive.costs import Cost
+from workbench.derive.diff.costs import Cost
+from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, SourceDiff
+from workbench.derive.diff.unified import signed, with_context
 from workbench.derive.figures import stall_label
-from workbench.derive.linediff import FileDiff, Hunk, Row, SourceDiff
-from workbench.derive.unified import signed, with_context
 from workbench.render.hunks import (
     costs,
     moved_lines,
@@ -51,11 +51,15 @@ def hunk_lines(file: FileDiff, hunk: Hunk, width: int | None) -> Iterator[Pieces
     yield from diff_lines(with_context(file, hunk), width, plain=hunk.host)
 
 
-def diff_lines(rows: list[Row], width: int | None, *, plain: bool = False) -> Iterator[Pieces]:
+def diff_lines(rows: list[DiffRow], width: int | None, *, plain: bool = False) -> Iterator[Pieces]:
     """``plain`` leaves the gutters out. Narrow terminals lose the reason, then the numbers."""
     reasons = not plain and (width is None or width >= 100)
-    costs_of = {id(line): (row.before, row.after) for row in rows
-                for line in (row.before, row.after) if line}  # fmt: skip
+    costs_of = {
+        id(line): (row.before, row.after)
+        for row in rows
+        for line in (row.before, row.after)
+        if line
+    }
     for sign, line in signed(rows):
         before, after = costs_of[id(line)]
         pieces: Pieces = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workbench.derive.costs import NUMBERS, Cost
+from workbench.derive.diff.costs import NUMBERS, Cost
+from workbench.derive.diff.model import Hunk, Line, Shift, SourceDiff, base
 from workbench.derive.figures import stall_label
-from workbench.derive.linediff import Hunk, Line, Shift, SourceDiff, base
 from workbench.render.markdown import code, literal, shorten
-from workbench.render.tables import ABSENT, NONE, markdown_table, number, percent
+from workbench.render.tables import markdown_table, number, percent
+from workbench.words import ABSENT, NONE
 
 SHIFTS = 5
 WORTH_TELLING = 0.01  # of the longer duration: smaller moves of unchanged lines are left out
@@ -89,16 +90,21 @@ def hot_place(hunk: Hunk) -> str:
 def shown(found: SourceDiff) -> list[Hunk]:
     """Hunks whose lines did anything on the GPU, before or after."""
     return [
-        hunk for hunk in found.hunks if not hunk.cosmetic and not hunk.host
+        hunk
+        for hunk in found.hunks
+        if not hunk.cosmetic
+        and not hunk.host
         and any(getattr(cost, name) for cost in (hunk.before, hunk.after) for name in NUMBERS)
-    ]  # fmt: skip
+    ]
 
 
 def sums(found: SourceDiff) -> list[tuple[str, Cost, Cost]]:
     """The lines outside of the hunks, code outside of the sources by file, and the sum of all."""
     rows = [("lines outside the hunks", *found.unchanged)]
-    rows += [(base(name) or "code without a known line", *costs)
-             for name, costs in found.elsewhere.items()]  # fmt: skip
+    rows += [
+        (base(name) or "code without a known line", *costs)
+        for name, costs in found.elsewhere.items()
+    ]
     return [*rows, ("all lines", *found.totals)]
 
 
@@ -109,16 +115,25 @@ def hunk_rows(found: SourceDiff) -> tuple[list[str], list[list[str]]]:
     counted = [c for c in COUNTERS if any(getattr(total, c[1]) != 0 for total in found.totals)]
     header = ["hunk", "where", "stall time", *(label for label, _ in counted), "hottest line"]
     rows = [
-        [str(hunk.number), where(hunk), _both(hunk, stall_time),
-         *(_both(hunk, lambda c, n=name: counter(c, n)) for _, name in counted),  # type: ignore[misc]
-         hot_place(hunk)]
+        [
+            str(hunk.number),
+            where(hunk),
+            _both(hunk, stall_time),
+            *(_both(hunk, lambda c, n=name: counter(c, n)) for _, name in counted),  # type: ignore[misc]
+            hot_place(hunk),
+        ]
         for hunk in shown(found)
-    ]  # fmt: skip
+    ]
     rows += [
-        ["", label, pair(stall_time(before), stall_time(after)),
-         *(pair(counter(before, name), counter(after, name)) for _, name in counted), ""]
+        [
+            "",
+            label,
+            pair(stall_time(before), stall_time(after)),
+            *(pair(counter(before, name), counter(after, name)) for _, name in counted),
+            "",
+        ]
         for label, before, after in sums(found)
-    ]  # fmt: skip
+    ]
     return header, rows
 
 
@@ -147,9 +162,10 @@ def told_shifts(found: SourceDiff, most: int = SHIFTS) -> list[Shift]:
         return []
     least = WORTH_TELLING * max(durations)
     return [
-        shift for shift in found.shifts
+        shift
+        for shift in found.shifts
         if abs(shift.change) >= least and abs(shift.change) > ERRORS * shift.noise
-    ][:most]  # fmt: skip
+    ][:most]
 
 
 def shift_place(shift: Shift) -> str:

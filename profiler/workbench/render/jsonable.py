@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from workbench.derive.anatomy import Anatomy
+from workbench.derive.factors import SpeedupFactors
 from workbench.derive.figures import Figure
-from workbench.derive.moves import Move
-from workbench.derive.roofline import Point
+from workbench.derive.roofline.point import Point
 from workbench.derive.speedup import Ratio, Time
+from workbench.derive.standouts import Standout
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.shapes import AcrossShapes
 from workbench.render import ceiling_table
-from workbench.study.layout import SCHEMA_VERSION
+from workbench.words import SCHEMA_VERSION
 
 
 def _finite(value: float | None) -> float | None:
@@ -53,10 +53,13 @@ def point(found: Point | None) -> dict[str, Any] | None:
         return None
     nearest, share = found.nearest
     return {
-        "flops": found.flops, "flops_per_second": found.flops_per_second,
-        "arithmetic": found.ceiling, "tensor_type": found.tensor_type or None,
+        "flops": found.flops,
+        "flops_per_second": found.flops_per_second,
+        "arithmetic": found.ceiling,
+        "tensor_type": found.tensor_type or None,
         "share_of_arithmetic_peak": _finite(found.compute_share),
-        "tensor_path": found.path or None, "share_of_tensor_path_peak": _finite(found.path_share),
+        "tensor_path": found.path or None,
+        "share_of_tensor_path_peak": _finite(found.path_share),
         "levels": {
             level.level: {
                 "flop_per_byte": _finite(level.intensity),
@@ -65,10 +68,12 @@ def point(found: Point | None) -> dict[str, Any] | None:
             }
             for level in found.levels
         },
-        "nearest_roof": nearest, "share_of_nearest_roof": share,
-        "above_roof": found.above_roof, "lower_bound": found.undercounted,
+        "nearest_roof": nearest,
+        "share_of_nearest_roof": share,
+        "above_roof": found.above_roof,
+        "lower_bound": found.undercounted,
         **_measured(found),
-    }  # fmt: skip
+    }
 
 
 def _measured(found: Point) -> dict[str, Any]:
@@ -80,23 +85,39 @@ def _measured(found: Point) -> dict[str, Any]:
     return {"share_of_measured": known, "sm_clock_hz": clock} if known else {}
 
 
-def anatomy(found: Anatomy | None) -> dict[str, Any] | None:
+def anatomy(found: SpeedupFactors | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
-        "microseconds_before": found.before_us, "microseconds_after": found.after_us,
-        "ratio": found.measured, "residual": found.residual,
-        "factors": {f.id: {"gain": f.gain, "before": f.before, "after": f.after, "unit": f.unit,
-                           "metric": f.metric} for f in found.factors},
-    }  # fmt: skip
+        "microseconds_before": found.before_us,
+        "microseconds_after": found.after_us,
+        "ratio": found.measured,
+        "residual": found.residual,
+        "factors": {
+            f.id: {
+                "gain": f.gain,
+                "before": f.before,
+                "after": f.after,
+                "unit": f.unit,
+                "metric": f.metric,
+            }
+            for f in found.factors
+        },
+    }
 
 
-def move(found: Move) -> dict[str, Any]:
+def move(found: Standout) -> dict[str, Any]:
     return {
-        "figure": found.id, "before": found.before, "after": found.after, "unit": found.unit,
-        "metric": found.metric, "surprise": _finite(found.surprise), "part": found.part,
-        "speaks_of": found.speaks_of, "alike": list(found.alike),
-    }  # fmt: skip
+        "figure": found.id,
+        "before": found.before,
+        "after": found.after,
+        "unit": found.unit,
+        "metric": found.metric,
+        "surprise": _finite(found.surprise),
+        "part": found.part,
+        "speaks_of": found.speaks_of,
+        "alike": list(found.alike),
+    }
 
 
 def comparison(found: Comparison | None) -> dict[str, Any] | None:
@@ -106,22 +127,25 @@ def comparison(found: Comparison | None) -> dict[str, Any] | None:
     return {
         "before": found.before,
         "after": found.after,
-        "anatomy": anatomy(found.anatomy),
+        "anatomy": anatomy(found.factors),
         "stall_microseconds": {
             t.reason: {"before": t.before, "after": t.after} for t in found.stall_times
         },
-        "moves": [move(m) for m in found.moves.top],
-        "launch": [move(m) for m in found.moves.launch],
-        "following_duration": list(found.moves.paced),
+        "moves": [move(m) for m in found.standouts.top],
+        "launch": [move(m) for m in found.standouts.launch],
+        "following_duration": list(found.standouts.paced),
         "rules": [
             {
-                "rule": r.rule, "title": r.title, "scope": r.scope or None, "change": r.change,
+                "rule": r.rule,
+                "title": r.title,
+                "scope": r.scope or None,
+                "change": r.change,
                 "estimated_before_pct": _finite(r.estimated_before_pct),
                 "estimated_after_pct": _finite(r.estimated_after_pct),
             }
             for r in found.rules
         ],
-    }  # fmt: skip
+    }
 
 
 def row(found: Row) -> dict[str, Any]:
@@ -163,8 +187,13 @@ def full_row(found: Row) -> dict[str, Any]:
         key: {"value": f.value, "unit": f.unit, "metric": f.metric}
         for key, f in found.figures.items()
     }
-    return {**row(found), "figures": figures, "build": found.build, "checks": dict(found.checks),
-            "evidence_state": dict(found.state)}  # fmt: skip
+    return {
+        **row(found),
+        "figures": figures,
+        "build": found.build,
+        "checks": dict(found.checks),
+        "evidence_state": dict(found.state),
+    }
 
 
 def across(found: AcrossShapes | None) -> dict[str, Any] | None:

@@ -30,15 +30,19 @@ class Box:
 
     def overlaps(self, other: Box) -> bool:
         return (
-            self.x0 < other.x1 + GAP and other.x0 < self.x1 + GAP
-            and self.y0 < other.y1 + GAP and other.y0 < self.y1 + GAP
-        )  # fmt: skip
+            self.x0 < other.x1 + GAP
+            and other.x0 < self.x1 + GAP
+            and self.y0 < other.y1 + GAP
+            and other.y0 < self.y1 + GAP
+        )
 
     def within(self, other: Box) -> bool:
         return (
-            self.x0 >= other.x0 and self.x1 <= other.x1
-            and self.y0 >= other.y0 and self.y1 <= other.y1
-        )  # fmt: skip
+            self.x0 >= other.x0
+            and self.x1 <= other.x1
+            and self.y0 >= other.y0
+            and self.y1 <= other.y1
+        )
 
     def crossed_by(self, segment: Segment) -> bool:
         """Liang and Barsky's clipping: does any part of the segment lie in the box?"""
@@ -48,8 +52,10 @@ class Box:
         if (ay < self.y0 and by < self.y0) or (ay > self.y1 and by > self.y1):
             return False
         start, end = 0.0, 1.0
-        for step, low, high in ((bx - ax, self.x0 - ax, self.x1 - ax),
-                                (by - ay, self.y0 - ay, self.y1 - ay)):  # fmt: skip
+        for step, low, high in (
+            (bx - ax, self.x0 - ax, self.x1 - ax),
+            (by - ay, self.y0 - ay, self.y1 - ay),
+        ):
             if step == 0:
                 if low > 0 or high < 0:
                     return False
@@ -207,9 +213,12 @@ class _Page:
 
 
 def place(
-    anchors: Sequence[Anchor], taken: Sequence[Box], lines: Sequence[Segment], bounds: Box,
+    anchors: Sequence[Anchor],
+    taken: Sequence[Box],
+    lines: Sequence[Segment],
+    bounds: Box,
     marks: Sequence[XY] = (),
-) -> list[Spot]:  # fmt: skip
+) -> list[Spot]:
     """A spot for each anchor: the nearest free one, or the one with least in its way.
 
     ``marks`` are all points on the page, with a label or without. Labels that must be there go

@@ -8,13 +8,14 @@ from typing import Any
 
 from workbench.derive.figures import Figure, stall_label
 from workbench.derive.matching import Group, Matching, PairGroup
-from workbench.judge.ablation import figure_label
 from workbench.judge.bottlenecks import Bottleneck
-from workbench.load.launches import Launch, Report
+from workbench.judge.ladder import figure_label
+from workbench.ncu.report import Launch, Report
 from workbench.render.compare import SHOWN
 from workbench.render.plain import printable
-from workbench.render.tables import ABSENT, NONE, factor, markdown_table, number, percent
+from workbench.render.tables import factor, markdown_table, number, percent
 from workbench.render.terminal import bottleneck_line
+from workbench.words import ABSENT, NONE
 
 KERNEL_WIDTH = 60
 INDICES = 6
@@ -78,10 +79,17 @@ def group_table(groups: Sequence[Group]) -> str:
         time = group.microseconds
         share = percent(time / total) if time is not None and total else ABSENT
         typical = group.typical
-        rows.append([
-            indices(group.launches), kernel(typical), extent(typical.grid), extent(typical.block),
-            number(typical.microseconds), number(time), share,
-        ])  # fmt: skip
+        rows.append(
+            [
+                indices(group.launches),
+                kernel(typical),
+                extent(typical.grid),
+                extent(typical.block),
+                number(typical.microseconds),
+                number(time),
+                share,
+            ]
+        )
     header = ["launch", "kernel", "grid", "block", "median (µs)", "time (µs)", "share"]
     return markdown_table(header, rows, "llllrrr")
 
@@ -96,8 +104,14 @@ def details(found: Details) -> str:
     for key in SHOWN:
         figure = found.figures.get(key)
         label, unit = figure_label(key)
-        rows.append([label, number(figure.value if figure else None), unit if figure else "",
-                     figure.metric if figure else ""])  # fmt: skip
+        rows.append(
+            [
+                label,
+                number(figure.value if figure else None),
+                unit if figure else "",
+                figure.metric if figure else "",
+            ]
+        )
     parts.append(markdown_table(["figure", "value", "unit", "ncu metric"], rows, "lrll"))
     parts.append(f"occupancy limited by: {', '.join(found.limiters) or ABSENT}")
     stalls = [(r, s) for r, s in found.stalls.items() if r != "selected"][:5]
@@ -125,15 +139,30 @@ def pair_table(found: Sequence[PairGroup]) -> str:
         was, came = pair.before.microseconds, pair.after.microseconds
         names = [kernel(pair.before), kernel(pair.after)]
         shapes = [f"{extent(x.grid)} / {extent(x.block)}" for x in (pair.before, pair.after)]
-        launches = [indices([p.before for p in group.pairs]),
-                    indices([p.after for p in group.pairs])]  # fmt: skip
-        rows.append([
-            " → ".join(launches),
-            " → ".join(dict.fromkeys(names)), " → ".join(dict.fromkeys(shapes)), number(was),
-            number(came), factor(came / was) if was and came is not None else NONE, pair.how,
-        ])  # fmt: skip
-    header = ["launch", "kernel", "grid / block", "before (µs)", "after (µs)", "factor",
-              "matched by"]  # fmt: skip
+        launches = [
+            indices([p.before for p in group.pairs]),
+            indices([p.after for p in group.pairs]),
+        ]
+        rows.append(
+            [
+                " → ".join(launches),
+                " → ".join(dict.fromkeys(names)),
+                " → ".join(dict.fromkeys(shapes)),
+                number(was),
+                number(came),
+                factor(came / was) if was and came is not None else NONE,
+                pair.how,
+            ]
+        )
+    header = [
+        "launch",
+        "kernel",
+        "grid / block",
+        "before (µs)",
+        "after (µs)",
+        "factor",
+        "matched by",
+    ]
     return markdown_table(header, rows, "lllrrrl")
 
 
@@ -145,19 +174,32 @@ def unmatched(found: Matching, names: tuple[str, str]) -> list[str]:
         for launch in launches:
             text = f"{kernel(launch)} ({extent(launch.grid)} / {extent(launch.block)})"
             kinds.setdefault(text, []).append(launch)
-        said += [f"only in {printable(name)}: {text}, launch {indices(members)}"
-                 for text, members in kinds.items()]  # fmt: skip
+        said += [
+            f"only in {printable(name)}: {text}, launch {indices(members)}"
+            for text, members in kinds.items()
+        ]
     return said
 
 
 def launch_json(found: Launch) -> dict[str, Any]:
-    return {"launch": found.index, "kernel": found.kernel, "signature": found.signature,
-            "kind": found.kind, "grid": found.grid, "block": found.block,
-            "microseconds": found.microseconds, "sm_clock_ghz": found.sm_clock,
-            "gpu": found.gpu or None}  # fmt: skip
+    return {
+        "launch": found.index,
+        "kernel": found.kernel,
+        "signature": found.signature,
+        "kind": found.kind,
+        "grid": found.grid,
+        "block": found.block,
+        "microseconds": found.microseconds,
+        "sm_clock_ghz": found.sm_clock,
+        "gpu": found.gpu or None,
+    }
 
 
 def report_json(found: Report) -> dict[str, Any]:
-    return {"report": found.name, "gpus": list(found.gpus),
-            "compute_capability": found.compute_capability or None, "ncu": found.ncu or None,
-            "ncu_options": dict(found.options)}  # fmt: skip
+    return {
+        "report": found.name,
+        "gpus": list(found.gpus),
+        "compute_capability": found.compute_capability or None,
+        "ncu": found.ncu or None,
+        "ncu_options": dict(found.options),
+    }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from workbench.derive.roofline import DRAM, L1, L2, Ceilings
+from workbench.derive.roofline.point import DRAM, L1, L2, Ceilings
 from workbench.judge.rows import Ablation
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, text_width
 from workbench.render.ceilings import (
@@ -68,8 +68,14 @@ def draw(ablation: Ablation) -> Figure:
 
     figure = Figure(figsize=(WIDTH, HEIGHT))
     where = f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
-    figure.text(LEFT, 0.952, "Roofline at every level of memory",
-                color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
+    figure.text(
+        LEFT,
+        0.952,
+        "Roofline at every level of memory",
+        color=LIGHT.ink,
+        fontsize=FONT_SIZE + 2.5,
+        fontweight="bold",
+    )
     few = len(ablation.everything) <= NAMED
     rest = "" if few else "; the table names the steps between"
     figure.text(LEFT, 0.913, f"{where}; the same axes in all three{rest}", color=LIGHT.muted)
@@ -77,8 +83,14 @@ def draw(ablation: Ablation) -> Figure:
     marks = {level: level_marks(ablation, level) for level in TITLES}
     ceilings = ablation.ceilings
     if ceilings is None or not any(marks.values()):
-        figure.text(0.5, 0.5, "traffic by level not collected", color=LIGHT.muted, ha="center",
-                    fontsize=FONT_SIZE + 2)  # fmt: skip
+        figure.text(
+            0.5,
+            0.5,
+            "traffic by level not collected",
+            color=LIGHT.muted,
+            ha="center",
+            fontsize=FONT_SIZE + 2,
+        )
         return figure
     every = [mark for group in marks.values() for mark in group]
     packed = any(mark.point.ceiling == "half" for mark in every)
@@ -95,8 +107,7 @@ def draw(ablation: Ablation) -> Figure:
         if bandwidth is not None:
             roof = replace(compute, bandwidth=bandwidth / TERA)
             dashed = measured_lines(ablation, level, roof).lines(view, roof)
-        _panel(axes, view, level, bandwidth, compute, marks[level], dashed, always,
-               first=i == 0)  # fmt: skip
+        _panel(axes, view, level, bandwidth, compute, marks[level], dashed, always, first=i == 0)
     draw_key(figure, every, 0.08 * HEIGHT * POINTS, measured=ablation.measured is not None)
     return figure
 
@@ -113,14 +124,23 @@ def common_frame(
 
 
 def _panel(
-    axes: Axes, view: Frame, level: str, bandwidth: float | None, compute: Roofs,
-    marks: list[Mark], dashed: list[tuple[XY, XY]], always: set[str] | None, *, first: bool,
-) -> None:  # fmt: skip
+    axes: Axes,
+    view: Frame,
+    level: str,
+    bandwidth: float | None,
+    compute: Roofs,
+    marks: list[Mark],
+    dashed: list[tuple[XY, XY]],
+    always: set[str] | None,
+    *,
+    first: bool,
+) -> None:
     draw_axes(axes, view, LABELS[level], "Performance (TFLOP/s)" if first else "")
     if not first:
         axes.tick_params(axis="y", labelleft=False)
-    axes.set_title(TITLES[level], color=LIGHT.ink, fontsize=FONT_SIZE, loc="left", pad=5,
-                   fontweight="bold")  # fmt: skip
+    axes.set_title(
+        TITLES[level], color=LIGHT.ink, fontsize=FONT_SIZE, loc="left", pad=5, fontweight="bold"
+    )
     if bandwidth is None:
         x, y = math.sqrt(view.x0 * view.x1), math.sqrt(view.y0 * view.y1)
         axes.text(x, y, "not collected", color=LIGHT.muted, ha="center")
@@ -155,8 +175,14 @@ def _roofs(
     lines: list[Segment] = []
     start = max(view.x0, view.y0 / bandwidth)
     ridge = compute.high / bandwidth
-    axes.fill_between([start, ridge], view.y0, [start * bandwidth, compute.high], color=MEMORY,
-                      alpha=0.1, linewidth=0)  # fmt: skip
+    axes.fill_between(
+        [start, ridge],
+        view.y0,
+        [start * bandwidth, compute.high],
+        color=MEMORY,
+        alpha=0.1,
+        linewidth=0,
+    )
     ends = ((start, start * bandwidth), (ridge, compute.high))
     axes.plot(*zip(*ends, strict=True), color=LIGHT.ink, linewidth=1.4)
     lines.append((view.page(*ends[0]), view.page(*ends[1])))
@@ -167,11 +193,20 @@ def _roofs(
         lines.append(((x, y), (right, y)))
         text = f"{name.replace('Tensor, dense', 'Tensor')} {number(value)}"
         width = text_width(text, SMALL - 1)
-        sides = [Box(right - 2 - width, y, right - 2, y + 1.3 * SMALL),
-                 Box(x + 9, y, x + 9 + width, y + 1.3 * SMALL)]  # fmt: skip
+        sides = [
+            Box(right - 2 - width, y, right - 2, y + 1.3 * SMALL),
+            Box(x + 9, y, x + 9 + width, y + 1.3 * SMALL),
+        ]
         box = min(sides, key=lambda side: _crowd(side, view, marks))
-        axes.annotate(text, (box.x0, y + 2), xycoords="figure points", ha="left", va="bottom",
-                      color=LIGHT.muted, fontsize=SMALL - 1)  # fmt: skip
+        axes.annotate(
+            text,
+            (box.x0, y + 2),
+            xycoords="figure points",
+            ha="left",
+            va="bottom",
+            color=LIGHT.muted,
+            fontsize=SMALL - 1,
+        )
         taken.append(box)
     (ax, ay), (bx, by) = (view.page(*end) for end in ends)
     angle = math.atan2(by - ay, bx - ax)
@@ -179,8 +214,17 @@ def _roofs(
     text = f"{number(bandwidth)} TB/s"
     half = text_width(text, SMALL) / 2
     taken.append(Box(x - half, y - 0.6 * half, x + half, y + 0.6 * half + 2 * SMALL))
-    axes.annotate(text, (x, y), xycoords="figure points",
-                  textcoords="offset points", xytext=(-4 * math.sin(angle), 4 * math.cos(angle)),
-                  rotation=math.degrees(angle), rotation_mode="anchor", ha="center", va="bottom",
-                  color=LIGHT.ink, fontsize=SMALL)  # fmt: skip
+    axes.annotate(
+        text,
+        (x, y),
+        xycoords="figure points",
+        textcoords="offset points",
+        xytext=(-4 * math.sin(angle), 4 * math.cos(angle)),
+        rotation=math.degrees(angle),
+        rotation_mode="anchor",
+        ha="center",
+        va="bottom",
+        color=LIGHT.ink,
+        fontsize=SMALL,
+    )
     return taken, lines

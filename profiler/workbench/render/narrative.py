@@ -7,10 +7,9 @@ from itertools import pairwise
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.verdict import BASELINE, INCONCLUSIVE, KEPT, REFUTED, REJECTED
-from workbench.load.evidence import CURRENT
 from workbench.render.markdown import authored, code, literal
-from workbench.render.tables import ABSENT, factor, interval, number, ratio, reason
+from workbench.render.tables import factor, interval, number, ratio, reason
+from workbench.words import ABSENT, PredictionResult, Status, Verdict
 
 
 def microseconds(row: Row) -> str:
@@ -82,13 +81,19 @@ def across(ablation: Ablation) -> str:
 
 
 def _count(ablation: Ablation) -> str:
-    steps = [row for row in ablation.rows if row.verdict != BASELINE]
+    steps = [row for row in ablation.rows if row.verdict != Verdict.BASELINE]
     if not steps:
         return "There is no step beyond the baseline."
-    current = Counter(row.verdict for row in steps if row.status == CURRENT)
-    parts = [f"{current[word]} {word}" for word in (KEPT, REJECTED, INCONCLUSIVE) if current[word]]
+    current = Counter(row.verdict for row in steps if row.status == Status.CURRENT)
+    parts = [
+        f"{current[word]} {word}"
+        for word in (Verdict.KEPT, Verdict.REJECTED, Verdict.INCONCLUSIVE)
+        if current[word]
+    ]
     others = [
-        f"{code(row.variant)} {literal(reason(row))}" for row in steps if row.status != CURRENT
+        f"{code(row.variant)} {literal(reason(row))}"
+        for row in steps
+        if row.status != Status.CURRENT
     ]
     return f"Of {len(steps)} step{'s' * (len(steps) != 1)}: {', '.join(parts + others)}."
 
@@ -126,11 +131,11 @@ def failures(ablation: Ablation) -> list[str]:
     """What did not work: steps that were not kept, and predictions that did not come true."""
     said = []
     for row in ablation.rows:
-        if row.step is None or row.verdict == BASELINE:
+        if row.step is None or row.verdict == Verdict.BASELINE:
             continue
-        if row.status != CURRENT:
+        if row.status != Status.CURRENT:
             said.append(f"{code(row.variant)}: no verdict, {literal(reason(row))}.")
-        elif row.verdict in (REJECTED, INCONCLUSIVE):
+        elif row.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE):
             why = "; ".join(literal(g.why) for g in row.gates if not g.passed) or ABSENT
             change = authored(row.step.key_change)
             where = f" at {code(row.judged_at)}" if row.judged_at else ""
@@ -139,8 +144,8 @@ def failures(ablation: Ablation) -> list[str]:
                 f"{code(row.variant)} ({change}) was {row.verdict}{where}, "
                 f"{over} over {code(row.step.parent or '')}: {why}."
             )
-        for outcome in row.predictions if row.status == CURRENT else ():
-            if outcome.result == REFUTED:
+        for outcome in row.predictions if row.status == Status.CURRENT else ():
+            if outcome.result == PredictionResult.REFUTED:
                 said.append(
                     f"{code(row.variant)}, {literal(outcome.label)}: expected "
                     f"{literal(outcome.expected)}, came {came(outcome.before, outcome.after)}."

@@ -6,15 +6,16 @@ import math
 from typing import Any
 
 from workbench.derive.figures import DURATION, stall_label
-from workbench.derive.roofline import CLOCKS, COUNTERS, DRAM, L1, L2, SM_CLOCK, VECTOR, Point
+from workbench.derive.roofline.point import CLOCKS, COUNTERS, DRAM, L1, L2, SM_CLOCK, VECTOR, Point
 from workbench.judge.rows import Ablation, Row
-from workbench.load.catalog import FP32_OPS, FP64_OPS, HALF_OPS, L1_BYTES, L2_BYTES, STALL_PREFIX
+from workbench.ncu.catalog import FP32_OPS, FP64_OPS, HALF_OPS, L1_BYTES, L2_BYTES, STALL_PREFIX
 from workbench.render import ceiling_table
 from workbench.render.ceilings import roofs
 from workbench.render.page_roofline import kind
 from workbench.render.roofline_table import LEVEL_NAMES, compute_roof
 from workbench.render.stall_chart import OTHER, parts
-from workbench.render.tables import ABSENT, has_figures, number, percent, ratio, verdict
+from workbench.render.tables import has_figures, number, percent, ratio, verdict
+from workbench.words import ABSENT
 
 OPS = ",".join((*FP32_OPS, *FP64_OPS, *HALF_OPS))
 FLOP = f"smsp__sass_thread_inst_executed_op_{{{OPS}}}_pred_on, sm__ops_path_tensor_*"
@@ -31,10 +32,15 @@ Fact = list[str]  # what, its value with unit, the metric or file behind it
 def facts(row: Row, drawn: list[str]) -> dict[str, Any]:
     """One variant, for the script: ``point`` and ``stalls`` are rows of what, value and source."""
     return {
-        "name": row.variant, "label": row.label, "kind": kind(row), "word": verdict(row),
+        "name": row.variant,
+        "label": row.label,
+        "kind": kind(row),
+        "word": verdict(row),
         "step": row.step is not None and row.step.parent is not None,
-        "line": _line(row), "point": point_facts(row), "stalls": stall_facts(row, drawn),
-    }  # fmt: skip
+        "line": _line(row),
+        "point": point_facts(row),
+        "stalls": stall_facts(row, drawn),
+    }
 
 
 def _line(row: Row) -> list[str]:
@@ -57,13 +63,21 @@ def point_facts(row: Row) -> list[Fact]:
     least = ", a lower bound: tensor operations not collected" if point.undercounted else ""
     found = [["Performance", f"{rate} TFLOP/s{least}", f"({FLOP}) / {DURATION}"]]
     found += [
-        [f"{LEVEL_NAMES[level.level]} intensity", f"{_intensity(level.intensity)}, "
-         f"{percent(level.bandwidth_share)} of its bandwidth", f"FLOP / ({BYTES[level.level]})"]
+        [
+            f"{LEVEL_NAMES[level.level]} intensity",
+            f"{_intensity(level.intensity)}, {percent(level.bandwidth_share)} of its bandwidth",
+            f"FLOP / ({BYTES[level.level]})",
+        ]
         for level in point.levels
-    ]  # fmt: skip
+    ]
     if math.isfinite(point.compute_share):
-        found.append([compute_roof(point), f"{percent(point.compute_share)} of its peak",
-                      roof_source(point.ceiling)])  # fmt: skip
+        found.append(
+            [
+                compute_roof(point),
+                f"{percent(point.compute_share)} of its peak",
+                roof_source(point.ceiling),
+            ]
+        )
     found.append(["Nearest roof", _nearest(point), ""])
     for name in BESIDE_A_POINT:
         figure = row.figures.get(name)
@@ -119,12 +133,14 @@ def roof_facts(ablation: Ablation) -> dict[str, dict[str, str]]:
         bandwidth = ceilings.bandwidth(level)
         value = f"{number(bandwidth / 1e12)} TB/s" if bandwidth is not None else ABSENT
         value += ceiling_table.beside(ablation.measured, level)
-        found[level] = {"label": f"{name} bandwidth", "value": value,
-                        "source": roof_source(level)}  # fmt: skip
+        found[level] = {"label": f"{name} bandwidth", "value": value, "source": roof_source(level)}
     kinds = {"FP32": "fp32", "Packed FP16": "half"}
     for label, rate in roofs(ceilings, packed=True).compute:
         key = kinds.get(label, f"tensor {ceilings.tensor_type}")
         value = f"{number(rate)} TFLOP/s{ceiling_table.beside(ablation.measured, key)}"
-        found[label] = {"label": label, "value": value,
-                        "source": roof_source(kinds.get(label, "tensor"))}  # fmt: skip
+        found[label] = {
+            "label": label,
+            "value": value,
+            "source": roof_source(kinds.get(label, "tensor")),
+        }
     return found

@@ -12,8 +12,6 @@ from workbench.render.page_roofline import kind
 from workbench.render.sections import COLUMNS
 from workbench.render.spans import spans
 from workbench.render.tables import (
-    ABSENT,
-    NONE,
     factor,
     figure,
     has_figures,
@@ -23,6 +21,7 @@ from workbench.render.tables import (
     top_stall,
     verdict,
 )
+from workbench.words import ABSENT, NONE
 
 STALL_SOURCE = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
 ROOF_SOURCE = "counted FLOP over gpu__time_duration.sum, against the least ceiling over the point"
@@ -63,13 +62,18 @@ def columns(ablation: Ablation) -> list[dict[str, Any]]:
 
 def rows(ablation: Ablation) -> list[dict[str, Any]]:
     return [
-        {"variant": row.variant, "label": row.label, "kind": kind(row), "word": verdict(row),
-         "step": _is_step(row),
-         "cells": _cells(ablation, row), "change": spans(row.step.key_change if row.step else
-                                                         row.title),
-         "change_sort": one_line(row.step.key_change if row.step else row.title).lower()}
+        {
+            "variant": row.variant,
+            "label": row.label,
+            "kind": kind(row),
+            "word": verdict(row),
+            "step": _is_step(row),
+            "cells": _cells(ablation, row),
+            "change": spans(row.step.key_change if row.step else row.title),
+            "change_sort": one_line(row.step.key_change if row.step else row.title).lower(),
+        }
         for row in ablation.everything
-    ]  # fmt: skip
+    ]
 
 
 def _is_step(row: Row) -> bool:
@@ -92,8 +96,7 @@ def _cells(ablation: Ablation, row: Row) -> dict[str, dict[str, Any]]:
     top = max(stalls, key=lambda name: row.stalls[name], default="")
     found["stall"] = _cell(top_stall(row), row.stalls.get(top), swatch=top)
     point = row.point
-    found["roof"] = _cell(percent(point.share) if point else ABSENT,
-                          point.share if point else None)  # fmt: skip
+    found["roof"] = _cell(percent(point.share) if point else ABSENT, point.share if point else None)
     occupancy, rate, share = (
         figure(row, name) for name in ("achieved_occupancy", "dram_bandwidth", "dram_pct")
     )

@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.derive.roofline import ERROR_MARGIN, LEVELS
+from workbench.derive.roofline.point import ERROR_MARGIN, LEVELS
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.verdict import BASELINE, KEPT
 from workbench.render.canvas import text_width
 from workbench.render.ceilings import TERA, Frame, Roofs, roofs
 from workbench.render.labels import XY, Anchor, Box, Segment, place, same_place
@@ -22,6 +21,7 @@ from workbench.render.measured_roofs import MeasuredLines, measured_lines
 from workbench.render.roofline_chart import MANY, Mark, ends
 from workbench.render.roofline_table import LEVEL_NAMES
 from workbench.render.tables import number, percent
+from workbench.words import Verdict
 
 LINE = 1.3  # line height in em
 
@@ -48,7 +48,7 @@ def kind(row: Row) -> str:
     """How a row is marked everywhere: its verdict, with the baseline among the kept."""
     if row.is_reference:
         return "reference"
-    return KEPT if row.verdict in (KEPT, BASELINE) else row.verdict
+    return Verdict.KEPT if row.verdict in (Verdict.KEPT, Verdict.BASELINE) else row.verdict
 
 
 @dataclass(frozen=True)
@@ -105,15 +105,21 @@ def _drawing(
     lines += [((a["x1"], a["y1"]), (a["x2"], a["y2"])) for a in arrows]
     left, top, right, bottom = view.corners
     return {
-        "level": level, "name": TITLES[level], "width": size.width, "height": size.height,
-        "font": size.font, "plot": view.corners,
-        "x_ticks": _ticks(view, across=True), "y_ticks": _ticks(view, across=False),
+        "level": level,
+        "name": TITLES[level],
+        "width": size.width,
+        "height": size.height,
+        "font": size.font,
+        "plot": view.corners,
+        "x_ticks": _ticks(view, across=True),
+        "y_ticks": _ticks(view, across=False),
         "x_title": (round((left + right) / 2, 1), size.height - 8, LABELS[level]),
         "y_title": (size.font, round((top + bottom) / 2, 1)),
-        **drawn, "arrows": arrows,
+        **drawn,
+        "arrows": arrows,
         "points": [point.drawn for point in points.values()],
         "labels": _labels(list(points.values()), taken, lines, view, ends(ablation)),
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True)
@@ -140,8 +146,14 @@ class _Point:
     @property
     def drawn(self) -> dict[str, Any]:
         x, y = self.at
-        return {"variant": self.row.variant, "kind": kind(self.row), "x": x, "y": y,
-                "wrong": self.share > ERROR_MARGIN, "words": self.words}  # fmt: skip
+        return {
+            "variant": self.row.variant,
+            "kind": kind(self.row),
+            "x": x,
+            "y": y,
+            "wrong": self.share > ERROR_MARGIN,
+            "words": self.words,
+        }
 
 
 def _ticks(view: _View, *, across: bool) -> list[dict[str, Any]]:
@@ -189,13 +201,26 @@ def _roofs(
     colon = "" if size.terse else ":"
     rate = f"{number(roof.bandwidth)} TB/s" if size.terse else reached.slope(roof.bandwidth)
     slope = f"{LEVEL_NAMES[level]}{colon} {rate}"
-    words.append({"x": round(middle[0], 1), "y": round(middle[1], 1), "text": slope,
-                  "anchor": "middle", "look": "roof", "turn": round(angle, 1)})  # fmt: skip
+    words.append(
+        {
+            "x": round(middle[0], 1),
+            "y": round(middle[1], 1),
+            "text": slope,
+            "anchor": "middle",
+            "look": "roof",
+            "turn": round(angle, 1),
+        }
+    )
     area = [(foot[0], floor), foot, knee, (right, knee[1]), (right, floor)]
     dashed = [(view.at(*a), view.at(*b)) for a, b in reached.lines(limits, roof)]
     segments += dashed
-    drawn = {"roofs": roof_lines, "ridges": ridges, "words": words, "area": area,
-             "measured": [_line(a, b) for a, b in dashed]}  # fmt: skip
+    drawn = {
+        "roofs": roof_lines,
+        "ridges": ridges,
+        "words": words,
+        "area": area,
+        "measured": [_line(a, b) for a, b in dashed],
+    }
     return drawn, taken, segments
 
 
@@ -205,8 +230,14 @@ def _word(
     wide = text_width(text, size.font)
     left = at[0] - wide if anchor == "end" else at[0]
     taken.append(Box(left, at[1] - size.font, left + wide, at[1] + 4))
-    return {"x": round(at[0], 1), "y": round(at[1], 1), "text": text, "anchor": anchor,
-            "look": look, "turn": 0}  # fmt: skip
+    return {
+        "x": round(at[0], 1),
+        "y": round(at[1], 1),
+        "text": text,
+        "anchor": anchor,
+        "look": look,
+        "turn": 0,
+    }
 
 
 def _arrows(ablation: Ablation, points: Mapping[str, _Point]) -> list[dict[str, Any]]:
@@ -230,15 +261,23 @@ def _arrows(ablation: Ablation, points: Mapping[str, _Point]) -> list[dict[str, 
         head = [(round(x, 1), round(y, 1)) for x, y in (tip, *wings)]
         ends = [(round(x, 1), round(y, 1)) for x, y in (start, tip)]
         found.append(
-            {**_line(*ends), "head": head, "variant": row.variant, "kept": row.verdict == KEPT}
+            {
+                **_line(*ends),
+                "head": head,
+                "variant": row.variant,
+                "kept": row.verdict == Verdict.KEPT,
+            }
         )
     return found
 
 
 def _labels(
-    points: Sequence[_Point], taken: Sequence[Box], lines: Sequence[Segment], view: _View,
+    points: Sequence[_Point],
+    taken: Sequence[Box],
+    lines: Sequence[Segment],
+    view: _View,
     always: Collection[str],
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """One label a variant; those of one place stand under each other. Those that must be named
     share no label with others, for which there may be no room.
 
@@ -258,13 +297,14 @@ def _labels(
     high = LINE * size.font
     anchors = [
         Anchor(
-            group[0].at, 4 + 1.06 * max(text_width(_said(p, size), size.font) for p in group),
+            group[0].at,
+            4 + 1.06 * max(text_width(_said(p, size), size.font) for p in group),
             high * len(group),
             tuple(p.at for p in points if _alike(p, group[0])),
             group[0].row.variant in must,
         )
         for group in groups
-    ]  # fmt: skip
+    ]
     left, top, right, bottom = view.corners
     plot = Box(left + 3, top + 3, right - 3, bottom - 3)
     spots = place(anchors, taken, lines, plot, [point.at for point in points])
@@ -275,13 +315,20 @@ def _labels(
         first = spot.at[1] - anchor.height / 2 + 0.98 * size.font
         for n, point in enumerate(group):
             leader = spot.leader if n == 0 or spot.spare else None
-            found.append({
-                "variant": point.row.variant, "kind": kind(point.row), "text": _said(point, size),
-                "spare": spot.spare,
-                "x": round(spot.at[0] + nudge, 1), "y": round(first + n * high, 1), "anchor": side,
-                "leader": _line(*((round(x, 1), round(y, 1)) for x, y in leader))
-                if leader else None,
-            })  # fmt: skip
+            found.append(
+                {
+                    "variant": point.row.variant,
+                    "kind": kind(point.row),
+                    "text": _said(point, size),
+                    "spare": spot.spare,
+                    "x": round(spot.at[0] + nudge, 1),
+                    "y": round(first + n * high, 1),
+                    "anchor": side,
+                    "leader": _line(*((round(x, 1), round(y, 1)) for x, y in leader))
+                    if leader
+                    else None,
+                }
+            )
     return found
 
 

@@ -9,24 +9,15 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, groupby
 from typing import Any
 
-from workbench.derive.costs import COUNTERS, Cost
-from workbench.derive.linediff import (
-    CHANGED,
-    COSMETIC,
-    SAME,
-    Hunk,
-    Profiled,
-    Row,
-    Sources,
-    base,
-    is_host,
-)
+from workbench.derive.diff.costs import COUNTERS, Cost
+from workbench.derive.diff.model import DiffRow, Hunk, Profiled, Sources, base, is_host
 from workbench.judge.rows import Ablation
 from workbench.judge.rows import Row as Judged
 from workbench.render.hunks import costs, where
 from workbench.study.sources import VIRTUAL_ROOT
+from workbench.words import LineKind
 
-LIKENESS = {CHANGED: 1, COSMETIC: 2}
+LIKENESS = {LineKind.CHANGED: 1, LineKind.COSMETIC: 2}
 DIGITS = 5  # of shares: a thousandth of a percent
 
 
@@ -52,8 +43,11 @@ class Files:
             for file in shown(side):
                 text = side.texts[file]
                 choices = (base(file), file, f"{file} ({variant})")
-                free = next(name for name in choices if name not in self.texts or
-                            known.get((file, text)) == name)  # fmt: skip
+                free = next(
+                    name
+                    for name in choices
+                    if name not in self.texts or known.get((file, text)) == name
+                )
                 key = known.setdefault((file, text), free)
                 self.texts[key] = text
                 self._keys[variant, file] = key
@@ -79,11 +73,15 @@ def diffs(ablation: Ablation, sources: Sources, files: Files) -> dict[str, list[
             before = files.key(row.step.parent, file.before)
             after = files.key(row.variant, file.after)
             if (before or not file.before) and (after or not file.after):
-                shown_files.append({
-                    "before": before, "after": after, "blocks": _blocks(file.rows),
-                    "heat": _heat_keys(row, sources),
-                    "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
-                })  # fmt: skip
+                shown_files.append(
+                    {
+                        "before": before,
+                        "after": after,
+                        "blocks": _blocks(file.rows),
+                        "heat": _heat_keys(row, sources),
+                        "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
+                    }
+                )
         found[row.variant] = shown_files
     return found
 
@@ -102,12 +100,12 @@ def _heading(hunk: Hunk) -> list[str]:
     return [where(hunk), "host code" if hunk.host else "; ".join(costs(hunk))]
 
 
-def _blocks(rows: Iterable[Row]) -> list[list[Any]]:
+def _blocks(rows: Iterable[DiffRow]) -> list[list[Any]]:
     """[first before, first after, length] of equal lines; [pairs, hunk] of changed ones, with null
     where a side has no line. Lines count from 0.
     """
     found: list[list[Any]] = []
-    for same, group in groupby(rows, key=lambda row: row.kind == SAME):
+    for same, group in groupby(rows, key=lambda row: row.kind == LineKind.SAME):
         run = list(group)
         if not same:
             found.append([[_pair(row) for row in run], run[0].hunk])
@@ -119,7 +117,7 @@ def _blocks(rows: Iterable[Row]) -> list[list[Any]]:
     return found
 
 
-def _pair(row: Row) -> list[int | None]:
+def _pair(row: DiffRow) -> list[int | None]:
     ends = [line.number - 1 if line else None for line in (row.before, row.after)]
     return [*ends, LIKENESS[row.kind]] if row.kind in LIKENESS and None not in ends else ends
 
@@ -156,8 +154,10 @@ def _line(cost: Cost, total: Cost, places: Mapping[str, int]) -> list[Any]:
     """
     whole = cost.samples or 1.0
     stalls = sorted(cost.stalls.items(), key=lambda item: (-item[1], item[0]))
-    shares = [[places[reason], round((cost.share or 0.0) * samples / whole, DIGITS)]
-              for reason, samples in stalls]  # fmt: skip
+    shares = [
+        [places[reason], round((cost.share or 0.0) * samples / whole, DIGITS)]
+        for reason, samples in stalls
+    ]
     time = None if cost.microseconds is None else float(f"{cost.microseconds:.3g}")
     counters = []
     for name in COUNTERS:

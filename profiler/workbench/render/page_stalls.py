@@ -35,10 +35,15 @@ def bars(ablation: Ablation) -> list[dict[str, Any]]:
     rows = [row for row in ablation.everything if row.stalls]
     names = [entry["key"] for entry in reasons(ablation)]
     return [
-        {"variant": row.variant, "label": row.label, "kind": kind(row), "parts": _parts(row, names),
-         "words": _spoken(row)}
+        {
+            "variant": row.variant,
+            "label": row.label,
+            "kind": kind(row),
+            "parts": _parts(row, names),
+            "words": _spoken(row),
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _parts(row: Row, names: list[str]) -> list[dict[str, Any]]:
@@ -55,9 +60,16 @@ def stacked(
     for name, wide in shares:
         if wide > 0:
             room = "wide" if wide >= SHOWN_NARROW else "some" if wide >= SHOWN else ""
-            found.append({"key": name, "x": round(100 * start, 3), "width": round(100 * wide, 3),
-                          "middle": round(100 * (start + wide / 2), 3),
-                          "text": text(wide) if room else "", "room": room})  # fmt: skip
+            found.append(
+                {
+                    "key": name,
+                    "x": round(100 * start, 3),
+                    "width": round(100 * wide, 3),
+                    "middle": round(100 * (start + wide / 2), 3),
+                    "text": text(wide) if room else "",
+                    "room": room,
+                }
+            )
         start += wide
     return found
 

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
-from workbench.derive.anatomy import Anatomy
+from workbench.derive.factors import SpeedupFactors
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation
 from workbench.render import sections, why
@@ -22,28 +22,36 @@ def ladder(ablation: Ablation) -> dict[str, Any]:
     """The whole ladder: every step's factors, NVIDIA's promises, and how predictions came out."""
     shown = [entry["key"] for entry in reasons(ablation)]
     return {
-        "header": why.LADDER_HEADER, "rows": why.ladder_rows(ablation),
+        "header": why.LADDER_HEADER,
+        "rows": why.ladder_rows(ablation),
         "explained": sections.explained(ablation),
         "whole": account(ablation.whole, shown) if ablation.whole else None,
-        "promise_header": why.PROMISE_HEADER, "promises": why.promise_rows(ablation),
-        "score": spans(sections.score(ablation)), "noise": why.noise(ablation.noise),
-    }  # fmt: skip
+        "promise_header": why.PROMISE_HEADER,
+        "promises": why.promise_rows(ablation),
+        "score": spans(sections.score(ablation)),
+        "noise": why.noise(ablation.noise),
+    }
 
 
 def account(found: Comparison, shown: list[str]) -> dict[str, Any]:
     """A variant against another; ``shown`` are the stall reasons with a colour of their own."""
     return {
-        "before": found.before, "after": found.after,
-        "anatomy": anatomy(found.anatomy) if found.anatomy else None,
+        "before": found.before,
+        "after": found.after,
+        "anatomy": anatomy(found.factors) if found.factors else None,
         "times": times(found, shown) if found.stall_times else None,
-        "moves": _moves(found), "launch": why.launch(found), "paced": why.paced(found),
-        "rules": why.rule_rows(found), "rules_collected": bool(found.rules),
+        "moves": _moves(found),
+        "launch": why.launch(found),
+        "paced": why.paced(found),
+        "rules": why.rule_rows(found),
+        "rules_collected": bool(found.rules),
         "rules_alike": why.rules_alike(found),
-        "promise": why.promised(why.largest_promise(found)), "realised": why.realised(found),
-    }  # fmt: skip
+        "promise": why.promised(why.largest_promise(found)),
+        "realised": why.realised(found),
+    }
 
 
-def anatomy(found: Anatomy) -> dict[str, Any]:
+def anatomy(found: SpeedupFactors) -> dict[str, Any]:
     """Factors as bars that each start where the one before ended, on a logarithmic scale: the last
     one ends at the ratio of the captures.
     """
@@ -62,37 +70,55 @@ def anatomy(found: Anatomy) -> dict[str, Any]:
         return {"x": left, "width": round(max(right - left, 0.4), 2), "faster": end >= start}
 
     rows = [
-        {"label": part.label, "unit": part.unit, "metric": part.metric,
-         "before": number(part.before), "after": number(part.after), "gain": factor(part.gain),
-         "bar": bar(*span)}
+        {
+            "label": part.label,
+            "unit": part.unit,
+            "metric": part.metric,
+            "before": number(part.before),
+            "after": number(part.after),
+            "gain": factor(part.gain),
+            "bar": bar(*span),
+        }
         for part, span in zip(found.factors, pairwise(ends), strict=True)
-    ]  # fmt: skip
+    ]
     return {
-        "equation": why.equation(found), "rows": rows, "one": at(0.0),
+        "equation": why.equation(found),
+        "rows": rows,
+        "one": at(0.0),
         "residual": {"text": factor(found.residual), "bar": bar(ends[-1], whole)},
-        "total": {"before": number(found.before_us), "after": number(found.after_us),
-                  "gain": factor(found.measured), "bar": bar(0.0, whole)},
-    }  # fmt: skip
+        "total": {
+            "before": number(found.before_us),
+            "after": number(found.after_us),
+            "gain": factor(found.measured),
+            "bar": bar(0.0, whole),
+        },
+    }
 
 
 def times(found: Comparison, shown: list[str]) -> dict[str, Any]:
     """Two bars of microseconds on one scale, and the table with the same figures."""
-    sides = [{t.reason: getattr(t, side) for t in found.stall_times}
-             for side in ("before", "after")]  # fmt: skip
+    sides = [
+        {t.reason: getattr(t, side) for t in found.stall_times} for side in ("before", "after")
+    ]
     longest = max(sum(side.values()) for side in sides)
     bars = []
     for name, side in zip((found.before, found.after), sides, strict=True):
         parts = [(key, side.get(key, 0.0)) for key in shown if key != OTHER]
         parts.append((OTHER, max(0.0, sum(side.values()) - sum(time for _, time in parts))))
         shares = [(key, time / longest) for key, time in parts]
-        bars.append({
-            "name": name, "total": f"{number(sum(side.values()))} µs",
-            "parts": stacked(shares, lambda share: number(share * longest)),
-        })  # fmt: skip
+        bars.append(
+            {
+                "name": name,
+                "total": f"{number(sum(side.values()))} µs",
+                "parts": stacked(shares, lambda share: number(share * longest)),
+            }
+        )
     return {"bars": bars, "header": why.time_header(found), "rows": why.time_rows(found)}
 
 
 def _moves(found: Comparison) -> list[list[str]]:
     """Each with the metric behind it last."""
-    return [[*row, move.metric]
-            for row, move in zip(why.move_rows(found), found.moves.top, strict=True)]  # fmt: skip
+    return [
+        [*row, move.metric]
+        for row, move in zip(why.move_rows(found), found.standouts.top, strict=True)
+    ]

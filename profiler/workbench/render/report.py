@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.derive.linediff import SourceDiff
-from workbench.derive.unified import unified
+from workbench.derive.diff.model import SourceDiff
+from workbench.derive.diff.unified import unified
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.verdict import BASELINE
-from workbench.load.evidence import ADOPTED, CURRENT
 from workbench.render import hunks, markdown, narrative, roofline_table, sections, why
-from workbench.render.tables import ABSENT, ablation_table, interval, number, reason
+from workbench.render.tables import ablation_table, interval, number, reason
+from workbench.words import ABSENT, Status, Verdict
 
 if TYPE_CHECKING:
     import jinja2
@@ -35,9 +34,14 @@ def template_environment(folders: list[Path]) -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        authored=markdown.authored, paragraphs=markdown.paragraphs, literal=markdown.literal,
-        code=markdown.code, fenced=markdown.fenced, number=number, interval=interval,
-    )  # fmt: skip
+        authored=markdown.authored,
+        paragraphs=markdown.paragraphs,
+        literal=markdown.literal,
+        code=markdown.code,
+        fenced=markdown.fenced,
+        number=number,
+        interval=interval,
+    )
     return environment
 
 
@@ -66,17 +70,25 @@ def render_report(
         {
             "row": row,
             "step": row.step,
-            "reason": reason(row) if row.status not in (CURRENT, ADOPTED) else "",
+            "reason": reason(row) if row.status not in (Status.CURRENT, Status.ADOPTED) else "",
             "diff": shown_diff(found) if (found := diffs.get(row.variant)) else "",
             "lines": found,
         }
         for row in ablation.rows
-        if row.step and row.verdict != BASELINE
+        if row.step and row.verdict != Verdict.BASELINE
     ]
     text = environment.get_template(TEMPLATE).render(
-        ablation=ablation, rows=ablation.rows, steps=steps, absent=ABSENT,
-        table=ablation_table(ablation), narrative=narrative, sections=sections, hunks=hunks,
-        why=why, rooflines=roofline_table, ladder=why.ladder(ablation),
+        ablation=ablation,
+        rows=ablation.rows,
+        steps=steps,
+        absent=ABSENT,
+        table=ablation_table(ablation),
+        narrative=narrative,
+        sections=sections,
+        hunks=hunks,
+        why=why,
+        rooflines=roofline_table,
+        ladder=why.ladder(ablation),
         fixes=[entry["row"].variant for entry in steps if isinstance(entry["row"], Row)],
-    )  # fmt: skip
+    )
     return text.rstrip() + "\n"

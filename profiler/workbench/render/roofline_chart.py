@@ -7,9 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.derive.roofline import Point
+from workbench.derive.roofline.point import Point
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.verdict import BASELINE, INCONCLUSIVE, KEPT, REJECTED
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.ceilings import (
     BOTTOM,
@@ -29,6 +28,7 @@ from workbench.render.ceilings import (
 from workbench.render.labels import Anchor, Box, Segment, place, same_place
 from workbench.render.measured_roofs import KEY, draw_measured, measured_lines
 from workbench.render.tables import percent, reason
+from workbench.words import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,10 +47,12 @@ class Look:
     @property
     def sign(self) -> dict[str, Any]:
         return {
-            "marker": self.marker, "markersize": 7 if self.marker == "o" else 6,
+            "marker": self.marker,
+            "markersize": 7 if self.marker == "o" else 6,
             "markerfacecolor": self.edge if self.filled else LIGHT.paper,
-            "markeredgecolor": self.edge, "markeredgewidth": 1.6,
-        }  # fmt: skip
+            "markeredgecolor": self.edge,
+            "markeredgewidth": 1.6,
+        }
 
 
 REFERENCE = Look("reference", "D", LIGHT.reference, True)
@@ -85,16 +87,20 @@ class Mark:
     def look(self) -> Look:
         if self.row.is_reference:
             return REFERENCE
-        if self.row.verdict in (KEPT, BASELINE):
+        if self.row.verdict in (Verdict.KEPT, Verdict.BASELINE):
             return GOOD
-        return BAD if self.row.verdict == REJECTED else OPEN
+        return BAD if self.row.verdict == Verdict.REJECTED else OPEN
 
     @property
     def label(self) -> str:
         share = percent(self.point.share)
         if self.point.above_roof:
             return f"{self.row.label} (error in the data: {share} of its roof)"
-        word = f" ({self.row.verdict})" if self.row.verdict in (REJECTED, INCONCLUSIVE) else ""
+        word = (
+            f" ({self.row.verdict})"
+            if self.row.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE)
+            else ""
+        )
         return f"{self.row.label}{word} {share}"
 
 
@@ -105,15 +111,27 @@ def draw(ablation: Ablation) -> Figure:
     figure = Figure(figsize=(WIDTH, HEIGHT))
     axes = figure.add_axes((LEFT, BOTTOM, RIGHT - LEFT, TOP - BOTTOM))
     where = f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
-    figure.text(LEFT, 0.958, "Roofline: how close does each variant come to the hardware's limit?",
-                color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
+    figure.text(
+        LEFT,
+        0.958,
+        "Roofline: how close does each variant come to the hardware's limit?",
+        color=LIGHT.ink,
+        fontsize=FONT_SIZE + 2.5,
+        fontweight="bold",
+    )
     draw_note(figure, ablation)
     told = f"{where}; percentages are of the roof over each point"
     if ablation.ceilings is None:
         figure.text(LEFT, 0.925, told, color=LIGHT.muted)
         axes.set_axis_off()
-        figure.text(0.5, 0.5, "ceilings not collected", color=LIGHT.muted, ha="center",
-                    fontsize=FONT_SIZE + 2)  # fmt: skip
+        figure.text(
+            0.5,
+            0.5,
+            "ceilings not collected",
+            color=LIGHT.muted,
+            ha="center",
+            fontsize=FONT_SIZE + 2,
+        )
         return figure
     marks = [Mark(row, row.point, row.point.intensity) for row in ablation.everything if row.point]
     packed = any(row.point and row.point.ceiling == "half" for row in ablation.everything)
@@ -149,11 +167,22 @@ def draw_path(axes: Axes, view: Frame, marks: list[Mark]) -> list[Segment]:
         parent = found.get(mark.row.step.parent or "") if mark.row.step else None
         if parent is None:
             continue
-        kept = mark.row.verdict == KEPT
-        axes.annotate("", mark.at, xytext=parent.at, zorder=3, arrowprops={
-            "arrowstyle": "-|>", "color": LIGHT.step if kept else LIGHT.rejected,
-            "linewidth": 1.5 if kept else 1.1, "linestyle": "-" if kept else (0, (4, 3)),
-            "shrinkA": 5, "shrinkB": 5, "mutation_scale": 10})  # fmt: skip
+        kept = mark.row.verdict == Verdict.KEPT
+        axes.annotate(
+            "",
+            mark.at,
+            xytext=parent.at,
+            zorder=3,
+            arrowprops={
+                "arrowstyle": "-|>",
+                "color": LIGHT.step if kept else LIGHT.rejected,
+                "linewidth": 1.5 if kept else 1.1,
+                "linestyle": "-" if kept else (0, (4, 3)),
+                "shrinkA": 5,
+                "shrinkB": 5,
+                "mutation_scale": 10,
+            },
+        )
         lines.append((view.page(*parent.at), view.page(*mark.at)))
     return lines
 
@@ -201,9 +230,16 @@ def _groups(view: Frame, marks: list[Mark], must: Collection[str]) -> list[list[
 
 
 def draw_labels(
-    axes: Axes, view: Frame, marks: list[Mark], wanted: list[Mark], taken: list[Box],
-    lines: list[Segment], *, short: bool = False, always: Collection[str] | None = None,
-) -> int:  # fmt: skip
+    axes: Axes,
+    view: Frame,
+    marks: list[Mark],
+    wanted: list[Mark],
+    taken: list[Box],
+    lines: list[Segment],
+    *,
+    short: bool = False,
+    always: Collection[str] | None = None,
+) -> int:
     """Names the ``wanted`` of the marks; returns how many it named.
 
     ``short``: only the names, one line for all that share a place, for small charts. ``always``:
@@ -238,13 +274,32 @@ def draw_labels(
             continue
         shown += len(group)
         if spot.leader:
-            axes.annotate("", spot.leader[1], xytext=anchor.at, xycoords="figure points",
-                          textcoords="figure points", zorder=2,
-                          arrowprops={"arrowstyle": "-", "color": LIGHT.muted, "linewidth": 0.7,
-                                      "shrinkA": 4, "shrinkB": 0})  # fmt: skip
-        axes.annotate(text, spot.at, xycoords="figure points", ha=spot.side, va="center",
-                      color=LIGHT.ink if heavy else LIGHT.muted, zorder=6, fontsize=size,
-                      fontweight="bold" if heavy else "normal")  # fmt: skip
+            axes.annotate(
+                "",
+                spot.leader[1],
+                xytext=anchor.at,
+                xycoords="figure points",
+                textcoords="figure points",
+                zorder=2,
+                arrowprops={
+                    "arrowstyle": "-",
+                    "color": LIGHT.muted,
+                    "linewidth": 0.7,
+                    "shrinkA": 4,
+                    "shrinkB": 0,
+                },
+            )
+        axes.annotate(
+            text,
+            spot.at,
+            xycoords="figure points",
+            ha=spot.side,
+            va="center",
+            color=LIGHT.ink if heavy else LIGHT.muted,
+            zorder=6,
+            fontsize=size,
+            fontweight="bold" if heavy else "normal",
+        )
     return shown
 
 

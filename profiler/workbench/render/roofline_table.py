@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from workbench.derive.measured import CLOCK_TOLERANCE, other_clock
-from workbench.derive.roofline import DRAM, L1, L2, TENSOR, LevelPoint, Point
+from workbench.derive.roofline.measured import other_clock
+from workbench.derive.roofline.point import DRAM, L1, L2, TENSOR, LevelPoint, Point
 from workbench.judge.rows import Ablation
 from workbench.render import ceiling_table
 from workbench.render.markdown import code, literal
-from workbench.render.tables import ABSENT, NONE, markdown_table, number, percent, reason
+from workbench.render.tables import markdown_table, number, percent, reason
+from workbench.words import ABSENT, CLOCK_TOLERANCE, NONE
 
 COMPUTE_ROOFS = {"half": "packed FP16", "fp32": "FP32", "fp64": "FP64"}
 LEVEL_NAMES = {DRAM: "DRAM", L2: "L2", L1: "L1"}
@@ -23,10 +24,27 @@ def compute_roof(point: Point) -> str:
     return f"{'' if 'sparse' in kind else 'dense '}{kind.upper()} tensor"
 
 
-ROOF_HEADER = ("version", "FLOP per DRAM byte", "TFLOP/s", "roof over it (TFLOP/s)", "set by",
-               "share of roof")  # fmt: skip
-LEVELS_HEADER = ("version", "arithmetic", "share", "DRAM FLOP/B", "share", "L2 FLOP/B", "share",
-                 "L1 FLOP/B", "share", "nearest roof", "distance")  # fmt: skip
+ROOF_HEADER = (
+    "version",
+    "FLOP per DRAM byte",
+    "TFLOP/s",
+    "roof over it (TFLOP/s)",
+    "set by",
+    "share of roof",
+)
+LEVELS_HEADER = (
+    "version",
+    "arithmetic",
+    "share",
+    "DRAM FLOP/B",
+    "share",
+    "L2 FLOP/B",
+    "share",
+    "L1 FLOP/B",
+    "share",
+    "nearest roof",
+    "distance",
+)
 # Where the card was calibrated; of the roofs that the columns before them name.
 MEASURED_HEADER = ("measured roof (TFLOP/s)", "share of measured")
 MEASURED_LEVELS_HEADER = ("to the measured one",)
@@ -67,9 +85,17 @@ def roof_rows(ablation: Ablation) -> list[list[str]]:
             continue
         by = "DRAM" if point.limit == "dram" else compute_roof(point)
         share = percent(point.share) + WRONG * point.above_roof
-        rows.append([row.label, number(point.intensity), number(point.flops_per_second / 1e12),
-                     number(point.bound / 1e12), by, share,
-                     *(_measured_roof(point) if more else ())])  # fmt: skip
+        rows.append(
+            [
+                row.label,
+                number(point.intensity),
+                number(point.flops_per_second / 1e12),
+                number(point.bound / 1e12),
+                by,
+                share,
+                *(_measured_roof(point) if more else ()),
+            ]
+        )
     return rows
 
 
@@ -95,8 +121,17 @@ def level_rows(ablation: Ablation) -> list[list[str]]:
         name, share = point.nearest
         roof = LEVEL_NAMES.get(name) or compute_roof(point)
         away = (f"{number(1 / share)}x" if share else NONE) + WRONG * point.above_roof
-        rows.append([row.label, compute_roof(point), percent(point.compute_share), *cells, roof,
-                     away, *[_away(point.measured_of(name))] * more])  # fmt: skip
+        rows.append(
+            [
+                row.label,
+                compute_roof(point),
+                percent(point.compute_share),
+                *cells,
+                roof,
+                away,
+                *[_away(point.measured_of(name))] * more,
+            ]
+        )
     return rows
 
 

@@ -6,37 +6,37 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 
-from workbench.derive.anatomy import FACTORS, LABELS, METRICS, Anatomy
+from workbench.derive.factors import FACTORS, LABELS, METRICS, SpeedupFactors
 from workbench.derive.speedup import Time
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.shapes import AtShape
-from workbench.load.evidence import CURRENT
 from workbench.render import why
 from workbench.render.markdown import code, literal, shorten
-from workbench.render.tables import (
-    ABSENT,
-    NONE,
-    interval,
-    markdown_table,
-    number,
-    percent,
-    reason,
-)
+from workbench.render.tables import interval, markdown_table, number, percent, reason
+from workbench.words import ABSENT, NONE, Status
 
 KERNEL_WIDTH = 90
 MESSAGE_WIDTH = 700
 ENVIRONMENT = (
-    ("GPU", "gpu"), ("Compute capability", "compute_capability"), ("Driver", "driver"),
-    ("CUDA", "cuda"), ("NVRTC", "nvrtc"), ("PyTorch", "torch"), ("cuDNN", "cudnn"),
-    ("Python", "python"), ("Nsight Compute", "ncu"), ("ncu flags", "ncu_flags"),
-)  # fmt: skip
+    ("GPU", "gpu"),
+    ("Compute capability", "compute_capability"),
+    ("Driver", "driver"),
+    ("CUDA", "cuda"),
+    ("NVRTC", "nvrtc"),
+    ("PyTorch", "torch"),
+    ("cuDNN", "cudnn"),
+    ("Python", "python"),
+    ("Nsight Compute", "ncu"),
+    ("ncu flags", "ncu_flags"),
+)
 # Column of the ablation table to the figure behind it.
 COLUMNS = (
-    ("DRAM GB/s", "dram_bandwidth"), ("DRAM % of peak", "dram_pct"),
+    ("DRAM GB/s", "dram_bandwidth"),
+    ("DRAM % of peak", "dram_pct"),
     ("occupancy %", "achieved_occupancy"),
-)  # fmt: skip
+)
 
 
 def environment_rows(ablation: Ablation) -> list[list[str]]:
@@ -73,10 +73,14 @@ def _clocks(ablation: Ablation) -> str:
 def times(ablation: Ablation) -> str:
     header = ["version", "warm (µs)", "95 % of samples", "cold (µs)", "95 % of samples", "samples"]
     rows = [
-        [row.variant, *_time(row.warm), *_time(row.cold),
-         str(row.warm.samples) if row.warm else NONE]
+        [
+            row.variant,
+            *_time(row.warm),
+            *_time(row.cold),
+            str(row.warm.samples) if row.warm else NONE,
+        ]
         for row in ablation.everything
-    ]  # fmt: skip
+    ]
     return markdown_table(header, rows, "lrrrrr")
 
 
@@ -92,11 +96,15 @@ ACROSS = ("shape", "time, warm (µs)", "TFLOP/s", "reference (µs)", "vs referen
 def across_rows(ablation: Ablation) -> list[list[str]]:
     """The last step at every shape where it was timed."""
     return [
-        [_shape(found), number(found.time.median), number(found.flops_per_second / 1e12),
-         number(found.reference.median if found.reference else None),
-         interval(found.over_reference)]
+        [
+            _shape(found),
+            number(found.time.median),
+            number(found.flops_per_second / 1e12),
+            number(found.reference.median if found.reference else None),
+            interval(found.over_reference),
+        ]
         for found in (ablation.across.results if ablation.across else ())
-    ]  # fmt: skip
+    ]
 
 
 def _shape(found: AtShape) -> str:
@@ -115,8 +123,15 @@ def predictions(row: Row) -> str:
     rows = []
     for outcome in row.predictions:
         unit = f" ({outcome.unit})" if outcome.unit else ""
-        rows.append([literal(outcome.label + unit), literal(outcome.expected),
-                     number(outcome.before), number(outcome.after), outcome.result])  # fmt: skip
+        rows.append(
+            [
+                literal(outcome.label + unit),
+                literal(outcome.expected),
+                number(outcome.before),
+                number(outcome.after),
+                outcome.result,
+            ]
+        )
     return markdown_table(["figure", "expected", "before", "after", "result"], rows, "llrrl")
 
 
@@ -126,7 +141,7 @@ def gates(row: Row) -> str:
     return markdown_table(["gate", "result", "why"], rows, "lll")
 
 
-def factors(found: Anatomy) -> str:
+def factors(found: SpeedupFactors) -> str:
     return markdown_table(["factor", "before", "after", "gain"], why.factor_rows(found), "lrrr")
 
 
@@ -146,9 +161,9 @@ def explained(ablation: Ablation) -> str:
 def moves(found: Comparison) -> str:
     """What moved, the launch parameters that changed, and what only followed the duration."""
     said = [why.moves(found) or "No figure moved beyond the noise of a capture."]
-    if found.moves.launch:
+    if found.standouts.launch:
         said.append(f"Launched otherwise: {why.launch(found)}.")
-    if found.moves.paced:
+    if found.standouts.paced:
         said.append(f"Only following the duration, with the amount unchanged: {why.paced(found)}.")
     return "\n\n".join(said)
 
@@ -163,8 +178,10 @@ def rules(found: Comparison) -> str:
 
 
 def promises(ablation: Ablation) -> str:
-    rows = [[step, literal(top), first, literal(gone), *rest]
-            for step, top, first, gone, *rest in why.promise_rows(ablation)]  # fmt: skip
+    rows = [
+        [step, literal(top), first, literal(gone), *rest]
+        for step, top, first, gone, *rest in why.promise_rows(ablation)
+    ]
     if not rows:
         return f"NVIDIA's estimates: {ABSENT}."
     return markdown_table(list(why.PROMISE_HEADER), rows, "llrlrr")
@@ -228,7 +245,7 @@ def sources(ablation: Ablation) -> str:
 def captures(ablation: Ablation) -> str:
     rows = []
     for row in ablation.everything:
-        missing = ABSENT if row.status == CURRENT else f"{ABSENT}: {literal(reason(row))}"
+        missing = ABSENT if row.status == Status.CURRENT else f"{ABSENT}: {literal(reason(row))}"
         rows.append(
             [row.label, code(row.capture) if row.capture else missing, _kernels(row.kernels)]
         )

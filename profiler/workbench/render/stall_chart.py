@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING, stall_label
-from workbench.derive.stall_time import UNSAMPLED
+from workbench.derive.stalls import UNSAMPLED
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.verdict import INCONCLUSIVE, REJECTED
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.tables import reason
+from workbench.words import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,10 +22,14 @@ EDGE = 0.015
 # Okabe and Ito, told apart by colour-blind readers on white and on black. A common reason keeps its
 # colour from report to report; any other takes one that is free.
 COLOURS = {
-    "long_scoreboard": "#0072b2", "wait": "#e69f00", "barrier": "#009e73",
-    "short_scoreboard": "#cc79a7", "math_pipe_throttle": "#d55e00", "not_selected": "#56b4e9",
+    "long_scoreboard": "#0072b2",
+    "wait": "#e69f00",
+    "barrier": "#009e73",
+    "short_scoreboard": "#cc79a7",
+    "math_pipe_throttle": "#d55e00",
+    "not_selected": "#56b4e9",
     "mio_throttle": "#f0e442",
-}  # fmt: skip
+}
 ISSUING_FILL, OTHER_FILL = LIGHT.faint, "#8b8b8b"
 OTHER = "other"
 SHOWN = 0.055  # smaller parts have no room for their number
@@ -56,15 +60,28 @@ def draw(ablation: Ablation) -> Figure:
     height = HEAD + FOOT + BAR * max(len(rows) + gap, 2)
     figure = Figure(figsize=(WIDTH, height))
     where = f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
-    figure.text(EDGE, 1 - 0.27 / height, "Where do the warps spend their time?",
-                color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
-    figure.text(EDGE, 1 - 0.49 / height, f"{where}; shares of all warp state samples",
-                color=LIGHT.muted)  # fmt: skip
+    figure.text(
+        EDGE,
+        1 - 0.27 / height,
+        "Where do the warps spend their time?",
+        color=LIGHT.ink,
+        fontsize=FONT_SIZE + 2.5,
+        fontweight="bold",
+    )
+    figure.text(
+        EDGE, 1 - 0.49 / height, f"{where}; shares of all warp state samples", color=LIGHT.muted
+    )
     absent = [f"{row.variant} ({reason(row)})" for row in ablation.everything if not row.stalls]
     note_absent(figure, absent, EDGE, 0.12 / height)
     if not rows:
-        figure.text(0.5, 0.35, "stall samples not collected", color=LIGHT.muted, ha="center",
-                    fontsize=FONT_SIZE + 2)  # fmt: skip
+        figure.text(
+            0.5,
+            0.35,
+            "stall samples not collected",
+            color=LIGHT.muted,
+            ha="center",
+            fontsize=FONT_SIZE + 2,
+        )
         return figure
     left = EDGE + (max(text_width(_name(row)) for row in rows) + 8) / (POINTS * WIDTH)
     axes = figure.add_axes((left, FOOT / height, 0.965 - left, 1 - (HEAD + FOOT) / height))
@@ -83,7 +100,7 @@ def draw(ablation: Ablation) -> Figure:
 
 
 def _name(row: Row) -> str:
-    word = f" ({row.verdict})" if row.verdict in (REJECTED, INCONCLUSIVE) else ""
+    word = f" ({row.verdict})" if row.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE) else ""
     return f"{row.label}{word}"
 
 
@@ -125,12 +142,27 @@ def _bar(axes: Axes, row: Row, at: float, fills: Mapping[str, str]) -> None:
         wide = share / total
         if wide <= 0:
             continue
-        axes.add_artist(Rectangle((start, at - 0.37), wide, 0.74, facecolor=fills[name],
-                                  edgecolor=LIGHT.paper, linewidth=0.8))  # fmt: skip
+        axes.add_artist(
+            Rectangle(
+                (start, at - 0.37),
+                wide,
+                0.74,
+                facecolor=fills[name],
+                edgecolor=LIGHT.paper,
+                linewidth=0.8,
+            )
+        )
         if wide >= SHOWN:
             colour = LIGHT.ink if name == ISSUING else on(fills[name])
-            axes.text(start + wide / 2, at, f"{100 * wide:.0f} %", ha="center",
-                      va="center_baseline", color=colour, fontsize=FONT_SIZE - 1)  # fmt: skip
+            axes.text(
+                start + wide / 2,
+                at,
+                f"{100 * wide:.0f} %",
+                ha="center",
+                va="center_baseline",
+                color=colour,
+                fontsize=FONT_SIZE - 1,
+            )
         start += wide
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING
-from workbench.derive.stall_time import StallTime
+from workbench.derive.stalls import StallTime
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation
-from workbench.load.evidence import CURRENT
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, Entry, key, note_absent, text_width
 from workbench.render.stall_chart import OTHER, fills, on
 from workbench.render.tables import factor, number, reason
 from workbench.render.why import reason_label
+from workbench.words import Status
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,15 +64,30 @@ def draw(ablation: Ablation) -> Figure:
     height = HEAD + FOOT + max(len(found), 2) * (2 * BAR + GAP)
     figure = Figure(figsize=(WIDTH, height))
     where = f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
-    figure.text(EDGE, 1 - 0.27 / height, "Where did the time go, step by step?",
-                color=LIGHT.ink, fontsize=FONT_SIZE + 2.5, fontweight="bold")  # fmt: skip
-    figure.text(EDGE, 1 - 0.49 / height,
-                f"{where}; µs under ncu, each pair on the scale of its parent",
-                color=LIGHT.muted)  # fmt: skip
+    figure.text(
+        EDGE,
+        1 - 0.27 / height,
+        "Where did the time go, step by step?",
+        color=LIGHT.ink,
+        fontsize=FONT_SIZE + 2.5,
+        fontweight="bold",
+    )
+    figure.text(
+        EDGE,
+        1 - 0.49 / height,
+        f"{where}; µs under ncu, each pair on the scale of its parent",
+        color=LIGHT.muted,
+    )
     note_absent(figure, _absent(ablation), EDGE, 0.12 / height)
     if not found:
-        figure.text(0.5, 0.35, "stall samples not collected", color=LIGHT.muted, ha="center",
-                    fontsize=FONT_SIZE + 2)  # fmt: skip
+        figure.text(
+            0.5,
+            0.35,
+            "stall samples not collected",
+            color=LIGHT.muted,
+            ha="center",
+            fontsize=FONT_SIZE + 2,
+        )
         return figure
     bars = [bar for pair in found for bar in _bars(pair)]
     left = EDGE + (max(text_width(bar.name) for bar in bars) * 1.1 + 10) / (POINTS * WIDTH)
@@ -84,10 +99,12 @@ def draw(ablation: Ablation) -> Figure:
     for bar, at in zip(bars, places, strict=True):
         _bar(axes, bar, at, colours)
     entries = [
-        Entry(OTHER if name == OTHER else reason_label(name),
-              {"marker": "s", "markersize": 8, "color": fill, "markeredgewidth": 0})
+        Entry(
+            OTHER if name == OTHER else reason_label(name),
+            {"marker": "s", "markersize": 8, "color": fill, "markeredgewidth": 0},
+        )
         for name, fill in colours.items()
-    ]  # fmt: skip
+    ]
     key(figure, entries, EDGE * WIDTH * POINTS, POINTS * (height - 0.76))
     return figure
 
@@ -98,7 +115,7 @@ def _absent(ablation: Ablation) -> list[str]:
         f"{row.variant} ({reason(row)})"
         for row in ablation.rows
         if not (row.against_parent and row.against_parent.stall_times)
-        and (row.status != CURRENT or (row.step and row.step.parent))
+        and (row.status != Status.CURRENT or (row.step and row.step.parent))
     ]
 
 
@@ -152,12 +169,34 @@ def _bar(axes: Axes, bar: Bar, at: float, fills: Mapping[str, str]) -> None:
         wide = microseconds / bar.scale
         if wide <= 0:
             continue
-        axes.add_artist(Rectangle((start, at - 0.46), wide, 0.92, facecolor=fills[name],
-                                  edgecolor=LIGHT.paper, linewidth=0.8))  # fmt: skip
+        axes.add_artist(
+            Rectangle(
+                (start, at - 0.46),
+                wide,
+                0.92,
+                facecolor=fills[name],
+                edgecolor=LIGHT.paper,
+                linewidth=0.8,
+            )
+        )
         if wide >= SHOWN * span:
             colour = LIGHT.ink if name == ISSUING else on(fills[name])
-            axes.text(start + wide / 2, at, number(microseconds), ha="center",
-                      va="center_baseline", color=colour, fontsize=FONT_SIZE - 1.5)  # fmt: skip
+            axes.text(
+                start + wide / 2,
+                at,
+                number(microseconds),
+                ha="center",
+                va="center_baseline",
+                color=colour,
+                fontsize=FONT_SIZE - 1.5,
+            )
         start += wide
-    axes.text(start + 0.006 * span, at, _total(bar), ha="left", va="center_baseline",
-              color=LIGHT.ink if bar.note else LIGHT.muted, fontsize=FONT_SIZE - 0.5)  # fmt: skip
+    axes.text(
+        start + 0.006 * span,
+        at,
+        _total(bar),
+        ha="left",
+        va="center_baseline",
+        color=LIGHT.ink if bar.note else LIGHT.muted,
+        fontsize=FONT_SIZE - 0.5,
+    )

@@ -6,13 +6,10 @@ import math
 
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.speedup import Ratio
-from workbench.judge.rows import FAILED, Ablation, Row
-from workbench.judge.verdict import BASELINE
-from workbench.load.evidence import ADOPTED, CURRENT, MISSING
+from workbench.judge.rows import Ablation, Row
 from workbench.render.markdown import authored, literal, shorten
+from workbench.words import ABSENT, NONE, Status, Verdict
 
-ABSENT = "not collected"
-NONE = "—"
 REASON_WIDTH = 60
 KEY_CHANGE_WIDTH = 120
 
@@ -79,12 +76,14 @@ def markdown_table(header: list[str], rows: list[list[str]], align: str) -> str:
     widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
     sides = [side for _, side in zip(header, align, strict=True)]
     lines = [
-        "| " + " | ".join(
+        "| "
+        + " | ".join(
             cell.rjust(width) if side == "r" else cell.ljust(width)
             for cell, width, side in zip(row, widths, sides, strict=True)
-        ) + " |"
+        )
+        + " |"
         for row in cells
-    ]  # fmt: skip
+    ]
     rules = [
         "-" * (w - 1) + ":" if s == "r" else "-" * w for w, s in zip(widths, sides, strict=True)
     ]
@@ -94,18 +93,18 @@ def markdown_table(header: list[str], rows: list[list[str]], align: str) -> str:
 
 def reason(row: Row) -> str:
     """Why a row has no figures, in one short phrase of plain text."""
-    if row.status == MISSING:
+    if row.status == Status.MISSING:
         return "not measured"
-    if row.status == FAILED:
+    if row.status == Status.FAILED:
         return shorten(f"failed: {row.problem}", REASON_WIDTH)
-    return row.status if row.status != CURRENT else ABSENT
+    return row.status if row.status != Status.CURRENT else ABSENT
 
 
 def verdict(row: Row) -> str:
     """The verdict, or what stands in its place, in plain text."""
-    if row.status == ADOPTED:
+    if row.status == Status.ADOPTED:
         return "adopted, not timed"
-    if row.status != CURRENT:
+    if row.status != Status.CURRENT:
         return reason(row)
     if row.is_reference:
         return "reference"
@@ -113,7 +112,7 @@ def verdict(row: Row) -> str:
 
 
 def has_figures(row: Row) -> bool:
-    return row.status in (CURRENT, ADOPTED)
+    return row.status in (Status.CURRENT, Status.ADOPTED)
 
 
 def key_change(row: Row) -> str:
@@ -128,7 +127,7 @@ def _bandwidth(row: Row) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    first = row.verdict == BASELINE or row.is_reference
+    first = row.verdict == Verdict.BASELINE or row.is_reference
     return [
         number(row.warm.median if row.warm else None),
         ratio(row.over_baseline),
@@ -142,9 +141,18 @@ def _cells(row: Row) -> list[str]:
 
 def ablation_table(ablation: Ablation) -> str:
     """The ladder in order, then the references; a row without current evidence says why."""
-    header = ["version", "time, warm (µs)", "vs baseline", "vs parent [95 % interval]",
-              f"vs {ablation.reference}", "DRAM GB/s (% of peak)", "occupancy %", "top stall",
-              "key change", "verdict"]  # fmt: skip
+    header = [
+        "version",
+        "time, warm (µs)",
+        "vs baseline",
+        "vs parent [95 % interval]",
+        f"vs {ablation.reference}",
+        "DRAM GB/s (% of peak)",
+        "occupancy %",
+        "top stall",
+        "key change",
+        "verdict",
+    ]
     rows = []
     for row in ablation.everything:
         cells = _cells(row) if has_figures(row) else [NONE] * 7

@@ -7,14 +7,32 @@ import math
 from workbench.derive.figures import stall_label
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
-from workbench.load.evidence import ADOPTED, CURRENT
 from workbench.render.tables import interval, markdown_table, number, ratio, verdict
 from workbench.render.why import account
+from workbench.words import Status
 
-SHOWN = ("duration", "sm_clock", "dram_bandwidth", "dram_pct", "l2_hit", "l1_hit",
-         "achieved_occupancy", "theoretical_occupancy", "sm_active", "warps_per_scheduler",
-         "issue_active", "warp_instructions", "tensor_pipe", "fma_pipe", "sectors_per_request",
-         "shared_conflicts", "registers", "shared_memory", "grid", "block")  # fmt: skip
+SHOWN = (
+    "duration",
+    "sm_clock",
+    "dram_bandwidth",
+    "dram_pct",
+    "l2_hit",
+    "l1_hit",
+    "achieved_occupancy",
+    "theoretical_occupancy",
+    "sm_active",
+    "warps_per_scheduler",
+    "issue_active",
+    "warp_instructions",
+    "tensor_pipe",
+    "fma_pipe",
+    "sectors_per_request",
+    "shared_conflicts",
+    "registers",
+    "shared_memory",
+    "grid",
+    "block",
+)
 STALLS_SHOWN = 5
 
 
@@ -62,7 +80,7 @@ def variant(row: Row, found: Ablation) -> str:
     parts = [f"## {row.label}: {change}"]
     if row.problem:
         parts.append(f"{row.status}: {row.problem}")
-        if row.status not in (CURRENT, ADOPTED):
+        if row.status not in (Status.CURRENT, Status.ADOPTED):
             return "\n\n".join(parts)
     parts.append(timing_table(row, found.reference))
     ratios = [f"vs {found.reference}: {interval(row.over_reference)}"] if found.reference else []
@@ -82,10 +100,13 @@ def variant(row: Row, found: Ablation) -> str:
         parts.append(markdown_table(["figure", "value", "unit", "ncu metric"], rows, "lrll"))
         parts.append(f"occupancy limited by: {', '.join(row.limiters) or 'not collected'}")
         stalls = [(r, s) for r, s in row.stalls.items() if r != "selected"][:STALLS_SHOWN]
-        parts.append(markdown_table(
-            ["stall reason", "share of samples"],
-            [[stall_label(reason), f"{share:.1%}"] for reason, share in stalls], "lr",
-        ))  # fmt: skip
+        parts.append(
+            markdown_table(
+                ["stall reason", "share of samples"],
+                [[stall_label(reason), f"{share:.1%}"] for reason, share in stalls],
+                "lr",
+            )
+        )
         if row.bottlenecks:
             lines = [f"{i}. {bottleneck_line(b)}" for i, b in enumerate(row.bottlenecks, start=1)]
             parts.append("Top bottlenecks:\n\n" + "\n".join(lines))

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 
-from workbench.derive.anatomy import FACTORS, Anatomy
+from workbench.derive.factors import FACTORS, SpeedupFactors
 from workbench.derive.figures import ISSUING, stall_label
-from workbench.derive.moves import Move
 from workbench.derive.noise import Noise
-from workbench.derive.stall_time import UNSAMPLED, StallTime
+from workbench.derive.stalls import UNSAMPLED, StallTime
+from workbench.derive.standouts import Standout
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation
-from workbench.judge.rules import APPEARED, SAME, VANISHED, RuleChange
+from workbench.judge.rules import RuleChange
 from workbench.render.plain import printable
-from workbench.render.tables import ABSENT, NONE, factor, markdown_table, number
+from workbench.render.tables import factor, markdown_table, number
+from workbench.words import ABSENT, NONE, RuleMove
 
 UNCHANGED = 0.005  # a factor nearer to one than this is called the same
 # Of a factor: what a gain above one is called, and below one.
@@ -27,18 +28,20 @@ WORDS = {
     "clock": ("higher clock", "lower clock"),
 }
 SAME_WORDS = {
-    "instructions": "instructions", "issue_rate": "issue rate", "active": "time active",
+    "instructions": "instructions",
+    "issue_rate": "issue rate",
+    "active": "time active",
     "clock": "clock",
-}  # fmt: skip
+}
 STALLS_SHOWN = 6
 SURPRISE_SHOWN = 99
 
 
-def residual(found: Anatomy) -> str:
+def residual(found: SpeedupFactors) -> str:
     return f"{100 * abs(found.residual - 1):.2f} %"
 
 
-def equation(found: Anatomy) -> str:
+def equation(found: SpeedupFactors) -> str:
     """``4.65x = 1.22x (fewer instructions) × 3.87x (higher issue rate) × ...``."""
     said = []
     for part in found.factors:
@@ -50,20 +53,27 @@ def equation(found: Anatomy) -> str:
     return f"{factor(found.measured)} = {' × '.join(said)} (residual {residual(found)})"
 
 
-def durations(found: Anatomy) -> str:
+def durations(found: SpeedupFactors) -> str:
     return f"{number(found.before_us)} to {number(found.after_us)} µs under ncu"
 
 
-def factor_rows(found: Anatomy) -> list[list[str]]:
+def factor_rows(found: SpeedupFactors) -> list[list[str]]:
     return [
-        [f"{part.label} ({part.unit})", number(part.before), number(part.after),
-         factor(part.gain)]
+        [f"{part.label} ({part.unit})", number(part.before), number(part.after), factor(part.gain)]
         for part in found.factors
-    ]  # fmt: skip
+    ]
 
 
-LADDER_HEADER = ("step", "over", "under ncu", "fewer instructions", "issue rate", "time active",
-                 "clock", "residual")  # fmt: skip
+LADDER_HEADER = (
+    "step",
+    "over",
+    "under ncu",
+    "fewer instructions",
+    "issue rate",
+    "time active",
+    "clock",
+    "residual",
+)
 
 
 def ladder_rows(ablation: Ablation) -> list[list[str]]:
@@ -73,12 +83,19 @@ def ladder_rows(ablation: Ablation) -> list[list[str]]:
         pairs.append((f"{ablation.whole.before} to {ablation.whole.after}", ablation.whole))
     rows = []
     for name, found in pairs:
-        made = found.anatomy
+        made = found.factors
         if made is None:
             rows.append([name, found.before, *[ABSENT] * (len(FACTORS) + 2)])
             continue
-        rows.append([name, found.before, factor(made.measured),
-                     *(factor(part.gain) for part in made.factors), residual(made)])  # fmt: skip
+        rows.append(
+            [
+                name,
+                found.before,
+                factor(made.measured),
+                *(factor(part.gain) for part in made.factors),
+                residual(made),
+            ]
+        )
     return rows
 
 
@@ -130,19 +147,24 @@ def signed(change: float) -> str:
     return f"{'+' if change > 0 else '−'}{number(abs(change))}"
 
 
-def surprise(move: Move) -> str:
+def surprise(move: Standout) -> str:
     return f"> {SURPRISE_SHOWN}" if move.surprise > SURPRISE_SHOWN else number(move.surprise, 2)
 
 
 def move_rows(found: Comparison) -> list[list[str]]:
     rows = []
-    for move in found.moves.top:
+    for move in found.standouts.top:
         alike = f", and likewise: {', '.join(move.alike)}" if move.alike else ""
-        rows.append([
-            f"{move.label} ({move.unit}){alike}", number(move.before), number(move.after),
-            factor(move.factor) if move.factor else NONE, surprise(move),
-            f"{100 * move.part:.0f} % ({move.speaks_of})",
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{move.label} ({move.unit}){alike}",
+                number(move.before),
+                number(move.after),
+                factor(move.factor) if move.factor else NONE,
+                surprise(move),
+                f"{100 * move.part:.0f} % ({move.speaks_of})",
+            ]
+        )
     return rows
 
 
@@ -156,7 +178,7 @@ def launch(found: Comparison) -> str:
     """The launch parameters that changed, in a line."""
     return ", ".join(
         f"{m.label[:1].lower()}{m.label[1:]} {_exact(m.before)} to {_exact(m.after)}{_unit(m.unit)}"
-        for m in found.moves.launch
+        for m in found.standouts.launch
     )
 
 
@@ -170,7 +192,7 @@ def _unit(unit: str) -> str:
 
 
 def paced(found: Comparison) -> str:
-    return ", ".join(found.moves.paced)
+    return ", ".join(found.standouts.paced)
 
 
 def noise(found: Noise) -> str:
@@ -195,16 +217,16 @@ def rule_rows(found: Comparison) -> list[list[str]]:
     """The rules that vanished, changed or appeared."""
     rows = []
     for rule in found.rules:
-        if rule.change == SAME:
+        if rule.change == RuleMove.SAME:
             continue
-        before = cut(rule.estimated_before_pct) if rule.change != APPEARED else NONE
-        after = cut(rule.estimated_after_pct) if rule.change != VANISHED else NONE
+        before = cut(rule.estimated_before_pct) if rule.change != RuleMove.APPEARED else NONE
+        after = cut(rule.estimated_after_pct) if rule.change != RuleMove.VANISHED else NONE
         rows.append([rule.title, rule.rule, rule.scope or NONE, before, after, rule.change])
     return rows
 
 
 def rules_alike(found: Comparison) -> int:
-    return sum(rule.change == SAME for rule in found.rules)
+    return sum(rule.change == RuleMove.SAME for rule in found.rules)
 
 
 def largest_promise(found: Comparison, *, removed: bool = False) -> RuleChange | None:
@@ -214,7 +236,7 @@ def largest_promise(found: Comparison, *, removed: bool = False) -> RuleChange |
     """
     known = [rule for rule in found.rules if rule.promise is not None]
     if removed:
-        known = [rule for rule in known if rule.change == VANISHED]
+        known = [rule for rule in known if rule.change == RuleMove.VANISHED]
     return max(known, key=lambda r: (r.estimated_before_pct, r.title), default=None)
 
 
@@ -226,15 +248,21 @@ def promised(rule: RuleChange | None) -> str:
 
 def realised(found: Comparison) -> str:
     """The cut of the duration under ncu, as NVIDIA's estimates are given."""
-    if found.anatomy is None:
+    if found.factors is None:
         return ABSENT
-    less = 100 * (1 - found.anatomy.after_us / found.anatomy.before_us)
+    less = 100 * (1 - found.factors.after_us / found.factors.before_us)
     sign = "−" if less < 0 else ""
-    return f"{sign}{number(abs(less))} % ({factor(found.anatomy.measured)})"
+    return f"{sign}{number(abs(less))} % ({factor(found.factors.measured)})"
 
 
-PROMISE_HEADER = ("step", "largest estimate at the parent", "promised", "rule that vanished",
-                  "promised", "realised")  # fmt: skip
+PROMISE_HEADER = (
+    "step",
+    "largest estimate at the parent",
+    "promised",
+    "rule that vanished",
+    "promised",
+    "realised",
+)
 
 
 def promise_rows(ablation: Ablation) -> list[list[str]]:
@@ -247,20 +275,24 @@ def _promise_row(found: Comparison) -> list[str]:
         return [found.after, *[ABSENT] * 4, realised(found)]
     top, gone = largest_promise(found), largest_promise(found, removed=True)
     return [
-        found.after, top.title if top else NONE, promised(top),
-        gone.title if gone else NONE, promised(gone), realised(found),
-    ]  # fmt: skip
+        found.after,
+        top.title if top else NONE,
+        promised(top),
+        gone.title if gone else NONE,
+        promised(gone),
+        realised(found),
+    ]
 
 
 def account(found: Comparison) -> list[str]:
     """All of a comparison as blocks of plain Markdown, for a terminal."""
     said = []
-    if found.anatomy:
+    if found.factors:
         said.append(
-            f"Against {found.before}: {equation(found.anatomy)}, {durations(found.anatomy)}"
+            f"Against {found.before}: {equation(found.factors)}, {durations(found.factors)}"
         )
     said += [block for block in (stall_times(found), moves(found)) if block]
-    if found.moves.launch:
+    if found.standouts.launch:
         said.append(f"launched otherwise: {launch(found)}")
     rows = [[printable(cell) for cell in row] for row in rule_rows(found)]
     if rows:

@@ -52,11 +52,12 @@ class Aside(Generic[T]):
         self._arguments: tuple[Any, ...] = ()
         # -P and PYTHONPATH: the same modules as here, whatever lies in the current directory.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", START, function.__module__, function.__name__,
-             *imports],
+            [sys.executable, "-P", "-c", START, function.__module__, function.__name__, *imports],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
 
     @property
     def returncode(self) -> int | None:

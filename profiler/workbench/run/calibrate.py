@@ -17,13 +17,23 @@ from typing import Any
 
 import workbench
 from workbench.errors import ToolFailed
+from workbench.evidence.layout import EvidenceFolder, disk_full, write_json
 from workbench.run.measure import now
-from workbench.run.process import Event, Outcome, Worker
-from workbench.study.layout import EvidenceFolder, disk_full, write_json
+from workbench.run.process import Event, Worker, WorkerEnd
 
-MODULE = "workbench.run.benchmarks"
-CEILINGS = ("dram", "l2", "l1", "fp32", "fp64", "half",
-            "tensor fp16", "tensor bf16", "tensor tf32", "tensor fp8")  # fmt: skip
+MODULE = "workbench.run.worker.benchmarks"
+CEILINGS = (
+    "dram",
+    "l2",
+    "l1",
+    "fp32",
+    "fp64",
+    "half",
+    "tensor fp16",
+    "tensor bf16",
+    "tensor tf32",
+    "tensor fp8",
+)
 SECONDS = 60.0  # the longest one ceiling may take, its compilation included
 
 
@@ -77,7 +87,7 @@ def calibrate(
     return data
 
 
-def _blame(outcome: Outcome, absent: dict[str, str], limit: float) -> None:
+def _blame(outcome: WorkerEnd, absent: dict[str, str], limit: float) -> None:
     """Write down the ceiling that ended the worker; raise ToolFailed where it was none of them."""
     name = outcome.current
     if name:

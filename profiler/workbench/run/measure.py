@@ -20,10 +20,11 @@ from typing import Any
 
 import workbench
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.run import machine, ncu
-from workbench.run.process import Event, Outcome, Worker, run_worker
+from workbench.evidence.layout import EvidenceFolder, disk_full, read_json, write_bytes, write_json
+from workbench.ncu import command as ncu
+from workbench.run import machine
+from workbench.run.process import Event, Worker, WorkerEnd, run_worker
 from workbench.study.config import Config
-from workbench.study.layout import EvidenceFolder, disk_full, read_json, write_bytes, write_json
 from workbench.study.model import Study
 from workbench.study.sources import fingerprint, source_files, source_fingerprint
 
@@ -174,8 +175,11 @@ class Measurement:
         self.result.failures[variant] = why
         if phase in ("check", "time"):
             self.status.setdefault(variant, {})[self.plan.shape] = {
-                "status": status, "why": why, "max_abs": None, "relative": None,
-            }  # fmt: skip
+                "status": status,
+                "why": why,
+                "max_abs": None,
+                "relative": None,
+            }
             self.write_check(variant)
         elif phase == "build":
             self.write_build(variant, {"arch": "", "kernels": [], "warnings": [], "error": why})
@@ -235,8 +239,18 @@ class Measurement:
         self.on_event(event)
 
     def write_timings(self, variants: list[str]) -> None:
-        columns = ("variant", "mode", "round", "order", "microseconds", "calls", "how",
-                   "sm_clock_mhz", "temperature_c", "throttled")  # fmt: skip
+        columns = (
+            "variant",
+            "mode",
+            "round",
+            "order",
+            "microseconds",
+            "calls",
+            "how",
+            "sm_clock_mhz",
+            "temperature_c",
+            "throttled",
+        )
         provenance = self.provenance()
         stamp = provenance["date"].replace(":", "").replace("-", "")
         path = self.folder.timings(self.plan.shape) / f"{stamp}.json"
@@ -253,7 +267,7 @@ class Measurement:
 
         remove_superseded(path, set(variants))
 
-    def blame(self, outcome: Outcome, limit: float) -> str | None:
+    def blame(self, outcome: WorkerEnd, limit: float) -> str | None:
         """The variant that took the worker down, recorded as failed; None when it ended well."""
         if outcome.finished or outcome.interrupted:
             return None
@@ -420,6 +434,13 @@ def build_only(
     kept = [e for e in outcome.events if e["event"] in ("built", "failed")]
     if not outcome.finished:
         why = "takes too long" if outcome.timed_out else "crashed the compiler's process"
-        kept.append({"event": "failed", "variant": outcome.current, "phase": "build",
-                     "message": why, "hint": ""})  # fmt: skip
+        kept.append(
+            {
+                "event": "failed",
+                "variant": outcome.current,
+                "phase": "build",
+                "message": why,
+                "hint": "",
+            }
+        )
     return kept

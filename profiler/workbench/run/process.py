@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.cuda import CUBIN_FOLDER
 from workbench.run import machine
-from workbench.run.worker import CURRENT, EVENTS, GATE
+from workbench.run.worker.main import CURRENT, EVENTS, GATE
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
@@ -24,7 +24,7 @@ Event = dict[str, Any]
 
 
 @dataclass
-class Outcome:
+class WorkerEnd:
     """How a worker ended: its events, and who had the GPU when it did not end by itself."""
 
     events: list[Event]
@@ -94,7 +94,7 @@ class Worker:
         job: dict[str, Any],
         prefix: list[str] | None = None,
         cubins: Path | None = None,
-        module: str = "workbench.run.worker",
+        module: str = "workbench.run.worker.main",
     ) -> None:
         for name in (EVENTS, CURRENT, GATE, "log"):
             (scratch / name).unlink(missing_ok=True)
@@ -106,9 +106,14 @@ class Worker:
         self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / "log")
         with (scratch / "log").open("wb") as output:
             self.process = subprocess.Popen(
-                command, cwd=scratch, env=worker_environment(cubins or scratch), stdout=output,
-                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                command,
+                cwd=scratch,
+                env=worker_environment(cubins or scratch),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def open_gate(self, variants: list[str]) -> None:
         """Let a worker that was started ahead go on, with these variants."""
@@ -132,7 +137,7 @@ class Worker:
         limit_seconds: float,
         on_event: Callable[[Event], None],
         on_log: Callable[[str], None] = lambda text: None,
-    ) -> Outcome:
+    ) -> WorkerEnd:
         """Wait for its end.
 
         ``limit_seconds`` is the longest silence allowed: no event and no output. Ctrl-C stops the
@@ -158,7 +163,7 @@ class Worker:
         current = self.scratch / CURRENT
         name = current.read_text().strip() if current.exists() else ""
         code = self.process.returncode
-        return Outcome(self.events, code, timed_out, interrupted, name, "".join(self.pieces))
+        return WorkerEnd(self.events, code, timed_out, interrupted, name, "".join(self.pieces))
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -171,7 +176,7 @@ def run_worker(
     job: dict[str, Any],
     limit_seconds: float,
     on_event: Callable[[Event], None],
-) -> Outcome:
+) -> WorkerEnd:
     return Worker(scratch, job).watch(limit_seconds, on_event)
 
 

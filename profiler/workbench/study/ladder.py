@@ -10,8 +10,16 @@ from workbench.study.config import check_keys, read_toml
 from workbench.study.model import Ladder, Prediction, Step, Variant
 
 TOP_KEYS = ["schema_version", "title", "summary", "step", "reference"]
-STEP_KEYS = ["variant", "parent", "key_change", "shape", "bottleneck", "rationale", "lesson",
-             "prediction"]  # fmt: skip
+STEP_KEYS = [
+    "variant",
+    "parent",
+    "key_change",
+    "shape",
+    "bottleneck",
+    "rationale",
+    "lesson",
+    "prediction",
+]
 REFERENCE_KEYS = ["variant", "title", "primary", "captured"]
 PREDICTION_KEYS = ["figure", "factor", "range"]
 SCHEMA_VERSION = 1
@@ -114,6 +122,11 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
     if any(not r.captured for r in references) and len(primary) != 1:
         raise UsageError(f"{path}: exactly one reference must have primary = true")
     return Ladder(
-        study, path, tuple(steps), tuple(references), primary[0] if primary else "",
-        _text(path, "top", data, "title") or study, _text(path, "top", data, "summary"),
-    )  # fmt: skip
+        study,
+        path,
+        tuple(steps),
+        tuple(references),
+        primary[0] if primary else "",
+        _text(path, "top", data, "title") or study,
+        _text(path, "top", data, "summary"),
+    )

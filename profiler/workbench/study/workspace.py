@@ -154,8 +154,16 @@ def read_study(workspace: Workspace, name: str) -> Study:
                 f"{ladder.path} names '{variant.name}', but there is no {variant.module}",
                 hint="add the file, or take the name out of ablation.toml",
             )
-    return Study(name, folder, module.shapes, module.default_shape, module.tolerance, ladder,
-                 variants, module)  # fmt: skip
+    return Study(
+        name,
+        folder,
+        module.shapes,
+        module.default_shape,
+        module.tolerance,
+        ladder,
+        variants,
+        module,
+    )
 
 
 def including(study: Study, names: list[str]) -> tuple[Study, list[str]]:

@@ -1,0 +1,73 @@
+"""``workbench calibrate``."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+
+import typer
+
+from workbench.commands.measuring import INTERRUPTED
+from workbench.commands.progress import note
+from workbench.commands.target import find_study
+from workbench.derive.roofline.measured import measured_ceilings
+from workbench.derive.roofline.point import Peaks, peaks
+from workbench.errors import ToolFailed
+from workbench.evidence.ceilings import load_calibration
+from workbench.evidence.evidence import Evidence
+from workbench.evidence.layout import EvidenceFolder
+from workbench.render import ceiling_table
+from workbench.run import machine
+from workbench.run.calibrate import calibrate
+from workbench.run.process import Event
+from workbench.study.model import Study
+
+
+def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
+    """Of the first capture of this GPU that has them, the default shape's before others'."""
+    own = Evidence(study, study.default_shape, folder)
+    for shape in dict.fromkeys([study.default_shape, *study.shapes]):
+        evidence = own.at(shape)
+        for variant in study.variants:
+            capture = evidence.capture(variant)
+            if capture is not None and (found := peaks(capture.metrics)) is not None:
+                return found
+    return None
+
+
+def _tell(event: Event) -> None:
+    if event["event"] == "ceiling":
+        value = ceiling_table.amount(event["value"], event["unit"])
+        note(f"{ceiling_table.name(event['id'])}: {value}")
+    elif event["event"] == "failed":
+        note(f"{ceiling_table.name(event['id'])}: not collected: {event['message']}")
+
+
+def run(project: Path | None, study: str | None, json: bool) -> None:
+    workspace, found = find_study(project, study)
+    gpu = machine.find_gpu()
+    lacks = machine.why_not_calibrating()
+    if lacks is not None or gpu is None:
+        raise lacks or machine.why_not_measuring()
+    folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu.slug)
+    try:
+        calibrate(folder, _tell)
+    except KeyboardInterrupt:
+        note("interrupted: nothing was written")
+        raise typer.Exit(INTERRUPTED) from None
+    calibration = load_calibration(folder)
+    if calibration is None:
+        raise ToolFailed(f"{folder.ceilings} is gone")
+    measured = measured_ceilings(calibration, capture_peaks(found, folder))
+    if json:
+        print(json_module.dumps(ceiling_table.jsonable(measured), indent=1))
+    else:
+        print(f"measured ceilings: {measured.gpu}, {measured.date[:10]}; {found.name}\n")
+        print(ceiling_table.table(measured))
+        if all(roof.theoretical is None for roof in measured.by_id.values()):
+            note("no capture of this GPU is on record, so theoretical ceilings are not known")
+    for roof in measured.wrong:
+        note(
+            f"warning: the measured {ceiling_table.name(roof.measured.id)} ceiling is above what "
+            "the hardware can do: an error in the data"
+        )

@@ -1,0 +1,109 @@
+"""``workbench report``: the report, its charts and the page from judged evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workbench.commands.diff import side
+from workbench.commands.progress import note
+from workbench.commands.target import find_target
+from workbench.derive.diff.build import source_diff
+from workbench.derive.diff.model import Sources
+from workbench.errors import EnvironmentLacks
+from workbench.evidence.evidence import Evidence
+from workbench.evidence.layout import write_bytes
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Ablation
+from workbench.run.aside import Aside
+from workbench.study.workspace import Workspace
+
+REPORT = "OPTIMIZATION_REPORT.md"
+PAGE = "report.html"
+
+
+def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
+    """The sources of every variant with what their lines cost, and each step's diff, at the shape
+    whose captures decide about it.
+    """
+    sides = {row.variant: side(evidence, row.variant) for row in found.everything}
+    diffs, elsewhere = {}, {}
+    for row in found.rows:
+        if row.step is None or row.step.parent is None:
+            continue
+        pair = sides[row.step.parent], sides[row.variant]
+        if row.compared_at:
+            there = evidence.at(row.compared_at)
+            pair = side(there, row.step.parent), side(there, row.variant)
+            elsewhere[row.variant] = pair
+        diffs[row.variant] = source_diff(*pair)
+    return Sources(sides, diffs, elsewhere)
+
+
+def drawing() -> Aside[dict[str, str]]:
+    """Draws the charts of a report in a process that imports matplotlib from now on."""
+    from workbench.render.charts import chart_files
+
+    return Aside(chart_files, ("matplotlib.figure", "matplotlib.backends.backend_svg"))
+
+
+def write_reports(
+    workspace: Workspace,
+    evidence: Evidence,
+    found: Ablation,
+    charts: Aside[dict[str, str]],
+    *,
+    page: bool,
+) -> list[Path]:
+    """Write the report and its charts, and the page where it is wanted or already there: a page
+    of yesterday would tell other figures than the report. Returns the paths of the two.
+    """
+    from workbench.render.report import render_report, template_environment
+
+    charts.give(found)
+    folder = workspace.reports(evidence.study, found.shape)
+    sources = ladder_sources(evidence, found)
+    environment = template_environment(workspace.template_folders)
+    text = render_report(found, sources.diffs, environment)
+    files = {REPORT: text}
+    if page or (folder / PAGE).is_file():
+        from workbench.render.page import page_environment, render_page
+
+        files[PAGE] = render_page(found, sources, page_environment(workspace.template_folders))
+    for name, content in {**charts.result(), **files}.items():
+        write_bytes(folder / name, content.encode())
+    return [folder / name for name in files]
+
+
+def open_page(path: Path) -> None:
+    """Raises EnvironmentLacks where no browser could be started."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise EnvironmentLacks(
+            "no browser could be started", hint=f"open {shown_path(path)} in one yourself"
+        )
+
+
+def shown_path(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def run(
+    project: Path | None,
+    study: str | None,
+    shape: str | None,
+    fixes: list[str],
+    html: bool,
+    open_: bool,
+) -> None:
+    target = find_target(project, study, shape)
+    steps = target.steps(fixes)
+    evidence = target.evidence()
+    with drawing() as charts:
+        found = judge(evidence, target.workspace.config, steps)
+        written = write_reports(target.workspace, evidence, found, charts, page=html or open_)
+    for path in written:
+        note(f"wrote {shown_path(path)}")
+    if open_:
+        open_page(written[-1])

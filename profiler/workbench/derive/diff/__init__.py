@@ -1,0 +1,1 @@
+"""The diff of two variants, and what its lines cost."""

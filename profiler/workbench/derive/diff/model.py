@@ -1,0 +1,180 @@
+"""What a diff with costs is made of: the contract between ``hunks``, terminal, report and page.
+
+A hunk's cost is that of its removed, added and rewritten lines. Lines that differ in comments or
+blanks alone are shown as changed but count as unchanged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from workbench.derive.diff.costs import Cost, LineCosts
+from workbench.derive.diff.relocated import RelocatedBlock
+from workbench.words import LineKind
+
+NOTHING = Cost()
+
+
+def is_host(file: str) -> bool:
+    return file.endswith(".py")
+
+
+def base(file: str) -> str:
+    return PurePath(file.replace("\\", "/")).name
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """One side of a diff. ``texts``: the file name in the line table to its text.
+
+    ``costs`` is None where the capture has no source lines or there is none; ``why`` says so.
+    ``skipped`` is a function that is left out of the sources: two kernels of one file are compared
+    by leaving out of each side the other's.
+    """
+
+    texts: Mapping[str, str]
+    costs: LineCosts | None = None
+    why: str = ""
+    skipped: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of one side; ``number`` counts from 1. ``cost`` is of None where not collected.
+
+    ``code`` is the text without comments and with single blanks.
+    """
+
+    number: int
+    text: str
+    cost: Cost
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class DiffRow:
+    """One row of both sources side by side.
+
+    ``kind``: ``same``; ``cosmetic`` (only comments or blanks differ); ``changed`` (the line
+    rewritten); ``removed`` and ``added``, which have one side only. ``hunk`` is the number of the
+    hunk it belongs to, 0 for none.
+    """
+
+    kind: LineKind
+    before: Line | None
+    after: Line | None
+    hunk: int = 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether a hunk's cost includes this row."""
+        return self.kind in (LineKind.CHANGED, LineKind.REMOVED, LineKind.ADDED)
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """Neighbouring changes of one file. ``before`` and ``after`` sum up the rows that count.
+
+    ``function`` is the function the first changed line stands in; ``cosmetic`` is true where no
+    code changed.
+    """
+
+    number: int
+    files: tuple[str, str]
+    rows: tuple[DiffRow, ...]
+    function: str
+    cosmetic: bool
+    before: Cost
+    after: Cost
+
+    @property
+    def host(self) -> bool:
+        """Whether it is code of the CPU, which has no cost on the GPU."""
+        return is_host(self.files[1] or self.files[0])
+
+    def span(self, side: int) -> tuple[int, int] | None:
+        """First and last line of the rows that count on one side (0 before, 1 after)."""
+        lines = [
+            row.after if side else row.before for row in self.rows if self.cosmetic or row.counts
+        ]
+        numbers = [line.number for line in lines if line]
+        return (min(numbers), max(numbers)) if numbers else None
+
+
+@dataclass(frozen=True)
+class FileDiff:
+    """One file of either side with all its rows; a file of one side has "" for the other name."""
+
+    before: str
+    after: str
+    rows: tuple[DiffRow, ...]
+    hunks: tuple[Hunk, ...]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """An unchanged line with its cost on both sides; ``change`` is in microseconds."""
+
+    files: tuple[str, str]
+    before: Line
+    after: Line
+
+    @property
+    def change(self) -> float:
+        return (self.after.cost.microseconds or 0.0) - (self.before.cost.microseconds or 0.0)
+
+    @property
+    def noise(self) -> float:
+        """Standard error of the change in microseconds, for samples counted as Poisson counts."""
+        sides = [(x.cost.microseconds or 0.0, x.cost.samples) for x in (self.before, self.after)]
+        return math.sqrt(sum(time**2 / samples for time, samples in sides if samples))
+
+
+@dataclass(frozen=True)
+class SourceDiff:
+    """Two variants, line by line.
+
+    ``unchanged``: cost of all lines outside of the hunks, before and after. ``elsewhere``: cost of
+    code that stands in none of the sources, such as CUDA's headers, by file; "" is code without a
+    known line. ``totals``: cost of everything; ``durations``: microseconds under ncu. ``why`` says
+    for each side why it has no costs, "" where it has. ``moved``: blocks of code that the hunks
+    remove in one place and add in another.
+    """
+
+    files: tuple[FileDiff, ...]
+    shifts: tuple[Shift, ...]
+    unchanged: tuple[Cost, Cost]
+    elsewhere: Mapping[str, tuple[Cost, Cost]]
+    totals: tuple[Cost, Cost]
+    durations: tuple[float | None, float | None] = (None, None)
+    why: tuple[str, str] = ("", "")
+    moved: tuple[RelocatedBlock, ...] = ()
+
+    @property
+    def hunks(self) -> tuple[Hunk, ...]:
+        return tuple(hunk for file in self.files for hunk in file.hunks)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether there are sources, and not a character of them differs."""
+        return bool(self.files) and not self.hunks
+
+    @property
+    def has_costs(self) -> bool:
+        return not any(self.why)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All sources of a ladder: ``sides`` by variant, ``diffs`` of each step against its parent.
+
+    ``elsewhere`` has the sides of a diff, before and after, where they are not those of ``sides``:
+    those of a step that is judged by captures at another shape.
+    """
+
+    sides: Mapping[str, Profiled] = field(default_factory=dict)
+    diffs: Mapping[str, SourceDiff] = field(default_factory=dict)
+    elsewhere: Mapping[str, tuple[Profiled, Profiled]] = field(default_factory=dict)

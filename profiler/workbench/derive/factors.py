@@ -1,0 +1,164 @@
+"""The factors of a speedup: durations under ncu as a product of four factors.
+
+For one launch, with one roll-up (``avg``) throughout,
+
+    duration = (smsp__inst_executed.sum / schedulers)       warp instructions per scheduler
+             / smsp__issue_active.avg.per_cycle_active      issue rate while active
+             / (smsp__cycles_active.avg / gpc__cycles_elapsed.avg)   share of the time active
+             / gpc__cycles_elapsed.avg.per_second           clock
+
+``gpc__cycles_elapsed.avg / .avg.per_second`` is ``gpu__time_duration.sum`` exactly; the ``max``
+roll-up would not be, since GPCs differ by some percent in short kernels. What is left over (the
+residual) is instructions issued more or less often than executed, and the difference between the
+passes in which ncu collects the counters.
+
+Launches combine exactly: instructions, issue slots, active and elapsed cycles and durations are
+summed, and the rates are quotients of the sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import DURATION, by_launch
+from workbench.ncu.catalog import ANATOMY_METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK = ANATOMY_METRICS
+FACTORS = ("instructions", "issue_rate", "active", "clock")
+LABELS = {
+    "instructions": ("Warp instructions per scheduler", "inst"),
+    "issue_rate": ("Issue rate while active", "inst/cycle"),
+    "active": ("Share of the time active", "%"),
+    "clock": ("Clock", "GHz"),
+}
+METRICS = {
+    "instructions": f"{INSTRUCTIONS} / ({SMS} x {SCHEDULERS_PER_SM})",
+    "issue_rate": ISSUE_RATE,
+    "active": f"{ACTIVE} / {ELAPSED}",
+    "clock": CLOCK,
+}
+SCALES = {"active": 100.0, "clock": 1e-9}
+
+
+@dataclass(frozen=True)
+class DurationParts:
+    """What the duration of a variant's launches is made of, all launches together.
+
+    ``instructions`` per scheduler; ``issue_rate`` in instructions per active cycle; ``active``
+    from 0 to about 1; ``clock`` in Hz; ``seconds`` as measured by ``gpu__time_duration.sum``.
+    """
+
+    instructions: float
+    issue_rate: float
+    active: float
+    clock: float
+    seconds: float
+    launches: int
+
+    @property
+    def product(self) -> float:
+        """Seconds by the four factors, to be compared with ``seconds``."""
+        return self.instructions / (self.issue_rate * self.active * self.clock)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor before and after, in ``unit``; ``gain`` above 1 made the variant faster."""
+
+    id: str
+    label: str
+    unit: str
+    before: float
+    after: float
+    gain: float
+    metric: str
+
+
+@dataclass(frozen=True)
+class SpeedupFactors:
+    """``measured`` = the product of the factors' gains times ``residual``.
+
+    ``measured`` is the duration before over the duration after, both under ncu with the capture's
+    cache control: where the caches were flushed it compares with cold times, not with warm ones.
+    """
+
+    before: str
+    after: str
+    before_us: float
+    after_us: float
+    measured: float
+    factors: tuple[Factor, ...]
+
+    @property
+    def product(self) -> float:
+        return math.prod(factor.gain for factor in self.factors)
+
+    @property
+    def residual(self) -> float:
+        return self.measured / self.product
+
+    def part(self, factor: str) -> float:
+        """The factor's part in all change, 0 to 1: its |log gain| over the sum of them all."""
+        sizes = {f.id: abs(math.log(f.gain)) for f in self.factors}
+        total = sum(sizes.values())
+        return sizes.get(factor, 0.0) / total if total else 0.0
+
+
+def duration_parts(metrics: pd.DataFrame) -> DurationParts | None:
+    """None where some launch lacks one of the counters: "not collected", never a guess."""
+    launches = by_launch(metrics)
+    needed = {*ANATOMY_METRICS, DURATION}
+    if not launches or not all(needed <= found.keys() for found in launches.values()):
+        return None
+    sums = dict.fromkeys(("instructions", "issued", "active", "elapsed", "seconds"), 0.0)
+    for found in launches.values():
+        for key, value in _sums(found).items():
+            sums[key] += value
+    if not all(sums.values()):
+        return None
+    return DurationParts(
+        sums["instructions"],
+        sums["issued"] / sums["active"],
+        sums["active"] / sums["elapsed"],
+        sums["elapsed"] / sums["seconds"],
+        sums["seconds"],
+        len(launches),
+    )
+
+
+def _sums(found: Mapping[str, float]) -> dict[str, float]:
+    """One launch's part of every sum; cycles are of an average scheduler."""
+    schedulers = found[SMS] * found[SCHEDULERS_PER_SM]
+    return {
+        "instructions": found[INSTRUCTIONS] / schedulers if schedulers else 0.0,
+        "issued": found[ISSUE_RATE] * found[ACTIVE],
+        "active": found[ACTIVE],
+        "elapsed": found[ELAPSED],
+        "seconds": found[DURATION] * 1e-9,
+    }
+
+
+def speedup_factors(
+    before: DurationParts, after: DurationParts, names: tuple[str, str]
+) -> SpeedupFactors:
+    """How the ratio of two durations multiplies out; ``names`` are parent and variant."""
+    factors = []
+    for key in FACTORS:
+        was, came = getattr(before, key), getattr(after, key)
+        scale = SCALES.get(key, 1.0)
+        gain = was / came if key == "instructions" else came / was
+        label, unit = LABELS[key]
+        factors.append(Factor(key, label, unit, was * scale, came * scale, gain, METRICS[key]))
+    return SpeedupFactors(
+        *names,
+        before.seconds * 1e6,
+        after.seconds * 1e6,
+        before.seconds / after.seconds,
+        tuple(factors),
+    )

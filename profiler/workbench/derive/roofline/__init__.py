@@ -1,0 +1,1 @@
+"""Points and ceilings of the hierarchical roofline."""

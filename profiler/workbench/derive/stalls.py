@@ -1,0 +1,68 @@
+"""Where the time went: the duration under ncu, shared out by what the warps were doing.
+
+Microseconds of a reason = its share of a launch's warp state samples times that launch's duration,
+summed over the launches. It apportions elapsed time; it does not promise that removing a reason
+would save all of it, since other warps may have been running meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import DURATION, by_launch
+from workbench.ncu.catalog import STALL_PREFIX
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNSAMPLED = "not_sampled"  # the duration of launches too short for a single sample
+
+
+@dataclass(frozen=True)
+class StallTime:
+    """Microseconds of one reason before and after; ``selected`` is warps that issued."""
+
+    reason: str
+    before: float
+    after: float
+
+    @property
+    def change(self) -> float:
+        return self.after - self.before
+
+
+def stall_times(metrics: pd.DataFrame) -> dict[str, float]:
+    """Reason to microseconds, largest first; they sum to the duration. Empty if no samples."""
+    times: dict[str, float] = {}
+    sampled = False
+    for found in by_launch(metrics).values():
+        if DURATION not in found:
+            return {}
+        for reason, share in _shares(found).items():
+            sampled = sampled or reason != UNSAMPLED
+            times[reason] = times.get(reason, 0.0) + share * found[DURATION] * 1e-3
+    if not sampled:
+        return {}
+    return dict(sorted(times.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _shares(found: Mapping[str, float]) -> dict[str, float]:
+    samples = {
+        name.removeprefix(STALL_PREFIX): value
+        for name, value in found.items()
+        if name.startswith(STALL_PREFIX) and value
+    }
+    total = sum(samples.values())
+    if not total:
+        return {UNSAMPLED: 1.0}
+    return {reason: count / total for reason, count in samples.items()}
+
+
+def compare_times(before: Mapping[str, float], after: Mapping[str, float]) -> list[StallTime]:
+    """Every reason of either side, the largest change first; empty where one side has none."""
+    if not before or not after:
+        return []
+    found = [StallTime(r, before.get(r, 0.0), after.get(r, 0.0)) for r in {**before, **after}]
+    return sorted(found, key=lambda time: (-abs(time.change), time.reason))

@@ -1,1 +1,0 @@
-"""Captures and evidence folders into tall tables. Reads files; never writes."""

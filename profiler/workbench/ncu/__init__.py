@@ -1,0 +1,1 @@
+"""All that knows Nsight Compute; the only room that imports ncu_report."""

@@ -1,0 +1,351 @@
+"""One Nsight Compute report into tall tables, through NVIDIA's ``ncu_report``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from workbench.errors import BadCapture, UsageError, unknown
+from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
+from workbench.ncu.command import nvtx_ranges
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T")
+METRIC_COLUMNS = ["launch", "kernel", "metric", "value", "unit"]
+LINE_COLUMNS = ["launch", "kernel", "file", "line", "counter", "value"]
+RULE_COLUMNS = [
+    "launch",
+    "kernel",
+    "rule",
+    "section",
+    "title",
+    "message",
+    "scope",
+    "estimated_speedup_pct",
+    "focus",
+]
+LINE_COUNTERS = {
+    "instructions": "inst_executed",
+    "excess_global_sectors": "derived__memory_l2_theoretical_sectors_global_excessive",
+    "excess_shared_wavefronts": "derived__memory_l1_wavefronts_shared_excessive",
+}
+# Launches of a report: those of one workbench range, those of some indices, or all.
+Wanted = str | tuple[int, ...] | None
+CUT = "profile it again; a report cut short by a full disk or a kill cannot be mended"
+SCOPES = {1: "local", 2: "global"}
+OPTIMIZATION = 2
+
+
+class Tables(Protocol):
+    """One launch as rows of the tables of ``Capture``, without the columns launch and kernel."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def metrics(self) -> Sequence[tuple[Any, ...]]: ...
+    @property
+    def lines(self) -> Sequence[tuple[Any, ...]]: ...
+    @property
+    def rules(self) -> Sequence[tuple[Any, ...]]: ...
+    @property
+    def collected(self) -> frozenset[str]: ...
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One launch through ``ncu_report``. Each table is read when it is first asked for: lines take
+    as long as decoding the launch did.
+    """
+
+    action: Any = field(repr=False)
+
+    @cached_property
+    def kernel(self) -> str:
+        return kernel_name(self.action)
+
+    @cached_property
+    def metrics(self) -> list[tuple[Any, ...]]:
+        """All metrics that some figure or a stall's share may want."""
+        return read_metrics(self.action, [*needed_metrics(), *stall_metrics(self.action).values()])
+
+    @cached_property
+    def lines(self) -> list[tuple[Any, ...]]:
+        return read_lines(self.action)
+
+    @cached_property
+    def rules(self) -> list[tuple[Any, ...]]:
+        return read_rules(self.action)
+
+    @cached_property
+    def collected(self) -> frozenset[str]:
+        return collected(self.action)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The launches of one variant in one report."""
+
+    path: Path
+    launches: tuple[Tables, ...] = field(repr=False)
+
+    @cached_property
+    def kernels(self) -> tuple[str, ...]:
+        return tuple(launch.kernel for launch in self.launches)
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One metric of one launch: see ``METRIC_COLUMNS``."""
+        return _table((launch.metrics for launch in self.launches), self.kernels, METRIC_COLUMNS)
+
+    @cached_property
+    def lines(self) -> pd.DataFrame:
+        """One counter of one source line: see ``LINE_COLUMNS``.
+
+        The counter is a stall reason, counted in samples, or a key of ``LINE_COUNTERS``.
+        """
+        return _table((launch.lines for launch in self.launches), self.kernels, LINE_COLUMNS)
+
+    @cached_property
+    def rules(self) -> pd.DataFrame:
+        """One result of ncu's rules that advises a change; ``focus`` is metric and value."""
+        return _table((launch.rules for launch in self.launches), self.kernels, RULE_COLUMNS)
+
+    @cached_property
+    def collected(self) -> frozenset[str]:
+        """Which counters of ``lines`` every launch has, be they zero.
+
+        Keys of ``LINE_COUNTERS``, and "samples" for the stall reasons.
+        """
+        return frozenset.intersection(*(launch.collected for launch in self.launches))
+
+
+def _table(
+    launches: Iterable[Sequence[tuple[Any, ...]]], kernels: Sequence[str], columns: list[str]
+) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = [(index, kernels[index], *row) for index, rows in enumerate(launches) for row in rows]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def open_report(path: Path) -> Any:
+    """The report's context. Raises BadCapture for what is no readable report with launches."""
+    import ncu_report
+
+    if not path.is_file():
+        raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
+    try:
+        context = ncu_report.load_report(str(path))
+        ranges = context.num_ranges()
+    except Exception as error:
+        raise BadCapture(
+            f"{path} is not a readable Nsight Compute report: {error}", hint=CUT
+        ) from None
+    if ranges == 0:
+        raise BadCapture(
+            f"{path} holds no profiled kernel: empty, cut short or no report", hint=CUT
+        )
+    return context
+
+
+def digest_of(path: Path) -> str:
+    """sha256 of a file as it is now."""
+    known = path.stat()
+    return _digest(path, known.st_mtime_ns, known.st_size)
+
+
+@cache
+def _digest(path: Path, modified: int, size: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# By content: ncu_report never gives the memory of a report back, some 15 MB a launch.
+_opened: dict[str, list[tuple[Any, list[str]]]] = {}
+
+
+def launches(path: Path) -> list[tuple[Any, list[str]]]:
+    """Every launch with its NVTX ranges: decoding one takes tens of milliseconds."""
+    if not path.is_file():
+        return _read_launches(path)
+    digest = digest_of(path)
+    if digest not in _opened:
+        _opened[digest] = _read_launches(path)
+    return _opened[digest]
+
+
+def _read_launches(path: Path) -> list[tuple[Any, list[str]]]:
+    found = [action for part in open_report(path) for action in part]
+    for index, action in enumerate(found):
+        if not metric_names(action):  # what ncu_report makes of a block that ends too early
+            raise BadCapture(
+                f"{path} is cut short: launch {index} has a beginning and no metrics", hint=CUT
+            )
+    return [(action, nvtx_ranges(action)) for action in found]
+
+
+def wanted_of(every: Sequence[tuple[T, Sequence[str]]], wanted: Wanted, path: Path) -> list[T]:
+    """The wanted of a report's launches, in its order. Raises BadCapture where there is none."""
+    if isinstance(wanted, tuple):
+        found = [every[index][0] for index in wanted if index < len(every)]
+    else:
+        found = [one for one, ranges in every if wanted is None or wanted in ranges]
+    if not found or (isinstance(wanted, tuple) and len(found) != len(wanted)):
+        raise BadCapture(f"{path} holds no launch of {wanted}", hint="profile the variant again")
+    return found
+
+
+def actions(path: Path, wanted: Wanted) -> list[Any]:
+    """See ``wanted_of``; each as ``ncu_report`` has it."""
+    return wanted_of(launches(path), wanted, path)
+
+
+@cache  # some two thousand, and listing them takes a millisecond
+def metric_names(action: Any) -> tuple[str, ...]:
+    return tuple(action.metric_names())
+
+
+def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
+    """Value and unit; None where the report has no such metric, or has it without a value.
+
+    ``value()`` of an unset metric is 0 or None: ``has_value`` tells it from a true zero.
+    """
+    metric = action.metric_by_name(name)
+    if metric is None or not metric.has_value():
+        return None
+    value = metric.value()
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else float(value)), metric.unit() or ""
+
+
+def kernel_name(action: Any) -> str:
+    return str(action.name(action.NameBase_FUNCTION))
+
+
+def read_metrics(action: Any, names: Iterable[str]) -> list[tuple[Any, ...]]:
+    found = ((name, metric_value(action, name)) for name in names)
+    return [(name, *value) for name, value in found if value and not isinstance(value[0], str)]
+
+
+def stall_metrics(action: Any) -> dict[str, str]:
+    """Stall reason to the metric that counts its samples."""
+    return _stall_metrics(metric_names(action))
+
+
+@lru_cache(maxsize=16)  # launches of one report hold the same metrics, over a thousand
+def _stall_metrics(names: tuple[str, ...]) -> dict[str, str]:
+    return {
+        name.removeprefix(STALL_PREFIX): name
+        for name in names
+        if name.startswith(STALL_PREFIX) and not name.endswith("_not_issued")
+    }
+
+
+def place(action: Any, pc: int) -> tuple[str, int]:
+    info = action.source_info(pc)
+    return (str(info.file_name()), int(info.line())) if info else ("", 0)
+
+
+def read_lines(action: Any) -> list[tuple[Any, ...]]:
+    """Stall samples and counters summed by source line; "" and 0 where no line is known."""
+    rows = []
+    where: dict[int, tuple[str, int]] = {}
+    for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items():
+        metric = action.metric_by_name(name)
+        if metric is None or not metric.has_correlation_ids() or not metric.value():
+            continue
+        ids = metric.correlation_ids()
+        sums: dict[tuple[str, int], float] = defaultdict(float)
+        for i, value in enumerate(map(metric.as_double, range(metric.num_instances()))):
+            if value:  # most instructions have none
+                pc = ids.as_uint64(i)
+                if pc not in where:
+                    where[pc] = place(action, pc)
+                sums[where[pc]] += value
+        rows += [(file, line, counter, value) for (file, line), value in sums.items()]
+    return rows
+
+
+def read_rules(action: Any) -> list[tuple[Any, ...]]:
+    rows = []
+    for rule in action.rule_results_as_dicts():
+        message = rule.get("rule_message", {})
+        if int(message.get("type", 0)) != OPTIMIZATION:
+            continue
+        estimate = rule.get("speedup_estimation", {})
+        focus = [(f["name"], float(f["value"])) for f in rule.get("focus_metrics", [])]
+        rows.append(
+            (
+                rule.get("rule_identifier", ""),
+                rule.get("section_identifier", ""),
+                message.get("title", ""),
+                message.get("message", ""),
+                SCOPES.get(int(estimate.get("type", 0)), ""),
+                float(estimate["speedup"]) if "speedup" in estimate else float("nan"),
+                focus,
+            )
+        )
+    return rows
+
+
+def collected(action: Any) -> frozenset[str]:
+    """The line counters that a launch has, zero or not."""
+    found = {
+        counter
+        for counter, name in LINE_COUNTERS.items()
+        if (metric := action.metric_by_name(name)) is not None and metric.has_value()
+    }
+    if stall_metrics(action):
+        found.add("samples")
+    return frozenset(found)
+
+
+def has_rules(path: Path, wanted: Wanted) -> bool:
+    """Whether ncu ran its rules on these launches: without them there is no advice to miss."""
+    return any(action.rule_results_as_dicts() for action in actions(path, wanted))
+
+
+def load_capture(path: Path, wanted: Wanted = None) -> Capture:
+    """The wanted launches. Raises BadCapture for a report that cannot be read."""
+    return Capture(path, tuple(map(Decoded, actions(path, wanted))))
+
+
+def load_sources(path: Path, wanted: Wanted) -> dict[str, str]:
+    """Source text by the file name in the line table, as imported into the report."""
+    texts: dict[str, str] = {}
+    for action in actions(path, wanted):
+        texts.update({name: text for name, text in dict(action.source_files()).items() if text})
+    return texts
+
+
+def find_metric(path: Path, wanted: Wanted, name: str) -> list[dict[str, Any]]:
+    """Any metric of the capture, launch by launch. Raises UsageError naming the nearest one."""
+    rows = []
+    known: set[str] = set()
+    for index, action in enumerate(actions(path, wanted)):
+        names = set(metric_names(action))
+        known |= names
+        if name not in names:
+            continue
+        found = metric_value(action, name)
+        value, unit = found if found else (None, "")
+        row = {"launch": index, "kernel": kernel_name(action), "metric": name}
+        rows.append({**row, "value": value, "unit": unit})
+    if not rows:
+        raise unknown("metric", name, known)
+    return rows
+
+
+def require_lines(capture: Capture) -> None:
+    if not (capture.lines["line"] > 0).any():
+        raise UsageError(
+            "this capture has no source lines: its kernels were built without line information",
+            hint="library kernels have none; NVRTC variants built by the workbench do",
+        )

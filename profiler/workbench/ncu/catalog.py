@@ -1,0 +1,154 @@
+"""``metrics.toml``: which ncu metrics feed which figure."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """How to compute one figure from ncu metrics; see the head of ``metrics.toml``."""
+
+    id: str
+    label: str
+    names: tuple[str, ...]
+    unit: str
+    aggregate: str
+    meaning: str
+    per: tuple[str, ...] = ()
+    scale: float = 1.0
+    better: str = ""
+    noise: str = "counter"
+    part: tuple[str, ...] = ()
+
+
+@lru_cache
+def catalog() -> Mapping[str, FigureSpec]:
+    path = Path(__file__).with_name("metrics.toml")
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, FigureSpec] = {}
+    for key, spec in data.items():
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()
+        }
+        found[key] = FigureSpec(key, **values)
+    return found
+
+
+STALL_PREFIX = "smsp__pcsamp_warps_issue_stalled_"
+LIMIT_PREFIX = "launch__occupancy_limit_"
+LIMITERS = {
+    "registers": "registers",
+    "shared_mem": "shared memory",
+    "warps": "block size",
+    "blocks": "blocks per SM",
+    "barriers": "barriers",
+}
+# Thread instructions to FLOPs each; a packed half instruction works on two lanes.
+FP32_OPS = {"fadd": 1, "fmul": 1, "ffma": 2}
+FP64_OPS = {"dadd": 1, "dmul": 1, "dfma": 2}
+HALF_OPS = {"hmul": 2, "hfma": 4}
+
+
+@dataclass(frozen=True)
+class TensorOp:
+    """One counter of tensor operations: ``sm__ops_path_tensor_<name>.sum``, in operations.
+
+    ``type`` is the data type that ran, ``path`` the instruction that ran it.
+    """
+
+    type: str
+    path: str
+    name: str
+
+    @property
+    def work(self) -> str:
+        return f"sm__ops_path_tensor_{self.name}.sum"
+
+    @property
+    def peak(self) -> str:
+        return f"{self.work}.peak_sustained"
+
+
+# Split by instruction and sparsity wherever the chip has such a counter: the roll-ups by type alone
+# (src_fp16 and the like) have the peak of 2:4 sparsity, twice the dense one.
+_HOPPER = (
+    ("fp16", "wgmma", "op_hgmma_src_fp16"),
+    ("fp16", "mma.sync", "op_hmma_src_fp16_dst_fp32"),
+    ("fp16", "mma.sync", "op_hmma_src_fp16_dst_fp16"),
+    ("bf16", "wgmma", "op_hgmma_src_bf16_dst_fp32"),
+    ("bf16", "mma.sync", "op_hmma_src_bf16_dst_fp32"),
+    ("tf32", "wgmma", "op_hgmma_src_tf32_dst_fp32"),
+    ("tf32", "mma.sync", "op_hmma_src_tf32_dst_fp32"),
+    ("int8", "wgmma", "op_igmma_src_int8"),
+    ("int8", "mma.sync", "op_imma_src_int8"),
+    ("fp8", "wgmma", "src_fp8"),
+)
+_AMPERE = (
+    ("fp16", "mma.sync", "src_fp16_dst_fp32"),
+    ("fp16", "mma.sync", "src_fp16_dst_fp16"),
+    ("bf16", "mma.sync", "src_bf16_dst_fp32"),
+    ("tf32", "mma.sync", "src_tf32_dst_fp32"),
+    ("int8", "mma.sync", "src_int8"),
+)
+TENSOR_OPS = (
+    *(TensorOp(t, p, f"{name}_sparsity_off") for t, p, name in (*_HOPPER, *_AMPERE)),
+    *(TensorOp(f"{t} sparse", p, f"{name}_sparsity_on") for t, p, name in (*_HOPPER, *_AMPERE)),
+    TensorOp("fp64", "mma.sync", "src_fp64"),
+)
+# Bytes of each level as in the hierarchical roofline sections of ncu. L1 is what loads from global,
+# local and distributed shared memory return; a block's own shared memory is not in it.
+L2_BYTES = "derived__lts__lts2xbar_bytes.sum"
+L1_BYTES = "derived__l1tex__lsu_writeback_bytes_mem_lgds.sum"
+
+ROOFLINE_METRICS = (
+    "dram__bytes.sum.peak_sustained",
+    "dram__cycles_elapsed.avg.per_second",
+    f"{L2_BYTES}.peak_sustained",
+    f"{L2_BYTES}.per_second",
+    "lts__lts2xbar_cycles_active.sum.peak_sustained",
+    "lts__lts2xbar_cycles_active.sum.per_second",
+    "lts__cycles_elapsed.avg.per_second",
+    f"{L1_BYTES}.peak_sustained",
+    f"{L1_BYTES}.per_second",
+    *(
+        f"l1tex__lsu_writeback_active_mem_{mem}.sum{end}"
+        for mem in ("lgds", "lg")
+        for end in (".peak_sustained", ".per_second")
+    ),
+    "l1tex__cycles_elapsed.avg.per_second",
+    "sm__cycles_elapsed.avg.per_second",
+    "smsp__cycles_elapsed.avg.per_second",
+    *(
+        f"sm__sass_thread_inst_executed_op_{op}_pred_on.sum.peak_sustained"
+        for op in ("ffma", "dfma", "hfma")
+    ),
+    *(
+        f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed"
+        for op in (*FP32_OPS, *FP64_OPS, *HALF_OPS)
+    ),
+    *(name for op in TENSOR_OPS for name in (op.work, op.peak)),
+)
+
+# In the order in which derive/anatomy.py names them.
+ANATOMY_METRICS = (
+    "device__attribute_multiprocessor_count",
+    "device__attribute_num_schedulers_per_multiprocessor",
+    "smsp__inst_executed.sum",
+    "smsp__issue_active.avg.per_cycle_active",
+    "smsp__cycles_active.avg",
+    "gpc__cycles_elapsed.avg",
+    "gpc__cycles_elapsed.avg.per_second",
+)
+
+
+def needed_metrics() -> list[str]:
+    """Every metric some figure may want, without duplicates."""
+    names = [n for spec in catalog().values() for n in (*spec.names, *spec.per)]
+    names += [f"{LIMIT_PREFIX}{kind}" for kind in LIMITERS]
+    return list(dict.fromkeys([*names, *ANATOMY_METRICS, *ROOFLINE_METRICS]))

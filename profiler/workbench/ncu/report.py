@@ -1,0 +1,219 @@
+"""What anyone's Nsight Compute report says of itself: its launches, GPU, ncu and options.
+
+The version and the command line are not exposed by ``ncu_report``; they stand as plain text in the
+file, which is searched for them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import UsageError, nearest
+from workbench.ncu.capture import actions, kernel_name, metric_value
+from workbench.study.sources import VIRTUAL_ROOT
+
+SUFFIXES = (".ncu-rep", ".ncu-repz")
+KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}
+OPTIONS = ("--set", "--clock-control", "--cache-control", "--replay-mode")
+CHUNK, OVERLAP = 1 << 22, 4096
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_VERSION = re.compile(rb"Nsight Compute[ A-Za-z]*\x12.(20\d\d\.\d+\.\d+)", re.DOTALL)
+_COMMAND = re.compile(rb"[/\\]n(?:v-nsight-cu-cli|cu)(?:\.exe)? (--?[A-Za-z][ -~]*)")
+# Folders in which a path says where, and often by whom, a report was made.
+_PATH = re.compile(
+    rb"(.)(/(?:home|root|Users|mnt|media|data|scratch|srv|tmp|var|opt|usr|work\w*|projects?"
+    rb"|lustre|gpfs|nfs)/[\w.+@/-]{2,200}|[A-Z]:[\\/][\w.+ @\\/-]{3,200})",
+    re.DOTALL,
+)
+PERSONAL = ("/home/", "/Users/", "/root/", ":\\Users\\", ":/Users/")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One profiled kernel (or range, or graph). ``index`` counts from 0 in the report's order.
+
+    ``kernel`` is the function's name, ``signature`` the demangled one with template arguments.
+    ``grid`` and ``block`` are (x, y, z), ``microseconds`` is GPU time, ``sm_clock`` in GHz; None is
+    not collected.
+    """
+
+    index: int
+    kernel: str
+    signature: str
+    kind: str
+    grid: tuple[int, ...] | None
+    block: tuple[int, ...] | None
+    microseconds: float | None
+    sm_clock: float | None
+    gpu: str
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return (self.grid, self.block)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One report file. ``gpus`` and ``compute_capability`` are as its launches say, ``ncu`` is the
+    version that wrote it, ``options`` those of its command line that decide which numbers came out;
+    empty where the file does not say.
+    """
+
+    path: Path
+    launches: tuple[Launch, ...]
+    gpus: tuple[str, ...]
+    compute_capability: str
+    ncu: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+def is_report(argument: str) -> bool:
+    """Whether an argument of a verb names a report rather than a variant."""
+    return argument.endswith(SUFFIXES) or Path(argument).is_file()
+
+
+def require_file(path: Path) -> None:
+    """Raises UsageError for what is no file, naming the nearest report beside it."""
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder, not a report", hint="name a .ncu-rep file in it")
+    beside = [str(p) for s in SUFFIXES for p in path.parent.glob(f"*{s}")]
+    hint = nearest(str(path), beside) if beside else "there is no report in that folder"
+    raise UsageError(f"there is no file {path}", hint=hint)
+
+
+def _dimensions(action: Any, what: str) -> tuple[int, ...] | None:
+    found = [metric_value(action, f"launch__{what}_dim_{axis}") for axis in "xyz"]
+    if all(found):
+        return tuple(int(f[0]) for f in found if f)
+    total = metric_value(action, f"launch__{what}_size")
+    return (int(total[0]),) if total else None
+
+
+def _number(action: Any, name: str, scale: float) -> float | None:
+    found = metric_value(action, name)
+    return float(found[0]) * scale if found and not isinstance(found[0], str) else None
+
+
+def _launch(index: int, action: Any) -> Launch:
+    gpu = metric_value(action, "device__attribute_display_name")
+    return Launch(
+        index,
+        kernel_name(action),
+        str(action.name(action.NameBase_DEMANGLED) or kernel_name(action)),
+        KINDS.get(int(action.workload_type()), "other"),
+        _dimensions(action, "grid"),
+        _dimensions(action, "block"),
+        _number(action, "gpu__time_duration.sum", 1e-3),
+        _number(action, "gpc__cycles_elapsed.avg.per_second", 1e-9),
+        str(gpu[0]) if gpu else "",
+    )
+
+
+def read_report(path: Path) -> Report:
+    """Raises UsageError for a missing file, BadCapture for one that is no readable report."""
+    require_file(path)
+    found = actions(path, None)
+    launches = tuple(_launch(i, action) for i, action in enumerate(found))
+    parts = [
+        metric_value(found[0], f"device__attribute_compute_capability_{part}")
+        for part in ("major", "minor")
+    ]
+    capability = ".".join(str(int(p[0])) for p in parts if p) if all(parts) else ""
+    gpus = tuple(dict.fromkeys(launch.gpu for launch in launches if launch.gpu))
+    return Report(path, launches, gpus, capability, *_written_by(path))
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """The uncompressed content in overlapping pieces, so that no text is cut in two."""
+    with path.open("rb") as file:
+        head = file.read(4)
+        file.seek(0)
+        source: Any = file
+        if head == ZSTD_MAGIC:
+            import zstandard
+
+            source = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        kept = b""
+        while piece := source.read(CHUNK):
+            yield kept + piece
+            kept = piece[-OVERLAP:]
+
+
+def _written_by(path: Path) -> tuple[str, dict[str, str]]:
+    version = ""
+    options: dict[str, str] = {}
+    for piece in chunks(path):
+        if not version and (match := _VERSION.search(piece)):
+            version = match[1].decode()
+        if not options and (match := _COMMAND.search(piece)):
+            options = parse_options(match[1].decode("ascii", "replace"))
+    return version, options
+
+
+def parse_options(command: str) -> dict[str, str]:
+    """The options of ``OPTIONS`` in an ncu command line, in either spelling."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    found: dict[str, str] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, sign, value = word.partition("=")
+        if name in OPTIONS and (sign or following):
+            found.setdefault(name, value if sign else following)
+    return found
+
+
+def paths_in(path: Path) -> list[str]:
+    """Absolute paths of a machine in a report's text, those in home folders first."""
+    found = {
+        text
+        for piece in chunks(path)
+        for match in _PATH.finditer(piece)
+        if (text := _whole_path(match)) and not text.startswith(VIRTUAL_ROOT)
+    }
+    return sorted(found, key=lambda p: (not any(word in p for word in PERSONAL), p))
+
+
+def _whole_path(match: re.Match[bytes]) -> str:
+    """The path without what follows it: a string in a report stands behind its length."""
+    size, text = match[1][0], match[2]
+    if 3 <= size <= len(text):
+        text = text[:size]
+    elif match[1].isalnum() or match[1] in b"._-":
+        return ""  # the end of a longer, relative path
+    return text.decode("ascii", "replace").rstrip(" .")
+
+
+def pick_kernel(report: Report, name: str) -> tuple[Launch, ...]:
+    """The launches of a kernel: by its name, else by a part of its signature. Raises UsageError."""
+    exact = tuple(launch for launch in report.launches if launch.kernel == name)
+    found = exact or tuple(launch for launch in report.launches if name in launch.signature)
+    if not found:
+        known = list(dict.fromkeys(launch.kernel for launch in report.launches))
+        raise UsageError(
+            f"{report.name} has no launch of a kernel '{name}'", hint=nearest(name, known)
+        )
+    return found
+
+
+def pick_launch(report: Report, index: int) -> tuple[Launch, ...]:
+    """Raises UsageError for an index that the report has not."""
+    if not 0 <= index < len(report.launches):
+        last = len(report.launches) - 1
+        raise UsageError(
+            f"{report.name} has no launch {index}",
+            hint=f"launches count from 0 to {last}" if last else "its only launch is 0",
+        )
+    return (report.launches[index],)

@@ -1,0 +1,310 @@
+"""What the card really reaches: microbenchmarks of every ceiling. Runs in a worker of its own,
+``python -m workbench.run.worker.benchmarks job.json``, which imports no study.
+
+A ceiling is tried in a few settings, each for ``ROUNDS`` rounds of ``ROUND_MICROSECONDS`` after a
+warm-up. Its value is the median round of the best setting: the best setting, because a ceiling is
+what can be had; the median, because one lucky round cannot be had again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from workbench import cuda
+from workbench.errors import EnvironmentLacks
+from workbench.run.worker.main import CONTEXT_LOST, Journal, context_lost, describe, environment
+from workbench.run.worker.timing import Gauge
+
+ROUNDS = 15
+WARM_UP = 3
+ROUND_MICROSECONDS = 8000.0
+AHEAD = 16  # the part of a round that runs ahead of it
+FLOPS, BYTES = "FLOP/s", "byte/s"
+PIECE = 16  # bytes of one load
+GIB = 2**30
+CHAINS, STEPS = 8, 64  # of a thread, and of every chain in one turn of the loop
+# How deep along the summed dimension an instruction of wgmma and of mma.sync is.
+TENSOR_TYPES = {"fp16": (16, 16), "bf16": (16, 16), "tf32": (8, 8), "fp8": (32, 32)}
+WGMMA = {"threads": 256, "turns": 4}
+WGMMA_STEPS = 4  # instructions of 32 bytes along the 128 of a row
+MMA = {"threads": 512, "turns": 8, "rows": 2, "columns": 4}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run a benchmark: ``launch(amount)`` does ``amount`` times ``work``."""
+
+    what: str
+    work: float
+    launch: Callable[[int], None]
+
+
+class Bench:
+    """The GPU, and the memory that the benchmarks use."""
+
+    def __init__(self) -> None:
+        self.properties = torch.cuda.get_device_properties(0)
+        self.sms = int(self.properties.multi_processor_count)
+        self.capability = torch.cuda.get_device_capability()
+        self.clocks = torch.zeros(2, dtype=torch.int64, device="cuda")
+        self.sink = torch.zeros(1 << 20, dtype=torch.float64, device="cuda")
+        self.gauge = Gauge()
+
+    @cached_property
+    def buffer(self) -> torch.Tensor:
+        """Random bytes, many times the L2 cache and at most half of the free memory."""
+        free = int(torch.cuda.mem_get_info()[0])
+        size = min(8 * GIB, free // 2) // GIB * GIB or free // 2 // 2**20 * 2**20
+        least = 20 * int(self.properties.L2_cache_size)
+        if size < least:
+            raise EnvironmentLacks(
+                f"needs {least / GIB:.1f} GiB of GPU memory, {size / GIB:.1f} GiB can be had"
+            )
+        return torch.empty(size // 8, dtype=torch.int64, device="cuda").random_()
+
+    def kernel(self, file: str, name: str, **defines: Any) -> cuda.Kernel:
+        found = cuda.kernel(f"ceilings/{file}", name, defines=defines)
+        cuda.take_declared()
+        return found
+
+    # ---- memory ------------------------------------------------------------------------------
+    def dram(self) -> list[Setting]:
+        return [
+            self._stream(name, moved, unroll, blocks)
+            for name, moved in (("read", 1), ("copy", 2), ("triad", 3))
+            for unroll, blocks in ((4, 4), (4, 64), (8, 2))
+        ]
+
+    def _stream(self, name: str, arrays: int, unroll: int, blocks: int) -> Setting:
+        threads = 512
+        kernel = self.kernel("memory.cu", f"stream_{name}", threads=threads, unroll=unroll)
+        total = self.buffer.numel() * 8
+        each = total // arrays // (threads * unroll * PIECE) * (threads * unroll * PIECE)
+        parts = [self.buffer[i * each // 8 : (i + 1) * each // 8] for i in range(arrays)]
+        sink = [self.sink] if arrays == 1 else []
+
+        def launch(amount: int) -> None:
+            for _ in range(amount):
+                kernel[self.sms * blocks, threads](*parts, each // PIECE, *sink, self.clocks)
+
+        what = {1: "reading", 2: "copying", 3: "reading two arrays and writing a third of"}[arrays]
+        return Setting(
+            f"{what} {each / GIB:.1f} GiB, 16-byte accesses, {unroll} loads in flight a thread, "
+            f"{blocks} blocks of {threads} threads an SM",
+            float(each * arrays),
+            launch,
+        )
+
+    def l2(self) -> list[Setting]:
+        """Sets well below half of L2: Hopper and Ampere keep a copy in each of two partitions."""
+        return [self._l2(part, blocks) for part in (6, 3) for blocks in (1, 2, 4)]
+
+    def _l2(self, part: int, blocks: int) -> Setting:
+        threads, unroll = 512, 4
+        kernel = self.kernel("memory.cu", "l2_read", threads=threads, unroll=unroll)
+        grid, tile = self.sms * blocks, threads * unroll * PIECE
+        tiles = max(1, int(self.properties.L2_cache_size) // part // (tile * grid))
+
+        def launch(amount: int) -> None:
+            kernel[grid, threads](self.buffer, tiles, amount, self.sink, self.clocks)
+
+        return Setting(
+            f"each block reading its own part of {grid * tiles * tile / 2**20:.1f} MiB, "
+            f"ld.global.cg, {blocks} blocks of {threads} threads an SM",
+            float(grid * tile),
+            launch,
+        )
+
+    def l1(self) -> list[Setting]:
+        return [self._l1(unroll, blocks) for unroll, blocks in ((1, 4), (2, 2), (4, 2))]
+
+    def _l1(self, unroll: int, blocks: int) -> Setting:
+        threads = 512
+        kernel = self.kernel("memory.cu", "l1_read", threads=threads, unroll=unroll)
+        grid, tile = self.sms * blocks, threads * unroll * PIECE
+
+        def launch(amount: int) -> None:
+            kernel[grid, threads](self.buffer, amount, 0, self.sink, self.clocks)
+
+        return Setting(
+            f"each block reading its own {tile // 1024} KiB again and again, 16-byte ld.global, "
+            f"{blocks} blocks of {threads} threads an SM",
+            float(grid * tile),
+            launch,
+        )
+
+    # ---- arithmetic --------------------------------------------------------------------------
+    def chains(self, kind: str) -> list[Setting]:
+        instruction, flops, factor, add = {
+            "fp32": ("FFMA", 2, -0.99999, 3.7),
+            "fp64": ("DFMA", 2, -0.99999, 3.7),
+            "half": ("HFMA2", 4, _signed(0xBBFFBBFF), _signed(0x3E663E66)),  # -0.9995, 1.6
+        }[kind]
+        threads = 512
+        kernel = self.kernel(
+            "arithmetic.cu", f"chains_{kind}", threads=threads, chains=CHAINS, steps=STEPS
+        )
+
+        def launch(grid: int, amount: int) -> None:
+            kernel[grid, threads](factor, add, amount, self.sink, self.clocks)
+
+        return [
+            Setting(
+                f"{CHAINS} independent chains of {instruction} a thread, {blocks} blocks of "
+                f"{threads} threads an SM",
+                float(self.sms * blocks * threads * CHAINS * STEPS * flops),
+                partial(launch, self.sms * blocks),
+            )
+            for blocks in (1, 2)
+        ]
+
+    def tensor(self, kind: str) -> list[Setting]:
+        if self.capability < (8, 0):
+            raise EnvironmentLacks("there is no benchmark of tensor cores before Ampere")
+        if kind == "fp8" and self.capability < (8, 9):
+            raise EnvironmentLacks("this GPU has no FP8 tensor instructions")
+        wgmma = self.capability == (9, 0)
+        shape = WGMMA if wgmma else MMA
+        deep = TENSOR_TYPES[kind][0 if wgmma else 1]
+        kernel = self.kernel("tensor.cu", "products", type=kind.upper(), **shape)
+        if wgmma:
+            name = f"wgmma m64n256k{deep}, {shape['threads'] // 128} warpgroups an SM"
+            each = shape["threads"] // 128 * shape["turns"] * WGMMA_STEPS * 2 * 64 * 256 * deep
+        else:
+            name = f"mma.sync m16n8k{deep}, {shape['threads'] // 32} warps a block"
+            tiles = shape["rows"] * shape["columns"]
+            each = shape["threads"] // 32 * shape["turns"] * tiles * 2 * 16 * 8 * deep
+
+        def launch(grid: int, amount: int) -> None:
+            kernel[grid, shape["threads"]](amount, self.sink, self.clocks)
+
+        return [
+            Setting(
+                f"{name}{'' if wgmma else f', {blocks} an SM'}, random operands of both signs "
+                "from 0.25 to 1, sums in FP32",
+                float(self.sms * blocks * each),
+                partial(launch, self.sms * blocks),
+            )
+            for blocks in ((1,) if wgmma else (1, 2))
+        ]
+
+    # ---- measuring ---------------------------------------------------------------------------
+    def round(self, setting: Setting, amount: int) -> dict[str, Any]:
+        """One round: seconds between two events, and the clocks while it ran.
+
+        Some work ahead of it keeps the GPU busy until all of it has been launched from Python.
+        """
+        setting.launch(max(1, amount // AHEAD))
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        setting.launch(amount)
+        end.record()
+        state = self.gauge.read()
+        memory = self.memory_clock()
+        end.synchronize()
+        cycles, nanoseconds = self.clocks.tolist()
+        if nanoseconds > 0:
+            state["sm_clock_mhz"] = cycles / nanoseconds * 1e3
+        return {**state, "memory_clock_mhz": memory, "seconds": start.elapsed_time(end) * 1e-3}
+
+    def memory_clock(self) -> float | None:
+        nvml = self.gauge.nvml
+        try:
+            return nvml and float(
+                nvml.nvmlDeviceGetClockInfo(self.gauge.handle, nvml.NVML_CLOCK_MEM)
+            )
+        except Exception:
+            return None
+
+    def measure(self, setting: Setting) -> list[dict[str, Any]]:
+        self.round(setting, 1)
+        amount = 1
+        while (seconds := self.round(setting, amount)["seconds"]) < 1e-3:
+            amount *= 8
+        amount = max(1, round(amount * ROUND_MICROSECONDS * 1e-6 / seconds))
+        for _ in range(WARM_UP):
+            self.round(setting, amount)
+        rounds = [self.round(setting, amount) for _ in range(ROUNDS)]
+        return [{**one, "rate": setting.work * amount / one["seconds"]} for one in rounds]
+
+    def ceiling(self, name: str) -> dict[str, Any]:
+        """The best of a ceiling's settings, as it goes into ``ceilings.json``."""
+        settings = BENCHMARKS[name](self)
+        measured = [(setting, self.measure(setting)) for setting in settings]
+        setting, rounds = max(measured, key=lambda pair: median(one["rate"] for one in pair[1]))
+        rates = [one["rate"] for one in rounds]
+        return {
+            "id": name,
+            "unit": BYTES if name in ("dram", "l2", "l1") else FLOPS,
+            "value": median(rates),
+            "best": max(rates),
+            "rounds": len(rounds),
+            "round_ms": median(one["seconds"] for one in rounds) * 1e3,
+            "settings": len(settings),
+            "ran": setting.what,
+            "sm_clock_mhz": _middle(rounds, "sm_clock_mhz"),
+            "memory_clock_mhz": _middle(rounds, "memory_clock_mhz"),
+            "temperature_c": _middle(rounds, "temperature_c"),
+            "throttled": any(one["throttled"] for one in rounds),
+            "tried": [
+                {"ran": tried.what, "median": median(one["rate"] for one in found)}
+                for tried, found in measured
+            ],
+        }
+
+
+def _signed(bits: int) -> int:
+    return bits - 2**32 if bits >= 2**31 else bits
+
+
+def _middle(rounds: list[dict[str, Any]], key: str) -> float | None:
+    values = [one[key] for one in rounds if one[key] is not None]
+    return round(median(values), 1) if values else None
+
+
+BENCHMARKS: Mapping[str, Callable[[Bench], list[Setting]]] = {
+    "dram": Bench.dram,
+    "l2": Bench.l2,
+    "l1": Bench.l1,
+    **{kind: partial(Bench.chains, kind=kind) for kind in ("fp32", "fp64", "half")},
+    **{f"tensor {kind}": partial(Bench.tensor, kind=kind) for kind in TENSOR_TYPES},
+}
+
+
+def main() -> None:
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    journal = Journal(Path.cwd())
+    journal.write("hello", pid=os.getpid())
+    try:
+        journal.write("environment", **environment())
+        bench = Bench()
+    except Exception as error:
+        journal.write("broken", **describe(error))
+        traceback.print_exc()
+        raise SystemExit(1) from None
+    for name in job["ceilings"]:
+        journal.current(name)
+        try:
+            journal.write("ceiling", **bench.ceiling(name))
+        except Exception as error:
+            journal.write("failed", id=name, **describe(error))
+            if context_lost():
+                journal.current("")
+                os._exit(CONTEXT_LOST)
+    journal.current("")
+    journal.write("done")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The words that every room speaks: states, verdicts and results, and the few shared constants."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+SCHEMA_VERSION = 1
+ABSENT = "not collected"
+NONE = "—"  # where there is nothing to collect: the baseline has no parent
+CLOCK_TOLERANCE = 0.02  # captures whose SM clocks differ by more are not compared in silence
+
+
+class Status(StrEnum):
+    """Whether evidence belongs to the sources as they are; of a variant also that it failed."""
+
+    CURRENT = "current"
+    STALE = "stale"
+    MISSING = "missing"
+    ADOPTED = "adopted"  # a capture made elsewhere: shown, and never taken for a measurement
+    FAILED = "failed"
+
+
+class Phase(StrEnum):
+    """What a worker is doing with a variant."""
+
+    BUILD = "build"
+    CHECK = "check"
+    TIME = "time"
+    CAPTURE = "capture"
+
+
+class CheckResult(StrEnum):
+    """How a variant stood against the float64 reference at one shape."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    UNSUPPORTED = "unsupported"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    HUNG = "hung"
+
+
+class Regime(StrEnum):
+    """What surrounds a timed call."""
+
+    WARM = "warm"  # behind itself, inputs in L2 where they fit
+    COLD = "cold"  # behind an overwritten L2
+
+
+class Origin(StrEnum):
+    """Where the figures of an output come from."""
+
+    RECORDED = "recorded"
+    MEASURED = "measured"
+
+
+class GateState(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    OPEN = "open"  # there is no evidence for it
+
+
+class Verdict(StrEnum):
+    BASELINE = "baseline"
+    KEPT = "kept"
+    REJECTED = "rejected"
+    INCONCLUSIVE = "inconclusive"
+
+
+class PredictionResult(StrEnum):
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    NOT_MEASURABLE = "not measurable"
+
+
+class RuleMove(StrEnum):
+    """What became of a rule of ncu from one capture to another."""
+
+    VANISHED = "vanished"
+    CHANGED = "changed"
+    APPEARED = "appeared"
+    SAME = "same"
+
+
+class LineKind(StrEnum):
+    """How a row of a diff came about; comments and blanks alone are ``COSMETIC``."""
+
+    SAME = "same"
+    COSMETIC = "cosmetic"
+    CHANGED = "changed"
+    REMOVED = "removed"
+    ADDED = "added"
