@@ -1,0 +1,195 @@
+"""The blocks of which every output is made, and nothing of any format.
+
+A builder makes them from judged values; a writer (terminal, Markdown, HTML, JSON) walks them. Text
+is spans, never markup; tables have named columns, so that no writer looks for a cell by its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True)
+class Span:
+    """A run of text in one style; ``href`` is empty where it is no link."""
+
+    text: str
+    code: bool = False
+    strong: bool = False
+    em: bool = False
+    href: str = ""
+
+
+Text: TypeAlias = tuple[Span, ...]
+
+
+class Align(StrEnum):
+    LEFT = "left"
+    RIGHT = "right"
+
+
+class Kind(StrEnum):
+    """How a row, a step or a mark is marked in every output; never by colour alone."""
+
+    BASELINE = "baseline"
+    KEPT = "kept"
+    REJECTED = "rejected"
+    INCONCLUSIVE = "inconclusive"
+    REFERENCE = "reference"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True)
+class Column:
+    """``unit`` stands under the label; ``source`` is the metric or file behind its figures.
+
+    ``rank`` orders columns by how much a reader needs them, 0 first: where there is no room, the
+    highest go. ``json`` is the key of its values in JSON, "" where they are not data.
+    """
+
+    key: str
+    label: str
+    unit: str = ""
+    align: Align = Align.LEFT
+    rank: int = 0
+    source: str = ""
+    json: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``sort`` orders it in a table that can be sorted, None last; ``note`` is its interval or the
+    like; ``data`` is what JSON has of it.
+    """
+
+    text: Text
+    sort: float | str | None = None
+    note: str = ""
+    data: Any = None
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """``cells`` by the keys of the columns; ``key`` names what the row is about, such as a variant."""
+
+    cells: Mapping[str, Cell]
+    key: str = ""
+    kind: Kind = Kind.PLAIN
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str
+    columns: tuple[Column, ...]
+    rows: tuple[TableRow, ...]
+    caption: Text = ()
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    text: Text
+
+
+@dataclass(frozen=True)
+class Bullets:
+    items: tuple[Text, ...]
+    ordered: bool = False
+
+
+@dataclass(frozen=True)
+class Callout:
+    """Something that must be seen first: warnings, what is stale or not comparable."""
+
+    title: str
+    items: tuple[Text, ...]
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    text: str
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A scene (see ``render.chart``) by its name; ``alt`` says what it shows, ``caption`` how to
+    read it.
+    """
+
+    name: str
+    alt: str
+    caption: Text = ()
+
+
+@dataclass(frozen=True)
+class SourceChange:
+    """The diff of a step with what its lines cost: a fenced diff in Markdown, a viewer on a page."""
+
+    variant: str
+    parent: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What most readers skip; ``summary`` says what is in it."""
+
+    summary: Text
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled part; ``key`` is its anchor. ``kind`` and ``variant`` are set for a step's section."""
+
+    key: str
+    title: Text
+    blocks: tuple[Block, ...]
+    kind: Kind = Kind.PLAIN
+    variant: str = ""
+
+
+Block: TypeAlias = (
+    Paragraph | Bullets | Callout | CodeBlock | Chart | SourceChange | Table | Fold | Section
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    title: Text
+    blocks: tuple[Block, ...]
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def plain(text: Text) -> str:
+    """The words alone."""
+    return "".join(span.text for span in text)
+
+
+def words(text: str) -> Text:
+    return (Span(text),) if text else ()
+
+
+def code(text: str) -> Text:
+    return (Span(text, code=True),) if text else ()
+
+
+def strong(text: str) -> Text:
+    return (Span(text, strong=True),) if text else ()
+
+
+def line(*parts: str | Text) -> Text:
+    """Spans from strings and texts, one after the other."""
+    return tuple(
+        span for part in parts for span in (words(part) if isinstance(part, str) else part)
+    )
+
+
+def joined(texts: Sequence[Text], by: str = ", ") -> Text:
+    """The texts with ``by`` between them."""
+    spans: list[Span] = []
+    for index, text in enumerate(texts):
+        spans += [*words(by if index else ""), *text]
+    return tuple(spans)
