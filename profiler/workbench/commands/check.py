@@ -12,7 +12,8 @@ from msgspec import to_builtins
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target, find_target
 from workbench.render.tables import markdown_table, number
-from workbench.run.measure import Measurement, Plan
+from workbench.run.measure import Measurement
+from workbench.run.plan import Plan
 from workbench.study.model import tolerance_at
 from workbench.words import SCHEMA_VERSION, Status
 
