@@ -13,9 +13,10 @@ from workbench.commands.progress import note
 from workbench.commands.report import drawing, shown_path, write_reports
 from workbench.commands.target import Target, find_study, find_target
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.recorded import Evidence
+from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
 from workbench.render import jsonable, narrative, terminal
 from workbench.render.sections import across
 from workbench.render.tables import ablation_table, ratio
@@ -65,7 +66,7 @@ def print_table(found: Ablation) -> None:
 
 def measured(
     target: Target, fixes: list[str], fresh: bool
-) -> tuple[Ablation, Evidence, dict[str, str]]:
+) -> tuple[Ablation, Snapshot, dict[str, str]]:
     """The ladder at the target's shape, the evidence it was judged on, and what failed of it.
 
     Ctrl-C leaves with 130.
@@ -75,8 +76,8 @@ def measured(
     if target.live:
         threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
-    evidence = target.evidence()  # as it is after measuring
-    found = judge(evidence, target.workspace.config, steps, source=ensured.source)
+    evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
+    found = judge(evidence, target.workspace.config, source=ensured.source)
     named = {name: why for name, why in ensured.unsupported.items() if name in fixes}
     return found, evidence, {**ensured.failures, **named}
 
@@ -102,7 +103,7 @@ def run(
     target = find_target(project, study, shape)
     with drawing() as charts:
         found, evidence, failed = measured(target, fixes, fresh)
-        written = write_reports(target.workspace, evidence, found, charts, page=False)
+        written = write_reports(target, evidence, found, charts, page=False)
     if json:
         print(json_module.dumps(jsonable.ablation(found), indent=1))
     else:
@@ -144,7 +145,7 @@ def run_all(
             print_table(found)
             print()
     with drawing() as charts:
-        written = write_reports(target.workspace, evidence, found, charts, page=False)
+        written = write_reports(target, evidence, found, charts, page=False)
     if json:
         data = {"schema_version": SCHEMA_VERSION, "tables": [jsonable.ablation(t) for t in tables]}
         print(json_module.dumps(data, indent=1))

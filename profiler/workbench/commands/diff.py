@@ -6,46 +6,18 @@ import json as json_module
 from pathlib import Path
 
 from workbench.commands.target import find_target
-from workbench.derive.diff.build import profiled, source_diff
-from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.errors import UsageError
-from workbench.evidence.recorded import Evidence
-from workbench.judge.ladder import VariantPair, judge, judge_pair
-from workbench.ncu.capture import Capture, load_sources
-from workbench.ncu.captures import captures_of
+from workbench.judge.ladder import judge
+from workbench.judge.pairs import VariantPair, judge_pair
+from workbench.judge.snapshot import snapshot
+from workbench.judge.sources import pair_sources
 from workbench.ncu.report import is_report
 from workbench.render import compare, diff_terminal, jsonable, terminal, why
 from workbench.render.diff_json import figure_pairs
 from workbench.render.diff_json import source_diff as json_of
 from workbench.render.hunks import absences
 from workbench.render.tables import interval, markdown_table, number
-from workbench.study.sources import source_texts
 from workbench.words import ABSENT, SCHEMA_VERSION, Status
-
-
-def side(evidence: Evidence, variant: str) -> Profiled:
-    """A variant's sources as they stand, and its line costs where its capture is current."""
-    entry = evidence.capture_index(variant)
-    index, capture = entry.usable, captures_of(evidence).of(variant)
-    if entry.state == Status.ADOPTED and index is not None and capture is not None:
-        return imported(capture, load_sources(evidence.report_path(index), index.wanted))
-    texts = source_texts(evidence.study, evidence.study.variants[variant])
-    missing = entry.state == Status.MISSING
-    why = "it has no capture" if missing else f"its capture is {entry.state}"
-    return profiled(texts, capture, why)
-
-
-def imported(capture: Capture, texts: dict[str, str]) -> Profiled:
-    """One side of a capture made elsewhere, from the sources in the report itself."""
-    found = profiled(texts, capture)
-    if found.costs is not None and not texts:
-        return profiled({}, None, "the report has no text of its sources")
-    return found
-
-
-def lines_between(evidence: Evidence, before: str, after: str) -> SourceDiff:
-    """The diff of two variants of a study with what its lines cost; see ``derive.hunks``."""
-    return source_diff(side(evidence, before), side(evidence, after))
 
 
 def times(pair: VariantPair) -> str:
@@ -101,11 +73,12 @@ def run(
     target.variants([one, other])
     if one == other:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
-    evidence, config = target.evidence(), target.workspace.config
-    found = judge(evidence, config, target.study.ladder.chain([]))
+    config = target.workspace.config
+    evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
+    found = judge(evidence, config)
     pair = judge_pair(evidence, config, found.row(one), found.row(other))
     names = (one, other)
-    lines = lines_between(evidence, one, other)
+    lines = pair_sources(evidence, one, other)
     if json:
         print(
             json_module.dumps(

@@ -11,6 +11,7 @@ from workbench.commands.measuring import ensure
 from workbench.commands.progress import note
 from workbench.commands.target import find_target
 from workbench.judge.ladder import judge
+from workbench.judge.snapshot import snapshot
 from workbench.render import jsonable, terminal
 from workbench.words import Status
 
@@ -31,9 +32,8 @@ def run(
     wanted = dict.fromkeys([*names, *parents, ladder.steps[0].variant, ladder.primary_reference])
     wanted_names = [name for name in wanted if name]
     ensured = ensure(target, wanted_names, fresh=fresh, capture=True)
-    found = judge(
-        target.evidence(), target.workspace.config, ladder.chain([]), source=ensured.source
-    )
+    evidence = snapshot(target.evidence(), ladder.chain([]))
+    found = judge(evidence, target.workspace.config, source=ensured.source)
     rows = [found.row(name) for name in names]
     if json:
         data = jsonable.ablation(found, full=True)

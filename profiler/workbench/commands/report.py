@@ -4,39 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.commands.diff import side
 from workbench.commands.progress import note
-from workbench.commands.target import find_target
-from workbench.derive.diff.build import source_diff
-from workbench.derive.diff.model import Sources
+from workbench.commands.target import Target, find_target
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import write_bytes
+from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
+from workbench.judge.sources import ladder_sources
 from workbench.run.aside import Aside
-from workbench.study.workspace import Workspace
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
-
-
-def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
-    """The sources of every variant with what their lines cost, and each step's diff, at the shape
-    whose captures decide about it.
-    """
-    sides = {row.variant: side(evidence, row.variant) for row in found.everything}
-    diffs, elsewhere = {}, {}
-    for row in found.rows:
-        if row.step is None or row.step.parent is None:
-            continue
-        pair = sides[row.step.parent], sides[row.variant]
-        if row.compared_at:
-            there = evidence.at(row.compared_at)
-            pair = side(there, row.step.parent), side(there, row.variant)
-            elsewhere[row.variant] = pair
-        diffs[row.variant] = source_diff(*pair)
-    return Sources(sides, diffs, elsewhere)
 
 
 def drawing() -> Aside[dict[str, str]]:
@@ -47,8 +27,8 @@ def drawing() -> Aside[dict[str, str]]:
 
 
 def write_reports(
-    workspace: Workspace,
-    evidence: Evidence,
+    target: Target,
+    evidence: Snapshot,
     found: Ablation,
     charts: Aside[dict[str, str]],
     *,
@@ -60,7 +40,8 @@ def write_reports(
     from workbench.render.report import render_report, template_environment
 
     charts.give(found)
-    folder = workspace.reports(evidence.study, found.shape)
+    workspace = target.workspace
+    folder = workspace.reports(target.study, found.shape)
     sources = ladder_sources(evidence, found)
     environment = template_environment(workspace.template_folders)
     text = render_report(found, sources.diffs, environment)
@@ -99,10 +80,10 @@ def run(
 ) -> None:
     target = find_target(project, study, shape)
     steps = target.steps(fixes)
-    evidence = target.evidence()
     with drawing() as charts:
-        found = judge(evidence, target.workspace.config, steps)
-        written = write_reports(target.workspace, evidence, found, charts, page=html or open_)
+        evidence = snapshot(target.evidence(), steps, sources=True)
+        found = judge(evidence, target.workspace.config)
+        written = write_reports(target, evidence, found, charts, page=html or open_)
     for path in written:
         note(f"wrote {shown_path(path)}")
     if open_:

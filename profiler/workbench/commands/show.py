@@ -12,6 +12,7 @@ from workbench.derive.diff.costs import LineCosts, line_costs
 from workbench.derive.figures import stall_label
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
+from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import Capture, find_metric, load_sources, require_lines
 from workbench.ncu.captures import captures_of
 from workbench.ncu.reader import Wanted
@@ -150,7 +151,7 @@ def run(
     if source:
         return show_source(target, variant, json)
     ladder = target.study.ladder
-    found = judge(target.evidence(), target.workspace.config, ladder.chain([]))
+    found = judge(snapshot(target.evidence(), ladder.chain([])), target.workspace.config)
     row = found.row(variant)
     if json:
         data = {

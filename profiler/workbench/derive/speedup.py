@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import numpy as np
+    from numpy.typing import NDArray
 
 SEED = 20090526  # any fixed number: the same samples must always give the same interval
 CONFIDENCE = 95.0
@@ -33,23 +35,48 @@ class Ratio:
     high: float
 
 
-def time_of(timings: pd.DataFrame, variant: str, mode: str) -> Time | None:
+@dataclass(frozen=True, eq=False)
+class TimedSamples:
+    """The timed samples of one variant in one regime: microseconds, and the round of each."""
+
+    mode: str
+    rounds: NDArray[np.int64]
+    microseconds: NDArray[np.float64]
+
+
+def samples_of(
+    *,
+    variants: Sequence[str],
+    modes: Sequence[str],
+    rounds: Sequence[int],
+    microseconds: Sequence[float],
+) -> Mapping[tuple[str, str], TimedSamples]:
+    """Variant and regime to their samples, from the columns of a timing session."""
     import numpy as np
 
-    values = _samples(timings, variant, mode).to_numpy()
-    if not len(values):
-        return None
+    groups: dict[tuple[str, str], list[int]] = {}
+    for row, key in enumerate(zip(variants, modes, strict=True)):
+        groups.setdefault(key, []).append(row)
+    every_round = np.asarray(rounds, dtype=np.int64)
+    every_time = np.asarray(microseconds, dtype=np.float64)
+    return {
+        key: TimedSamples(mode=key[1], rounds=every_round[rows], microseconds=every_time[rows])
+        for key, rows in groups.items()
+    }
+
+
+def time_of(samples: TimedSamples) -> Time:
+    import numpy as np
+
+    values = samples.microseconds
     low, high = np.percentile(values, [2.5, 97.5])
-    return Time(float(np.median(values)), float(low), float(high), mode, len(values))
-
-
-def _samples(timings: pd.DataFrame, variant: str, mode: str) -> pd.Series[float]:
-    """Microseconds by round."""
-    import pandas as pd
-
-    mine = ((timings["variant"] == variant) & (timings["mode"] == mode)).to_numpy()
-    values, rounds = (timings[name].to_numpy()[mine] for name in ("microseconds", "round"))
-    return pd.Series(values, index=rounds)
+    return Time(
+        median=float(np.median(values)),
+        low=float(low),
+        high=float(high),
+        mode=samples.mode,
+        samples=len(values),
+    )
 
 
 @lru_cache(maxsize=8)
@@ -65,21 +92,27 @@ def _median_ranks(count: int, resamples: int) -> Any:
     return np.partition(draws, middle, axis=1)[:, middle]
 
 
-def paired_ratio(
-    timings: pd.DataFrame, over: str, variant: str, mode: str, resamples: int
-) -> Ratio | None:
-    """How many times faster ``variant`` is than ``over``.
+def paired_ratio(before: TimedSamples, after: TimedSamples, resamples: int) -> Ratio | None:
+    """How many times faster ``after`` is than ``before``; None where no round has both.
 
     Each round gives one ratio of times measured moments apart, so that drift cancels; the
     interval is the percentile bootstrap of their median (Efron 1979), with a fixed seed.
     """
     import numpy as np
 
-    before, after = (_samples(timings, name, mode) for name in (over, variant))
-    ratios = np.sort((before / after).dropna().to_numpy())
+    ratios = np.sort(_ratios(before, after))
     if not len(ratios):
         return None
     medians = ratios[_median_ranks(len(ratios), resamples)].mean(axis=1)
     margin = (100 - CONFIDENCE) / 2
     low, high = np.percentile(medians, [margin, 100 - margin])
-    return Ratio(float(np.median(ratios)), float(low), float(high))
+    return Ratio(ratio=float(np.median(ratios)), low=float(low), high=float(high))
+
+
+def _ratios(before: TimedSamples, after: TimedSamples) -> NDArray[np.float64]:
+    """Of the rounds that have both."""
+    import numpy as np
+
+    _, one, other = np.intersect1d(before.rounds, after.rounds, return_indices=True)
+    ratios = before.microseconds[one] / after.microseconds[other]
+    return np.asarray(ratios[~np.isnan(ratios)], dtype=np.float64)

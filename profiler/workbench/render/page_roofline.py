@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.derive.roofline.point import ERROR_MARGIN, LEVELS
+from workbench.derive.roofline.ceilings import LEVELS
+from workbench.derive.roofline.point import ERROR_MARGIN
 from workbench.judge.rows import Ablation, Row
 from workbench.render.canvas import text_width
 from workbench.render.ceilings import TERA, Frame, Roofs, roofs
@@ -48,7 +49,7 @@ def kind(row: Row) -> str:
     """How a row is marked everywhere: its verdict, with the baseline among the kept."""
     if row.is_reference:
         return "reference"
-    return Verdict.KEPT if row.verdict in (Verdict.KEPT, Verdict.BASELINE) else row.verdict
+    return Verdict.KEPT if row.verdict in (Verdict.KEPT, Verdict.BASELINE) else row.verdict or ""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ STALLS_SHOWN = 5
 
 def first_line(found: Ablation) -> str:
     """Where the figures come from: the first thing a reader must know."""
-    ncu = found.environment.get("ncu", "not collected")
+    ncu = found.environment.ncu
     shape = " ".join(f"{k}={v}" for k, v in found.parameters.items())
     return (
         f"{found.source} evidence: {found.gpu}, {found.date or 'no date'}, ncu {ncu}; "
