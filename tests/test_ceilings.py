@@ -14,8 +14,9 @@ import pytest
 from synthetic import ablation, with_row
 from test_judge import LEVELS, ROOF, WGMMA, metrics
 from workbench.cli import main
+from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings, other_clock
-from workbench.derive.roofline.point import Peaks, Point, peaks, point
+from workbench.derive.roofline.point import Point, point
 from workbench.errors import UsageError
 from workbench.evidence.ceilings import Calibration, CeilingRecord, load_calibration
 from workbench.evidence.layout import EvidenceFolder

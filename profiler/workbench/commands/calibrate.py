@@ -10,8 +10,8 @@ import typer
 from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.progress import note
 from workbench.commands.target import find_study
+from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import measured_ceilings
-from workbench.derive.roofline.point import Peaks, peaks
 from workbench.errors import ToolFailed
 from workbench.evidence.ceilings import load_calibration
 from workbench.evidence.evidence import Evidence

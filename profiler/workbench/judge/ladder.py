@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
+from workbench.derive.figures import Figure, figure_label, figures, occupancy_limiters, stall_shares
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
+from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings
-from workbench.derive.roofline.point import Ceilings, ceilings, peaks, point
-from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
+from workbench.derive.roofline.point import point
+from workbench.derive.speedup import Ratio, Samples, Time, paired_ratio, samples_of, time_of
 from workbench.evidence.evidence import Evidence, timing_table
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.judge.comparison import Comparison, compare
@@ -27,7 +28,6 @@ from workbench.judge.gates import (
 )
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AcrossShapes, AtShape
-from workbench.ncu.catalog import catalog
 from workbench.study.config import Config
 from workbench.study.model import Step
 from workbench.words import CLOCK_TOLERANCE, Regime, Role, Status, Verdict
@@ -47,6 +47,7 @@ class _Judge:
         self.elsewhere: dict[str, _Judge] = {}
         self.session = evidence.session(variants)
         self.tables: dict[str, pd.DataFrame] = {}
+        self.grouped: dict[int, Mapping[tuple[str, str], Samples]] = {}
         self.known: dict[str, Mapping[str, Figure]] = {}
 
     @cached_property
@@ -80,7 +81,13 @@ class _Judge:
 
     def time(self, variant: str, mode: str) -> Time | None:
         table = self.timed_together(variant)
-        return time_of(table, variant, mode) if table is not None else None
+        samples = self.samples(table).get((variant, mode)) if table is not None else None
+        return time_of(samples) if samples else None
+
+    def samples(self, table: pd.DataFrame) -> Mapping[tuple[str, str], Samples]:
+        if id(table) not in self.grouped:
+            self.grouped[id(table)] = samples_of(table)
+        return self.grouped[id(table)]
 
     def ratio(self, over: str | None, variant: str) -> Ratio | None:
         """Between variants that were timed together as they are now, and are both correct."""
@@ -91,7 +98,10 @@ class _Judge:
             return None
         if any(self.evidence.check(v).data.get("status") != "correct" for v in (over, variant)):
             return None
-        return paired_ratio(table, over, variant, Regime.WARM, self.config.timing.bootstrap_samples)
+        one, other = (self.samples(table).get((v, Regime.WARM)) for v in (over, variant))
+        if one is None or other is None:
+            return None
+        return paired_ratio(one, other, self.config.timing.bootstrap_samples)
 
     def checks(self, variant: str) -> dict[str, dict[str, Any]]:
         shapes = self.evidence.study.shapes
@@ -360,18 +370,6 @@ def judge_pair(evidence: Evidence, config: Config, before: Row, after: Row) -> V
         work.compare(before.variant, after.variant),
         tuple(work.warnings([before, after])),
     )
-
-
-def figure_label(name: str) -> tuple[str, str]:
-    """Label and unit of a figure's id; a stall reason's is made of its name."""
-    if name == "time":
-        return "Time", "µs"
-    if name == "dram_bandwidth":
-        return "DRAM bandwidth", "GB/s"
-    if name.startswith("stall."):
-        return f"Stall: {name[6:].replace('_', ' ')}", "% of samples"
-    spec = catalog().get(name)
-    return (spec.label, spec.unit) if spec else (name, "")
 
 
 def chart_ceilings(rows: list[Row], evidence: Evidence) -> Ceilings | None:

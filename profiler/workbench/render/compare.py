@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from workbench.derive.figures import Figure
-from workbench.judge.ladder import figure_label
+from workbench.derive.figures import Figure, figure_label
 from workbench.render.tables import factor, markdown_table, number
 from workbench.words import ABSENT, NONE
 

@@ -91,7 +91,7 @@ def source_lines(found: SourceDiff, names: tuple[str, str], width: int | None) -
             yield from hunk_lines(file, hunk, width)
     if not found.hunks:
         yield [("the sources are the same", "")]
-    if found.moved:
+    if found.relocated:
         yield [("", "")]
         yield [(clip("code that moved as it was, part of the hunks above:", width), "bold")]
     yield from ([(clip(f"  {printable(text)}", width), "")] for text in moved_lines(found))

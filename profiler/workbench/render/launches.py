@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.derive.figures import Figure, stall_label
+from workbench.derive.figures import Figure, figure_label, stall_label
 from workbench.derive.matching import Group, Matching, PairGroup
 from workbench.judge.bottlenecks import Bottleneck
-from workbench.judge.ladder import figure_label
 from workbench.ncu.report import Launch, Report
 from workbench.render.compare import SHOWN
 from workbench.render.plain import printable
