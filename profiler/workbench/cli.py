@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        from workbench.evidence.layout import disk_full
+        from workbench.evidence.store import disk_full
 
         full = disk_full(Path(error.filename or "."), error)
         print(f"error: {full.message if full else error}", file=sys.stderr)

@@ -13,7 +13,7 @@ from workbench.commands.progress import note
 from workbench.commands.report import drawing, shown_path, write_reports
 from workbench.commands.target import Target, find_study, find_target
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.evidence import Evidence
+from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.render import jsonable, narrative, terminal

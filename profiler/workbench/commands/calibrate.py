@@ -14,8 +14,9 @@ from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import measured_ceilings
 from workbench.errors import ToolFailed
 from workbench.evidence.ceilings import load_calibration
-from workbench.evidence.evidence import Evidence
 from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import Evidence
+from workbench.ncu.captures import Captures
 from workbench.render import ceiling_table
 from workbench.run import machine
 from workbench.run.calibrate import calibrate
@@ -25,11 +26,11 @@ from workbench.study.model import Study
 
 def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
     """Of the first capture of this GPU that has them, the default shape's before others'."""
-    own = Evidence(study, study.default_shape, folder)
+    own = Captures(Evidence(study, study.default_shape, folder))
     for shape in dict.fromkeys([study.default_shape, *study.shapes]):
-        evidence = own.at(shape)
+        captures = own.at(shape)
         for variant in study.variants:
-            capture = evidence.capture(variant)
+            capture = captures.of(variant)
             if capture is not None and (found := peaks(capture.metrics)) is not None:
                 return found
     return None

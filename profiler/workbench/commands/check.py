@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from msgspec import to_builtins
 
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target, find_target
@@ -29,12 +30,12 @@ def results(target: Target, names: list[str]) -> list[dict[str, Any]]:
         build = evidence.build(name)
         for shape in target.study.shapes:
             record = evidence.check(name, shape)
-            data = dict(record.data) if record.current else {}
+            data = to_builtins(record.current) if record.current else {}
             status = data.get(
                 "status", "stale" if record.state == Status.STALE else "not collected"
             )
-            if build.current and build.data.get("error"):
-                status, data = "failed", {"why": build.data["error"]}
+            if build.current and build.current.error:
+                status, data = "failed", {"why": build.current.error}
             found.append(
                 {
                     "variant": name,

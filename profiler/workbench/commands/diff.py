@@ -9,9 +9,10 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.build import profiled, source_diff
 from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.errors import UsageError
-from workbench.evidence.evidence import Evidence
+from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import VariantPair, judge, judge_pair
 from workbench.ncu.capture import Capture, load_sources
+from workbench.ncu.captures import captures_of
 from workbench.ncu.report import is_report
 from workbench.render import compare, diff_terminal, jsonable, terminal, why
 from workbench.render.diff_json import figure_pairs
@@ -24,13 +25,13 @@ from workbench.words import ABSENT, SCHEMA_VERSION, Status
 
 def side(evidence: Evidence, variant: str) -> Profiled:
     """A variant's sources as they stand, and its line costs where its capture is current."""
-    index = evidence.capture_index(variant)
-    capture = evidence.capture(variant)
-    if index.state == Status.ADOPTED and capture is not None:
+    entry = evidence.capture_index(variant)
+    index, capture = entry.usable, captures_of(evidence).of(variant)
+    if entry.state == Status.ADOPTED and index is not None and capture is not None:
         return imported(capture, load_sources(evidence.report_path(index), index.wanted))
     texts = source_texts(evidence.study, evidence.study.variants[variant])
-    missing = index.state == Status.MISSING
-    why = "it has no capture" if missing else f"its capture is {index.state}"
+    missing = entry.state == Status.MISSING
+    why = "it has no capture" if missing else f"its capture is {entry.state}"
     return profiled(texts, capture, why)
 
 

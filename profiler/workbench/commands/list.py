@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.evidence.evidence import Evidence
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
+from workbench.evidence.recorded import Evidence
 from workbench.render.tables import markdown_table
 from workbench.study.model import Study
 from workbench.study.workspace import Workspace, find_workspace

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from workbench.render import markdown as markdown_writer
 from workbench.render.document.blocks import Block
@@ -27,7 +28,7 @@ def show(blocks: Sequence[Block], *, wide: bool = False, markdown: bool = False)
     print("\n".join(map(printable, text.split("\n"))))
 
 
-def show_json(data: object) -> None:
+def show_json(data: Mapping[str, Any]) -> None:
     from workbench.render.as_json import dumps
 
     print(dumps(data))

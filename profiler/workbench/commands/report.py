@@ -10,8 +10,8 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.model import Sources
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.evidence import Evidence
-from workbench.evidence.layout import write_bytes
+from workbench.evidence.recorded import Evidence
+from workbench.evidence.store import write_bytes
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.run.aside import Aside

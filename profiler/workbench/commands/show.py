@@ -12,7 +12,9 @@ from workbench.derive.diff.costs import LineCosts, line_costs
 from workbench.derive.figures import stall_label
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
-from workbench.ncu.capture import Capture, Wanted, find_metric, load_sources, require_lines
+from workbench.ncu.capture import Capture, find_metric, load_sources, require_lines
+from workbench.ncu.captures import captures_of
+from workbench.ncu.reader import Wanted
 from workbench.render import jsonable, terminal
 from workbench.render.plain import printable
 from workbench.render.tables import markdown_table
@@ -21,14 +23,15 @@ from workbench.words import SCHEMA_VERSION, Status
 
 def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture]:
     evidence = target.evidence()
-    index = evidence.capture_index(variant)
-    if not index.usable:
-        why = "has no capture" if index.state == Status.MISSING else "has only a stale capture"
+    entry = evidence.capture_index(variant)
+    index = entry.usable
+    if index is None:
+        why = "has no capture" if entry.state == Status.MISSING else "has only a stale capture"
         raise UsageError(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
             hint=f"workbench profile {variant}",
         )
-    capture = evidence.capture(variant)
+    capture = captures_of(evidence).of(variant)
     assert capture is not None
     return evidence.report_path(index), index.wanted, capture
 

@@ -45,7 +45,7 @@ def source_diff(changes: SourceDiff) -> Data:
             {"file": file or None, **_both(costs)} for file, costs in changes.elsewhere.items()
         ],
         "total": _both(changes.totals),
-        "moved": [moved(each) for each in changes.moved],
+        "moved": [moved(each) for each in changes.relocated],
         "unchanged_lines": [shift(each) for each in changes.shifts[:MOST_SHIFTS]],
     }
 
