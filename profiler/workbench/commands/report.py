@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.commands.diff import side
+from workbench.commands.options import ReportOptions
 from workbench.commands.progress import note
+from workbench.commands.sides import ladder_sources
 from workbench.commands.target import find_target
-from workbench.derive.diff.build import source_diff
-from workbench.derive.diff.model import Sources
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import write_bytes
@@ -19,24 +18,6 @@ from workbench.study.workspace import Workspace
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
-
-
-def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
-    """The sources of every variant with what their lines cost, and each step's diff, at the shape
-    whose captures decide about it.
-    """
-    sides = {row.variant: side(evidence, row.variant) for row in found.everything}
-    diffs, elsewhere = {}, {}
-    for row in found.rows:
-        if row.step is None or row.step.parent is None:
-            continue
-        pair = sides[row.step.parent], sides[row.variant]
-        if row.compared_at:
-            there = evidence.at(row.compared_at)
-            pair = side(there, row.step.parent), side(there, row.variant)
-            elsewhere[row.variant] = pair
-        diffs[row.variant] = source_diff(*pair)
-    return Sources(sides, diffs, elsewhere)
 
 
 def drawing() -> Aside[dict[str, str]]:
@@ -89,21 +70,15 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def run(
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    fixes: list[str],
-    html: bool,
-    open_: bool,
-) -> None:
-    target = find_target(project, study, shape)
-    steps = target.steps(fixes)
+def run(options: ReportOptions) -> None:
+    target = find_target(options.project, options.study, options.shape)
+    steps = target.steps(options.fixes or [])
     evidence = target.evidence()
+    page = options.html or options.open_
     with drawing() as charts:
-        found = judge(evidence, target.workspace.config, steps)
-        written = write_reports(target.workspace, evidence, found, charts, page=html or open_)
+        judged = judge(evidence, target.workspace.config, steps)
+        written = write_reports(target.workspace, evidence, judged, charts, page=page)
     for path in written:
         note(f"wrote {shown_path(path)}")
-    if open_:
+    if options.open_:
         open_page(written[-1])

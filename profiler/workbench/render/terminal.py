@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rich.text import Text as Styled
 
 GAP = 2  # cells between columns
-LEAST = 20  # to which a text may be cut where columns are needed
+LEAST = 16  # to which a text may be cut where columns are needed
 COMFORTABLE = 48  # to which no text is cut for a column that is not
 NEEDED = 5  # the highest rank of a column for which texts are cut
 KINDS: Mapping[Kind, str] = {
@@ -199,22 +199,38 @@ def fitted(table: Table, width: int | None) -> list[Shown]:
         kept.append(column)
         sizes = needs
     room = width - sum(sizes.values()) - GAP * (len(kept) - 1)
-    for wanted in (natural, full):
-        for column in kept:
-            more = wanted[column.key] - sizes[column.key]
-            whole = wanted is natural and column.align == Align.LEFT  # cut texts take what is left
-            if 0 < more <= room or (whole and more > 0):
-                sizes[column.key] += min(more, room)
-                room -= min(more, room)
+    room = _widen(sizes, natural, room)
+    for column in kept:
+        more = full[column.key] - sizes[column.key]
+        if more <= room:
+            sizes[column.key] += more
+            room -= more
     return [Shown(c, sizes[c.key], sizes[c.key] >= full[c.key]) for c in kept]
+
+
+def _widen(sizes: dict[str, int], wanted: Mapping[str, int], room: int) -> int:
+    """Give the texts that are cut a cell each in turn; what is left of the room."""
+    while room and (cut := [key for key, size in sizes.items() if size < wanted[key]]):
+        for key in cut[:room]:
+            sizes[key] += 1
+        room -= min(room, len(cut))
+    return room
 
 
 def _width(table: Table, column: Column, *, notes: bool) -> int:
     from rich.cells import cell_len
 
     cells = (row.cells[column.key] for row in table.rows)
-    words = label(column, notes).split() or [""]
-    return max([cell_len(_plain(cell, notes)) for cell in cells] + [len(word) for word in words])
+    return max([_header_width(column, notes), *(cell_len(_plain(cell, notes)) for cell in cells)])
+
+
+def _header_width(column: Column, notes: bool) -> int:
+    """Of the longest word; a text's header takes two lines at most."""
+    text = label(column, notes)
+    least = max((len(word) for word in text.split()), default=0)
+    while column.align == Align.LEFT and len(textwrap.wrap(text, max(least, 1))) > 2:
+        least += 1
+    return least
 
 
 def _plain(cell: Cell, notes: bool) -> str:

@@ -53,9 +53,7 @@ def shape(name: str, parameters: Mapping[str, Any]) -> Data:
 
 def columns(found: Ablation, row: Row) -> Data:
     """What the columns of the ladder have of a row, by their keys in JSON."""
-    return {
-        f.column.json: f.cell(row).data for f in ladder_table.fields(found) if f.column.json
-    }
+    return {f.column.json: f.cell(row).data for f in ladder_table.fields(found) if f.column.json}
 
 
 def shape_ladder(found: Ablation, ladder: ShapeLadder) -> Data:
@@ -116,9 +114,7 @@ def full_row(found: Ablation, each: Row) -> Data:
 
 
 def figures(known: Mapping[str, Figure]) -> Data:
-    return {
-        key: {"value": f.value, "unit": f.unit, "metric": f.metric} for key, f in known.items()
-    }
+    return {key: {"value": f.value, "unit": f.unit, "metric": f.metric} for key, f in known.items()}
 
 
 def bottleneck(found: Bottleneck) -> Data:
