@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json as json_module
-from pathlib import Path
 
 import typer
 
 from workbench.commands.measuring import INTERRUPTED
+from workbench.commands.options import CalibrateOptions
 from workbench.commands.progress import note
 from workbench.commands.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
@@ -46,8 +46,8 @@ def _tell(event: Event) -> None:
             note(f"{ceiling_table.name(event.id)}: {ABSENT}: {event.error.message}")
 
 
-def run(project: Path | None, study: str | None, json: bool) -> None:
-    workspace, found = find_study(project, study)
+def run(options: CalibrateOptions) -> None:
+    workspace, found = find_study(options.project, options.study)
     gpu = machine.find_gpu()
     lacks = machine.why_not_calibrating()
     if lacks is not None or gpu is None:
@@ -62,7 +62,7 @@ def run(project: Path | None, study: str | None, json: bool) -> None:
     if calibration is None:
         raise ToolFailed(f"{folder.ceilings} is gone")
     measured = measured_ceilings(calibration, capture_peaks(found, folder))
-    if json:
+    if options.json:
         print(json_module.dumps(ceiling_table.jsonable(measured), indent=1))
     else:
         print(f"measured ceilings: {measured.gpu}, {measured.date[:10]}; {found.name}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from workbench.commands.options import ReportOptions
 from workbench.commands.progress import note
 from workbench.commands.target import Target, find_target
 from workbench.errors import EnvironmentLacks
@@ -70,21 +71,15 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def run(
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    fixes: list[str],
-    html: bool,
-    open_: bool,
-) -> None:
-    target = find_target(project, study, shape)
-    steps = target.steps(fixes)
+def run(options: ReportOptions) -> None:
+    target = find_target(options.project, options.study, options.shape)
+    steps = target.steps(options.fixes or [])
+    page = options.html or options.open_
     with drawing() as charts:
         evidence = snapshot(target.evidence(), steps, sources=True)
-        found = judge(evidence, target.workspace.config)
-        written = write_reports(target, evidence, found, charts, page=html or open_)
+        judged = judge(evidence, target.workspace.config)
+        written = write_reports(target, evidence, judged, charts, page=page)
     for path in written:
         note(f"wrote {shown_path(path)}")
-    if open_:
+    if options.open_:
         open_page(written[-1])

@@ -71,7 +71,7 @@ class Workspace:
         if names:
             raise UsageError(
                 f"{self.root / CONFIG_FILE} does not say which study is meant",
-                hint=f"write study = \"{names[0]}\" there, or use --study: {', '.join(names)}",
+                hint=f'write study = "{names[0]}" there, or use --study: {", ".join(names)}',
             )
         raise UsageError(
             f"there is no study in {self.kernels}",
