@@ -10,7 +10,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from workbench.derive.diff.costs import COUNTERS, Cost
-from workbench.derive.diff.model import DiffRow, Hunk, Profiled, Sources, base, is_host
+from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, Profiled, Sources, base, is_host
 from workbench.judge.rows import Ablation
 from workbench.judge.rows import Row as Judged
 from workbench.render.hunks import costs, where
@@ -69,7 +69,7 @@ def diffs(ablation: Ablation, sources: Sources, files: Files) -> dict[str, list[
             continue
         changed = [file for file in diff.files if file.hunks]
         shown_files = []
-        for file in sorted(changed, key=lambda f: is_host(f.after or f.before)):
+        for file in sorted(changed, key=_cost_of_file, reverse=True):
             before = files.key(row.step.parent, file.before)
             after = files.key(row.variant, file.after)
             if (before or not file.before) and (after or not file.after):
@@ -93,11 +93,23 @@ def _heat_keys(row: Judged, sources: Sources) -> list[str]:
     return [f"{row.step.parent}{where}", f"{row.variant}{where}"]
 
 
-def _heading(hunk: Hunk) -> list[str]:
-    """Where a hunk stands, and what its lines cost."""
+def _cost_of_file(file: FileDiff) -> tuple[bool, float]:
+    """Code that runs on the GPU before modules, the file with the costliest hunk first."""
+    return not is_host(file.after or file.before), max(cost_of_hunk(h) for h in file.hunks)
+
+
+def cost_of_hunk(hunk: Hunk) -> float:
+    """Share of all samples, of the side where it is larger; what changes no code costs nothing."""
+    return 0.0 if hunk.cosmetic else max(hunk.before.share or 0.0, hunk.after.share or 0.0)
+
+
+def _heading(hunk: Hunk) -> list[Any]:
+    """Where a hunk stands, what its lines cost in words, and as a share."""
     if hunk.cosmetic:
-        return [where(hunk), "comments or blanks only"]
-    return [where(hunk), "host code" if hunk.host else "; ".join(costs(hunk))]
+        words = "comments or blanks only"
+    else:
+        words = "host code" if hunk.host else "; ".join(costs(hunk))
+    return [where(hunk), words, round(cost_of_hunk(hunk), DIGITS)]
 
 
 def _blocks(rows: Iterable[DiffRow]) -> list[list[Any]]:
