@@ -67,6 +67,15 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+class Role(StrEnum):
+    """What a row does in the ladder of one shape."""
+
+    STEP = "step"  # judged here
+    START = "start"  # what a step starts from, for context: its own verdict is of another shape
+    CHOICE = "choice"  # judged here, and only a choice among others
+    REFERENCE = "reference"
+
+
 class PredictionResult(StrEnum):
     CONFIRMED = "confirmed"
     REFUTED = "refuted"

@@ -25,12 +25,12 @@ from workbench.judge.gates import (
     judge_prediction,
     verdict,
 )
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AcrossShapes, AtShape
 from workbench.ncu.catalog import catalog
 from workbench.study.config import Config
 from workbench.study.model import Step
-from workbench.words import CLOCK_TOLERANCE, Regime, Status, Verdict
+from workbench.words import CLOCK_TOLERANCE, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,6 +185,36 @@ class _Judge:
                 return found, row.judged_at
         return self.compare(parent, row.variant), ""
 
+    def judged(self, variant: str, step: Step) -> Row:
+        """A row of the ladder with what it is compared with: its parent, or those it chooses."""
+        row = self.row(variant, step)
+        found, where = self.compared(row)
+        limits = self.at(where).limits(variant) if where else row.bottlenecks
+        row = replace(row, against_parent=found, compared_at=where, limits=limits)
+        over = {name: ratio for name in step.chooses if (ratio := self.ratio(name, variant))}
+        if not step.chooses:
+            return row
+        chosen = min(over, key=lambda name: over[name].ratio, default="")
+        return replace(row, role=Role.CHOICE, chosen=chosen, over_chosen=over.get(chosen))
+
+    def ladder_here(self, steps: list[Step], table: str) -> ShapeLadder:
+        """Of the steps judged at this shape; one without a shape of its own is at the table's."""
+        shape = self.evidence.shape
+        own = {s.variant for s in steps if (s.shape or table) == shape}
+        starts = {s.parent for s in steps if s.variant in own and s.parent}
+        shown = [s for s in steps if s.variant in own | starts]
+        return ShapeLadder(
+            shape=shape,
+            parameters=self.evidence.study.shapes[shape].parameters,
+            rows=tuple(
+                self.judged(s.variant, s) if s.variant in own else as_start(self.row(s.variant, s))
+                for s in shown
+            ),
+            references=tuple(
+                replace(self.row(r.name, None), role=Role.REFERENCE) for r in self.ladder.references
+            ),
+        )
+
     def limits(self, variant: str) -> tuple[Bottleneck, ...]:
         capture = self.evidence.capture(variant)
         if capture is None:
@@ -296,6 +326,20 @@ class _Judge:
         return said
 
 
+def as_start(row: Row) -> Row:
+    """Its figures and times alone: what became of it is told at the shape where it is judged."""
+    return replace(
+        row,
+        role=Role.START,
+        over_parent=None,
+        gates=(),
+        verdict="",
+        predictions=(),
+        judged_at="",
+        deciding=None,
+    )
+
+
 @dataclass(frozen=True)
 class VariantPair:
     """Any two variants; ``speedup`` and ``comparison`` are None as for a step and its parent."""
@@ -355,13 +399,11 @@ def judge(
     study = evidence.study
     names = [s.variant for s in steps] + [r.name for r in study.ladder.references]
     work = _Judge(evidence, config, names)
-    own = [work.row(step.variant, step) for step in steps]
-    references = [work.row(r.name, None) for r in study.ladder.references]
-    rows = []
-    for row in own:
-        found, where = work.compared(row)
-        limits = work.at(where).limits(row.variant) if where else row.bottlenecks
-        rows.append(replace(row, against_parent=found, compared_at=where, limits=limits))
+    rows = [work.judged(step.variant, step) for step in steps]
+    references = [
+        replace(work.row(r.name, None), role=Role.REFERENCE) for r in study.ladder.references
+    ]
+    shapes = dict.fromkeys([evidence.shape, *(step.shape for step in steps if step.shape)])
     roof = chart_ceilings([*rows, *references], evidence)
     reached = measured_roofs([*rows, *references], evidence)
     warnings = work.warnings(rows + references)
@@ -395,6 +437,7 @@ def judge(
         tuple(warnings),
         noise=work.noise,
         measured=reached,
+        ladders=tuple(work.at(shape).ladder_here(steps, evidence.shape) for shape in shapes),
     )
     if steps and evidence.shape == study.default_shape:
         result = replace(result, across=work.across(steps[-1].variant))

@@ -19,6 +19,7 @@ STEP_KEYS = [
     "rationale",
     "lesson",
     "prediction",
+    "chooses",
 ]
 REFERENCE_KEYS = ["variant", "title", "primary", "captured"]
 PREDICTION_KEYS = ["figure", "factor", "range"]
@@ -59,6 +60,16 @@ def _tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
     return value
 
 
+def _chooses(path: Path, where: str, value: Any, earlier: list[str]) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise UsageError(f"{path}: '{where}.chooses' must be a list of variants, not {value!r}")
+    for name in value:
+        if name not in earlier:
+            hint = nearest(name, earlier)
+            raise UsageError(f"{path}: {where} chooses '{name}', not an earlier step", hint=hint)
+    return tuple(value)
+
+
 def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
     check_keys(path, "step", table, STEP_KEYS)
     variant = _text(path, "step", table, "variant", needed=True)
@@ -81,6 +92,7 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
         _text(path, where, table, "lesson"),
         tuple(_prediction(path, f"{where}.prediction", p) for p in predictions),
         _text(path, where, table, "shape"),
+        _chooses(path, where, table.get("chooses", []), earlier),
     )
 
 

@@ -107,7 +107,8 @@ class Step:
     """One rung of the ladder: a variant, its parent, the one change, and what was expected.
 
     ``shape`` is where it is judged, for a change that is made for another shape than the study's
-    default; "" for the shape that is looked at.
+    default; "" for the shape that is looked at. ``chooses`` are earlier steps that it only picks
+    from, call by call.
     """
 
     variant: str
@@ -118,6 +119,7 @@ class Step:
     lesson: str = ""
     predictions: tuple[Prediction, ...] = ()
     shape: str = ""
+    chooses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
