@@ -35,17 +35,19 @@
     if (!versions.has(name)) versions.set(name, { name, label: name, row: null, step: null });
     return versions.get(name);
   };
-  for (const row of all(".is-ladder tr[data-variant]")) version(row.dataset.variant).row ??= row;
+  for (const row of all(".is-ladder tr[data-key]")) version(row.dataset.key).row ??= row;
   const steps = all("article.step");
   for (const step of steps) version(step.dataset.variant).step = step;
   for (const each of versions.values()) if (each.row) each.label = tidy($("th", each.row).textContent);
   const order = [...versions.keys()];
 
+  const ownWords = (element) => tidy([...element.childNodes].filter((node) => node.nodeName !== "SMALL").map((node) => node.textContent).join(""));
   /** [what, value, the metric behind it] of a row of a table. */
   const rowFacts = (row) => {
     const heads = all("thead th", row.closest("table"));
     return all(":scope > td", row)
-      .map((cell, i) => [tidy(heads[i + 1].textContent), tidy(cell.innerText || cell.textContent), heads[i + 1].title])
+      .map((cell, i) => [tidy($("span", heads[i + 1]).textContent), ownWords(cell), heads[i + 1]])
+      .map(([what, value, head]) => [what, `${value} ${/\d$/.test(value) ? tidy($("small", head)?.textContent ?? "") : ""}`.trim(), head.title])
       .filter(([, value]) => value);
   };
   const verdictOf = ({ row }) => row && $(".mark", row);
@@ -86,10 +88,10 @@
 
   const bar = $("#chosen");
   let chosen = "";
-  const ofVariant = all("[data-variant], [data-variants]").map((element) => [
-    element, element.dataset.variants ? JSON.parse(element.dataset.variants) : [element.dataset.variant],
-  ]);
-  const choose = (name, { aloud = true } = {}) => {
+  const marks = "[data-variant], [data-variants], tr[data-key]";
+  const namesOf = ({ dataset }) => dataset.variants ? JSON.parse(dataset.variants) : [dataset.variant ?? dataset.key];
+  const ofVariant = all(marks).map((element) => [element, namesOf(element)]);
+  const choose = (name) => {
     chosen = versions.has(name) ? name : "";
     root.classList.toggle("has-choice", Boolean(chosen));
     for (const [element, names] of ofVariant) {
@@ -100,13 +102,12 @@
     bar.hidden = !chosen;
     if (!chosen) return;
     openOnly(versions.get(chosen).step);
-    const words = fillBar(versions.get(chosen));
-    if (aloud) $("#said").textContent = `${words} is marked`;
+    $("#said").textContent = `${fillBar(versions.get(chosen))} is marked`;
   };
   const fillBar = (of) => {
     const figures = of.row ? rowFacts(of.row).filter(([, value]) => /^[\d.]/.test(value)).slice(0, 3) : [];
     const words = figures.map(([what, value]) => `${what} ${value}`).join(", ");
-    const source = all("#sources > details").find((each) => each.dataset.variant === of.name);
+    const source = all("#code > details").find((each) => each.dataset.variant === of.name);
     bar.replaceChildren(
       make("b", {}, of.label),
       ...(verdictOf(of) ? [verdictOf(of).cloneNode(true)] : []),
@@ -115,7 +116,7 @@
       ...(source ? [make("a", { href: `#${source.id}` }, "source")] : []),
       button("‹", () => choose(beside(-1)), { "aria-label": "Version before" }),
       button("›", () => choose(beside(1)), { "aria-label": "Next version" }),
-      button("clear", () => choose(""), { "aria-label": "Clear the mark" }),
+      button("×", () => choose(""), { "aria-label": "Clear the mark" }),
     );
     return `${of.label}: ${words}`;
   };
@@ -132,17 +133,12 @@
   };
   const reach = (element, behavior = motion()) => {
     for (let at = element; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
-    const step = element.closest("article.step");
-    if (step && step.dataset.variant !== chosen) choose(step.dataset.variant, { aloud: false });
-    openOnly(step);
-    // A step is read beside its list, which has to come into view with it
-    const start = element === step && wide.matches ? step.closest(".steps") : element;
-    start.scrollIntoView({ behavior });
+    openOnly(element.closest("article.step"));
+    element.scrollIntoView({ behavior });
     const focus = element.tagName === "DETAILS" ? $("summary", element) : element;
     if (!focus.matches("a, button, summary, [tabindex]")) focus.setAttribute("tabindex", "-1");
     focus.focus({ preventScroll: true });
   };
-  const wide = matchMedia("(min-width: 62rem)");
   const goTo = (anchor) => {
     history.pushState(null, "", `#${anchor}`);
     const element = target(anchor);
@@ -156,7 +152,6 @@
 
   // Clicks and keys
 
-  const namesOf = (element) => element.dataset.variants ? JSON.parse(element.dataset.variants) : [element.dataset.variant];
   const toggle = (name) => choose(name === chosen ? "" : name);
   const press = (element) => {
     const names = namesOf(element);
@@ -173,10 +168,10 @@
     if (!members.hidden && !members.contains(event.target)) closeMembers();
     const go = event.target.closest("[data-go]");
     if (go) return goBy(Number(go.dataset.go));
-    const hunk = event.target.closest(".hunks tbody tr[data-variant]");
-    if (hunk) return showHunk(hunk.closest("article"), hunk.dataset.variant);
+    const hunk = event.target.closest(".hunks tbody tr[data-key]");
+    if (hunk) return showHunk(hunk.closest("article"), hunk.dataset.key);
     if (event.target.closest("a, button, summary, input") || String(getSelection())) return;
-    const mark = event.target.closest(".chart [data-variant], .chart [data-variants], .is-ladder tr[data-variant]");
+    const mark = event.target.closest(".chart [data-variant], .chart [data-variants], .is-ladder tr[data-key]");
     if (mark) press(mark);
   });
   const charts = ".chart .choice";
@@ -326,7 +321,7 @@
   field.addEventListener("blur", closeHits);
   $("#search").addEventListener("submit", (event) => event.preventDefault());
 
-  // Ladders: sorted by a heading; the columns that are needed less come when they are asked for
+  // Ladders are sorted by a heading
 
   const sortBy = (head) => {
     const table = head.closest("table");
@@ -350,15 +345,6 @@
     table.tHead.rows[0].cells[0].setAttribute("aria-sort", "ascending");
     for (const head of all(".sort", table)) head.addEventListener("click", () => sortBy(head.closest("th")));
   }
-  for (const more of all(".more")) {
-    const words = more.textContent;
-    more.addEventListener("click", () => {
-      const open = more.nextElementSibling.classList.toggle("wide");
-      more.setAttribute("aria-expanded", String(open));
-      more.textContent = open ? "fewer columns" : words;
-    });
-  }
-
   // What stands behind a mark of a chart or the cost of a line
 
   const tip = $("#tip");
@@ -374,8 +360,8 @@
     const names = namesOf(mark);
     const title = mark.getAttribute("aria-label") ?? names.join(", ");
     if (names.length > 1) return [title, []];
-    const beside_ = all("table tr[data-variant]", mark.closest("section")).filter((row) => row.dataset.variant === names[0]);
-    const rows = beside_.length ? beside_ : [versions.get(names[0])?.row].filter(Boolean);
+    const near = all("tr[data-key]", mark.closest("section")).filter((row) => row.dataset.key === names[0]);
+    const rows = near.length ? near : [versions.get(names[0])?.row].filter(Boolean);
     const seen = new Set();
     return [title, rows.flatMap(rowFacts).filter(([what]) => !seen.has(what) && seen.add(what)).slice(0, 12)];
   };

@@ -32,7 +32,6 @@ from workbench.render.document.blocks import (
 )
 
 DEEPEST = 6  # HTML has no heading below h6
-AT_ONCE = 7  # columns of a ladder that are there before more are asked for
 LADDER = "ladder"  # tables whose name starts so: sorted by their headings, cards on a phone
 WITHOUT_SCRIPT = (
     '<p class="scriptless">The diff is put together by a script, which is switched off.</p>'
@@ -78,15 +77,17 @@ def anchor(key: str) -> str:
     return quote(key, safe="")
 
 
-def inline(text: Text) -> str:
-    return "".join(_span(span) for span in text)
+def inline(text: Text, steps: Mapping[str, str] | None = None) -> str:
+    """``steps``: a step's name in code leads to the section whose key it has there."""
+    return "".join(_span(span, steps or {}) for span in text)
 
 
-def _span(span: Span) -> str:
+def _span(span: Span, steps: Mapping[str, str]) -> str:
     inside = escape(span.text)
     for wanted, name in ((span.code, "code"), (span.em, "em"), (span.strong, "strong")):
         inside = tag(name, inside) if wanted else inside
-    return _link(span.href, inside) if span.href else inside
+    to_step = f"#{steps[span.text]}" if span.code and span.text in steps else ""
+    return _link(span.href or to_step, inside)
 
 
 def _link(href: str, inside: str) -> str:
@@ -100,9 +101,12 @@ def _link(href: str, inside: str) -> str:
 
 @dataclass(frozen=True)
 class Writer:
-    """``charts`` has each chart as HTML by its name."""
+    """``charts`` has each chart as HTML by its name, ``steps`` the key of each step's section by
+    its variant: what names it leads there.
+    """
 
     charts: Mapping[str, str]
+    steps: Mapping[str, str]
 
     def blocks(self, found: Iterable[Block], level: int = 2, about: str = "") -> str:
         """``level`` is that of the next headings; ``about`` is the variant that it is about."""
@@ -111,12 +115,12 @@ class Writer:
     def _block(self, block: Block, level: int, about: str) -> str:
         match block:
             case Paragraph():
-                return tag("p", inline(block.text))
+                return tag("p", self.inline(block.text))
             case Bullets():
-                return tag("ol" if block.ordered else "ul", _items(block.items))
+                return tag("ol" if block.ordered else "ul", self._items(block.items))
             case Callout():
                 title = tag("strong", escape(block.title))
-                inside = title + tag("ul", _items(block.items))
+                inside = title + tag("ul", self._items(block.items))
                 return tag("div", inside, class_="warning", role="note")
             case CodeBlock():
                 return tag("pre", tag("code", escape(block.text)), tabindex=0)
@@ -125,20 +129,37 @@ class Writer:
             case SourceChange():
                 return tag("div", WITHOUT_SCRIPT, class_="diffs", data_diff=block.variant)
             case Table():
-                return table(block, about)
+                return self._table(block, about)
             case Fold():
-                inside = self.blocks(block.blocks, level, about)
-                return tag("details", f"{tag('summary', inline(block.summary))}\n{inside}")
+                return self._fold(block, level, about)
             case Section():
                 return self._section(block, level)
 
+    def inline(self, text: Text) -> str:
+        return inline(text, self.steps)
+
+    def _items(self, items: Iterable[Text]) -> str:
+        return "".join(tag("li", self.inline(item)) for item in items)
+
+    def _fold(self, block: Fold, level: int, about: str) -> str:
+        """A fold that is there for a diff alone is open: where there is room, it is read."""
+        opened = all(isinstance(each, SourceChange) for each in block.blocks)
+        inside = self.blocks(block.blocks, level, about)
+        return tag("details", f"{tag('summary', inline(block.summary))}\n{inside}", open=opened)
+
     def _figure(self, block: Chart) -> str:
         drawn = self.charts.get(block.name, "")
-        caption = tag("figcaption", inline(block.caption), class_="note") if block.caption else ""
+        caption = (
+            tag("figcaption", self.inline(block.caption), class_="note") if block.caption else ""
+        )
         return tag("figure", drawn + caption, data_chart=block.name)
 
     def _section(self, block: Section, level: int) -> str:
-        """A step's section is one of a list, of which a script leaves one open."""
+        """A step's section is one of a list, of which a script leaves one open; one without a
+        title is read with what stands before it.
+        """
+        if not block.title:
+            return self._parts(block, level)
         key = anchor(block.key)
         title = tag(f"h{min(level, DEEPEST)}", inline(block.title), id=f"{key}--title")
         return tag(
@@ -162,9 +183,54 @@ class Writer:
         panel = tag("div", STEP_BUTTONS + self.blocks(steps, level), class_="step-panel")
         return f"{parts}\n{tag('div', listed + panel, class_='steps')}"
 
+    def _table(self, found: Table, about: str) -> str:
+        """In a box that scrolls. A ladder is sorted by its headings."""
+        ladder = found.name.startswith(LADDER)
+        heads = "".join(_head(column, ladder) for column in found.columns)
+        rows = "\n".join(self._row(row, found.columns, ladder) for row in found.rows)
+        words = plain(found.caption) or f"{found.name.replace('_', ' ')} {about}".strip()
+        caption = tag("caption", escape(words), class_="hidden")
+        inside = f"{caption}<thead>{tag('tr', heads)}</thead>\n<tbody>{rows}</tbody>"
+        made = tag("table", inside, class_=f"data {found.name}{' is-ladder' if ladder else ''}")
+        shown = tag("p", inline(found.caption), class_="note") if found.caption else ""
+        return shown + tag(
+            "div", made, class_="scroll", tabindex=0, role="region", aria_label=words
+        )
 
-def _items(items: Iterable[Text]) -> str:
-    return "".join(tag("li", inline(item)) for item in items)
+    def _row(self, row: TableRow, columns: Sequence[Column], ladder: bool) -> str:
+        head, *rest = columns
+        cells = [self._row_head(row, head, ladder), *(self._cell(row, c, ladder) for c in rest)]
+        kind = row.kind if row.kind is not Kind.PLAIN else None
+        return tag("tr", "".join(cells), class_=kind, data_key=row.key or None)
+
+    def _row_head(self, row: TableRow, column: Column, ladder: bool) -> str:
+        cell = row.cells.get(column.key, Cell(()))
+        inside = inline(cell.text)
+        if row.key in self.steps and not any(span.href for span in cell.text):
+            inside = tag("a", inside, href=f"#{anchor(self.steps[row.key])}")
+        side = "n" if column.align is Align.RIGHT else None
+        return tag("th", inside + _note(cell), scope="row", class_=side)
+
+    def _cell(self, row: TableRow, column: Column, ladder: bool) -> str:
+        cell = row.cells.get(column.key, Cell(()))
+        inside = self._marked(cell, row, column) + _note(cell)
+        side = "n" if column.align is Align.RIGHT else None
+        if not ladder:
+            return tag("td", inside, class_=side)
+        return tag(
+            "td",
+            inside,
+            class_=_classes(side, f"c-{column.key}"),
+            data_sort="" if cell.sort is None else cell.sort,
+            data_label=column.label,
+        )
+
+    def _marked(self, cell: Cell, row: TableRow, column: Column) -> str:
+        """A verdict takes the sign of its row, an outcome that of its word."""
+        word = plain(cell.text)
+        if column.key == "verdict" and row.kind is not Kind.PLAIN:
+            return mark(word, row.kind)
+        return mark(word, OUTCOMES[word]) if word in OUTCOMES else self.inline(cell.text)
 
 
 def _listed(steps: Iterable[Section]) -> str:
@@ -183,84 +249,19 @@ def mark(word: str, kind: str) -> str:
     return tag("span", escape(word), class_=f"mark {kind}")
 
 
-def table(found: Table, about: str = "") -> str:
-    """In a box that scrolls; a ladder can be sorted, and shows its first columns until more are
-    asked for.
-    """
-    ladder = found.name.startswith(LADDER)
-    spare = _spare(found.columns) if ladder else set()
-    heads = "".join(_head(column, ladder, column.key in spare) for column in found.columns)
-    rows = "\n".join(_row(row, found.columns, ladder, spare) for row in found.rows)
-    words = plain(found.caption) or f"{found.name.replace('_', ' ')} {about}".strip()
-    caption = tag("caption", escape(words), class_="hidden")
-    inside = f"{caption}<thead>{tag('tr', heads)}</thead>\n<tbody>{rows}</tbody>"
-    made = tag("table", inside, class_=f"data {found.name}{' is-ladder' if ladder else ''}")
-    box = tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=words)
-    shown = tag("p", inline(found.caption), class_="note") if found.caption else ""
-    more = _more_button(len(spare)) if spare else ""
-    return f"{shown}{more}{box}"
-
-
-def _spare(columns: Sequence[Column]) -> set[str]:
-    """Keys of the columns that are needed least."""
-    by_need = sorted(columns, key=lambda column: column.rank)
-    return {column.key for column in by_need[AT_ONCE:]}
-
-
-def _more_button(count: int) -> str:
-    return tag(
-        "button",
-        f"{count} more columns",
-        type="button",
-        class_="plain more needs-script",
-        aria_expanded="false",
-    )
+def _note(cell: Cell) -> str:
+    return tag("small", escape(cell.note)) if cell.note else ""
 
 
 def _classes(*names: str | None) -> str | None:
     return " ".join(name for name in names if name) or None
 
 
-def _head(column: Column, sortable: bool, spare: bool) -> str:
+def _head(column: Column, sortable: bool) -> str:
     unit = f" {tag('small', escape(column.unit))}" if column.unit else ""
-    label = f"{tag('span', escape(column.label))}{unit}"
+    note = f" {tag('small', escape(column.note))}" if column.note else ""
+    label = f"{tag('span', escape(column.label))}{unit}{note}"
     inside = tag("button", label, type="button", class_="sort") if sortable else label
     side = "n" if column.align is Align.RIGHT else None
-    return tag(
-        "th",
-        inside,
-        scope="col",
-        class_=_classes(side, f"c-{column.key}", "spare" if spare else None),
-        title=column.source or None,
-    )
-
-
-def _row(row: TableRow, columns: Sequence[Column], ladder: bool, spare: set[str]) -> str:
-    cells = (
-        _cell(row, column, first=n == 0, ladder=ladder, spare=column.key in spare)
-        for n, column in enumerate(columns)
-    )
-    kind = row.kind if row.kind is not Kind.PLAIN else None
-    return tag("tr", "".join(cells), class_=kind, data_variant=row.key or None)
-
-
-def _cell(row: TableRow, column: Column, *, first: bool, ladder: bool, spare: bool) -> str:
-    cell = row.cells.get(column.key, Cell(()))
-    note = tag("small", escape(cell.note)) if cell.note else ""
-    side = "n" if column.align is Align.RIGHT else None
-    return tag(
-        "th" if first else "td",
-        f"{_marked(cell, row, column)}{note}",
-        scope="row" if first else None,
-        class_=_classes(side, f"c-{column.key}" if ladder else None, "spare" if spare else None),
-        data_sort="" if ladder and cell.sort is None else cell.sort if ladder else None,
-        data_label=column.label if ladder else None,
-    )
-
-
-def _marked(cell: Cell, row: TableRow, column: Column) -> str:
-    """A verdict takes the sign of its row, an outcome that of its word."""
-    word = plain(cell.text)
-    if column.key == "verdict" and row.kind is not Kind.PLAIN:
-        return mark(word, row.kind)
-    return mark(word, OUTCOMES[word]) if word in OUTCOMES else inline(cell.text)
+    classes = _classes(side, f"c-{column.key}" if sortable else None)
+    return tag("th", inside, scope="col", class_=classes, title=column.source or None)

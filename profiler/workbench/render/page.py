@@ -17,17 +17,18 @@ from workbench.judge.rows import Ablation
 from workbench.render import html, page_sources
 from workbench.render.canvas import DARK, LIGHT, Palette
 from workbench.render.document.blocks import Block, Document, Section, plain
+from workbench.render.document.tiles import tiles
 from workbench.render.page_sources import Files
 from workbench.render.page_stalls import reasons
 from workbench.render.page_tokens import tokens
 from workbench.render.stall_chart import OTHER
-
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:
     import jinja2
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
+CODE = "Sources, line by line"
 
 
 def page_environment(folders: list[Path]) -> jinja2.Environment:
@@ -58,15 +59,19 @@ def render_page(
 
     shown, files = reasons(ablation), Files(sources)
     scripts = {name: environment.get_template(name).render() for name in (THEME, SCRIPT)}
-    writer = html.Writer(charts)
-    intro, sections = parted(document.blocks)
-    after = 1 + next((n for n, section in enumerate(sections) if has_steps(section)), -1)
+    head, warnings, sections = parted(document.blocks)
+    after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
+    steps = {step.variant: step.key for section in sections for step in steps_of(section)}
+    writer = html.Writer(charts, steps)
     text = environment.get_template(TEMPLATE).render(
         title=plain(document.title),
+        study=ablation.study,
         place=f"{ablation.study}, {ablation.shape} on {ablation.gpu}",
-        nav=[(html.anchor(section.key), plain(section.title)) for section in sections],
-        intro=Markup(writer.blocks(intro)),
-        tiles=[],
+        nav=_nav(sections, after),
+        code_title=CODE,
+        result=Markup(writer.blocks(head)),
+        tiles=tiles(ablation),
+        warnings=Markup(writer.blocks(warnings)),
         story=Markup(writer.blocks(sections[:after])),
         evidence=Markup(writer.blocks(sections[after:])),
         versions=_versions(ablation, files),
@@ -82,14 +87,24 @@ def render_page(
     return text.rstrip() + "\n"
 
 
-def parted(blocks: Sequence[Block]) -> tuple[list[Block], list[Section]]:
-    """What stands before the first section, and the sections."""
+def parted(blocks: Sequence[Block]) -> tuple[list[Section], list[Block], list[Section]]:
+    """The result, which has no title of its own, what stands outside of sections, and the rest."""
     sections = [block for block in blocks if isinstance(block, Section)]
-    return [block for block in blocks if block not in sections], sections
+    return (
+        [section for section in sections if not section.title],
+        [block for block in blocks if not isinstance(block, Section)],
+        [section for section in sections if section.title],
+    )
 
 
-def has_steps(section: Section) -> bool:
-    return any(isinstance(block, Section) and block.variant for block in section.blocks)
+def steps_of(section: Section) -> list[Section]:
+    return [block for block in section.blocks if isinstance(block, Section) and block.variant]
+
+
+def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:
+    """Keys and titles of all parts of the page; that of the sources is the template's own."""
+    known = [(html.anchor(section.key), plain(section.title)) for section in sections]
+    return [*known[:after], ("code", CODE), *known[after:]]
 
 
 def _versions(ablation: Ablation, files: Files) -> list[dict[str, Any]]:
@@ -97,7 +112,7 @@ def _versions(ablation: Ablation, files: Files) -> list[dict[str, Any]]:
     return [
         {
             "name": row.variant,
-            "anchor": html.anchor(f"source-{row.variant}"),
+            "anchor": html.anchor(f"code-{row.variant}"),
             "label": row.label,
             "files": [key for _, key in files.of(row.variant)],
         }

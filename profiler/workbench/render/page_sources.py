@@ -13,7 +13,7 @@ from workbench.derive.diff.costs import COUNTERS, Cost
 from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, Profiled, Sources, base, is_host
 from workbench.judge.rows import Ablation
 from workbench.judge.rows import Row as Judged
-from workbench.render.hunks import costs, where
+from workbench.render.document.hunks import costs, where
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import LineKind
 

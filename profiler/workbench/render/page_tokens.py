@@ -14,7 +14,8 @@ PLAIN = "-"
 
 def tokens(file: str, text: str) -> list[str]:
     """Of each line the lengths of its parts, each with its style behind it, as ``4-3k1-12s``:
-    ``c`` a comment, ``s`` a string, ``k`` a keyword or type, ``n`` a number, ``p`` the preprocessor.
+    ``c`` a comment, ``s`` a string, ``k`` a keyword or type, ``n`` a number, ``p`` for the
+    preprocessor.
     What is plain at a line's end is left out.
     """
     from pygments.lexers.c_like import CudaLexer
