@@ -180,12 +180,18 @@ def costs(hunk: Hunk) -> list[str]:
 
 
 def costliest_lines(changes: SourceDiff, most: int = COSTLIEST) -> tuple[Text, ...]:
-    """The dearest hunks in a line each."""
+    """The dearest hunks in a line each, but for those that hardly cost anything."""
+    total = max(_weight(cost) for cost in changes.totals)
     return tuple(
-        line(f"hunk {hunk.number}, ", code(where(hunk)), f": {sides(hunk, stall_time)}")
+        line(f"hunk {hunk.number}, ", code(where(hunk)), f": {sides(hunk, stalled)}")
         for hunk in costliest(changes)[:most]
-        if weight(hunk)
+        if weight(hunk) >= WORTH_TELLING * total
     )
+
+
+def stalled(cost: Cost) -> str:
+    """``18.6 µs``, or the share where there is no duration."""
+    return percent(cost.share) if cost.microseconds is None else f"{number(cost.microseconds)} µs"
 
 
 def told_shifts(changes: SourceDiff, most: int = SHIFTS) -> list[Shift]:

@@ -17,7 +17,7 @@ from workbench.render.document.phrases import (
     verdict,
 )
 from workbench.render.numbers import ends, factor, percent
-from workbench.words import ABSENT, NONE, Verdict
+from workbench.words import ABSENT, NONE, Role, Verdict
 
 INTERVAL = "[95 % interval]"
 STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
@@ -137,7 +137,7 @@ def _time(row: Row) -> Cell:
 
 
 def _over_parent(row: Row) -> Cell:
-    if row.verdict == Verdict.BASELINE or row.is_reference:
+    if row.verdict == Verdict.BASELINE or row.is_reference or row.role == Role.START:
         return Cell(words(NONE))
     return ratio_cell(row.over_parent, note=ends(row.over_parent) if row.over_parent else "")
 
@@ -165,4 +165,5 @@ def _key_change(row: Row) -> Cell:
 
 def _verdict(row: Row) -> Cell:
     word = verdict(row)
-    return Cell(words(word), sort=word, data=row.verdict or None)
+    note = f"(a choice, {factor(row.over_chosen.ratio)} of {row.chosen})" if row.over_chosen else ""
+    return Cell(words(word), sort=word, note=note, data=row.verdict or None)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.stalls import UNSAMPLED
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.document.authored import authored
-from workbench.render.document.blocks import Kind, Text, code, joined, line
+from workbench.render.document.blocks import Kind, Text, code, joined
 from workbench.render.numbers import microseconds
 from workbench.render.plain import shorten
-from workbench.words import ABSENT, Status, Verdict
+from workbench.words import ABSENT, Role, Status, Verdict
 
 REASON_WIDTH = 60
 GATE_STATES = {True: "passed", False: "failed", None: "open"}
@@ -36,6 +39,8 @@ def verdict(row: Row) -> str:
         return reason(row)
     if row.is_reference:
         return "reference"
+    if row.role == Role.START:
+        return "context"
     return f"{row.verdict} at {row.judged_at}" if row.judged_at else row.verdict
 
 
@@ -80,19 +85,36 @@ def steps(ablation: Ablation) -> list[Row]:
     return [row for row in ablation.rows if row.step and row.verdict != Verdict.BASELINE]
 
 
+def ladders(ablation: Ablation) -> tuple[ShapeLadder, ...]:
+    """One a shape at which a step is judged, the table's own first."""
+    return ablation.ladders or (
+        ShapeLadder(
+            shape=ablation.shape,
+            parameters=ablation.parameters,
+            rows=ablation.rows,
+            references=ablation.references,
+        ),
+    )
+
+
+def judged(ablation: Ablation) -> dict[str, tuple[ShapeLadder, Row]]:
+    """Every step's row in the ladder of the shape where it is judged, by variant."""
+    return {
+        row.variant: (ladder, row)
+        for ladder in ladders(ablation)
+        for row in ladder.rows
+        if row.role != Role.START
+    }
+
+
 def names(variants: list[str]) -> Text:
     return joined([code(variant) for variant in variants])
 
 
-def shape_words(parameters: object) -> str:
+def shape_words(parameters: Mapping[str, Any]) -> str:
     """``B=2 H=8 causal``: a flag by its name alone, one that is off not at all."""
-    assert hasattr(parameters, "items")
     return " ".join(
         key if value is True else f"{key}={value}"
         for key, value in parameters.items()
         if value is not False
     )
-
-
-def lines_of(*texts: Text | str) -> tuple[Text, ...]:
-    return tuple(line(text) for text in texts if text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from workbench.derive.diff.model import SourceDiff
-from workbench.judge.rows import Ablation
+from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AtShape
 from workbench.render.document import bottlenecks, method, rooflines, why
 from workbench.render.document import result as said
@@ -31,7 +31,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.fields import Field, field, only, table
 from workbench.render.document.ladder_table import REPORTED, ladder_table
-from workbench.render.document.phrases import shape_words, steps
+from workbench.render.document.phrases import judged, ladders, shape_words, steps
 from workbench.render.document.step import anchor, step_section
 from workbench.render.numbers import interval, number
 from workbench.words import ABSENT
@@ -77,18 +77,37 @@ def _lessons(ablation: Ablation) -> Section:
 
 
 def _ladder(ablation: Ablation) -> Section:
+    """One table a shape at which steps are judged, each on the evidence at its own."""
+    first, *others = ladders(ablation)
     note = (
-        "A ratio above 1 is faster. Times are warm; all columns, with cold times, bandwidth, "
-        "occupancy and stalls, are in the folds."
+        "A ratio above 1 is faster; times are warm medians. A row for context is what a step "
+        "starts from: its own verdict is of another shape."
     )
-    full = ladder_table(ablation)
     blocks: tuple[Block, ...] = (
-        only(full, REPORTED),
+        shape_ladder(ablation, first),
         Paragraph(words(note)),
-        Fold(words("All columns"), (full,)),
+        *(
+            Section(
+                f"ladder-{ladder.shape}",
+                line("Judged at ", code(ladder.shape)),
+                (shape_ladder(ablation, ladder, primary=True),),
+            )
+            for ladder in others
+        ),
+        Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
         Fold(words("Warm and cold times"), (method.times(ablation),)),
     )
     return Section("ladder", words("The ladder"), blocks)
+
+
+def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:
+    """The columns that a page has room for; of the references all, or the ``primary`` alone."""
+    known = ladder.references
+    references = tuple(r for r in known if not primary or r.variant == ablation.reference)
+    name = "ladder" if ladder.shape == ablation.shape else f"ladder-{ladder.shape}"
+    full = ladder_table(ablation, (*ladder.rows, *references), name)
+    measured = any(row.over_baseline for row in ladder.rows)
+    return only(full, [key for key in REPORTED if measured or key != "baseline"])
 
 
 SHAPES: list[Field[AtShape]] = [
@@ -226,8 +245,22 @@ def _promises(ablation: Ablation) -> list[Block]:
 
 
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
-    sections = [step_section(row, diffs.get(row.variant)) for row in steps(ablation)]
-    return Section("steps", words("Step by step"), (*_baseline(ablation), *sections))
+    sections = [_step(ablation, row, diffs.get(row.variant)) for row in steps(ablation)]
+    note = Paragraph(
+        words(
+            "Each step with its verdict, the factors of its speedup under ncu, the hunks of its "
+            "diff that cost the most stall time, before and after, and its lesson; folded away is "
+            "the rest."
+        )
+    )
+    blocks: tuple[Block, ...] = (note, *_baseline(ablation), *sections)
+    return Section("steps", words("Step by step"), blocks if sections else _baseline(ablation))
+
+
+def _step(ablation: Ablation, row: Row, changes: SourceDiff | None) -> Section:
+    ladder, here = judged(ablation).get(row.variant, (None, row))
+    elsewhere = ladder is not None and ladder.shape != ablation.shape
+    return step_section(row, changes, here, ladder.shape if ladder and elsewhere else "")
 
 
 def _baseline(ablation: Ablation) -> tuple[Section, ...]:
@@ -254,6 +287,9 @@ def _failures(ablation: Ablation) -> Section:
 
 
 def _sources(ablation: Ablation) -> Section:
-    captures = Fold(words("Captures and their kernels"), (method.captures(ablation),))
-    blocks = (method.sources(ablation), captures, method.conventions(ablation))
+    blocks = (
+        Fold(words("Columns and factors"), (method.sources(ablation),)),
+        Fold(words("Captures and their kernels"), (method.captures(ablation),)),
+        Fold(words("What is counted, and the noise assumed"), (method.conventions(ablation),)),
+    )
     return Section("sources", words("Where each number comes from"), blocks)

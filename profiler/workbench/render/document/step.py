@@ -41,10 +41,14 @@ def anchor(variant: str) -> str:
     return "step-" + re.sub(r"[^a-z0-9]+", "-", variant.lower()).strip("-")
 
 
-def step_section(row: Row, changes: SourceDiff | None) -> Section:
+def step_section(
+    row: Row, changes: SourceDiff | None, here: Row | None = None, shape: str = ""
+) -> Section:
+    """``here`` is the row at the shape where the step is judged, which ``shape`` names where it is
+    not the table's.
+    """
     assert row.step is not None
-    shown: list[Block] = [Paragraph(verdict_line(row))]
-    shown += _numbers(row)
+    shown: list[Block] = [Paragraph(verdict_line(here or row, shape)), _numbers(row)]
     if changes is not None and (lines := hunks.costliest_lines(changes)):
         shown.append(Bullets(lines))
     if row.step.lesson.strip():
@@ -59,42 +63,44 @@ def step_section(row: Row, changes: SourceDiff | None) -> Section:
     )
 
 
-def verdict_line(row: Row) -> Text:
-    """The verdict, time and speed, and the gates that decided it."""
-    return line(strong(f"{row.verdict}."), " ", _speed(row), " ", gate_words(row))
+def verdict_line(row: Row, shape: str = "") -> Text:
+    """The verdict, the shape it is about, time and speed, and the gates that decided it."""
+    where = line(" at ", code(shape)) if shape else ()
+    return line(strong(row.verdict.capitalize()), where, ": ", _speed(row), ". ", gate_words(row))
 
 
 def _speed(row: Row) -> Text:
     if not has_figures(row):
-        return words(f"No figures: {reason(row)}.")
-    parent = code(parent_of(row))
-    own = line(f"{warm(row)}, {interval(row.over_parent)} over ", parent)
-    if not row.judged_at:
-        return line(own, ".")
-    there = line("At ", code(row.judged_at), f", {interval(row.deciding)} over ", parent)
-    return line(there, "; here ", own, ".")
+        return words(f"no figures, {reason(row)}")
+    told = line(f"{warm(row)}, {interval(row.over_parent)} over ", code(parent_of(row)))
+    if row.over_chosen is None:
+        return told
+    best = line(f"; it chooses, and is {interval(row.over_chosen)} of ", code(row.chosen))
+    return line(told, best, ", the best of those")
 
 
 def gate_words(row: Row) -> Text:
-    """``Gates passed: correct (max error 0.0005), ...``; those that failed first."""
+    """Gates that failed or are open with their reasons, those that passed by name."""
     if not row.gates:
         return words(f"Gates: {ABSENT}.")
     told = []
     for state in (False, None, True):
-        gates = [gate for gate in row.gates if gate.passed is state]
+        gates = [
+            gate.name if gate.passed else f"{gate.name} ({gate.why})"
+            for gate in row.gates
+            if gate.passed is state
+        ]
         if gates:
-            each = ", ".join(f"{gate.name} ({gate.why})" for gate in gates)
-            told.append(f"{GATE_STATES[state]}: {each}")
+            told.append(f"{GATE_STATES[state]}: {', '.join(gates)}")
     return words(f"Gates {'; '.join(told)}.")
 
 
-def _numbers(row: Row) -> list[Block]:
+def _numbers(row: Row) -> Paragraph:
     pair = row.against_parent
     if pair is None or pair.factors is None:
-        return [Paragraph(words(f"How it multiplies out: {ABSENT}."))]
-    where = f" at {row.compared_at}" if row.compared_at else ""
-    text = f"{why.equation(pair.factors)}, {why.durations(pair.factors)}{where}."
-    return [Paragraph(line(strong("Why."), " ", text))]
+        return Paragraph(words(f"How it multiplies out: {ABSENT}."))
+    text = f" {why.brief_equation(pair.factors)}, {why.durations(pair.factors)}."
+    return Paragraph(line(strong("Why."), text))
 
 
 def details(row: Row, changes: SourceDiff | None) -> Fold:

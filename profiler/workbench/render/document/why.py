@@ -32,15 +32,23 @@ SURPRISE_SHOWN = 99
 UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" helps nobody
 
 
+def brief_equation(parts: SpeedupFactors) -> str:
+    """Without what stayed as it was: ``4.65x = 1.22x (fewer instructions) × 3.87x (...)``."""
+    changed = [part for part in parts.factors if abs(part.gain - 1) >= UNCHANGED]
+    told = [f"{factor(part.gain)} ({_word(part)})" for part in changed]
+    return f"{factor(parts.measured)} = {' × '.join(told) or 'nothing that changed'}"
+
+
+def _word(part: Factor) -> str:
+    more, less, name = WORDS[part.id]
+    if abs(part.gain - 1) < UNCHANGED:
+        return f"same {name}"
+    return less if part.gain < 1 else more
+
+
 def equation(parts: SpeedupFactors) -> str:
     """``4.65x = 1.22x (fewer instructions) × 3.87x (higher issue rate) × ...``."""
-    told = []
-    for part in parts.factors:
-        more, less, name = WORDS[part.id]
-        same = abs(part.gain - 1) < UNCHANGED
-        told.append(
-            f"{factor(part.gain)} ({f'same {name}' if same else less if part.gain < 1 else more})"
-        )
+    told = [f"{factor(part.gain)} ({_word(part)})" for part in parts.factors]
     return f"{factor(parts.measured)} = {' × '.join(told)} (residual {residual(parts)})"
 
 
