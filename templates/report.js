@@ -499,7 +499,7 @@
 
   const CONTEXT = 3;
   const HOT = 0.02;
-  const narrow = matchMedia("(max-width: 40rem)");
+  const narrow = matchMedia("(max-width: 82rem)");
   const numberCell = (line, sign, classes) => make("td", { class: `number ${classes}` },
     ...(sign ? [make("span", { class: "sign" }, sign)] : []), line === null ? "" : String(line + 1));
   const changedParts = (of, [a, b, alike]) =>

@@ -66,9 +66,12 @@ def write_reports(
     text = render_report(found, sources.diffs, environment)
     files = {REPORT: text}
     if page or (folder / PAGE).is_file():
+        from workbench.render.document.report import report
         from workbench.render.page import page_environment, render_page
 
-        files[PAGE] = render_page(found, sources, page_environment(workspace.template_folders))
+        document = report(found, sources.diffs)
+        environment = page_environment(workspace.template_folders)
+        files[PAGE] = render_page(document, found, sources, environment)
     for name, content in {**charts.result(), **files}.items():
         write_bytes(folder / name, content.encode())
     return [folder / name for name in files]

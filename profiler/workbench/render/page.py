@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, fields
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,11 @@ from workbench.derive.diff.model import Sources
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.rows import Ablation
 from workbench.render import html, page_sources
-from workbench.render.canvas import DARK, LIGHT, Palette
+from workbench.render.chart import svg
+from workbench.render.chart.level_plots import levels
+from workbench.render.chart.palette import PALETTE
+from workbench.render.chart.roofline_plot import roofline
+from workbench.render.chart.scene import Width
 from workbench.render.document.blocks import Block, Document, Section, plain
 from workbench.render.document.tiles import tiles
 from workbench.render.page_sources import Files
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     import jinja2
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
+SCENES = {"roofline": roofline, "roofline-levels": levels}
 CODE = "Sources, line by line"
 
 
@@ -46,15 +50,9 @@ def page_environment(folders: list[Path]) -> jinja2.Environment:
 
 
 def render_page(
-    document: Document,
-    ablation: Ablation,
-    sources: Sources,
-    charts: Mapping[str, str],
-    environment: jinja2.Environment,
+    document: Document, ablation: Ablation, sources: Sources, environment: jinja2.Environment
 ) -> str:
-    """The page as HTML. ``charts`` has each as HTML by its name. The same values give the same
-    bytes.
-    """
+    """The page as HTML. The same values give the same bytes."""
     from markupsafe import Markup
 
     shown, files = reasons(ablation), Files(sources)
@@ -62,7 +60,7 @@ def render_page(
     head, warnings, sections = parted(document.blocks)
     after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
     steps = {step.variant: step.key for section in sections for step in steps_of(section)}
-    writer = html.Writer(charts, steps)
+    writer = html.Writer(charts_of(ablation), steps)
     text = environment.get_template(TEMPLATE).render(
         title=plain(document.title),
         study=ablation.study,
@@ -76,7 +74,8 @@ def render_page(
         evidence=Markup(writer.blocks(sections[after:])),
         versions=_versions(ablation, files),
         absent=ABSENT,
-        palette=palette(),
+        palette=PALETTE,
+        chart_style=Markup(svg.page_style()),
         reasons=shown,
         data=_data(ablation, sources, files, shown),
         theme=Markup(scripts[THEME]),
@@ -85,6 +84,14 @@ def render_page(
         hashes=[Markup(_hash(script)) for script in scripts.values()],
     )
     return text.rstrip() + "\n"
+
+
+def charts_of(ablation: Ablation) -> dict[str, str]:
+    """Each chart by its name, wide and narrow: a page shows the one that its width has room for."""
+    return {
+        name: "".join(svg.inline(scene(ablation, width)) for width in Width)
+        for name, scene in SCENES.items()
+    }
 
 
 def parted(blocks: Sequence[Block]) -> tuple[list[Section], list[Block], list[Section]]:
@@ -144,9 +151,3 @@ def _data(
 
 def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def palette() -> dict[str, tuple[str, str]]:
-    """Colour name to its light and dark value, the charts' own."""
-    names = [field.name for field in fields(Palette)]
-    return dict(zip(names, zip(astuple(LIGHT), astuple(DARK), strict=True), strict=True))
