@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TypeAlias
 from urllib.parse import quote
 
 from workbench.render.document.blocks import (
@@ -31,6 +32,7 @@ from workbench.render.document.blocks import (
     plain,
 )
 
+Attribute: TypeAlias = str | float | bool | None
 DEEPEST = 6  # HTML has no heading below h6
 LADDER = "ladder"  # tables whose name starts so: sorted by their headings, cards on a phone
 WITHOUT_SCRIPT = (
@@ -56,12 +58,12 @@ OUTCOMES = {
 }
 
 
-def tag(name: str, inside: str, **attributes: str | int | bool | None) -> str:
+def tag(name: str, inside: str, **attributes: Attribute) -> str:
     """An element around HTML; attributes are escaped, those that are None or False left out."""
     return f"<{name}{_attributes(attributes)}>{inside}</{name}>"
 
 
-def _attributes(attributes: dict[str, str | int | bool | None]) -> str:
+def _attributes(attributes: dict[str, Attribute]) -> str:
     given = (
         (key.rstrip("_").replace("_", "-"), value)
         for key, value in attributes.items()

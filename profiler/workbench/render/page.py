@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from workbench.derive.diff.model import Sources
 from workbench.derive.figures import ISSUING, stall_label
-from workbench.judge.rows import Ablation
+from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
 from workbench.render.chart.level_plots import levels
 from workbench.render.chart.palette import PALETTE
 from workbench.render.chart.roofline_plot import roofline
 from workbench.render.chart.scene import Width
-from workbench.render.document.blocks import Block, Document, Section, plain
+from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
+from workbench.render.document.figures import figures
 from workbench.render.document.tiles import tiles
 from workbench.render.page_sources import Files
 from workbench.render.page_stalls import reasons
@@ -53,8 +56,6 @@ def render_page(
     document: Document, ablation: Ablation, sources: Sources, environment: jinja2.Environment
 ) -> str:
     """The page as HTML. The same values give the same bytes."""
-    from markupsafe import Markup
-
     shown, files = reasons(ablation), Files(sources)
     scripts = {name: environment.get_template(name).render() for name in (THEME, SCRIPT)}
     head, warnings, sections = parted(document.blocks)
@@ -72,7 +73,7 @@ def render_page(
         warnings=Markup(writer.blocks(warnings)),
         story=Markup(writer.blocks(sections[:after])),
         evidence=Markup(writer.blocks(sections[after:])),
-        versions=_versions(ablation, files),
+        versions=_versions(ablation, sources, files, writer),
         absent=ABSENT,
         palette=PALETTE,
         chart_style=Markup(svg.page_style()),
@@ -114,17 +115,25 @@ def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:
     return [*known[:after], ("code", CODE), *known[after:]]
 
 
-def _versions(ablation: Ablation, files: Files) -> list[dict[str, Any]]:
-    """Every version with the files that the page shows of it."""
+def _versions(
+    ablation: Ablation, sources: Sources, files: Files, writer: html.Writer
+) -> list[dict[str, Any]]:
+    """Every version with its figures, and the files that the page shows of it."""
     return [
         {
             "name": row.variant,
             "anchor": html.anchor(f"code-{row.variant}"),
             "label": row.label,
             "files": [key for _, key in files.of(row.variant)],
+            "note": page_sources.beside(sources.sides.get(row.variant), files.of(row.variant)),
+            "figures": Markup(writer.blocks([_figures(row)], about=row.variant)) if row.figures else "",
         }
         for row in ablation.everything
     ]
+
+
+def _figures(row: Row) -> Fold:
+    return Fold(words("All its figures, and the metric behind each"), (figures(row),))
 
 
 def _data(

@@ -14,10 +14,12 @@ from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, Profiled, Sourc
 from workbench.judge.rows import Ablation
 from workbench.judge.rows import Row as Judged
 from workbench.render.document.hunks import costs, where
+from workbench.render.numbers import percent
 from workbench.study.sources import VIRTUAL_ROOT
-from workbench.words import LineKind
+from workbench.words import ABSENT, LineKind
 
 LIKENESS = {LineKind.CHANGED: 1, LineKind.COSMETIC: 2}
+WORTH_SAYING = 0.005  # of all samples
 DIGITS = 5  # of shares: a thousandth of a percent
 
 
@@ -188,3 +190,17 @@ def all_reasons(sources: Sources, first: list[str]) -> list[str]:
         for reason in cost.stalls
     }
     return [*first, *sorted(more - set(first))]
+
+
+def beside(side: Profiled | None, known: list[tuple[str, str]]) -> str:
+    """Which part of the samples the shown lines do not account for, or why nothing is known."""
+    if side is None or side.costs is None:
+        why = f": {side.why}" if side and side.why else ""
+        return f"Costs by line are {ABSENT}{why}."
+    names = {name for name, _ in known}
+    parts = [
+        f"{percent(cost.share)} on {f'lines of {base(file)}' if file else 'no known line'}"
+        for file, cost in side.costs.by_file().items()
+        if file not in names and (cost.share or 0.0) >= WORTH_SAYING
+    ]
+    return f"Of all samples, {' and '.join(parts)}, not shown here." if parts else ""

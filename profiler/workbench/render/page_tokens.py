@@ -14,8 +14,8 @@ PLAIN = "-"
 
 def tokens(file: str, text: str) -> list[str]:
     """Of each line the lengths of its parts, each with its style behind it, as ``4-3k1-12s``:
-    ``c`` a comment, ``s`` a string, ``k`` a keyword or type, ``n`` a number, ``p`` for the
-    preprocessor.
+    ``c`` a comment, ``s`` a string, ``k`` a keyword or type, ``n`` a number, ``p`` the preprocessor
+    as such.
     What is plain at a line's end is left out.
     """
     from pygments.lexers.c_like import CudaLexer
@@ -33,11 +33,19 @@ def tokens(file: str, text: str) -> list[str]:
 
 
 def _style(kind: _TokenType) -> str:
-    from pygments.token import Comment, Keyword, Name, Number, Operator, String
+    from pygments.token import (
+        Comment,
+        Keyword,
+        Name,
+        Number,
+        Operator,
+        String,
+        is_token_subtype,
+    )
 
-    if kind in Comment.Preproc or kind in Comment.PreprocFile:
-        return "p"
     styles = (
+        (Comment.Preproc, "p"),
+        (Comment.PreprocFile, "p"),
         (Comment, "c"),
         (String, "s"),
         (Keyword, "k"),
@@ -45,7 +53,7 @@ def _style(kind: _TokenType) -> str:
         (Name.Builtin, "k"),
         (Number, "n"),
     )
-    return next((style for parent, style in styles if kind in parent), PLAIN)
+    return next((style for parent, style in styles if is_token_subtype(kind, parent)), PLAIN)
 
 
 def _packed(line: Iterable[tuple[str, str]]) -> str:
