@@ -126,14 +126,15 @@ def _versions(
             "label": row.label,
             "files": [key for _, key in files.of(row.variant)],
             "note": page_sources.beside(sources.sides.get(row.variant), files.of(row.variant)),
-            "figures": Markup(writer.blocks([_figures(row)], about=row.variant)) if row.figures else "",
+            "figures": Markup(writer.blocks(_figures(row), about=row.variant)),
         }
         for row in ablation.everything
     ]
 
 
-def _figures(row: Row) -> Fold:
-    return Fold(words("All its figures, and the metric behind each"), (figures(row),))
+def _figures(row: Row) -> list[Fold]:
+    title = words("All its figures, and the metric behind each")
+    return [Fold(title, (figures(row),))] if row.figures else []
 
 
 def _data(
