@@ -116,30 +116,31 @@ def sign(mark: Mark, at: XY, size: float = 1.0) -> list[Item]:
     return [replace(look, at=at, size=size * look.size) for look in looks]
 
 
-def choices(marks: Sequence[Mark], places: Sequence[XY], size: float = 1.0) -> list[Group]:
+def choices(
+    marks: Sequence[Mark], places: Sequence[XY], size: float = 1.0, *, counted: bool = True
+) -> list[Group]:
     """Every mark as something to choose; those that cover each other as one, with their number.
 
-    ``size`` is a factor on the signs.
+    ``size`` is a factor on the signs. Not ``counted``, because all are named beside, there is no
+    number.
     """
-    near = NEAR * size
     return [
-        _choice([marks[i] for i in members], [places[i] for i in members], size)
-        for members in clusters(places, near)
+        _choice([marks[i] for i in members], [places[i] for i in members], size, counted)
+        for members in clusters(places, NEAR * size)
     ]
 
 
-def _choice(marks: Sequence[Mark], places: Sequence[XY], size: float) -> Group:
+def _choice(marks: Sequence[Mark], places: Sequence[XY], size: float, counted: bool) -> Group:
     items = [item for mark, at in zip(marks, places, strict=True) for item in sign(mark, at, size)]
     areas = tuple(block(at, NEAR * size) for at in places)
     names = tuple(mark.row.variant for mark in marks)
     if len(marks) == 1:
         return Group(tuple(items), names, marks[0].kind, areas, NEAR, marks[0].words)
-    at = (min(x for x, _ in places) - 9 * size, fsum(y for _, y in places) / len(places))
-    count = Label(
-        (at[0], at[1] + 0.35 * COUNT), str(len(marks)), COUNT, "muted", Anchor.END, halo=True
-    )
+    x, y = min(x for x, _ in places), fsum(y for _, y in places) / len(places)
+    at = (x - 9 * size, y + 0.35 * COUNT)
+    count = Label(at, str(len(marks)), COUNT, "muted", Anchor.END, halo=True)
     words = f"{len(marks)} versions that cover each other: {', '.join(m.row.label for m in marks)}"
-    return Group((*items, count), names, "cluster", areas, NEAR, words)
+    return Group((*items, *([count] if counted else [])), names, "cluster", areas, NEAR, words)
 
 
 def arrows(marks: Sequence[Mark], places: Sequence[XY], box: Box) -> list[Group]:

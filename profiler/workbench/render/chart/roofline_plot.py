@@ -36,7 +36,7 @@ CAPTION = (
     "The slope is what DRAM can feed, the flat lines are what each kind of arithmetic can compute, "
     "both at the clocks of one capture; a percentage is of the roof as it is drawn over the point. "
     "The tables hold every version against the roofs at the clocks of its own capture. Height does "
-    "not rank versions that do different work. A number beside marks says how many cover each other."
+    "not rank versions that do different work."
 )
 
 
@@ -110,7 +110,7 @@ def _draw(marks: Sequence[Mark], drawn: Roofs, layout: Layout) -> tuple[list[Ite
         items.append(Outline(frame, FRAME, 3))
         space.boxes.append(frame)
     apart = [whole.at(*mark.at) for mark in rest]
-    chosen = choices(rest, apart)
+    chosen = choices(rest, apart, counted=False)
     space.keep_clear(chosen)
     items += [*names.beside(rest, apart, space, layout.size), *chosen]
     bottom = whole.box.y1 + FOOT
@@ -164,7 +164,7 @@ def _near(
     items += arrows(marks, [near.at(*mark.at) for mark in marks], box)
     named = [(mark, mark.text, at) for mark, at in zip(crowd, places, strict=True)]
     items += names.column(named, box, layout.width - EDGE, layout.size, ROW)
-    items += choices(crowd, places)
+    items += choices(crowd, places, counted=False)
     items += [label for label, _ in ground.roof_names(near, DRAM, drawn, places)]
     return items, box.y1 + FOOT
 

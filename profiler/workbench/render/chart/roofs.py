@@ -70,20 +70,20 @@ def roofs(ablation: Ablation) -> Roofs | None:
         return value / TERA if value else None
 
     bound = {row.point.ceiling for row in ablation.everything if row.point}
-    rates = {"fp32": ceilings.fp32}
-    if ceilings.half is not None and "half" in bound:
-        rates["half"] = ceilings.half
-    if ceilings.fp64 is not None and "fp64" in bound:
-        rates["fp64"] = ceilings.fp64
-    compute = [Roof(key, NAMES[key], rate / TERA, measured(key)) for key, rate in rates.items()]
+    known = {"fp32": ceilings.fp32, "half": ceilings.half, "fp64": ceilings.fp64}
+    compute = [
+        Roof(key, NAMES[key], rate / TERA, measured(key))
+        for key, rate in known.items()
+        if rate is not None and (key == "fp32" or key in bound)
+    ]
     if ceilings.tensor is not None:
         kind = ceilings.tensor_type
         name, rate = f"Tensor, dense {kind.upper()}", ceilings.tensor / TERA
         compute.append(Roof(TENSOR, name, rate, measured(f"{TENSOR} {kind}")))
     memory = {
-        level: Roof(level, level.upper(), rate / TERA, measured(level))
+        level: Roof(level, level.upper(), bandwidth / TERA, measured(level))
         for level in LEVELS
-        if (rate := ceilings.bandwidth(level))
+        if (bandwidth := ceilings.bandwidth(level))
     }
     if DRAM not in memory:
         return None
