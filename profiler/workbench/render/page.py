@@ -17,24 +17,22 @@ from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
-from workbench.render.chart.level_plots import levels
+from workbench.render.chart.bars import OTHER, fills
+from workbench.render.chart.charts import CHARTS, NO_SAMPLES, scene
 from workbench.render.chart.palette import PALETTE
-from workbench.render.chart.roofline_plot import roofline
+from workbench.render.chart.sample_strips import Samples
 from workbench.render.chart.scene import Width
 from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
 from workbench.render.document.figures import figures
 from workbench.render.document.tiles import tiles
 from workbench.render.page_sources import Files
-from workbench.render.page_stalls import reasons
 from workbench.render.page_tokens import tokens
-from workbench.render.stall_chart import OTHER
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:
     import jinja2
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
-SCENES = {"roofline": roofline, "roofline-levels": levels}
 CODE = "Sources, line by line"
 
 
@@ -53,15 +51,22 @@ def page_environment(folders: list[Path]) -> jinja2.Environment:
 
 
 def render_page(
-    document: Document, ablation: Ablation, sources: Sources, environment: jinja2.Environment
+    document: Document,
+    ablation: Ablation,
+    sources: Sources,
+    environment: jinja2.Environment,
+    samples: Samples = NO_SAMPLES,
 ) -> str:
-    """The page as HTML. The same values give the same bytes."""
-    shown, files = reasons(ablation), Files(sources)
+    """The page as HTML; ``samples`` are those behind the times. The same values give the same
+    bytes.
+    """
+    files = Files(sources)
+    colours = fills(row.stalls for row in ablation.everything)
     scripts = {name: environment.get_template(name).render() for name in (THEME, SCRIPT)}
     head, warnings, sections = parted(document.blocks)
     after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
     steps = {step.variant: step.key for section in sections for step in steps_of(section)}
-    writer = html.Writer(charts_of(ablation), steps)
+    writer = html.Writer(charts_of(ablation, samples), steps)
     text = environment.get_template(TEMPLATE).render(
         title=plain(document.title),
         study=ablation.study,
@@ -77,8 +82,8 @@ def render_page(
         absent=ABSENT,
         palette=PALETTE,
         chart_style=Markup(svg.page_style()),
-        reasons=shown,
-        data=_data(ablation, sources, files, shown),
+        reasons=colours.values(),
+        data=_data(ablation, sources, files, list(colours)),
         theme=Markup(scripts[THEME]),
         script=Markup(scripts[SCRIPT]),
         style=Markup(environment.get_template(STYLE).render()),
@@ -87,11 +92,11 @@ def render_page(
     return text.rstrip() + "\n"
 
 
-def charts_of(ablation: Ablation) -> dict[str, str]:
+def charts_of(ablation: Ablation, samples: Samples = NO_SAMPLES) -> dict[str, str]:
     """Each chart by its name, wide and narrow: a page shows the one that its width has room for."""
     return {
-        name: "".join(svg.inline(scene(ablation, width)) for width in Width)
-        for name, scene in SCENES.items()
+        name: "".join(svg.inline(scene(name, ablation, samples, width)) for width in Width)
+        for name in CHARTS
     }
 
 
@@ -137,11 +142,10 @@ def _figures(row: Row) -> list[Fold]:
     return [Fold(title, (figures(row),))] if row.figures else []
 
 
-def _data(
-    ablation: Ablation, sources: Sources, files: Files, shown: list[dict[str, str]]
-) -> dict[str, Any]:
-    """What the script puts together where it is asked for: sources, diffs, and their costs."""
-    drawn = [entry["key"] for entry in shown]
+def _data(ablation: Ablation, sources: Sources, files: Files, drawn: list[str]) -> dict[str, Any]:
+    """What the script puts together where it is asked for: sources, diffs, and their costs.
+    ``drawn`` are the stall reasons that have a colour of their own.
+    """
     names = page_sources.all_reasons(sources, drawn)
     rest = OTHER if OTHER in drawn else ISSUING
     return {
