@@ -12,8 +12,8 @@ from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
-from workbench.judge.snapshot import snapshot
 from workbench.judge.samples import timed_samples
+from workbench.judge.snapshot import snapshot
 from workbench.judge.sources import ladder_sources
 
 REPORT = "OPTIMIZATION_REPORT.md"
@@ -36,6 +36,7 @@ def write_reports(
     environment = template_environment(workspace.template_folders)
     files = {REPORT: render_report(judged, sources.diffs, environment)}
     if page or (folder / PAGE).is_file():
+        from workbench.render.document.report import report
         from workbench.render.page import page_environment, render_page
 
         document = report(judged, sources.diffs)
