@@ -25,6 +25,7 @@ from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
 from workbench.judge.snapshot import snapshot
 from workbench.judge.sources import ladder_sources
+from workbench.render.document.report import report
 from workbench.render.page import page_environment, render_page
 from workbench.study.sources import virtual_name
 from workbench.words import GateState, PredictionResult, RuleMove
@@ -38,7 +39,8 @@ NASTY = (
 
 
 def render(found: Ablation, sources: Sources | None = None) -> str:
-    return render_page(found, sources or Sources(), ENVIRONMENT)
+    sources = sources or Sources()
+    return render_page(report(found, sources.diffs), found, sources, ENVIRONMENT)
 
 
 @lru_cache

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import zstandard
+from workbench.render.compare import figure_table, limiters
+from workbench.render.launches import extent, kernel, unmatched
 
 from workbench.cli import main
 from workbench.derive.figures import Figure
@@ -24,8 +26,6 @@ from workbench.derive.matching import (
 )
 from workbench.judge.comparability import warnings
 from workbench.ncu.report import Launch, Report, parse_options, paths_in, read_report
-from workbench.render.compare import figure_table, limiters
-from workbench.render.launches import extent, kernel, unmatched
 from workbench.render.tables import factor as times
 from workbench.run import machine
 from workspaces import EVIDENCE, recorded_captures, recorded_index

@@ -17,7 +17,7 @@ from workbench.judge.environment import Environment
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation
 from workbench.render import narrative, roofline_table
-from workbench.render.charts import FILES
+from workbench.render.chart.charts import FILES
 from workbench.render.report import render_report, template_environment
 from workbench.words import Origin, PredictionResult, Verdict
 

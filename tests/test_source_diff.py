@@ -7,6 +7,7 @@ import re
 
 import pandas as pd
 import pytest
+from workbench.render.diff_terminal import source_lines
 
 from workbench.derive.diff.alignment import align, pair_changed, source
 from workbench.derive.diff.build import pair_files, source_diff
@@ -16,7 +17,6 @@ from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.derive.diff.unified import signed, unified, with_context
 from workbench.derive.figures import DURATION
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS
-from workbench.render.diff_terminal import source_lines
 from workbench.render.hunks import absences, hunk_table, shift_lines, told_shifts
 from workbench.render.plain import clip, printable
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json as json_module
-from pathlib import Path
 
+from workbench.commands.options import AdoptOptions
 from workbench.commands.progress import note
 from workbench.commands.target import find_study, latest, profiled_shape
 from workbench.derive.matching import groups
@@ -22,7 +22,7 @@ from workbench.ncu.report import (
     pick_launch,
     read_report,
 )
-from workbench.render.launches import extent, kernel
+from workbench.render.document.launches import extent, kernel
 from workbench.render.plain import printable
 from workbench.run import recording
 from workbench.study.model import Study
@@ -114,26 +114,18 @@ def warn_of_paths(report: Report) -> list[str]:
     return found
 
 
-def run(
-    file: Path,
-    name: str,
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    kernels: list[str],
-    numbers: list[int],
-    json: bool,
-) -> None:
+def run(options: AdoptOptions) -> None:
+    file, name = options.report, options.name
     report = read_report(file)
-    workspace, found = find_study(project, study)
+    workspace, found = find_study(options.project, options.study)
     if workspace.packaged:
         raise UsageError(
             "there is no workspace here to adopt a capture into",
             hint="go to a folder with a workbench.toml, or name one with --project",
         )
     require_variant(found, name)
-    place = profiled_shape(found, shape)
-    launches = choose(report, kernels, numbers)
+    place = profiled_shape(found, options.shape)
+    launches = choose(report, options.kernel or [], options.launch or [])
     gpu = only_gpu(report, launches)
     folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu_slug(gpu))
     require_free(folder, place, name)
@@ -172,7 +164,7 @@ def run(
         )
     if len(data) > LARGE:
         note(f"warning: the report takes {len(data) / 1e6:.0f} MB; profile fewer kernels")
-    if json:
+    if options.json:
         print(json_module.dumps(store.content(index), indent=1))
         return
     names = ", ".join(printable(launch.kernel) for launch in launches)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from workbench.commands.options import ReportOptions
 from workbench.commands.progress import note
 from workbench.commands.target import Target, find_target
 from workbench.errors import EnvironmentLacks
@@ -11,46 +12,37 @@ from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
+from workbench.judge.samples import timed_samples
 from workbench.judge.snapshot import snapshot
 from workbench.judge.sources import ladder_sources
-from workbench.run.aside import Aside
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
 
 
-def drawing() -> Aside[dict[str, str]]:
-    """Draws the charts of a report in a process that imports matplotlib from now on."""
-    from workbench.render.charts import chart_files
-
-    return Aside(chart_files, ("matplotlib.figure", "matplotlib.backends.backend_svg"))
-
-
 def write_reports(
-    target: Target,
-    evidence: Snapshot,
-    found: Ablation,
-    charts: Aside[dict[str, str]],
-    *,
-    page: bool,
+    target: Target, evidence: Snapshot, judged: Ablation, *, page: bool
 ) -> list[Path]:
     """Write the report and its charts, and the page where it is wanted or already there: a page
     of yesterday would tell other figures than the report. Returns the paths of the two.
     """
+    from workbench.render.chart.charts import chart_files
+    from workbench.render.document.report import report
     from workbench.render.report import render_report, template_environment
 
-    charts.give(found)
     workspace = target.workspace
-    folder = workspace.reports(target.study, found.shape)
-    sources = ladder_sources(evidence, found)
+    folder = workspace.reports(target.study, judged.shape)
+    sources, samples = ladder_sources(evidence, judged), timed_samples(evidence)
     environment = template_environment(workspace.template_folders)
-    text = render_report(found, sources.diffs, environment)
-    files = {REPORT: text}
+    files = {REPORT: render_report(judged, sources.diffs, environment)}
     if page or (folder / PAGE).is_file():
+        from workbench.render.document.report import report
         from workbench.render.page import page_environment, render_page
 
-        files[PAGE] = render_page(found, sources, page_environment(workspace.template_folders))
-    for name, content in {**charts.result(), **files}.items():
+        document = report(judged, sources.diffs)
+        environment = page_environment(workspace.template_folders)
+        files[PAGE] = render_page(document, judged, sources, environment, samples)
+    for name, content in {**chart_files(judged, samples), **files}.items():
         write_bytes(folder / name, content.encode())
     return [folder / name for name in files]
 
@@ -70,21 +62,14 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def run(
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    fixes: list[str],
-    html: bool,
-    open_: bool,
-) -> None:
-    target = find_target(project, study, shape)
-    steps = target.steps(fixes)
-    with drawing() as charts:
-        evidence = snapshot(target.evidence(), steps, sources=True)
-        found = judge(evidence, target.workspace.config)
-        written = write_reports(target, evidence, found, charts, page=html or open_)
+def run(options: ReportOptions) -> None:
+    target = find_target(options.project, options.study, options.shape)
+    steps = target.steps(options.fixes or [])
+    page = options.html or options.open_
+    evidence = snapshot(target.evidence(), steps, sources=True)
+    judged = judge(evidence, target.workspace.config)
+    written = write_reports(target, evidence, judged, page=page)
     for path in written:
         note(f"wrote {shown_path(path)}")
-    if open_:
+    if options.open_:
         open_page(written[-1])

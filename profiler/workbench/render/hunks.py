@@ -7,7 +7,7 @@ from collections.abc import Callable
 from workbench.derive.diff.costs import NUMBERS, Cost
 from workbench.derive.diff.model import Hunk, Line, Shift, SourceDiff, base
 from workbench.derive.figures import stall_label
-from workbench.render.markdown import code, literal, shorten
+from workbench.render.old_markdown import code, literal, shorten
 from workbench.render.tables import markdown_table, number, percent
 from workbench.words import ABSENT, NONE
 

@@ -9,7 +9,7 @@ from workbench.derive.roofline.measured import other_clock
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.judge.rows import Ablation
 from workbench.render import ceiling_table
-from workbench.render.markdown import code, literal
+from workbench.render.old_markdown import code, literal
 from workbench.render.tables import markdown_table, number, percent, reason
 from workbench.words import ABSENT, CLOCK_TOLERANCE, NONE
 

@@ -1,0 +1,292 @@
+"""The samples behind every time: a strip for each regime, a dot a round, the first at the top."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from workbench.judge.rows import Ablation, Row
+from workbench.render.chart.key import Entry, key
+from workbench.render.chart.lettering import fitted, text_width
+from workbench.render.chart.marks import NOWHERE, kind_of
+from workbench.render.chart.scale import evenly
+from workbench.render.chart.scene import (
+    XY,
+    Anchor,
+    Box,
+    Dots,
+    Group,
+    Item,
+    Label,
+    Line,
+    Polygon,
+    Scene,
+    Shape,
+    Sign,
+    Stroke,
+    Width,
+)
+from workbench.render.chart.words import empty, not_drawn, where
+from workbench.render.tables import number
+from workbench.words import Regime
+
+# Variant to regime to microseconds, in the order of the rounds.
+Timings: TypeAlias = Mapping[str, Mapping[str, Sequence[float]]]
+
+EDGE, NUMBER, GAP = 8.0, 11.0, 26.0
+TAIL = 0.004  # of all samples, at either end, that may lie beyond an axis
+MIDDLE = (0.025, 0.975)  # as the range of a time is everywhere
+COLOURS = {Regime.WARM: "warm", Regime.COLD: "cold"}
+OTHERS = ("green", "pink", "orange")
+DOT, HAZE = 2.4, 0.75
+FAR = 1.5  # times the end of an axis, from where on it is told
+GRID, MEDIAN = Stroke("faint", 0.8), Stroke("ink", 1.2)
+ALT = "Every timed sample of every version as a deviation from the version's own median."
+CAPTION = (
+    "A dot is one round, the first at the top of its row: what drifts leans, what jumps shows two "
+    "columns. Deviations are from a version's own median, which is beside its row; the bar behind "
+    "the dots is its middle 95 %. A triangle stands for samples beyond the axis, with the farthest "
+    "where it is far out."
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``above``: names stand over their strips, else before them."""
+
+    width: float
+    names: float
+    median: float  # the room of a median beside its strip
+    size: float
+    row: float
+    strip: float
+    above: bool
+
+
+LAYOUTS = {
+    Width.WIDE: Layout(920, 240, 62, 12, 26, 21, above=False),
+    Width.NARROW: Layout(360, 0, 0, 11.5, 42, 22, above=True),
+}
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One regime's samples: their median in microseconds, and percent off it by round."""
+
+    median: float
+    off: tuple[float, ...]
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        ordered = sorted(self.off)
+        return quantile(ordered, MIDDLE[0]), quantile(ordered, MIDDLE[1])
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Percent off the median, for all versions of a regime."""
+
+    regime: str
+    colour: str
+    low: float
+    high: float
+    left: float
+    right: float
+
+    def at(self, off: float) -> float:
+        return self.left + (self.right - self.left) * (off - self.low) / (self.high - self.low)
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """By linear interpolation, as numpy's percentile."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def strip(microseconds: Sequence[float]) -> Strip | None:
+    if len(microseconds) == 0:
+        return None
+    median = quantile(sorted(microseconds), 0.5)
+    return Strip(median, tuple(100 * (value / median - 1) for value in microseconds))
+
+
+def samples(ablation: Ablation, timings: Timings, width: Width = Width.WIDE) -> Scene:
+    """``timings`` are those of the sessions behind the table's times."""
+    layout = LAYOUTS[width]
+    strips = {
+        row.variant: {
+            regime: found
+            for regime, microseconds in timings.get(row.variant, {}).items()
+            if (found := strip(microseconds))
+        }
+        for row in ablation.everything
+    }
+    rows = [row for row in ablation.everything if strips[row.variant]]
+    if rows:
+        items, height = _draw(rows, strips, layout)
+    else:
+        items, height = empty("samples not collected", layout.width)
+    absent = [row for row in ablation.everything if row not in rows]
+    foot, height = not_drawn(absent, layout.width, height)
+    return Scene(
+        name="samples",
+        size=width,
+        width=layout.width,
+        height=height,
+        title="How steady are the times?",
+        subtitle=f"{where(ablation)}; every sample, in percent off the version's own median",
+        alt=ALT,
+        caption=CAPTION,
+        items=(*items, *foot),
+    )
+
+
+def _draw(
+    rows: Sequence[Row], strips: Mapping[str, Mapping[str, Strip]], layout: Layout
+) -> tuple[list[Item], float]:
+    axes = _axes(rows, strips, layout)
+    dot = Sign(NOWHERE, Shape.CIRCLE, "ink", size=6)
+    entries = [Entry(axis.regime, replace(dot, colour=axis.colour)) for axis in axes]
+    entries += [Entry("median", MEDIAN), Entry("middle 95 %", "faint")]
+    items, top = key(entries, EDGE, 0, layout.width)
+    top += 8
+    gap = 8 if len({row.is_reference for row in rows}) == 2 else 0
+    bottom = top + layout.row * len(rows) + gap
+    for axis in axes:
+        items += _ground(axis, top, bottom)
+    y = top
+    for n, row in enumerate(rows):
+        y += gap if row.is_reference and not rows[n - 1].is_reference else 0
+        box = Box(2, y, layout.width - 2, y + layout.row)
+        items.append(_row(row, strips[row.variant], axes, box, layout))
+        y += layout.row
+    return items, bottom + 38
+
+
+def _axes(
+    rows: Sequence[Row], strips: Mapping[str, Mapping[str, Strip]], layout: Layout
+) -> list[Axis]:
+    """One a regime, side by side; the few samples that lie far out do not decide on its range."""
+    every = dict.fromkeys(regime for row in rows for regime in strips[row.variant])
+    regimes = [*(r for r in COLOURS if r in every), *(r for r in every if r not in COLOURS)]
+    free = iter(OTHERS)
+    widest = max(text_width(row.label, layout.size, bold=True) for row in rows)
+    left = EDGE + 8 if layout.above else EDGE + min(widest, layout.names) + 12
+    each = (layout.width - EDGE - left - GAP * (len(regimes) - 1)) / len(regimes)
+    axes = []
+    for n, regime in enumerate(regimes):
+        off = sorted(o for row in rows if (s := strips[row.variant].get(regime)) for o in s.off)
+        low, high = quantile(off, TAIL), quantile(off, 1 - TAIL)
+        margin = max(0.08 * (high - low), 0.05)
+        start = left + n * (each + GAP)
+        axes.append(
+            Axis(
+                regime=regime,
+                colour=COLOURS[Regime(regime)] if regime in COLOURS else next(free, "grey"),
+                low=min(low, 0.0) - margin,
+                high=max(high, 0.0) + margin,
+                left=start,
+                right=start + each - layout.median,
+            )
+        )
+    return axes
+
+
+def _ground(axis: Axis, top: float, bottom: float) -> list[Item]:
+    items: list[Item] = []
+    for tick in evenly(axis.low, axis.high, max(2, round((axis.right - axis.left) / 45))):
+        x = axis.at(tick)
+        items.append(Line(((x, top), (x, bottom)), GRID))
+        text = f"{tick:+g} %" if tick else "0"
+        side = Anchor.END if axis.right - x < 12 else Anchor.MIDDLE
+        items.append(Label((x, bottom + 15), text, NUMBER, "muted", side))
+    title = f"{axis.regime}: off the median"
+    middle = (axis.left + axis.right) / 2
+    items.append(Label((middle, bottom + 31), title, NUMBER, "muted", Anchor.MIDDLE))
+    return items
+
+
+def _row(
+    row: Row, strips: Mapping[str, Strip], axes: Sequence[Axis], box: Box, layout: Layout
+) -> Group:
+    own = not row.is_reference
+    foot = box.y1 - (layout.row - layout.strip) / 2 if not layout.above else box.y1 - 2
+    band = (foot - layout.strip, foot)
+    mine = {axis.regime: strips[axis.regime] for axis in axes if axis.regime in strips}
+    medians = ", ".join(f"{number(s.median)} µs {regime}" for regime, s in mine.items())
+    room = axes[0].left - 12 - EDGE
+    y = (band[0] + band[1]) / 2 + 0.35 * layout.size
+    if layout.above:
+        room, y = layout.width - 2 * EDGE - text_width(medians, NUMBER) - 10, band[0] - 5
+    text = fitted(row.label, room, layout.size, bold=True)
+    items: list[Item] = [
+        Label((EDGE, y), text, layout.size, "ink" if own else "muted", bold=own),
+    ]
+    if layout.above:
+        end = (layout.width - EDGE, y)
+        items.append(Label(end, medians, NUMBER, "muted", Anchor.END))
+    for axis in axes:
+        if axis.regime in mine:
+            items += _strip(mine[axis.regime], axis, band, words=not layout.above)
+    told = "; ".join(f"{regime} {_spoken(s)}" for regime, s in mine.items())
+    return Group(
+        items=tuple(items),
+        variants=(row.variant,),
+        kind=kind_of(row),
+        areas=(box,),
+        words=f"{row.label}: {told}",
+    )
+
+
+def _spoken(found: Strip) -> str:
+    low, high = found.middle
+    return (
+        f"median {number(found.median)} µs of {len(found.off)} samples, "
+        f"the middle 95 % from {low:+.1f} to {high:+.1f} %"
+    )
+
+
+def _strip(found: Strip, axis: Axis, band: tuple[float, float], *, words: bool) -> list[Item]:
+    """The middle of the samples as a bar, the dots over it, and what lies beyond the axis."""
+    top, foot = band
+    low, high = (min(max(end, axis.low), axis.high) for end in found.middle)
+    step = (foot - top - 2) / max(len(found.off) - 1, 1)
+    dots: list[XY] = [
+        (axis.at(off), top + 1 + n * step)
+        for n, off in enumerate(found.off)
+        if axis.low <= off <= axis.high
+    ]
+    middle = axis.at(0.0)
+    items: list[Item] = [
+        Polygon(_corners(Box(axis.at(low), top + 2, axis.at(high), foot - 2)), "faint", 0.5),
+        Dots(tuple(dots), axis.colour, DOT, HAZE),
+        Line(((middle, top), (middle, foot)), MEDIAN),
+    ]
+    y = (top + foot) / 2
+    items += _beyond([off for off in found.off if off < axis.low], axis.low, axis.left, y)
+    items += _beyond([off for off in found.off if off > axis.high], axis.high, axis.right, y)
+    if words:
+        at = (axis.right + 56, (top + foot) / 2 + 4)
+        items.append(Label(at, f"{number(found.median)} µs", NUMBER, "ink", Anchor.END))
+    return items
+
+
+def _corners(box: Box) -> tuple[XY, ...]:
+    return (box.x0, box.y0), (box.x1, box.y0), (box.x1, box.y1), (box.x0, box.y1)
+
+
+def _beyond(off: Sequence[float], end: float, x: float, y: float) -> list[Item]:
+    """That samples lie beyond an end of the axis; how far, where it is much."""
+    if not off:
+        return []
+    far = max(off, key=abs)
+    right = far > 0
+    items: list[Item] = [Sign((x, y), Shape.RIGHT if right else Shape.LEFT, "ink", size=6)]
+    if far / end > FAR:
+        at, anchor = (x - 6 if right else x + 6, y + 4), Anchor.END if right else Anchor.START
+        items.append(Label(at, f"{far:+.0f} %", NUMBER, "ink", anchor, halo=True))
+    return items
