@@ -24,7 +24,7 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
 from workbench.judge.snapshot import snapshot
-from workbench.judge.sources import ladder_sources
+from workbench.judge.source_diffs import ladder_sources
 from workbench.render.document.report import report
 from workbench.render.page import page_environment, render_page
 from workbench.study.sources import virtual_name

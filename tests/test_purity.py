@@ -11,19 +11,35 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jinja2 import TemplateAssertionError
+import jinja2
+from rich.console import Console
 
-if TYPE_CHECKING:
-    import jinja2
-
-    from workbench.derive.diff.model import Sources
-    from workbench.judge.rows import Ablation
+from workbench.commands.target import find_target
+from workbench.derive.diff.model import SourceDiff, Sources
+from workbench.judge.inputs import Snapshot
+from workbench.judge.ladder import judge
+from workbench.judge.pairs import VariantPair, judge_pair
+from workbench.judge.rows import Ablation
+from workbench.judge.samples import timed_samples
+from workbench.judge.snapshot import snapshot
+from workbench.judge.source_diffs import ladder_sources, pair_sources
+from workbench.render import as_json, markdown, page, report, terminal
+from workbench.render.as_json import diff as diff_json
+from workbench.render.as_json import ladder as ladder_json
+from workbench.render.chart.charts import chart_files
+from workbench.render.document import ladder_view, pair
+from workbench.render.document import report as document
+from workbench.render.document.blocks import Block
+from workbench.render.document.variant import variant
+from workbench.study.config import Config
 
 ROOT = Path(__file__).parents[1]
 ENGINE = ROOT / "profiler" / "workbench"
@@ -80,79 +96,92 @@ def import_everything() -> None:
         for path in sorted((ENGINE / room).rglob("*.py")):
             parts = path.relative_to(ENGINE).with_suffix("").parts
             import_module(".".join(["workbench", *parts]).removesuffix(".__init__"))
-    for name in ("numpy", "pandas", "matplotlib.font_manager", "matplotlib.backends.backend_svg"):
-        import_module(name)
 
 
 def loaded(environment: jinja2.Environment) -> jinja2.Environment:
     """With all templates that are its own: those of another lack its filters."""
     for name in environment.list_templates():
-        with suppress(TemplateAssertionError):
+        with suppress(jinja2.TemplateAssertionError):
             environment.get_template(name)
     return environment
 
 
-Writer = Callable[["Ablation", "Sources"], object]
+@dataclass(frozen=True)
+class Judged:
+    """All that a writer may want, from one snapshot."""
+
+    ablation: Ablation
+    sources: Sources
+    samples: Mapping[str, Mapping[str, Sequence[float]]]
+    pair: VariantPair
+    change: SourceDiff
+
+
+Writer = Callable[[Judged], object]
 
 
 def writers() -> Mapping[str, Writer]:
-    """Every output of a judged ladder by its name."""
-    from workbench.render import (
-        charts,
-        diff_terminal,
-        jsonable,
-        narrative,
-        page,
-        report,
-        sections,
-        tables,
-        terminal,
-    )
-
+    """Every output of judged evidence by its name; their templates are loaded."""
     templates = [ROOT / "templates"]
-    markdown = loaded(report.template_environment(templates))
-    html = loaded(page.page_environment(templates))
+    to_markdown = loaded(report.template_environment(templates))
+    to_page = loaded(page.page_environment(templates))
     return {
-        "report": lambda found, sources: report.render_report(found, sources.diffs, markdown),
-        "page": lambda found, sources: page.render_page(found, sources, html),
-        "charts": lambda found, _: charts.chart_files(found),
-        "json": lambda found, _: json.dumps(jsonable.ablation(found, full=True)),
-        "table": lambda found, _: tables.ablation_table(found),
-        "across": lambda found, _: (sections.across(found), narrative.across(found)),
-        "variants": lambda found, _: [terminal.variant(row, found) for row in found.everything],
-        "diffs": lambda _, sources: [
-            list(diff_terminal.source_lines(diff, ("before", "after"), 100))
-            for diff in sources.diffs.values()
-        ],
+        "report": lambda x: report.render_report(x.ablation, x.sources.diffs, to_markdown),
+        "page": lambda x: page.render_page(
+            document.report(x.ablation, x.sources.diffs), x.ablation, x.sources, to_page, x.samples
+        ),
+        "charts": lambda x: chart_files(x.ablation, x.samples),
+        "json": lambda x: as_json.dumps(ladder_json.ablation(x.ablation, full=True)),
+        "json of a pair": lambda x: as_json.dumps(
+            diff_json.variant_pair(x.ablation, x.pair, x.change)
+        ),
+        "terminal": lambda x: printed(blocks_of(x)),
+        "markdown": lambda x: markdown.blocks(blocks_of(x)),
     }
 
 
+def blocks_of(judged: Judged) -> list[Block]:
+    """What ``ablate``, ``show`` and ``diff`` print."""
+    found = judged.ablation
+    return [
+        *ladder_view.ablation(found, by_shape=True),
+        *ladder_view.ablation(found, by_shape=False),
+        *ladder_view.account(found),
+        *(variant(row, found) for row in found.everything),
+        *pair.variants(judged.pair, judged.change, source=True),
+    ]
+
+
+def printed(blocks: Sequence[Block]) -> str:
+    console = Console(file=StringIO(), width=100, force_terminal=True)
+    terminal.write(blocks, console)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
 def judge_and_render() -> None:
-    """Prints as JSON what the guard saw, and which outputs there were."""
+    """Prints as JSON what the guard saw, and the outputs that there were."""
     import_everything()
     every = writers()
-    guard = Guard()
-
-    from workbench.commands.target import find_target
-    from workbench.judge.ladder import judge
-    from workbench.judge.pairs import judge_pair
-    from workbench.judge.snapshot import snapshot
-    from workbench.judge.sources import ladder_sources, pair_sources
-
     target = find_target(ROOT, None, None)
     evidence = snapshot(target.evidence(), target.steps([]), sources=True)
-    config = target.workspace.config
-    outputs = []
+    guard = Guard()
     with guard.watching():
-        found = judge(evidence, config)
-        sources = ladder_sources(evidence, found)
-        first, last = found.rows[0], found.rows[-1]
-        judge_pair(evidence, config, first, last)
-        pair_sources(evidence, first.variant, last.variant)
-        for name, write in every.items():
-            if write(found, sources):
-                outputs.append(name)
-    print(json.dumps({"seen": guard.seen, "outputs": outputs, "rows": len(found.everything)}))
+        judged = judge_all(evidence, target.workspace.config)
+        outputs = [name for name, write in every.items() if write(judged)]
+    print(json.dumps({"seen": guard.seen, "outputs": outputs}))
+
+
+def judge_all(evidence: Snapshot, config: Config) -> Judged:
+    found = judge(evidence, config)
+    first, last = found.rows[0], found.rows[-1]
+    return Judged(
+        ablation=found,
+        sources=ladder_sources(evidence, found),
+        samples=timed_samples(evidence),
+        pair=judge_pair(evidence, config, first, last),
+        change=pair_sources(evidence, first.variant, last.variant),
+    )
 
 
 def run(code: str) -> Any:
@@ -172,7 +201,6 @@ def test_after_the_snapshot_nothing_is_opened_started_or_seen_of_a_gpu() -> None
     told = run("import test_purity; test_purity.judge_and_render()")
     assert told["seen"] == []
     assert told["outputs"] == list(writers())
-    assert told["rows"] > 20
 
 
 def test_the_guard_sees_what_it_is_for() -> None:

@@ -14,7 +14,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.samples import timed_samples
 from workbench.judge.snapshot import snapshot
-from workbench.judge.sources import ladder_sources
+from workbench.judge.source_diffs import ladder_sources
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"

@@ -151,14 +151,10 @@ def _with_ratios(row: Row, view: View) -> Row:
 
 
 def _with_times(row: Row, view: View) -> Row:
-    samples = {regime: view.times.samples(row.variant, regime) for regime in Regime}
     return replace(
         row,
         warm=view.times.time(row.variant, Regime.WARM),
         cold=view.times.time(row.variant, Regime.COLD),
-        samples={
-            regime: tuple(found.microseconds.tolist()) for regime, found in samples.items() if found
-        },
     )
 
 

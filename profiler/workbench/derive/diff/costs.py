@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING
-from workbench.derive.tables import rows
+from workbench.derive.rowwise import rows
 
 if TYPE_CHECKING:
     import pandas as pd
