@@ -147,6 +147,7 @@ def figure_label(name: str) -> tuple[str, str]:
 
 
 def stall_label(reason: str) -> str:
+    """A stall reason in words."""
     return "none (issuing)" if reason == ISSUING else reason.replace("_", " ")
 
 

@@ -81,6 +81,7 @@ class Row:
 
     @property
     def is_reference(self) -> bool:
+        """Whether it is no step of the ladder."""
         return self.step is None
 
 
@@ -97,6 +98,7 @@ class ShapeLadder:
     references: tuple[Row, ...]
 
     def row(self, variant: str) -> Row:
+        """A step or a reference by its name. Raises StopIteration for what is not shown."""
         return next(row for row in (*self.rows, *self.references) if row.variant == variant)
 
 
@@ -134,13 +136,16 @@ class Ablation:
 
     @property
     def everything(self) -> tuple[Row, ...]:
+        """Steps and references."""
         return (*self.rows, *self.references)
 
     def row(self, variant: str) -> Row:
+        """A step or a reference by its name. Raises StopIteration for what is not shown."""
         return next(row for row in self.everything if row.variant == variant)
 
     @property
     def best(self) -> Row | None:
+        """See ``best_of``."""
         return best_of(self.rows)
 
     @property
