@@ -214,7 +214,7 @@ def worker(
     monkeypatch.setattr(timing, "draw", lambda study, shape: {"x": shape.n})
     monkeypatch.setattr(timing, "measure", lambda work, before=None: work() and 10.0)
     monkeypatch.setattr(timing, "capture", lambda call, times: SimpleNamespace(replay=call))
-    monkeypatch.setattr(timing.Gauge, "load", lambda gauge: device.Load(sm_clock_mhz=1980))
+    monkeypatch.setattr(device.Gauge, "load", lambda gauge: device.Load(sm_clock_mhz=1980))
     for name in ("synchronize", "manual_seed", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
     size = SimpleNamespace(L2_cache_size=1024)
