@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from workbench.cuda import header_folders
-from workbench.render.tables import markdown_table
 from workbench.run import machine
 from workbench.words import SCHEMA_VERSION
 
@@ -206,6 +205,16 @@ def conclusion(can: dict[str, bool]) -> str:
     return text + (f". Will not work: {'; '.join(no)}" if no else "")
 
 
+def table(rows: list[Row]) -> str:
+    """As lines where a package is missing that the tables of all other verbs need."""
+    cells = [[f"[{row.result}]", row.name, row.found, row.fix] for row in rows]
+    try:
+        from workbench.render.tables import markdown_table
+    except ImportError:
+        return "\n".join("  ".join(filter(None, line)) for line in cells)
+    return markdown_table(["", "what", "found", "fix"], cells, "llll")
+
+
 def run(json: bool) -> None:
     rows = [check() for check in CHECKS]
     can = works(rows)
@@ -218,8 +227,7 @@ def run(json: bool) -> None:
         }
         print(json_module.dumps(data, indent=1))
     else:
-        table = [[f"[{r.result}]", r.name, r.found, r.fix] for r in rows]
-        print(markdown_table(["", "what", "found", "fix"], table, "llll"))
+        print(table(rows))
         print(f"\n{conclusion(can)}")
     if not can["read"]:
         raise SystemExit(3)
