@@ -114,6 +114,62 @@ def warn_of_paths(report: Report) -> list[str]:
     return found
 
 
+def entry(
+    study: Study, name: str, shape: str, report: Report, launches: tuple[Launch, ...]
+) -> tuple[CaptureIndex, bytes]:
+    """What goes on record of a report, and the report as it is kept."""
+    given = report.path.read_bytes()
+    kept, original = recording.compressed(given), recording.digest(given)
+    index = CaptureIndex(
+        variant=name,
+        shape=shape,
+        fingerprint=fingerprint(study, name, shape),
+        report=f"{shape}-adopted-{name}-{original[:8]}{SUFFIXES[1]}",
+        sha256=recording.digest(kept),
+        range="",
+        launches=len(launches),
+        ncu=report.ncu or ABSENT,
+        ncu_flags=tuple(word for pair in report.options.items() for word in pair),
+        adopted=Adopted(
+            file=report.name,
+            sha256=original,
+            launches=tuple(launch.index for launch in launches),
+            kernels=tuple(launch.kernel for launch in launches),
+            timing=ABSENT,
+            correctness=ABSENT,
+            absolute_paths=len(warn_of_paths(report)),
+        ),
+        provenance=recording.provenance(
+            Environment(
+                gpu=launches[0].gpu, compute_capability=report.compute_capability or ABSENT
+            ),
+            arguments=["adopt", report.name, "--as", name],
+        ),
+    )
+    return index, kept
+
+
+def warn(index: CaptureIndex, folder: EvidenceFolder, shown: EvidenceFolder | None) -> None:
+    """``shown`` is the evidence that verbs show at this shape."""
+    if shown is not None and shown.gpu != folder.gpu:
+        note(
+            f"warning: the study's evidence at {index.shape} is of {shown.gpu}; this capture is of "
+            f"{folder.gpu} and is kept beside it, not compared with it"
+        )
+    size = (folder.reports / index.report).stat().st_size
+    if size > LARGE:
+        note(f"warning: the report takes {size / 1e6:.0f} MB; profile fewer kernels")
+
+
+def show(index: CaptureIndex, adopted: Adopted, study: str) -> None:
+    place = f"{index.variant} of {study} at {index.shape}"
+    names = ", ".join(map(printable, adopted.kernels))
+    print(f"adopted {printable(adopted.file)} as {place}, {index.provenance.gpu}")
+    print(f"  launches {', '.join(map(str, adopted.launches))}: {names}")
+    print(f"  ncu {index.ncu}; timing and correctness: {ABSENT}")
+    print(f"  that it is {index.variant} at {index.shape} is your word: a report does not say")
+
+
 def run(
     file: Path,
     name: str,
@@ -138,45 +194,10 @@ def run(
     folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu_slug(gpu))
     require_free(folder, place, name)
     shown = latest(evidence_folders(workspace.ablations, found.name), place)
-    given = file.read_bytes()
-    data, original = recording.compressed(given), recording.digest(given)
-    index = CaptureIndex(
-        variant=name,
-        shape=place,
-        fingerprint=fingerprint(found, name, place),
-        report=f"{place}-adopted-{name}-{original[:8]}{SUFFIXES[1]}",
-        sha256=recording.digest(data),
-        range="",
-        launches=len(launches),
-        ncu=report.ncu or ABSENT,
-        ncu_flags=tuple(word for pair in report.options.items() for word in pair),
-        adopted=Adopted(
-            file=file.name,
-            sha256=original,
-            launches=tuple(launch.index for launch in launches),
-            kernels=tuple(launch.kernel for launch in launches),
-            timing=ABSENT,
-            correctness=ABSENT,
-            absolute_paths=len(warn_of_paths(report)),
-        ),
-        provenance=recording.provenance(
-            Environment(gpu=gpu, compute_capability=report.compute_capability or ABSENT),
-            arguments=["adopt", file.name, "--as", name],
-        ),
-    )
-    recording.write_captures(folder, index.report, data, [index])
-    if shown is not None and shown.gpu != folder.gpu:
-        note(
-            f"warning: the study's evidence at {place} is of {shown.gpu}; this capture is of "
-            f"{folder.gpu} and is kept beside it, not compared with it"
-        )
-    if len(data) > LARGE:
-        note(f"warning: the report takes {len(data) / 1e6:.0f} MB; profile fewer kernels")
+    index, kept = entry(found, name, place, report, launches)
+    recording.write_captures(folder, index.report, kept, [index])
+    warn(index, folder, shown)
     if json:
         print(json_module.dumps(store.content(index), indent=1))
-        return
-    names = ", ".join(printable(launch.kernel) for launch in launches)
-    print(f"adopted {printable(file.name)} as {name} of {found.name} at {place}, {gpu}")
-    print(f"  launches {', '.join(str(launch.index) for launch in launches)}: {names}")
-    print(f"  ncu {index.ncu}; timing and correctness: {ABSENT}")
-    print(f"  that it is {name} at {place} is your word: a report does not say")
+    elif index.adopted is not None:
+        show(index, index.adopted, found.name)
