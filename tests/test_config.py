@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import re
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from workbench.cli import main
 from workbench.errors import UsageError
 from workbench.study.config import Config, read_config
+from workbench.study.params import base_name
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, make
+from workspaces import GOOD, ROOT, make
 
 
 def fails(capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> None:
@@ -94,6 +96,21 @@ def test_project_must_be_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixtu
             ["must be [low, high]"],
         ),
         ('variant = "b"', 'variant = "c"', ["names 'c'", "c.py"]),
+        (
+            'key_change = "b"',
+            'key_change = "b"\nchooses = ["basline"]',
+            ["step 'b' chooses 'basline'", "'baseline'"],
+        ),
+        (
+            'key_change = "b"',
+            'key_change = "b"\nchooses = ["b"]',
+            ["step 'b' chooses 'b', no other step"],
+        ),
+        (
+            'key_change = "b"',
+            'key_change = "b"\nchooses = "baseline"',
+            ["'step 'b'.chooses' must be a list of variants", 'chooses = ["fix1"'],
+        ),
     ],
 )
 def test_a_wrong_ladder_is_named(
@@ -137,3 +154,13 @@ def test_an_empty_workspace_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no study") as caught:
         find_workspace(tmp_path).study()
     assert "study.py" in caught.value.hint
+
+
+def test_a_step_that_chooses_names_the_steps_it_chooses_among() -> None:
+    step = find_workspace(ROOT).study("attention").ladder.step("fix15")
+    assert step is not None
+    text = (ROOT / "kernels" / "attention" / "fix15.py").read_text()
+    assert {base_name(name) for name in step.chooses} == set(
+        re.findall(r'cuda\.variant\("(\w+)"', text)
+    )
+    assert len(step.chooses) == text.count("cuda.variant(")

@@ -9,8 +9,8 @@ from workbench.run import machine
 from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import Built, ErrorText, Event, Failed, VariantsJob
 from workbench.run.scratch import scratch_folder
-from workbench.study.model import Parameter, Study
-from workbench.words import Phase
+from workbench.study.model import Study
+from workbench.words import Parameter, Phase
 
 
 def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Parameter]]:

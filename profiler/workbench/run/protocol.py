@@ -15,8 +15,7 @@ import msgspec
 
 from workbench.errors import ToolFailed
 from workbench.evidence.records import BuiltKernel, Ceiling, Environment
-from workbench.study.model import Parameter
-from workbench.words import CheckResult, Phase
+from workbench.words import CheckResult, Parameter, Phase
 
 JOB = "job.json"
 EVENTS = "events.jsonl"
