@@ -10,7 +10,8 @@ import typer
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
-from workbench.run.measure import Measured, Measurement, Plan
+from workbench.run.measure import Measurement
+from workbench.run.plan import Plan
 from workbench.words import CheckResult
 
 INTERRUPTED = 130
@@ -63,7 +64,7 @@ def ensure(
     started = time.monotonic()
     config = target.workspace.config
     with Progress(len(todo.captured), config.timing.rounds) as progress:
-        result: Measured = Measurement(target.study, config, target.folder, todo, progress).run()
+        result = Measurement(target.study, config, target.folder, todo, progress).run()
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)
