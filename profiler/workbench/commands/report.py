@@ -6,15 +6,15 @@ from pathlib import Path
 
 from workbench.commands.options import ReportOptions
 from workbench.commands.progress import note
-from workbench.commands.sides import ladder_sources
-from workbench.commands.target import find_target
+from workbench.commands.target import Target, find_target
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import write_bytes
+from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
+from workbench.judge.sources import ladder_sources
 from workbench.run.aside import Aside
-from workbench.study.workspace import Workspace
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
@@ -28,8 +28,8 @@ def drawing() -> Aside[dict[str, str]]:
 
 
 def write_reports(
-    workspace: Workspace,
-    evidence: Evidence,
+    target: Target,
+    evidence: Snapshot,
     found: Ablation,
     charts: Aside[dict[str, str]],
     *,
@@ -41,7 +41,8 @@ def write_reports(
     from workbench.render.report import render_report, template_environment
 
     charts.give(found)
-    folder = workspace.reports(evidence.study, found.shape)
+    workspace = target.workspace
+    folder = workspace.reports(target.study, found.shape)
     sources = ladder_sources(evidence, found)
     environment = template_environment(workspace.template_folders)
     text = render_report(found, sources.diffs, environment)
@@ -73,11 +74,11 @@ def shown_path(path: Path) -> str:
 def run(options: ReportOptions) -> None:
     target = find_target(options.project, options.study, options.shape)
     steps = target.steps(options.fixes or [])
-    evidence = target.evidence()
     page = options.html or options.open_
     with drawing() as charts:
-        judged = judge(evidence, target.workspace.config, steps)
-        written = write_reports(target.workspace, evidence, judged, charts, page=page)
+        evidence = snapshot(target.evidence(), steps, sources=True)
+        judged = judge(evidence, target.workspace.config)
+        written = write_reports(target, evidence, judged, charts, page=page)
     for path in written:
         note(f"wrote {shown_path(path)}")
     if options.open_:

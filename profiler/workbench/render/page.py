@@ -127,7 +127,7 @@ def page_model(ablation: Ablation, sources: Sources) -> dict[str, Any]:
         "method": [spans(line) for line in narrative.method(ablation)],
         "environment": [
             *sections.environment_rows(ablation),
-            ["Measured by", str(ablation.environment.get("command") or ABSENT)],
+            ["Measured by", ablation.environment.command or ABSENT],
         ],
         "origins": _origins(ablation),
         "data": _data(ablation, sources, files, shown),

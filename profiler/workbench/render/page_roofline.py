@@ -49,7 +49,7 @@ def kind(row: Row) -> str:
     """How a row is marked everywhere: its verdict, with the baseline among the kept."""
     if row.is_reference:
         return "reference"
-    return Verdict.KEPT if row.verdict in (Verdict.KEPT, Verdict.BASELINE) else row.verdict
+    return Verdict.KEPT if row.verdict in (Verdict.KEPT, Verdict.BASELINE) else row.verdict or ""
 
 
 @dataclass(frozen=True)

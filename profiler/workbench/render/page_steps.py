@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.derive.diff.model import Profiled, SourceDiff, Sources, base
 from workbench.judge.bottlenecks import Bottleneck
-from workbench.judge.gates import PredictionOutcome
+from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.render import hunks, narrative, page_why, sections
 from workbench.render.markdown import shorten
@@ -115,7 +115,7 @@ def variants(ablation: Ablation, sources: Sources, files: Files) -> list[dict[st
             "why_absent": "" if has_figures(row) else reason(row),
             "kernels": [shorten(name, sections.KERNEL_WIDTH) for name in row.kernels],
             "capture": row.capture or ABSENT,
-            "adopted": str(row.adopted["file"]) if row.adopted else "",
+            "adopted": row.adopted.file if row.adopted else "",
             "bottlenecks": [bottleneck(b) for b in row.bottlenecks],
             "figures": [
                 {"label": f.label, "value": number(f.value), "unit": f.unit, "metric": f.metric}
