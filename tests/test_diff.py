@@ -135,8 +135,14 @@ def test_json_has_every_hunk_with_both_costs(
     assert data["not_collected"] == {}
 
 
-def test_the_terminal_shows_metrics_then_hunks(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(capsys, "diff", "fix1", "fix2")
+def test_it_shows_what_moved_and_the_sources_on_demand(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    short = run(capsys, "diff", "fix1", "fix2")
+    text = run(capsys, "diff", "fix1", "fix2", "--source")
+    assert "hunk 1: fix1.py:1" not in short
+    assert "- hunk 7, `fix1.cu:33-34 → fix2.cu:35-37, attention_forward()`: 7.53 µs" in short
+    assert len(short.splitlines()) < 120
     assert text.startswith("recorded evidence: NVIDIA H200")
     assert re.search(r"fix2 over fix1, warm: [\d.]+x \[", text)
     assert "Against fix1: 2.03x = 0.945x (more instructions) × 1.09x (higher issue rate)" in text
@@ -145,6 +151,12 @@ def test_the_terminal_shows_metrics_then_hunks(capsys: pytest.CaptureFixture[str
     assert "\x1b" not in text
     # Clocks of other variants are not these two's concern.
     assert "sdpa_efficient" not in text
+
+
+def test_the_own_values_of_parameters_name_the_variant_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(capsys, "diff", "fix2[warps=4]", "fix3") == run(capsys, "diff", "fix2", "fix3")
 
 
 def test_a_variant_without_source_lines_still_compares_its_metrics(
@@ -163,6 +175,7 @@ def test_a_variant_without_source_lines_still_compares_its_metrics(
     [
         (["fix1", "fix1x"], "unknown variant 'fix1x'", "'fix1'"),
         (["fix1", "fix1"], "compared with itself", "two variants"),
+        (["fix2", "fix2[warps=4]"], "compared with itself", "two variants"),
         (["fix1", "fix2", "--kernel", "k"], "--kernel is for reports", "together"),
     ],
 )

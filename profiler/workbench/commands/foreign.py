@@ -156,9 +156,7 @@ class PairRead:
 
 
 def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
-    names = before.name, after.name
-    if names[0] == names[1]:
-        names = ("before", "after")
+    names = ("before", "after")  # those of files are too long to head a column
     one, was = read(before, pair.before)
     other, now = read(after, pair.after)
     found = compare_captures(one, other, names, known=(was.figures, now.figures))
@@ -187,7 +185,9 @@ def diff(one: Path, other: Path, options: DiffOptions) -> None:
     if options.json:
         return show_json(diff_data(before, after, matching, told))
     out = Output(options.wide, options.markdown)
-    head: list[Block] = [launches.about(before), launches.about(after)]
+    head: list[Block] = [
+        launches.about(report, side) for report, side in ((before, "before"), (after, "after"))
+    ]
     if told:
         head.append(Callout("Not quite comparable", tuple(map(words, told))))
     out.show(*head, *launches.unmatched(matching, (before.name, after.name)))
@@ -215,9 +215,8 @@ def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> 
     told = why.account(read.comparison)
     told.append(pair.figure_pairs(read.names, read.before.figures, read.after.figures))
     told.append(pair.limiters(read.names, read.before.limiters, read.after.limiters))
-    for name, details in zip(read.names, (read.before, read.after), strict=True):
-        told.append(Paragraph(words(f"Top bottlenecks in {name}:")))
-        told += launches.bottlenecks(details)
+    sides = zip(read.names, (read.before, read.after), strict=True)
+    told.append(pair.bottlenecks([(name, launches.bottlenecks(each)) for name, each in sides]))
     if not source:
         told += pair.costliest(read.lines, read.names)
     out.show(Section("pair", words(f"{' → '.join(kernels)}: {numbers}"), tuple(told)))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from workbench.evidence.ceilings import Calibration
     from workbench.evidence.records import Build, CaptureIndex, Check, Provenance, Session
     from workbench.ncu.capture import Capture
-    from workbench.study.model import Ladder, Parameter, Step
+    from workbench.study.model import Ladder, Step
+    from workbench.words import Parameter
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from workbench.words import Origin, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Adopted, Build, Check
-    from workbench.study.model import Parameter
+    from workbench.words import Parameter
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from workbench.words import Regime
 
 if TYPE_CHECKING:
     from workbench.judge.view import View, Views
-    from workbench.study.model import Parameter
+    from workbench.words import Parameter
 
 
 @dataclass(frozen=True)

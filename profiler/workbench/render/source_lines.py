@@ -159,7 +159,8 @@ def hottest(files: Listing, most: int, width: int | None) -> Iterator[Pieces]:
     yield [("", "")]
     for file, line in ranked:
         name = f"{base(file)}:{line.line}"
-        yield [*_marks(line), (f" {name:<20} ", "dim"), *_text(line, 50, width)]
+        text = clip(printable(line.text.strip()), None if width is None else width - 51)
+        yield [*_marks(line), (f" {name:<20} ", "dim"), (text, "")]
 
 
 def _marks(line: SourceLine) -> Pieces:

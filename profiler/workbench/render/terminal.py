@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 GAP = 2  # cells between columns
 LEAST = 16  # to which a text may be cut where columns are needed
+NAME = 24  # what a row is called gets so much before other texts get more
 COMFORTABLE = 48  # to which no text is cut for a column that is not
 NEEDED = 5  # the highest rank of a column for which texts are cut
 KINDS: Mapping[Kind, str] = {
@@ -58,7 +59,8 @@ def _write(block: Block, console: Console, wide: bool) -> None:
         case Paragraph():
             console.print(styled(block.text))
         case Bullets():
-            console.print(_bullets(block))
+            for line in _bullets(block, console):
+                console.print(line, soft_wrap=True)
         case Callout():
             for item in block.items:
                 console.print(_warning(item))
@@ -77,6 +79,8 @@ def _write(block: Block, console: Console, wide: bool) -> None:
             console.print(styled(block.summary, "bold"))
             console.print()
             write(block.blocks, console, wide=wide)
+        case Fold():
+            console.print(_more(plain(block.summary)))
         case _:  # charts, and diffs, which have a writer of their own
             pass
 
@@ -91,21 +95,28 @@ def styled(text: Text, style: str = "") -> Styled:
     return shown
 
 
+def _more(what: str) -> Styled:
+    from rich.text import Text as Styled
+
+    return Styled(printable(f"more with --wide: {what}"), "dim")
+
+
 def _warning(item: Text) -> Styled:
     from rich.text import Text as Styled
 
     return Styled("warning: ", "yellow bold").append_text(styled(item))
 
 
-def _bullets(block: Bullets) -> RenderableType:
-    from rich.table import Table as Grid
+def _bullets(block: Bullets, console: Console) -> Iterator[Styled]:
+    """Lines of an item hang under its first."""
+    from rich.text import Text as Styled
 
-    grid = Grid.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
     for number, item in enumerate(block.items, start=1):
-        grid.add_row(f"{number}." if block.ordered else "-", styled(item))
-    return grid
+        mark = f"{number}. " if block.ordered else "- "
+        for line in styled(item).wrap(console, console.width - len(mark)):
+            line.rstrip()
+            yield Styled(mark).append_text(line)
+            mark = " " * len(mark)
 
 
 @dataclass(frozen=True)
@@ -121,7 +132,6 @@ def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
     """The table with the columns that fit into ``width``, None for all of them; its caption."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Drawn
-    from rich.text import Text as Styled
 
     columns = fitted(table, width)
     shown = Drawn(
@@ -144,7 +154,7 @@ def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
         shown.add_row(*(_cell(row, each, first=not at) for at, each in enumerate(columns)))
     yield shown
     if left := [label(c, notes=False) for c in table.columns if c not in _columns(columns)]:
-        yield Styled(f"more with --wide: {', '.join(left)}", "dim")
+        yield _more(", ".join(left))
     if table.caption:
         yield styled(table.caption)
 
@@ -170,7 +180,7 @@ def _cell(row: TableRow, shown: Shown, *, first: bool) -> Styled:
     if shown.notes and cell.note:
         text.append(f" {printable(cell.note)}")
     if text.cell_len > shown.width:
-        if first:
+        if first and " " not in text.plain.strip():
             return styled((), KINDS[row.kind]).append(_middle(text.plain, shown.width))
         text.truncate(shown.width, overflow="ellipsis")
     return text
@@ -199,6 +209,8 @@ def fitted(table: Table, width: int | None) -> list[Shown]:
         kept.append(column)
         sizes = needs
     room = width - sum(sizes.values()) - GAP * (len(kept) - 1)
+    first = kept[0].key
+    room = _widen(sizes, {first: min(natural[first], NAME)}, room)
     room = _widen(sizes, natural, room)
     for column in kept:
         more = full[column.key] - sizes[column.key]
@@ -210,7 +222,7 @@ def fitted(table: Table, width: int | None) -> list[Shown]:
 
 def _widen(sizes: dict[str, int], wanted: Mapping[str, int], room: int) -> int:
     """Give the texts that are cut a cell each in turn; what is left of the room."""
-    while room and (cut := [key for key, size in sizes.items() if size < wanted[key]]):
+    while room and (cut := [key for key, width in wanted.items() if sizes.get(key, width) < width]):
         for key in cut[:room]:
             sizes[key] += 1
         room -= min(room, len(cut))

@@ -49,8 +49,8 @@ def extent(dimensions: tuple[int, ...] | None) -> str:
     return "x".join(map(str, kept))
 
 
-def about(report: Report) -> Paragraph:
-    """One line: file, GPU, ncu, options, number of launches."""
+def about(report: Report, side: str = "") -> Paragraph:
+    """One line: file, GPU, ncu, options, number of launches; ``side`` of a pair before it."""
     gpu = ", ".join(report.gpus) or f"GPU {ABSENT}"
     known = report.compute_capability
     capability = f" (compute capability {known})" if known else ""
@@ -58,7 +58,7 @@ def about(report: Report) -> Paragraph:
     count = len(report.launches)
     return Paragraph(
         words(
-            f"{report.name}: {gpu}{capability}, ncu {report.ncu or ABSENT}"
+            f"{side and f'{side}: '}{report.name}: {gpu}{capability}, ncu {report.ncu or ABSENT}"
             f"{', ' + options if options else ''}; {count} launch{'es' * (count != 1)}"
         )
     )

@@ -47,6 +47,7 @@ Fact = tuple[str, Text]
 def method(ablation: Ablation) -> Bullets:
     """How correctness, times and profiles were had, as the provenance says."""
     samples = {r.warm.samples for r in ablation.everything if r.warm}
+    profiles = _profile(ablation.environment.ncu_options)
     rounds = " or ".join(str(n) for n in sorted(samples)) or f"a number of ({ABSENT})"
     return Bullets(
         (
@@ -62,8 +63,8 @@ def method(ablation: Ablation) -> Bullets:
                 "bootstrap interval."
             ),
             words(
-                f"Profiles: {_profile(ablation.environment.ncu_options)} So durations, rates and "
-                "roofline points under ncu are not to be compared with warm times."
+                f"Profiles: {profiles} So durations, rates and roofline points under ncu are "
+                "not to be compared with warm times."
             ),
         )
     )
@@ -94,7 +95,7 @@ def environment(ablation: Ablation) -> Table:
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
     facts: list[Fact] = [
         ("Study and shape", words(f"{ablation.study}, {ablation.shape} ({parameters})")),
-        *((label, words(str(getattr(known, key) or ABSENT))) for label, key in ENVIRONMENT),
+        *((label, words(getattr(known, key) or ABSENT)) for label, key in ENVIRONMENT),
         ("ncu flags", code(" ".join(known.ncu_flags)) or words(ABSENT)),
         ("SM clock under ncu", words(_clocks(ablation))),
         ("Date", words(f"{known.date or ABSENT} ({ablation.source})")),

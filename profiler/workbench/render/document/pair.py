@@ -16,6 +16,7 @@ from workbench.render.document.blocks import (
     Bullets,
     Callout,
     Cell,
+    Fold,
     Paragraph,
     Section,
     Table,
@@ -82,9 +83,8 @@ def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Bl
         told += why.account(pair.comparison)
     told.append(figure_pairs(names, rows[0].figures, rows[1].figures))
     told.append(limiters(names, rows[0].limiters, rows[1].limiters))
-    for row in rows:
-        told.append(Paragraph(words(f"Top bottlenecks of {row.variant}:")))
-        told.append(variant.numbered(row.bottlenecks) if row.bottlenecks else _absent())
+    limits = [(row.variant, _limits(row)) for row in rows]
+    told.append(bottlenecks(limits))
     if not source:
         told += costliest(changes, names)
     warnings: list[Block] = []
@@ -93,12 +93,18 @@ def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Bl
     return [*warnings, Section("pair", title(names), tuple(told))]
 
 
+def _limits(row: Row) -> list[Block]:
+    return [variant.numbered(row.bottlenecks) if row.bottlenecks else Paragraph(words(ABSENT))]
+
+
+def bottlenecks(sides: Sequence[tuple[str, Sequence[Block]]]) -> Fold:
+    """Of both sides, folded away; ``sides`` are names and what is said of them."""
+    blocks = [block for name, told in sides for block in (Paragraph(words(f"{name}:")), *told)]
+    return Fold(words("Top bottlenecks of both"), tuple(blocks))
+
+
 def title(names: Names) -> Text:
     return line(code(names[0]), " → ", code(names[1]))
-
-
-def _absent() -> Paragraph:
-    return Paragraph(words(ABSENT))
 
 
 def _state(row: Row) -> Paragraph:

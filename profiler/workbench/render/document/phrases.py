@@ -15,7 +15,6 @@ from workbench.render.plain import shorten
 from workbench.words import ABSENT, Role, Status, Verdict
 
 REASON_WIDTH = 60
-GATE_STATES = {True: "passed", False: "failed", None: "open"}
 
 
 def has_figures(row: Row) -> bool:
@@ -41,8 +40,7 @@ def verdict(row: Row) -> str:
         return "reference"
     if row.role == Role.START:
         return "context"
-    word = row.verdict or ABSENT
-    return f"{word} at {row.judged_at}" if row.judged_at else word
+    return f"{row.verdict} at {row.judged_at}" if row.judged_at else str(row.verdict or ABSENT)
 
 
 def kind(row: Row) -> Kind:

@@ -27,7 +27,6 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import (
-    GATE_STATES,
     has_figures,
     kind,
     parent_of,
@@ -35,7 +34,7 @@ from workbench.render.document.phrases import (
     warm,
 )
 from workbench.render.numbers import interval, quantity, with_unit
-from workbench.words import ABSENT
+from workbench.words import ABSENT, GateState
 
 
 def anchor(variant: str) -> str:
@@ -92,14 +91,14 @@ def gate_words(row: Row) -> Text:
     if not row.gates:
         return words(f"Gates: {ABSENT}.")
     told = []
-    for state in (False, None, True):
+    for state in (GateState.FAILED, GateState.OPEN, GateState.PASSED):
         gates = [
-            gate.name if gate.passed else f"{gate.name} ({gate.why})"
+            gate.name if state == GateState.PASSED else f"{gate.name} ({gate.why})"
             for gate in row.gates
-            if gate.passed is state
+            if gate.state == state
         ]
         if gates:
-            told.append(f"{GATE_STATES[state]}: {', '.join(gates)}")
+            told.append(f"{state}: {', '.join(gates)}")
     return words(f"Gates {'; '.join(told)}.")
 
 
@@ -146,7 +145,7 @@ PREDICTIONS: list[Field[PredictionOutcome]] = [
 ]
 GATES: list[Field[Gate]] = [
     field("gate", "gate", lambda gate: gate.name),
-    field("result", "result", lambda gate: GATE_STATES[gate.passed]),
+    field("result", "result", lambda gate: gate.state),
     field("why", "why", lambda gate: gate.why),
 ]
 
