@@ -16,7 +16,7 @@ from workbench.derive.speedup import Ratio
 from workbench.judge.gates import PredictionOutcome
 from workbench.judge.rows import Ablation
 from workbench.render import narrative, roofline_table
-from workbench.render.charts import FILES
+from workbench.render.chart.charts import FILES
 from workbench.render.report import render_report, template_environment
 from workbench.words import Verdict
 

@@ -10,7 +10,7 @@ import typer
 
 from workbench.commands.measuring import ensure
 from workbench.commands.progress import note
-from workbench.commands.report import drawing, shown_path, write_reports
+from workbench.commands.report import shown_path, write_reports
 from workbench.commands.target import Target, find_study, find_target
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.evidence import Evidence
@@ -100,9 +100,8 @@ def run(
     json: bool,
 ) -> None:
     target = find_target(project, study, shape)
-    with drawing() as charts:
-        found, evidence, failed = measured(target, fixes, fresh)
-        written = write_reports(target.workspace, evidence, found, charts, page=False)
+    found, evidence, failed = measured(target, fixes, fresh)
+    written = write_reports(target.workspace, evidence, found, page=False)
     if json:
         print(json_module.dumps(jsonable.ablation(found), indent=1))
     else:
@@ -143,8 +142,7 @@ def run_all(
         if not json:
             print_table(found)
             print()
-    with drawing() as charts:
-        written = write_reports(target.workspace, evidence, found, charts, page=False)
+    written = write_reports(target.workspace, evidence, found, page=False)
     if json:
         data = {"schema_version": SCHEMA_VERSION, "tables": [jsonable.ablation(t) for t in tables]}
         print(json_module.dumps(data, indent=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workbench.commands.diff import side
 from workbench.commands.progress import note
@@ -14,11 +15,14 @@ from workbench.evidence.evidence import Evidence
 from workbench.evidence.layout import write_bytes
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
-from workbench.run.aside import Aside
 from workbench.study.workspace import Workspace
+
+if TYPE_CHECKING:
+    from workbench.render.chart.sample_strips import Timings
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
+SAMPLE = ("round", "variant", "mode", "microseconds")
 
 
 def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
@@ -39,29 +43,33 @@ def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
     return Sources(sides, diffs, elsewhere)
 
 
-def drawing() -> Aside[dict[str, str]]:
-    """Draws the charts of a report in a process that imports matplotlib from now on."""
-    from workbench.render.charts import chart_files
-
-    return Aside(chart_files, ("matplotlib.figure", "matplotlib.backends.backend_svg"))
+def timings(evidence: Evidence, found: Ablation) -> Timings:
+    """The samples behind the times of every row, by regime in the order of their rounds."""
+    names = [row.variant for row in found.everything]
+    table = evidence.session(names)
+    newest = [session for _, session in reversed(evidence.sessions)]
+    known: dict[str, dict[str, list[float]]] = {}
+    for session in [*([table[1]] if table else []), *newest]:
+        wanted = set(evidence.timed(session)) & set(names) - known.keys()
+        columns = [session["samples"][name] for name in SAMPLE]
+        for _, variant, mode, microseconds in sorted(zip(*columns, strict=True)):
+            if variant in wanted:
+                known.setdefault(variant, {}).setdefault(mode, []).append(float(microseconds))
+    return known
 
 
 def write_reports(
-    workspace: Workspace,
-    evidence: Evidence,
-    found: Ablation,
-    charts: Aside[dict[str, str]],
-    *,
-    page: bool,
+    workspace: Workspace, evidence: Evidence, found: Ablation, *, page: bool
 ) -> list[Path]:
     """Write the report and its charts, and the page where it is wanted or already there: a page
     of yesterday would tell other figures than the report. Returns the paths of the two.
     """
+    from workbench.render.chart.charts import chart_files
     from workbench.render.report import render_report, template_environment
 
-    charts.give(found)
     folder = workspace.reports(evidence.study, found.shape)
     sources = ladder_sources(evidence, found)
+    samples = timings(evidence, found)
     environment = template_environment(workspace.template_folders)
     text = render_report(found, sources.diffs, environment)
     files = {REPORT: text}
@@ -71,8 +79,8 @@ def write_reports(
 
         document = report(found, sources.diffs)
         environment = page_environment(workspace.template_folders)
-        files[PAGE] = render_page(document, found, sources, environment)
-    for name, content in {**charts.result(), **files}.items():
+        files[PAGE] = render_page(document, found, sources, environment, samples)
+    for name, content in {**chart_files(found, samples), **files}.items():
         write_bytes(folder / name, content.encode())
     return [folder / name for name in files]
 
@@ -103,9 +111,8 @@ def run(
     target = find_target(project, study, shape)
     steps = target.steps(fixes)
     evidence = target.evidence()
-    with drawing() as charts:
-        found = judge(evidence, target.workspace.config, steps)
-        written = write_reports(target.workspace, evidence, found, charts, page=html or open_)
+    found = judge(evidence, target.workspace.config, steps)
+    written = write_reports(target.workspace, evidence, found, page=html or open_)
     for path in written:
         note(f"wrote {shown_path(path)}")
     if open_:

@@ -1,7 +1,7 @@
 """All charts of a report by name: as files of both themes, and as scenes for a page.
 
-chart_files(ablation, samples)              # file name to SVG text
-scene("roofline", ablation, samples, Width.NARROW)
+chart_files(ablation, timings)              # file name to SVG text
+scene("roofline", ablation, timings, Width.NARROW)
 svg.inline(scene), svg.page_style()         # for a page
 """
 
@@ -14,14 +14,14 @@ from workbench.judge.rows import Ablation
 from workbench.render.chart import svg
 from workbench.render.chart.level_plots import levels
 from workbench.render.chart.roofline_plot import roofline
-from workbench.render.chart.sample_strips import Samples, samples
+from workbench.render.chart.sample_strips import Timings, samples
 from workbench.render.chart.scene import Scene, Width
 from workbench.render.chart.stall_bars import stalls
 from workbench.render.chart.time_bars import stall_time
 
-NO_SAMPLES: Samples = MappingProxyType({})
+NO_TIMINGS: Timings = MappingProxyType({})
 
-BUILDERS: Mapping[str, Callable[[Ablation, Samples, Width], Scene]] = MappingProxyType(
+BUILDERS: Mapping[str, Callable[[Ablation, Timings, Width], Scene]] = MappingProxyType(
     {
         "roofline": lambda ablation, _, width: roofline(ablation, width),
         "roofline-levels": lambda ablation, _, width: levels(ablation, width),
@@ -36,14 +36,13 @@ FILES = tuple(f"{name}-{shade}.svg" for name in CHARTS for shade in ("light", "d
 
 
 def scene(
-    name: str, ablation: Ablation, timings: Samples = NO_SAMPLES, width: Width = Width.WIDE
+    name: str, ablation: Ablation, timings: Timings = NO_TIMINGS, width: Width = Width.WIDE
 ) -> Scene:
     """One of ``CHARTS``."""
     return BUILDERS[name](ablation, timings, width)
 
 
-def chart_files(ablation: Ablation, timings: Samples = NO_SAMPLES) -> dict[str, str]:
+def chart_files(ablation: Ablation, timings: Timings = NO_TIMINGS) -> dict[str, str]:
     """Every chart of ``FILES`` as SVG text; each scene is built once for both themes."""
-    scenes = [scene(name, ablation, timings) for name in CHARTS]
-    texts = [svg.file(one, dark=dark) for one in scenes for dark in (False, True)]
+    texts = [text for name in CHARTS for text in svg.files(scene(name, ablation, timings))]
     return dict(zip(FILES, texts, strict=True))

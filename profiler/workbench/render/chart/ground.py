@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import MEASURED
-from workbench.render.chart.placing import text_box
+from workbench.render.chart.placing import Space, text_box
 from workbench.render.chart.roofs import Roof, Roofs
 from workbench.render.chart.scale import Log, Plot
 from workbench.render.chart.scene import (
@@ -27,6 +27,19 @@ TICK, SMALL = 11.0, 11.0
 GRID, AXIS, ROOF = Stroke("faint", 0.8), Stroke("muted", 0.8), Stroke("ink", 1.6)
 DROP = Stroke("muted", 0.8, (2, 3))
 ACROSS, UP = 90.0, 60.0  # pixels between ticks, about
+
+
+def draw(
+    plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY], *, rates: bool = True
+) -> tuple[list[Item], Space]:
+    """Everything under the marks, and the room that it leaves; ``rates`` are told with names."""
+    lines, segments = roof_lines(plot, level, roofs)
+    named = roof_names(plot, level, roofs, marks, rates=rates)
+    slope = slope_name(plot, level, roofs, marks)
+    under = [*region(plot, level, roofs), *ridges(plot, level, roofs, words=rates)]
+    space = Space(plot.box.grown(-3), list(marks), [box for _, box in named], list(segments))
+    space.keep_clear(slope)
+    return [*under, *lines, *(label for label, _ in named), *slope], space
 
 
 def axes(plot: Plot, x_title: str, y_title: str, *, y_words: bool = True) -> list[Item]:
@@ -114,19 +127,25 @@ def region(plot: Plot, level: str, roofs: Roofs) -> list[Item]:
     return [Polygon((low, high, (high[0], floor), (low[0], floor)), "sky", 0.1)]
 
 
-def slope_name(plot: Plot, roof: Roof, top: float, size: float = SMALL) -> list[Label]:
-    """Along the slope, over its lower end: the points are at the other."""
-    found = _slope(plot, roof.rate, top)
+def slope_name(plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY]) -> list[Label]:
+    """Along the slope and over it, where the fewest marks are near; best at its lower end."""
+    roof = roofs.memory[level]
+    found = _slope(plot, roof.rate, roofs.compute[0].rate)
     if not found:
         return []
     (ax, ay), (bx, by) = found[0]
-    angle = math.atan2(by - ay, bx - ax)
+    angle, long = math.atan2(by - ay, bx - ax), math.dist((ax, ay), (bx, by))
     text = f"{roof.name} {roof.text} TB/s"
-    along = text_width(text, size) / 2 + 10
-    x, y = ax + along * math.cos(angle), ay + along * math.sin(angle)
-    at = (x + 6 * math.sin(angle), y - 6 * math.cos(angle))
-    turn = round(math.degrees(angle), 1)
-    return [Label(at, text, size, anchor=Anchor.MIDDLE, turn=turn, halo=True)]
+    half = text_width(text, SMALL) / 2
+    first = half + max(10.0, 14 * abs(math.tan(angle)))  # clear of the axis
+    options = []
+    for along in (first, max(long / 2, first), max(long - half - 10, first)):
+        x, y = ax + along * math.cos(angle), ay + along * math.sin(angle)
+        at = (x + 6 * math.sin(angle), y - 6 * math.cos(angle))
+        turn = round(math.degrees(angle), 1)
+        options.append(Label(at, text, SMALL, anchor=Anchor.MIDDLE, turn=turn, halo=True))
+    crowds = [sum(math.dist(mark, label.at) < half + 10 for mark in marks) for label in options]
+    return [options[crowds.index(min(crowds))]]
 
 
 def roof_names(

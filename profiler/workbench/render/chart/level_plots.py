@@ -11,7 +11,6 @@ from workbench.render.chart import ground, names
 from workbench.render.chart.key import key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import Mark, arrows, choices, entries, marks_at
-from workbench.render.chart.placing import Space
 from workbench.render.chart.roofs import Roofs, roofs
 from workbench.render.chart.scale import Plot, plot
 from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, Scene, Width
@@ -129,22 +128,12 @@ def _boxes(marks: Sequence[Mark], layout: Layout) -> list[Box]:
 def _panel(at: Plot, level: str, marks: Sequence[Mark], drawn: Roofs, ends: set[str]) -> list[Item]:
     """One level; only ``ends`` are named, beside their marks."""
     places = [at.at(*mark.at) for mark in marks]
-    lines, segments = ground.roof_lines(at, level, drawn)
-    roofs_named = ground.roof_names(at, level, drawn, places, rates=False)
+    under, space = ground.draw(at, level, drawn, places, rates=False)
     paths, chosen = arrows(marks, places, at.box), choices(marks, places, SIGN)
-    space = Space(at.box.grown(-3), places, [box for _, box in roofs_named], segments)
     space.keep_clear((*paths, *chosen))
-    named = [(m, place) for m, place in zip(marks, places, strict=True) if m.row.variant in ends]
-    return [
-        *ground.region(at, level, drawn),
-        *ground.ridges(at, level, drawn, words=False),
-        *lines,
-        *(label for label, _ in roofs_named),
-        *ground.slope_name(at, drawn.memory[level], drawn.compute[0].rate),
-        *paths,
-        *(names.beside([m for m, _ in named], [p for _, p in named], space, SIZE)),
-        *chosen,
-    ]
+    named = [mark for mark in marks if mark.row.variant in ends]
+    beside = names.beside(named, [at.at(*mark.at) for mark in named], space, SIZE)
+    return [*under, *paths, *beside, *chosen]
 
 
 def _column(marks: dict[str, list[Mark]], plots: dict[str, Plot], layout: Layout) -> list[Item]:

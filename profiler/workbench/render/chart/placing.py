@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from workbench.render.chart.lettering import LINE, text_width
-from workbench.render.chart.scene import XY, Anchor, Box, Group, Item, Label, Line, Segment
+from workbench.render.chart.scene import XY, Anchor, Box, Group, Item, Label, Line, Outline, Segment
 
 RADII = (10.0, 16.0, 24.0, 36.0, 52.0, 72.0, 96.0, 128.0)
 # Degrees, best first: right of the point, left, then round it.
@@ -26,6 +26,20 @@ def text_box(
     wide = text_width(text, size, bold=bold)
     x = at[0] - {Anchor.START: 0.0, Anchor.MIDDLE: wide / 2, Anchor.END: wide}[anchor]
     return Box(x, at[1] - (LINE - BELOW) * size, x + wide, at[1] + BELOW * size)
+
+
+def _text_boxes(label: Label) -> list[Box]:
+    """What a text covers; a turned one, which stands by its middle, by a box for each letter."""
+    if not label.turn:
+        at = label.at, label.text, label.size, label.anchor
+        return [text_box(*at, bold=label.bold)]
+    half, angle = text_width(label.text, label.size) / 2, math.radians(label.turn)
+    steps = max(1, round(2 * half / label.size))
+    along = [half * (2 * n / steps - 1) for n in range(steps + 1)]
+    (x, y), rise = label.at, label.size / 3
+    middle = (x + rise * math.sin(angle), y - rise * math.cos(angle))
+    at_each = [(middle[0] + d * math.cos(angle), middle[1] + d * math.sin(angle)) for d in along]
+    return [block(at, 0.6 * label.size) for at in at_each]
 
 
 def block(mark: XY, half: float = MARK) -> Box:
@@ -82,10 +96,10 @@ class Space:
                 self.keep_clear(item.items)
             elif isinstance(item, Line):
                 self.lines += pairwise(item.points)
-            elif isinstance(item, Label) and not item.turn:
-                self.boxes.append(
-                    text_box(item.at, item.text, item.size, item.anchor, bold=item.bold)
-                )
+            elif isinstance(item, Label):
+                self.boxes += _text_boxes(item)
+            elif isinstance(item, Outline):
+                self.boxes.append(item.box)
 
     def put(self, own: Sequence[XY], lines: Sequence[str], size: float) -> Spot | None:
         """The nearest place where names cover nothing and nobody takes them for another's.

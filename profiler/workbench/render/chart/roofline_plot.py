@@ -11,7 +11,7 @@ from workbench.render.chart import ground, names
 from workbench.render.chart.key import key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import Mark, arrows, choices, entries, marks_at, sign
-from workbench.render.chart.placing import Space, around, clusters
+from workbench.render.chart.placing import around, clusters
 from workbench.render.chart.roofs import Roofs, roofs
 from workbench.render.chart.scale import Plot, plot
 from workbench.render.chart.scene import (
@@ -85,43 +85,57 @@ def roofline(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
 
 def _draw(marks: Sequence[Mark], drawn: Roofs, layout: Layout) -> tuple[list[Item], float]:
     box = Box(layout.left, TOP, layout.left + layout.part, TOP + layout.height)
-    whole = _whole(box, marks, drawn)
+    whole = _plot(box, marks, drawn)
     crowd = _crowd(whole, marks)
     if not crowd and layout.side:
-        whole = _whole(Box(box.x0, box.y0, layout.width - EDGE, box.y1), marks, drawn)
-    rest = [mark for mark in marks if mark not in crowd]
-    items: list[Item] = [
-        *ground.region(whole, DRAM, drawn),
-        *ground.axes(whole, X_TITLE, Y_TITLE),
-        *ground.ridges(whole, DRAM, drawn, words=True),
-    ]
+        whole = _plot(Box(box.x0, box.y0, layout.width - EDGE, box.y1), marks, drawn)
+    items: list[Item] = []
+    near: list[Item] = []
+    bottom = whole.box.y1 + FOOT
+    frame = None
+    if crowd:
+        frame = around([whole.at(*mark.at) for mark in crowd], 8)
+        near_plot = _near_plot(crowd, layout, whole.box)
+        near = _near(near_plot, crowd, marks, drawn, layout)
+        bottom = near_plot.box.y1 + FOOT
+        items = _tie(frame, near_plot.box) if layout.side else []
+    items += _whole(whole, marks, crowd, drawn, layout, [*items, *_frame(frame)])
+    legend, bottom = key(entries(marks, measured=drawn.measured), EDGE, bottom + 4, layout.width)
+    return [*items, *near, *legend], bottom
+
+
+def _frame(box: Box | None) -> list[Item]:
+    return [Outline(box, FRAME, 3)] if box else []
+
+
+def _whole(
+    whole: Plot,
+    marks: Sequence[Mark],
+    crowd: Sequence[Mark],
+    drawn: Roofs,
+    layout: Layout,
+    over: Sequence[Item],
+) -> list[Item]:
+    """Everything, the crowd only as a place; ``over`` is what no name may cover besides."""
     places = [whole.at(*mark.at) for mark in marks]
-    frame = around([whole.at(*mark.at) for mark in crowd], 8) if crowd else None
-    lines, segments = ground.roof_lines(whole, DRAM, drawn)
-    named = ground.roof_names(whole, DRAM, drawn, places)
-    slope = ground.slope_name(whole, drawn.memory[DRAM], drawn.compute[0].rate)
-    items += [*lines, *(label for label, _ in named), *slope]
-    space = Space(whole.box.grown(-3), places, [box for _, box in named], list(segments))
+    under, space = ground.draw(whole, DRAM, drawn, places)
     paths = arrows(marks, places, whole.box)
-    items += paths
-    space.keep_clear(paths)
-    if frame:
-        items += [item for mark in crowd for item in sign(mark, whole.at(*mark.at), 0.6)]
-        items.append(Outline(frame, FRAME, 3))
-        space.boxes.append(frame)
+    rest = [mark for mark in marks if mark not in crowd]
     apart = [whole.at(*mark.at) for mark in rest]
     chosen = choices(rest, apart, counted=False)
-    space.keep_clear(chosen)
-    items += [*names.beside(rest, apart, space, layout.size), *chosen]
-    bottom = whole.box.y1 + FOOT
-    if crowd and frame:
-        near, bottom = _near(crowd, marks, drawn, layout, whole, frame)
-        items += near
-    legend, bottom = key(entries(marks, measured=drawn.measured), EDGE, bottom + 4, layout.width)
-    return [*items, *legend], bottom
+    space.keep_clear((*paths, *chosen, *over))
+    return [
+        *ground.axes(whole, X_TITLE, Y_TITLE),
+        *under,
+        *paths,
+        *(item for mark in crowd for item in sign(mark, whole.at(*mark.at), 0.6)),
+        *(item for item in over if isinstance(item, Outline)),
+        *names.beside(rest, apart, space, layout.size),
+        *chosen,
+    ]
 
 
-def _whole(box: Box, marks: Sequence[Mark], drawn: Roofs) -> Plot:
+def _plot(box: Box, marks: Sequence[Mark], drawn: Roofs) -> Plot:
     """All ridges and points, with room for their names."""
     rates = [roof.rate for roof in drawn.compute]
     xs = [drawn.ridge(DRAM, roof) for roof in drawn.compute] + [mark.at[0] for mark in marks]
@@ -139,34 +153,33 @@ def _crowd(whole: Plot, marks: Sequence[Mark]) -> list[Mark]:
     return [mark for mark, at in zip(marks, places, strict=True) if box.holds(at)]
 
 
+def _near_plot(crowd: Sequence[Mark], layout: Layout, whole: Box) -> Plot:
+    """Where the crowd is enlarged, with a column for names right of it."""
+    widest = max(text_width(mark.text, layout.size, bold=True) for mark in crowd) + 6
+    column = names.APART + min(layout.names, widest)
+    left = whole.x1 + BETWEEN if layout.side else layout.left
+    top = TOP if layout.side else whole.y1 + FOOT + 34
+    high = max(layout.height, ROW * len(crowd) + 4)
+    return plot(Box(left, top, layout.width - EDGE - column, top + high), *_range(crowd))
+
+
 def _near(
+    near: Plot,
     crowd: Sequence[Mark],
     marks: Sequence[Mark],
     drawn: Roofs,
     layout: Layout,
-    whole: Plot,
-    frame: Box,
-) -> tuple[list[Item], float]:
-    """The crowd enlarged, each named in a column beside it."""
-    column = names.APART + min(
-        layout.names, max(text_width(mark.text, layout.size, bold=True) for mark in crowd) + 6
-    )
-    left = whole.box.x1 + BETWEEN if layout.side else layout.left
-    top = TOP if layout.side else whole.box.y1 + FOOT + 34
-    high = max(layout.height, ROW * len(crowd) + 4)
-    box = Box(left, top, layout.width - EDGE - column, top + high)
-    near = plot(box, *_range(crowd))
+) -> list[Item]:
     places = [near.at(*mark.at) for mark in crowd]
-    lines, _ = ground.roof_lines(near, DRAM, drawn)
-    items: list[Item] = [*_tie(frame, box, layout)]
-    items += ground.axes(near, X_TITLE, f"{Y_TITLE}, enlarged")
-    items += [*lines]
-    items += arrows(marks, [near.at(*mark.at) for mark in marks], box)
     named = [(mark, mark.text, at) for mark, at in zip(crowd, places, strict=True)]
-    items += names.column(named, box, layout.width - EDGE, layout.size, ROW)
-    items += choices(crowd, places, counted=False)
-    items += [label for label, _ in ground.roof_names(near, DRAM, drawn, places)]
-    return items, box.y1 + FOOT
+    return [
+        *ground.axes(near, X_TITLE, f"{Y_TITLE}, enlarged"),
+        *ground.roof_lines(near, DRAM, drawn)[0],
+        *arrows(marks, [near.at(*mark.at) for mark in marks], near.box),
+        *names.column(named, near.box, layout.width - EDGE, layout.size, ROW),
+        *choices(crowd, places, counted=False),
+        *(label for label, _ in ground.roof_names(near, DRAM, drawn, places)),
+    ]
 
 
 def _range(crowd: Sequence[Mark]) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -177,10 +190,8 @@ def _range(crowd: Sequence[Mark]) -> tuple[tuple[float, float], tuple[float, flo
     return (min(xs) / across**2.5, max(xs) * across), (min(ys) / up, max(ys) * up)
 
 
-def _tie(frame: Box, box: Box, layout: Layout) -> list[Item]:
+def _tie(frame: Box, box: Box) -> list[Item]:
     """From the crowd's frame to where it is enlarged."""
-    if not layout.side:
-        return []
     return [
         Line(((frame.x1, frame.y0), (box.x0, box.y0)), FRAME),
         Line(((frame.x1, frame.y1), (box.x0, box.y1)), FRAME),

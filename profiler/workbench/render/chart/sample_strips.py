@@ -33,7 +33,7 @@ from workbench.render.tables import number
 from workbench.words import Regime
 
 # Variant to regime to microseconds, in the order of the rounds.
-Samples: TypeAlias = Mapping[str, Mapping[str, Sequence[float]]]
+Timings: TypeAlias = Mapping[str, Mapping[str, Sequence[float]]]
 
 EDGE, NUMBER, GAP = 8.0, 11.0, 26.0
 TAIL = 0.004  # of all samples, at either end, that may lie beyond an axis
@@ -108,13 +108,13 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def strip(microseconds: Sequence[float]) -> Strip | None:
-    if not microseconds:
+    if len(microseconds) == 0:
         return None
     median = quantile(sorted(microseconds), 0.5)
     return Strip(median, tuple(100 * (value / median - 1) for value in microseconds))
 
 
-def samples(ablation: Ablation, timings: Samples, width: Width = Width.WIDE) -> Scene:
+def samples(ablation: Ablation, timings: Timings, width: Width = Width.WIDE) -> Scene:
     """``timings`` are those of the sessions behind the table's times."""
     layout = LAYOUTS[width]
     strips = {
@@ -201,8 +201,9 @@ def _ground(axis: Axis, top: float, bottom: float) -> list[Item]:
     for tick in evenly(axis.low, axis.high, max(2, round((axis.right - axis.left) / 45))):
         x = axis.at(tick)
         items.append(Line(((x, top), (x, bottom)), GRID))
-        text = f"{tick:+g} %" if tick else "median"
-        items.append(Label((x, bottom + 15), text, NUMBER, "muted", Anchor.MIDDLE))
+        text = f"{tick:+g} %" if tick else "0"
+        side = Anchor.END if axis.right - x < 12 else Anchor.MIDDLE
+        items.append(Label((x, bottom + 15), text, NUMBER, "muted", side))
     title = f"{axis.regime}: off the median"
     middle = (axis.left + axis.right) / 2
     items.append(Label((middle, bottom + 31), title, NUMBER, "muted", Anchor.MIDDLE))

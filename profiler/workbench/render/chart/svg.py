@@ -36,6 +36,7 @@ TITLE, SUBTITLE = 16.0, 12.0
 EDGE = 8.0
 # What XML 1.0 cannot hold, not even escaped; lone surrogates could not be encoded.
 UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+CLASSES, COLOUR = re.compile('class="([^"]*)"'), re.compile(r"\b[fs]-(\w+)")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
 LOOKS = {
     "text": "font-family:system-ui,sans-serif",
@@ -163,15 +164,16 @@ class _Writer:
         )
 
 
-def body(scene: Scene, *, live: bool = False) -> str:
-    return _Writer(live).all(scene.items)
+def files(scene: Scene) -> tuple[str, str]:
+    """A file for a light page and one for a dark page, without backgrounds of their own."""
+    content = _Writer(live=False).all((*_head(scene), *scene.items))
+    used = {name for classes in CLASSES.findall(content) for name in COLOUR.findall(classes)}
+    shades = {name: both for name, both in PALETTE.items() if name in used}
+    light = _file(scene, content, {name: both.light for name, both in shades.items()})
+    return light, _file(scene, content, {name: both.dark for name, both in shades.items()})
 
 
-def file(scene: Scene, *, dark: bool = False) -> str:
-    """A file of its own, without a background: for a page of that theme."""
-    content = f"{_Writer(live=False).all(_head(scene))}{body(scene)}"
-    used = set(re.findall(r"[fs]-(\w+)", " ".join(re.findall(r'class="([^"]*)"', content))))
-    shades = {name: PALETTE[name].dark if dark else PALETTE[name].light for name in PALETTE}
+def _file(scene: Scene, content: str, shades: Mapping[str, str]) -> str:
     wide, high = _number(scene.width), _number(scene.height + HEAD)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
@@ -179,7 +181,7 @@ def file(scene: Scene, *, dark: bool = False) -> str:
         f'aria-labelledby="{scene.name}-title {scene.name}-text">\n'
         f'<title id="{scene.name}-title">{escape(f"{scene.title} {scene.subtitle}")}</title>\n'
         f'<desc id="{scene.name}-text">{escape(f"{scene.alt} {scene.caption}".strip())}</desc>\n'
-        f"<style>{_style({n: s for n, s in shades.items() if n in used})}</style>\n"
+        f"<style>{_style(shades)}</style>\n"
         f"{content}</svg>\n"
     )
 
@@ -199,7 +201,7 @@ def inline(scene: Scene) -> str:
     return (
         f'<svg class="chart {scene.size}" data-chart="{scene.name}" viewBox="0 0 {wide} {high}" '
         f'width="{wide}" height="{high}" role="group" aria-label="{escape(scene.alt)}">\n'
-        f"{body(scene, live=True)}</svg>\n"
+        f"{_Writer(live=True).all(scene.items)}</svg>\n"
     )
 
 
@@ -209,7 +211,7 @@ def page_style() -> str:
         name: f"light-dark({both.light},{both.dark})" if both.light != both.dark else both.light
         for name, both in PALETTE.items()
     }
-    return _style(shades, ".chart ")
+    return f"{_style(shades, '.chart ')}.chart .ring{{fill:transparent}}"
 
 
 def _style(shades: Mapping[str, str], scope: str = "") -> str:
