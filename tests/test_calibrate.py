@@ -12,7 +12,9 @@ import pytest
 
 from workbench.cli import main
 from workbench.errors import ToolFailed
-from workbench.evidence.layout import EvidenceFolder, read_json
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import CeilingsFile
 from workbench.run import calibrate, machine
 from workbench.run.process import Event, WorkerEnd
 from workspaces import ROOT
@@ -23,7 +25,22 @@ DONE = {"event": "done"}
 
 
 def ceiling(name: str) -> Event:
-    return {"event": "ceiling", "id": name, "unit": "FLOP/s", "value": 1.0, "ran": "scripted"}
+    return {
+        "event": "ceiling",
+        "id": name,
+        "unit": "FLOP/s",
+        "value": 1.9e13,
+        "best": 2e13,
+        "rounds": 15,
+        "round_ms": 8.0,
+        "settings": 1,
+        "ran": "scripted",
+        "sm_clock_mhz": 1980.0,
+        "memory_clock_mhz": None,
+        "temperature_c": None,
+        "throttled": False,
+        "tried": [],
+    }
 
 
 # ---- kernels ---------------------------------------------------------------------------------
@@ -180,15 +197,15 @@ def test_a_benchmark_that_fails_crashes_or_hangs_costs_only_itself(play: Play) -
         ended(ENVIRONMENT, *map(ceiling, names[5:]), DONE),
     )
     assert scripted.asked == [names, names[3:], names[5:]]
-    found = read_json(folder.ceilings)
-    assert set(found["ceilings"]) == {"dram", "fp32", *names[5:]}
-    assert found["not_collected"] == {
+    found = store.read(folder.ceilings, CeilingsFile)
+    assert set(found.ceilings) == {"dram", "fp32", *names[5:]}
+    assert found.not_collected == {
         "l2": "no L2",
         "l1": "crashed its process (exit 1)",
         "fp64": "hangs: nothing came for 60 s",
     }
-    assert found["provenance"]["gpu"] == "NVIDIA H200"
-    assert found["provenance"]["date"]
+    assert found.provenance.gpu == "NVIDIA H200"
+    assert found.provenance.date
 
 
 def test_a_lost_context_goes_on_with_the_rest(play: Play) -> None:
@@ -240,8 +257,7 @@ def test_it_writes_and_shows_what_was_measured(
     root = make(tmp_path, {"baseline": GOOD})
     monkeypatch.setattr(machine, "find_gpu", lambda: machine.Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "missing_packages", list)
-    whole = {"best": 2e13, "rounds": 15, "sm_clock_mhz": 1980.0, "memory_clock_mhz": None}
-    found = [{**ceiling(n), **whole, "value": 1.9e13} for n in calibrate.CEILINGS[:-1]]
+    found = map(ceiling, calibrate.CEILINGS[:-1])
     failed = {"event": "failed", "id": calibrate.CEILINGS[-1], "message": "no FP8 here"}
     monkeypatch.setattr(calibrate, "Worker", Scripted(ended(ENVIRONMENT, *found, failed, DONE)))
     assert main(["calibrate", "--project", str(root)]) == 0
@@ -251,4 +267,4 @@ def test_it_writes_and_shows_what_was_measured(
     assert "no FP8 here" in out
     assert "no capture of this GPU is on record" in err
     path = root / "ablations" / "scale" / "evidence" / "nvidia-h200" / "ceilings.json"
-    assert read_json(path)["ceilings"]["fp32"]["value"] == 1.9e13
+    assert store.read(path, CeilingsFile).ceilings["fp32"].value == 1.9e13

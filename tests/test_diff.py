@@ -17,7 +17,8 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.diff.unified import unified
-from workbench.evidence.evidence import Evidence
+from workbench.evidence.recorded import Evidence
+from workbench.ncu.captures import captures_of
 from workbench.study.sources import source_texts
 from workspaces import ROOT, copy_of_repository, ladder_steps
 
@@ -42,7 +43,7 @@ def test_hunks_and_the_rest_add_up_to_all_that_was_sampled(
     found = lines_between(evidence, before, after)
     assert found.has_costs
     for side, variant in enumerate((before, after)):
-        capture = evidence.capture(variant)
+        capture = captures_of(evidence).of(variant)
         assert capture is not None
         stalls = capture.lines[~capture.lines["counter"].isin([*COUNTERS, "selected"])]
         parts = [(hunk.before, hunk.after)[side] for hunk in found.hunks]

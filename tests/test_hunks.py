@@ -263,12 +263,12 @@ def test_code_that_moved_into_an_included_file_is_found_again() -> None:
         line_costs(table, durations(100_000), ALL),
     )
     found = source_diff(before, after)
-    (block,) = found.moved
+    (block,) = found.relocated
     assert (block.files, block.before_lines, block.after_lines) == ((main, header), (1, 5), (2, 6))
     assert block.before.microseconds == pytest.approx(40)
     assert any("one.cu:1-5 → tools.cuh:2-6" in line for line in texts(found, None))
     swapped = source_diff(costed("a();\nb();\n", "one", {}), costed("c();\na();\nd();", "two", {}))
-    assert swapped.moved == ()
+    assert swapped.relocated == ()
 
 
 def test_lines_are_counted_as_compilers_do() -> None:

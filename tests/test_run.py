@@ -9,15 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from workbench.cli import main
 from workbench.cuda import expand_includes, parse_log
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence.layout import EvidenceFolder, read_json, write_bytes, write_json
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import (
+    CaptureIndex,
+    Checks,
+    Environment,
+    Provenance,
+    Samples,
+    Session,
+)
 from workbench.ncu import command as ncu
+from workbench.ncu import output
 from workbench.run import machine, measure
 from workbench.run.measure import Measurement, Plan
 from workbench.run.process import WorkerEnd
+from workbench.run.recording import Recorder, remove_superseded, remove_unused
 from workbench.study.config import Config, Profiler
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, ROOT, make
@@ -146,7 +158,7 @@ def test_local_headers_are_put_in_place_once_under_virtual_names(tmp_path: Path)
 def test_what_ncu_says_becomes_a_way_out(
     log: str, kind: type[ToolFailed], message: str, hint: str
 ) -> None:
-    found = ncu.failure(log)
+    found = output.failure(log)
     assert type(found) is kind
     assert message in found.message
     assert hint in found.hint
@@ -168,8 +180,8 @@ def test_ncu_is_told_clocks_caches_and_source() -> None:
 def test_the_passes_are_read_from_ncus_output() -> None:
     text = '==PROF== Profiling "first" - 0: 0%....50%....100% - 38 passes\n'
     text += '==PROF== Profiling "scale" - 1 (2/8): 0%....50%'
-    assert ncu.progress(text) == ("scale", 50)
-    assert ncu.progress("nothing yet") is None
+    assert output.progress(text) == ("scale", 50)
+    assert output.progress("nothing yet") is None
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
@@ -183,7 +195,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(EnvironmentLacks, match="no space left"):
-        write_bytes(path, b"new")
+        store.write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -289,22 +301,33 @@ def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
     result, folder, scripted = play(first, again)
     assert scripted.jobs[1]["variants"] == ["baseline"]
     assert "crashed its process" in result.failures["bad"]
-    assert read_json(folder.check("bad"))["shapes"]["large"]["status"] == "crashed"
+    assert store.read(folder.check("bad"), Checks).shapes["large"].status == "crashed"
     (session,) = folder.timings("large").glob("*.json")
-    assert list(read_json(session)["fingerprints"]) == ["baseline"]
+    assert list(store.read(session, Session).fingerprints) == ["baseline"]
 
 
 def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
     again = [start("baseline"), checked("baseline"), DONE]
     result, folder, _ = play([start("bad")], again, timed_out=True)
     assert "hangs: nothing came for 120 s" in result.failures["bad"]
-    assert read_json(folder.check("bad"))["shapes"]["large"]["status"] == "hung"
+    assert store.read(folder.check("bad"), Checks).shapes["large"].status == "hung"
+
+
+NO_SAMPLES = Samples(**dict.fromkeys(Samples.__struct_fields__, ()))
+ORIGIN = Provenance(date="2026-01-02T03:04:05Z", driver="1")
 
 
 def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
     for name, variants in (("1", ["a", "b"]), ("2", ["c"]), ("3", ["a", "b", "d"])):
-        write_json(tmp_path / f"{name}.json", {"fingerprints": dict.fromkeys(variants, "x")})
-    measure.remove_superseded(tmp_path / "3.json", {"a", "b", "d"})
+        session = Session(
+            study="scale",
+            shape="large",
+            fingerprints=dict.fromkeys(variants, "x"),
+            samples=NO_SAMPLES,
+            provenance=ORIGIN,
+        )
+        store.write(tmp_path / f"{name}.json", session)
+    remove_superseded(tmp_path / "3.json", {"a", "b", "d"})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["2.json", "3.json"]
 
 
@@ -325,43 +348,55 @@ def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:
     result, folder, _ = play([start("baseline"), checked("baseline")], interrupted=True)
     assert result.interrupted
     assert result.failures == {}
-    assert read_json(folder.check("baseline"))["shapes"]["large"]["status"] == "correct"
+    assert store.read(folder.check("baseline"), Checks).shapes["large"].status == "correct"
     assert not folder.timings("large").exists()
 
 
-def index_of(**changes: Any) -> dict[str, Any]:
-    return {"report": "new.ncu-repz", "ncu": "2025.3.1", "provenance": {"driver": "1"}, **changes}
+def index_of(**changes: Any) -> CaptureIndex:
+    entry = CaptureIndex(
+        variant="baseline",
+        shape="large",
+        fingerprint="of other sources",
+        report="new.ncu-repz",
+        sha256="",
+        range="",
+        launches=1,
+        ncu="2025.3.1",
+        ncu_flags=tuple(ncu.flags(Config().profiler)),
+        provenance=ORIGIN,
+    )
+    return structs.replace(entry, **changes)
 
 
-def test_an_earlier_capture_of_the_same_sources_is_kept_as_a_repeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_earlier_capture_of_the_same_sources_is_kept_as_a_repeat(tmp_path: Path) -> None:
     make(tmp_path / "ws", {"baseline": GOOD})
     study = find_workspace(tmp_path / "ws").study()
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
-    work = Measurement(
-        study, Config(), folder, Plan("large", captured=("baseline",)), lambda e: None
-    )
-    monkeypatch.setattr(work, "provenance", lambda: {"driver": "1"})
+    recorder = Recorder(study, "large", folder, ["baseline"])
+    recorder.environment = Environment(driver="1")
+    flags = index_of().ncu_flags
     path = folder.capture_index("large", "baseline")
-    assert work.repeats("baseline", "2025.3.1") == []
-    same = {"fingerprint": work.prints["baseline"], "ncu_flags": ncu.flags(Config().profiler)}
-    write_json(path, index_of(**same, repeats=["b.ncu-repz", "c.ncu-repz"]))
-    assert work.repeats("baseline", "2025.3.1") == ["new.ncu-repz", "b.ncu-repz"]
-    assert work.repeats("baseline", "2026.1.0") == []
+    assert recorder.repeats("baseline", "2025.3.1", flags) == ()
+    same = index_of(
+        fingerprint=recorder.fingerprint("baseline"), repeats=("b.ncu-repz", "c.ncu-repz")
+    )
+    store.write(path, same)
+    assert recorder.repeats("baseline", "2025.3.1", flags) == ("new.ncu-repz", "b.ncu-repz")
+    assert recorder.repeats("baseline", "2026.1.0", flags) == ()
     for other in (
         {"fingerprint": "of other sources"},
-        {"provenance": {"driver": "2"}},
-        {"ncu_flags": ["--set", "basic"]},
+        {"provenance": structs.replace(ORIGIN, driver="2")},
+        {"ncu_flags": ("--set", "basic")},
     ):
-        write_json(path, index_of(**{**same, **other}))
-        assert work.repeats("baseline", "2025.3.1") == []
+        store.write(path, structs.replace(same, **other))
+        assert recorder.repeats("baseline", "2025.3.1", flags) == ()
 
 
 def test_reports_that_an_index_names_as_repeats_are_not_deleted(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path)
-    write_json(folder.capture_index("large", "baseline"), index_of(repeats=["old.ncu-repz"]))
+    entry = index_of(repeats=("old.ncu-repz",))
+    store.write(folder.capture_index("large", "baseline"), entry)
     for name in ("new", "old", "unused"):
-        write_bytes(folder.reports / f"{name}.ncu-repz", b"")
-    measure.remove_unused(folder)
+        store.write_bytes(folder.reports / f"{name}.ncu-repz", b"")
+    remove_unused(folder)
     assert sorted(p.stem for p in folder.reports.iterdir()) == ["new", "old"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json as json_module
 import re
-from pathlib import Path
 from typing import Any
 
 import typer
 
+from workbench.commands.options import BuildOptions
 from workbench.commands.progress import Progress
 from workbench.commands.target import find_study, refuse_captured
 from workbench.errors import UsageError
@@ -34,8 +34,9 @@ def builds(study: Study, names: list[str], arch: str, limit: float) -> list[dict
     ]
 
 
-def run(project: Path | None, study: str | None, names: list[str], arch: str, json: bool) -> None:
-    workspace, found = find_study(project, study)
+def run(options: BuildOptions) -> None:
+    names, arch, json = options.variants or [], options.arch, options.json
+    workspace, found = find_study(options.project, options.study)
     if re.fullmatch(r"sm_\d+[af]?", arch) is None:
         raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
     found, names = including(found, names)

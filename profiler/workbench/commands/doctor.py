@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from workbench.commands.options import DoctorOptions
 from workbench.cuda import header_folders
 from workbench.render.tables import markdown_table
 from workbench.run import machine
@@ -202,10 +203,10 @@ def conclusion(can: dict[str, bool]) -> str:
     return text + (f". Will not work: {'; '.join(no)}" if no else "")
 
 
-def run(json: bool) -> None:
+def run(options: DoctorOptions) -> None:
     rows = [check() for check in CHECKS]
     can = works(rows)
-    if json:
+    if options.json:
         data = {
             "schema_version": SCHEMA_VERSION,
             "rows": [asdict(r) for r in rows],

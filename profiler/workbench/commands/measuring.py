@@ -9,8 +9,9 @@ import typer
 
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target
-from workbench.evidence.evidence import Evidence
+from workbench.evidence.recorded import Evidence
 from workbench.run.measure import Measured, Measurement, Plan
+from workbench.words import CheckResult
 
 INTERRUPTED = 130
 
@@ -26,9 +27,9 @@ class Ensured:
 
 def settled(evidence: Evidence, variant: str) -> bool:
     """Known not to work as it is now: measuring it again would say the same."""
-    check, build = evidence.check(variant), evidence.build(variant)
-    wrong = check.current and check.data["status"] != "correct"
-    return wrong or (build.current and bool(build.data.get("error")))
+    check, build = evidence.check(variant).current, evidence.build(variant).current
+    wrong = check is not None and check.status != CheckResult.CORRECT
+    return wrong or (build is not None and bool(build.error))
 
 
 def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
@@ -39,7 +40,7 @@ def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool 
     known = evidence.study.variants
     usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
     session = evidence.session(usable)
-    held = set(evidence.timed(session[1])) if session else set()
+    held = set(evidence.timed(session.session)) if session else set()
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
     timed = usable if fresh or not checked or not set(usable) <= held else []
     wanted = capture or evidence.study.shapes[evidence.shape].captured

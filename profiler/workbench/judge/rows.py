@@ -8,8 +8,9 @@ from typing import Any
 
 from workbench.derive.figures import Figure
 from workbench.derive.noise import ASSUMED_NOISE, Noise
+from workbench.derive.roofline.ceilings import Ceilings
 from workbench.derive.roofline.measured import MeasuredCeilings
-from workbench.derive.roofline.point import Ceilings, Point
+from workbench.derive.roofline.point import Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest
-from workbench.ncu.capture import actions, kernel_name, metric_value
+from workbench.ncu.reader import actions, kernel_name, metric_value
 from workbench.study.sources import VIRTUAL_ROOT
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")

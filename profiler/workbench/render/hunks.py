@@ -199,7 +199,7 @@ def shift_lines(found: SourceDiff) -> list[str]:
 def moved_lines(found: SourceDiff) -> list[str]:
     """Plain text: each block of code that only stands elsewhere now."""
     said = []
-    for block in found.moved:
+    for block in found.relocated:
         places = [
             f"{base(file)}:{lines[0]}-{lines[1]}"
             for file, lines in zip(

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
 
-from workbench.derive.diff.model import SourceDiff
-from workbench.derive.diff.unified import unified
 from workbench.render.document.blocks import (
     Align,
     Block,
@@ -32,10 +31,13 @@ from workbench.render.numbers import with_unit
 from workbench.render.plain import one_line as one_line
 from workbench.render.plain import shorten as shorten  # until the page imports it from there
 
+if TYPE_CHECKING:
+    from workbench.derive.diff.model import SourceDiff
+
 DIFF_LINES = 300  # of one step; with twelve steps the page must stay small enough for GitHub
 DIFF_BYTES = 16_000
 TOP = 2  # level of a document's sections; its title is above them
-Changes = Mapping[str, SourceDiff]  # a step's diff against its parent
+Changes: TypeAlias = "Mapping[str, SourceDiff]"  # a step's diff against its parent
 
 _SPECIAL = re.compile(r"[\\`*~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 _BRACKET = re.compile(r"[\[\]]")
@@ -155,6 +157,8 @@ def picture(chart: Chart) -> str:
 
 def source_change(changes: SourceDiff | None) -> str:
     """Fenced, cut where it is too long for a report; "" where nothing changed."""
+    from workbench.derive.diff.unified import unified
+
     lines = unified(changes).splitlines() if changes else []
     if not lines:
         return ""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from workbench.derive.speedup import Ratio
 from workbench.words import ABSENT, NONE
+
+if TYPE_CHECKING:
+    from workbench.derive.speedup import Ratio
 
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
 SCALES = ((1e9, " G"), (1e6, " M"), (1e4, " k"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from workbench.derive.roofline.ceilings import DRAM, L1, L2, TENSOR
 from workbench.derive.roofline.measured import other_clock
-from workbench.derive.roofline.point import DRAM, L1, L2, TENSOR, LevelPoint, Point
+from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.judge.rows import Ablation
 from workbench.render import ceiling_table
 from workbench.render.old_markdown import code, literal

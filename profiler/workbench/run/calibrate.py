@@ -7,19 +7,20 @@ measured, or the run was interrupted, the file on record stays as it is.
 
 from __future__ import annotations
 
-import shlex
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import workbench
+from msgspec import convert
+
 from workbench.errors import ToolFailed
-from workbench.evidence.layout import EvidenceFolder, disk_full, write_json
-from workbench.run.measure import now
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import Ceiling, CeilingsFile, Environment
 from workbench.run.process import Event, Worker, WorkerEnd
+from workbench.run.recording import provenance
 
 MODULE = "workbench.run.worker.benchmarks"
 CEILINGS = (
@@ -39,7 +40,7 @@ SECONDS = 60.0  # the longest one ceiling may take, its compilation included
 
 def calibrate(
     folder: EvidenceFolder, on_event: Callable[[Event], None], limit: float = SECONDS
-) -> dict[str, Any]:
+) -> CeilingsFile:
     """Measure all ceilings; returns what was written.
 
     Raises ToolFailed where none could be measured, KeyboardInterrupt when it was stopped.
@@ -65,7 +66,7 @@ def calibrate(
             if not outcome.finished:
                 _blame(outcome, absent, limit)
     except OSError as error:
-        raise disk_full(scratch, error) or error from None
+        raise store.disk_full(scratch, error) or error from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if not measured:
@@ -73,18 +74,13 @@ def calibrate(
             f"no ceiling could be measured: {next(iter(absent.values()))}",
             hint="`workbench doctor` checks the GPU, the driver and the packages",
         )
-    data = {
-        "ceilings": measured,
-        "not_collected": absent,
-        "provenance": {
-            **environment,
-            "workbench": workbench.__version__,
-            "date": now(),
-            "command": shlex.join(["workbench", *sys.argv[1:]]),
-        },
-    }
-    write_json(folder.ceilings, data)
-    return data
+    file = CeilingsFile(
+        ceilings=convert(measured, dict[str, Ceiling]),
+        not_collected=absent,
+        provenance=provenance(convert(environment, Environment)),
+    )
+    store.write(folder.ceilings, file)
+    return file
 
 
 def _blame(outcome: WorkerEnd, absent: dict[str, str], limit: float) -> None:

@@ -6,11 +6,7 @@ itself: the others go on, in a fresh worker where it took the process along.
 
 from __future__ import annotations
 
-import datetime
-import hashlib
-import shlex
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,18 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import workbench
+from msgspec import convert
+
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence.layout import EvidenceFolder, disk_full, read_json, write_bytes, write_json
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import BuiltKernel, Environment, Samples
+from workbench.evidence.store import disk_full
 from workbench.ncu import command as ncu
+from workbench.ncu import output
+from workbench.ncu.ranges import range_name
+from workbench.ncu.reader import launches_by_range
 from workbench.run import machine
 from workbench.run.process import Event, Worker, WorkerEnd, run_worker
+from workbench.run.recording import Recorder
 from workbench.study.config import Config
 from workbench.study.model import Study
-from workbench.study.sources import fingerprint, source_files, source_fingerprint
-
-REPEATS_KEPT = 2  # earlier reports of a variant; each is a megabyte or so
-ZSTD_LEVEL = 12  # a tenth of the time of 19 for a sixth more bytes
+from workbench.words import CheckResult
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,6 @@ class Measured:
         return {*self.failures, *self.unsupported}
 
 
-def now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 @contextmanager
 def scratch_folder(study: Study) -> Iterator[Path]:
     """A folder with a copy of the study's sources, gone afterwards."""
@@ -105,10 +101,8 @@ class Measurement:
         self.plan = plan
         self.on_event = on_event
         self.result = Measured()
-        self.prints = {name: fingerprint(study, name, plan.shape) for name in plan.variants}
-        self.environment: dict[str, Any] = {}
+        self.recorder = Recorder(study, plan.shape, folder, plan.variants)
         self.samples: list[Event] = []
-        self.status: dict[str, dict[str, Any]] = {}
 
     def run(self) -> Measured:
         with scratch_folder(self.study) as scratch:
@@ -122,6 +116,7 @@ class Measurement:
             finally:
                 if ahead is not None:
                     ahead.kill()
+        self.result.written += self.recorder.written
         return self.result
 
     def start_capture(self, scratch: Path, variants: list[str], *, gated: bool) -> Worker | None:
@@ -146,14 +141,6 @@ class Measurement:
     def ncu_command(self, tool: str) -> list[str]:
         return ncu.command(Path(tool).name, self.config.profiler)
 
-    def provenance(self) -> dict[str, Any]:
-        return {
-            **self.environment,
-            "workbench": workbench.__version__,
-            "date": now(),
-            "command": shlex.join(["workbench", *sys.argv[1:]]),
-        }
-
     def job(self, variants: list[str], phases: list[str]) -> dict[str, Any]:
         shapes = [n for n, s in self.study.shapes.items() if s.captured and n != self.plan.shape]
         return {
@@ -163,7 +150,7 @@ class Measurement:
             "shape": self.plan.shape,
             "check_shapes": [self.plan.shape, *shapes],
             "phases": phases,
-            "ranges": {n: ncu.range_name(self.study.name, n, self.plan.shape) for n in variants},
+            "ranges": {n: range_name(self.study.name, n, self.plan.shape) for n in variants},
             "timing": {
                 "rounds": self.config.timing.rounds,
                 "seconds": self.config.timing.seconds,
@@ -174,58 +161,31 @@ class Measurement:
     def fail(self, variant: str, phase: str, why: str, status: str) -> None:
         self.result.failures[variant] = why
         if phase in ("check", "time"):
-            self.status.setdefault(variant, {})[self.plan.shape] = {
-                "status": status,
-                "why": why,
-                "max_abs": None,
-                "relative": None,
-            }
-            self.write_check(variant)
+            self.recorder.check(variant, self.plan.shape, status=CheckResult(status), why=why)
         elif phase == "build":
-            self.write_build(variant, {"arch": "", "kernels": [], "warnings": [], "error": why})
-
-    def write(self, path: Path, data: dict[str, Any]) -> None:
-        write_json(path, data)
-        self.result.written.append(path)
-
-    def write_check(self, variant: str) -> None:
-        """What was found now, beside what is on record of these sources at other shapes."""
-        path = self.folder.check(variant)
-        on_record = read_json(path)["shapes"] if path.is_file() else {}
-        prints = {shape: fingerprint(self.study, variant, shape) for shape in self.study.shapes}
-        shapes = {
-            shape: entry
-            for shape, entry in on_record.items()
-            if entry["fingerprint"] == prints.get(shape)
-        }
-        for shape, result in self.status[variant].items():
-            shapes[shape] = {**result, "fingerprint": prints[shape]}
-        self.write(path, {"variant": variant, "shapes": shapes, "provenance": self.provenance()})
-
-    def write_build(self, variant: str, found: dict[str, Any]) -> None:
-        self.write(
-            self.folder.build(variant),
-            {
-                "variant": variant,
-                "fingerprint": source_fingerprint(self.study, variant),
-                "sources": [p.name for p in source_files(self.study, self.study.variants[variant])],
-                "provenance": self.provenance(),
-                **found,
-            },
-        )
+            self.recorder.build(variant, error=why)
 
     def take(self, event: Event) -> None:
         """Keep what an event brings, as soon as it comes."""
         kind, variant = event["event"], event.get("variant", "")
         if kind == "environment":
-            self.environment = {k: v for k, v in event.items() if k != "event"}
+            self.recorder.environment = convert(event, Environment)
         elif kind == "built":
-            kept = {k: event[k] for k in ("arch", "kernels", "warnings")}
-            self.write_build(variant, {**kept, "error": ""})
+            self.recorder.build(
+                variant,
+                arch=event["arch"],
+                kernels=convert(event["kernels"], tuple[BuiltKernel, ...]),
+                warnings=tuple(event["warnings"]),
+            )
         elif kind == "checked":
-            keys = ("status", "why", "max_abs", "relative")
-            self.status.setdefault(variant, {})[event["shape"]] = {k: event[k] for k in keys}
-            self.write_check(variant)
+            self.recorder.check(
+                variant,
+                event["shape"],
+                status=CheckResult(event["status"]),
+                why=event["why"],
+                max_abs=event["max_abs"],
+                relative=event["relative"],
+            )
             if event["status"] == "wrong":
                 self.result.failures[variant] = f"wrong at {event['shape']}: {event['why']}"
             elif event["status"] == "unsupported" and event["shape"] == self.plan.shape:
@@ -239,33 +199,8 @@ class Measurement:
         self.on_event(event)
 
     def write_timings(self, variants: list[str]) -> None:
-        columns = (
-            "variant",
-            "mode",
-            "round",
-            "order",
-            "microseconds",
-            "calls",
-            "how",
-            "sm_clock_mhz",
-            "temperature_c",
-            "throttled",
-        )
-        provenance = self.provenance()
-        stamp = provenance["date"].replace(":", "").replace("-", "")
-        path = self.folder.timings(self.plan.shape) / f"{stamp}.json"
-        self.write(
-            path,
-            {
-                "study": self.study.name,
-                "shape": self.plan.shape,
-                "fingerprints": {name: self.prints[name] for name in variants},
-                "samples": {c: [sample[c] for sample in self.samples] for c in columns},
-                "provenance": provenance,
-            },
-        )
-
-        remove_superseded(path, set(variants))
+        columns = {name: [one[name] for one in self.samples] for name in Samples.__struct_fields__}
+        self.recorder.session(variants, convert(columns, Samples))
 
     def blame(self, outcome: WorkerEnd, limit: float) -> str | None:
         """The variant that took the worker down, recorded as failed; None when it ended well."""
@@ -318,7 +253,7 @@ class Measurement:
 
             def on_log(text: str, seen: dict[str, str] = seen) -> None:
                 seen["text"] = (seen["text"] + text)[-4000:]
-                state = ncu.progress(seen["text"])
+                state = output.progress(seen["text"])
                 if state:
                     self.on_event({"event": "passes", "kernel": state[0], "percent": state[1]})
 
@@ -332,84 +267,22 @@ class Measurement:
                 culprit = self.blame(outcome, limit)
             left = [v for v in left if v not in stored and v not in self.result.out]
             if not stored and not culprit and not outcome.interrupted and left:
-                raise ncu.failure(outcome.log)
-
-    def repeats(self, variant: str, version: str) -> list[str]:
-        """Earlier reports of the same sources, ncu and flags: they tell the noise of a capture."""
-        path = self.folder.capture_index(self.plan.shape, variant)
-        if not path.is_file():
-            return []
-        old = read_json(path)
-        now = (self.prints[variant], version, ncu.flags(self.config.profiler))
-        same = (old["fingerprint"], old["ncu"], old["ncu_flags"]) == now
-        if not same or old["provenance"].get("driver") != self.provenance().get("driver"):
-            return []
-        return [str(old["report"]), *old.get("repeats", [])][:REPEATS_KEPT]
+                raise output.failure(outcome.log)
 
     def store(self, report: Path, variants: list[str]) -> list[str]:
-        """Keep the report, compressed, and an index entry for each variant it really holds."""
-        import zstandard
-
-        launches = ncu.ranges_in(report)
-        names = {v: ncu.range_name(self.study.name, v, self.plan.shape) for v in variants}
-        held = [v for v in variants if launches.get(names[v])]
-        if not held:
-            return []
-        data = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(report.read_bytes())
-        provenance = self.provenance()
-        digest = hashlib.sha256(data).hexdigest()
-        stamp = provenance["date"].replace(":", "").replace("-", "")
-        path = self.folder.reports / f"{self.plan.shape}-{stamp}.ncu-repz"
-        write_bytes(path, data)
-        self.result.written.append(path)
-        version = machine.ncu_version(machine.find_ncu() or "ncu") or "not collected"
-        for variant in held:
-            repeats = self.repeats(variant, version)
-            self.write(
-                self.folder.capture_index(self.plan.shape, variant),
-                {
-                    "variant": variant,
-                    "shape": self.plan.shape,
-                    "fingerprint": self.prints[variant],
-                    "report": path.name,
-                    "repeats": repeats,
-                    "sha256": digest,
-                    "range": names[variant],
-                    "launches": launches[names[variant]],
-                    "ncu": version,
-                    "ncu_flags": ncu.flags(self.config.profiler),
-                    "provenance": {
-                        **provenance,
-                        "ncu_command": shlex.join(self.ncu_command("ncu")),
-                    },
-                },
-            )
-        remove_unused(self.folder)
-        return held
+        """Keep the report, and an index entry for each variant it really holds."""
+        counts = launches_by_range(report)
+        names = {v: range_name(self.study.name, v, self.plan.shape) for v in variants}
+        held = {v: counts[name] for v, name in names.items() if counts.get(name)}
+        if held:
+            version = machine.ncu_version(machine.find_ncu() or "ncu") or "not collected"
+            self.recorder.captures(report, held, self.config.profiler, version)
+        return list(held)
 
 
 def params_of(study: Study, variants: list[str]) -> dict[str, dict[str, Any]]:
     """The parameters of a job's variants that differ from their own."""
     return {name: dict(study.variants[name].params) for name in variants}
-
-
-def remove_unused(folder: EvidenceFolder) -> None:
-    """Delete the reports that no index entry names any more."""
-    used: set[str] = set()
-    for path in folder.root.glob("*/captures/*.json"):
-        index = read_json(path)
-        used |= {index["report"], *index.get("repeats", [])}
-    for report in folder.reports.glob("*.ncu-rep*"):
-        if report.name not in used:
-            report.unlink()
-            folder.tables(report.name).unlink(missing_ok=True)
-
-
-def remove_superseded(session: Path, variants: set[str]) -> None:
-    """Delete the timing sessions whose variants were all timed again in ``session``."""
-    for path in session.parent.glob("*.json"):
-        if path != session and set(read_json(path)["fingerprints"]) <= variants:
-            path.unlink()
 
 
 def build_only(

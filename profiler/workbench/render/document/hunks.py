@@ -246,7 +246,7 @@ def shifts(changes: SourceDiff) -> tuple[Text, ...]:
 def moved(changes: SourceDiff) -> tuple[Text, ...]:
     """Each block of code that only stands elsewhere now."""
     told = []
-    for block in changes.moved:
+    for block in changes.relocated:
         spans = zip(block.files, (block.before_lines, block.after_lines), strict=True)
         places = pair(*(f"{base(file)}:{first}-{last}" for file, (first, last) in spans))
         cost = f": {pair(stall_time(block.before), stall_time(block.after))}"

@@ -8,8 +8,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from workbench.derive.roofline.ceilings import DRAM, L1, L2, TENSOR
 from workbench.derive.roofline.measured import MeasuredCeiling, MeasuredCeilings, other_clock
-from workbench.derive.roofline.point import DRAM, L1, L2, TENSOR, LevelPoint, Point
+from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.evidence.ceilings import CeilingRecord
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import Table, Text, code, joined, line, words

@@ -12,7 +12,7 @@ from workbench.derive.standouts import Standout
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
-from workbench.render.document.blocks import Block, Paragraph, Table, words
+from workbench.render.document.blocks import Block, Fold, Paragraph, Table, words
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import stall_words
 from workbench.render.numbers import factor, number, quantity, signed, with_unit
@@ -206,7 +206,7 @@ def rules(pair: Comparison) -> list[Block]:
     changed = [rule for rule in pair.rules if rule.change != RuleMove.SAME]
     fields: list[Field[RuleChange]] = [
         field("title", "rule", lambda r: r.title),
-        field("rule", "id", lambda r: r.rule),
+        field("rule", "id", lambda r: r.rule, rank=6),
         field("scope", "scope", lambda r: r.scope or NONE),
         field("before", f"estimate at {pair.before}", _cut_before, right=True),
         field("after", f"at {pair.after}", _cut_after, right=True),
@@ -291,8 +291,8 @@ def account(pair: Comparison) -> list[Block]:
     if times := stall_table(pair):
         told.append(times)
     told += standouts(pair)
-    told += rules(pair)
     if pair.rules:
+        told.append(Fold(words("ncu's rules, before and after"), tuple(rules(pair))))
         text = (
             f"NVIDIA's largest estimate at {pair.before} for the whole runtime: "
             f"{promised(largest_promise(pair))}; realised under ncu: {realised(pair)}"
