@@ -661,7 +661,7 @@
     else buildSource(holder);
   };
   document.addEventListener("toggle", (event) => {
-    if (event.target.open) all("[data-source], [data-diff]", event.target).forEach(build);
+    if (event.target.open) all("[data-source], [data-diff]", event.target).filter((holder) => holder.checkVisibility()).forEach(build);
   }, true);
   narrow.addEventListener("change", () => {
     for (const holder of built) if (holder.dataset.diff !== undefined) buildDiff(holder);
