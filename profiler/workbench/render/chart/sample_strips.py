@@ -154,7 +154,7 @@ def _draw(
     top += 8
     places, bottom = tops(rows, top, layout.row, SPACE)
     for axis in axes:
-        items += _ground(axis, top, bottom)
+        items += _ground(axis, top, bottom, layout.width)
     for row, y in zip(rows, places, strict=True):
         box = Box(2, y, layout.width - 2, y + layout.row)
         items.append(_row(row, strips[row.variant], axes, box, layout))
@@ -191,13 +191,13 @@ def _axes(
     return axes
 
 
-def _ground(axis: Axis, top: float, bottom: float) -> list[Item]:
+def _ground(axis: Axis, top: float, bottom: float, width: float) -> list[Item]:
     items: list[Item] = []
     for tick in evenly(axis.low, axis.high, max(2, round((axis.right - axis.left) / 45))):
         x = axis.at(tick)
         items.append(Line(((x, top), (x, bottom)), GRID))
         text = f"{tick:+g} %" if tick else "0"
-        side = Anchor.END if axis.right - x < 12 else Anchor.MIDDLE
+        side = Anchor.END if x + text_width(text, NUMBER) / 2 > width else Anchor.MIDDLE
         items.append(Label((x, bottom + 15), text, NUMBER, "muted", side))
     title = f"{axis.regime}: off the median"
     middle = (axis.left + axis.right) / 2
