@@ -175,10 +175,10 @@ def _near(
     return [
         *ground.axes(near, X_TITLE, f"{Y_TITLE}, enlarged"),
         *ground.roof_lines(near, DRAM, drawn)[0],
+        *(label for label, _ in ground.roof_names(near, DRAM, drawn, places)),
         *arrows(marks, [near.at(*mark.at) for mark in marks], near.box),
         *names.column(named, near.box, layout.width - EDGE, layout.size, ROW),
         *choices(crowd, places, counted=False),
-        *(label for label, _ in ground.roof_names(near, DRAM, drawn, places)),
     ]
 
 
