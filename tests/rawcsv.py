@@ -17,7 +17,8 @@ from typing import Any
 
 from workbench.derive.factors import duration_parts
 from workbench.derive.figures import figures
-from workbench.ncu.capture import actions, load_capture
+from workbench.ncu.capture import load_capture
+from workbench.ncu.reader import actions
 
 KERNEL = "Kernel Name"
 # Without these the comparison would say little.

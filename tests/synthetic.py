@@ -12,7 +12,8 @@ from typing import Any
 
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import Figure, stall_label
-from workbench.derive.roofline.point import Ceilings, LevelPoint, Point
+from workbench.derive.roofline.ceilings import Ceilings
+from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout, Standouts

@@ -24,11 +24,13 @@ from workbench.cli import main
 from workbench.derive.factors import duration_parts, speedup_factors
 from workbench.derive.figures import figures
 from workbench.derive.noise import ASSUMED_NOISE
-from workbench.derive.roofline.point import ceilings, point
+from workbench.derive.roofline.ceilings import ceilings
+from workbench.derive.roofline.point import point
 from workbench.derive.stalls import stall_times
 from workbench.judge.comparison import compare
-from workbench.ncu.capture import Capture, actions, load_capture
+from workbench.ncu.capture import Capture, load_capture
 from workbench.ncu.catalog import needed_metrics
+from workbench.ncu.reader import actions
 from workbench.render.tables import factor
 from workspaces import (
     EVIDENCE,

@@ -12,18 +12,48 @@ import pytest
 
 from workbench.cli import main
 from workbench.errors import ToolFailed
-from workbench.evidence.layout import EvidenceFolder, read_json
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import Ceiling, CeilingsFile, Environment
 from workbench.run import calibrate, machine
-from workbench.run.process import Event, WorkerEnd
+from workbench.run.process import WorkerEnd
+from workbench.run.protocol import (
+    Broken,
+    CeilingFailed,
+    CeilingMeasured,
+    CeilingsJob,
+    Done,
+    ErrorText,
+    Event,
+    Surroundings,
+    WorkerEvent,
+)
 from workspaces import ROOT
 
 CEILINGS = ROOT / "profiler" / "workbench" / "run" / "worker" / "ceilings"
-ENVIRONMENT = {"event": "environment", "gpu": "NVIDIA H200", "driver": "580"}
-DONE = {"event": "done"}
+ENVIRONMENT = Surroundings(environment=Environment(gpu="NVIDIA H200", driver="580"))
+CEILING = Ceiling(
+    unit="FLOP/s",
+    value=1.9e13,
+    best=2e13,
+    rounds=15,
+    round_ms=8.0,
+    settings=1,
+    ran="scripted",
+    sm_clock_mhz=1980.0,
+    memory_clock_mhz=None,
+    temperature_c=None,
+    throttled=False,
+    tried=(),
+)
 
 
-def ceiling(name: str) -> Event:
-    return {"event": "ceiling", "id": name, "unit": "FLOP/s", "value": 1.0, "ran": "scripted"}
+def ceiling(name: str) -> CeilingMeasured:
+    return CeilingMeasured(id=name, ceiling=CEILING)
+
+
+def failed(name: str, why: str) -> CeilingFailed:
+    return CeilingFailed(id=name, error=ErrorText(kind="RuntimeError", message=why))
 
 
 # ---- kernels ---------------------------------------------------------------------------------
@@ -131,6 +161,42 @@ def test_the_work_of_a_launch_by_hand(torch: Any) -> None:
     assert BENCHMARKS["tensor bf16"](found)[0].work == 132 * 16 * 8 * 8 * 16 * 8 * 16 * 2
 
 
+# ---- warming up --------------------------------------------------------------------------------
+class Card:
+    """Rates of rounds of 8 ms, one after another, and a clock that they take along."""
+
+    def __init__(self, rate: Callable[[float], float]) -> None:
+        self.rate, self.seconds = rate, 0.0
+
+    def round(self) -> float:
+        self.seconds += 0.008
+        return self.rate(self.seconds)
+
+    def warmed_up(self) -> list[float]:
+        from workbench.run.worker.benchmarks import warm_up
+
+        return warm_up(self.round, lambda: self.seconds)
+
+
+def test_a_card_that_lowers_its_clock_is_measured_only_after_it_did(torch: Any) -> None:
+    """Its first rounds agree as well, at a clock that does not last."""
+    card = Card(lambda seconds: 1.0 if seconds < 0.1 else max(0.9, 1.1 - seconds))
+    assert card.warmed_up()[-8:] == [0.9] * 8
+    assert 0.25 <= card.seconds < 0.4
+
+
+def test_a_steady_card_is_warm_after_a_quarter_of_a_second(torch: Any) -> None:
+    card = Card(lambda seconds: 1.0)
+    card.warmed_up()
+    assert card.seconds == pytest.approx(0.264, abs=0.01)
+
+
+def test_a_card_that_is_never_steady_is_waited_for_no_longer_than_a_second(torch: Any) -> None:
+    card = Card(lambda seconds: 1 + round(seconds / 0.008) % 2)
+    card.warmed_up()
+    assert card.seconds == pytest.approx(1.0, abs=0.01)
+
+
 # ---- the parent ------------------------------------------------------------------------------
 class Scripted:
     """Workers that do what their scripts say, one after another."""
@@ -138,9 +204,8 @@ class Scripted:
     def __init__(self, *scripts: WorkerEnd) -> None:
         self.scripts, self.asked = list(scripts), list[list[str]]()
 
-    def __call__(self, scratch: Path, job: dict[str, Any], module: str) -> Scripted:
-        assert module == "workbench.run.worker.benchmarks"
-        self.asked.append(job["ceilings"])
+    def __call__(self, scratch: Path, job: CeilingsJob) -> Scripted:
+        self.asked.append(list(job.ceilings))
         return self
 
     def watch(self, limit: float, on_event: Callable[[Event], None]) -> WorkerEnd:
@@ -150,9 +215,8 @@ class Scripted:
         return outcome
 
 
-def ended(*events: Event, current: str = "", **how: Any) -> WorkerEnd:
-    given = {"returncode": 1, "timed_out": False, "interrupted": False, "log": "", **how}
-    return WorkerEnd(list(events), current=current, **given)
+def ended(*events: WorkerEvent, **how: Any) -> WorkerEnd:
+    return WorkerEnd(events=list(events), returncode=1, **how)
 
 
 Play = Callable[..., tuple[EvidenceFolder, Scripted]]
@@ -173,42 +237,41 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
 
 def test_a_benchmark_that_fails_crashes_or_hangs_costs_only_itself(play: Play) -> None:
     names = list(calibrate.CEILINGS)
-    failed = {"event": "failed", "id": "l2", "message": "no L2"}
     folder, scripted = play(
-        ended(ENVIRONMENT, ceiling("dram"), failed, current="l1"),
+        ended(ENVIRONMENT, ceiling("dram"), failed("l2", "no L2"), current="l1"),
         ended(ENVIRONMENT, ceiling("fp32"), current="fp64", timed_out=True),
-        ended(ENVIRONMENT, *map(ceiling, names[5:]), DONE),
+        ended(ENVIRONMENT, *map(ceiling, names[5:]), Done()),
     )
     assert scripted.asked == [names, names[3:], names[5:]]
-    found = read_json(folder.ceilings)
-    assert set(found["ceilings"]) == {"dram", "fp32", *names[5:]}
-    assert found["not_collected"] == {
+    found = store.read(folder.ceilings, CeilingsFile)
+    assert set(found.ceilings) == {"dram", "fp32", *names[5:]}
+    assert found.not_collected == {
         "l2": "no L2",
         "l1": "crashed its process (exit 1)",
         "fp64": "hangs: nothing came for 60 s",
     }
-    assert found["provenance"]["gpu"] == "NVIDIA H200"
-    assert found["provenance"]["date"]
+    assert found.provenance.gpu == "NVIDIA H200"
+    assert found.provenance.date
 
 
 def test_a_lost_context_goes_on_with_the_rest(play: Play) -> None:
     names = list(calibrate.CEILINGS)
-    failed = {"event": "failed", "id": "dram", "message": "illegal address"}
-    _, scripted = play(ended(failed), ended(*map(ceiling, names[1:]), DONE))
+    lost = failed("dram", "illegal address")
+    _, scripted = play(ended(lost), ended(*map(ceiling, names[1:]), Done()))
     assert scripted.asked == [names, names[1:]]
 
 
 def test_what_is_on_record_stays_when_nothing_new_is_complete(play: Play) -> None:
     names = list(calibrate.CEILINGS)
-    folder, _ = play(ended(*map(ceiling, names), DONE))
+    folder, _ = play(ended(*map(ceiling, names), Done()))
     before = folder.ceilings.read_bytes()
     with pytest.raises(KeyboardInterrupt):
         play(ended(ceiling("dram"), interrupted=True))
-    every = [{"event": "failed", "id": name, "message": "broken"} for name in names]
+    every = [failed(name, "broken") for name in names]
     with pytest.raises(ToolFailed, match="no ceiling could be measured: broken"):
-        play(ended(*every, DONE))
+        play(ended(*every, Done()))
     with pytest.raises(ToolFailed, match="did not start: no driver"):
-        play(ended({"event": "broken", "message": "no driver"}))
+        play(ended(Broken(error=ErrorText(kind="RuntimeError", message="no driver"))))
     assert folder.ceilings.read_bytes() == before
 
 
@@ -240,10 +303,9 @@ def test_it_writes_and_shows_what_was_measured(
     root = make(tmp_path, {"baseline": GOOD})
     monkeypatch.setattr(machine, "find_gpu", lambda: machine.Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "missing_packages", list)
-    whole = {"best": 2e13, "rounds": 15, "sm_clock_mhz": 1980.0, "memory_clock_mhz": None}
-    found = [{**ceiling(n), **whole, "value": 1.9e13} for n in calibrate.CEILINGS[:-1]]
-    failed = {"event": "failed", "id": calibrate.CEILINGS[-1], "message": "no FP8 here"}
-    monkeypatch.setattr(calibrate, "Worker", Scripted(ended(ENVIRONMENT, *found, failed, DONE)))
+    found = map(ceiling, calibrate.CEILINGS[:-1])
+    last = failed(calibrate.CEILINGS[-1], "no FP8 here")
+    monkeypatch.setattr(calibrate, "Worker", Scripted(ended(ENVIRONMENT, *found, last, Done())))
     assert main(["calibrate", "--project", str(root)]) == 0
     out, err = capsys.readouterr()
     assert "| FP32 " in out
@@ -251,4 +313,4 @@ def test_it_writes_and_shows_what_was_measured(
     assert "no FP8 here" in out
     assert "no capture of this GPU is on record" in err
     path = root / "ablations" / "scale" / "evidence" / "nvidia-h200" / "ceilings.json"
-    assert read_json(path)["ceilings"]["fp32"]["value"] == 1.9e13
+    assert store.read(path, CeilingsFile).ceilings["fp32"].value == 1.9e13

@@ -14,8 +14,9 @@ import pytest
 from synthetic import ablation, with_row
 from test_judge import LEVELS, ROOF, WGMMA, metrics
 from workbench.cli import main
+from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings, other_clock
-from workbench.derive.roofline.point import Peaks, Point, peaks, point
+from workbench.derive.roofline.point import Point, point
 from workbench.errors import UsageError
 from workbench.evidence.ceilings import Calibration, CeilingRecord, load_calibration
 from workbench.evidence.layout import EvidenceFolder
@@ -44,9 +45,14 @@ def entry(unit: str, value: float, clock: float | None = 1000.0) -> dict[str, An
         "value": value,
         "best": 1.01 * value,
         "rounds": 15,
+        "round_ms": 8.0,
+        "settings": 1,
         "ran": "made up",
         "sm_clock_mhz": clock,
         "memory_clock_mhz": None,
+        "temperature_c": None,
+        "throttled": False,
+        "tried": [],
     }
 
 
@@ -102,12 +108,18 @@ def without(key: str) -> dict[str, Any]:
         ("{", "cannot be read"),
         ("{}", "has no schema_version"),
         (json.dumps(on_file(schema_version=99)), "is of schema 99"),
-        (json.dumps(on_file(provenance={"gpu": "NVIDIA H200"})), "it has no 'date'"),
+        (json.dumps(on_file(provenance={"gpu": "NVIDIA H200"})), "'provenance' has no 'date'"),
         (json.dumps(on_file(ceilings=[])), "is damaged"),
-        (json.dumps(without("sm_clock_mhz")), "it has no 'sm_clock_mhz'"),
-        (json.dumps(without("ran")), "it has no 'ran'"),
-        (json.dumps(on_file(ceilings={"fp32": entry("FLOP/s", 0.0)})), "fp32 is 0 FLOP/s"),
-        (json.dumps(on_file(ceilings={"fp32": entry("TFLOP/s", 60.0)})), "fp32 is 60 TFLOP/s"),
+        (json.dumps(without("sm_clock_mhz")), "'ceilings.fp32' has no 'sm_clock_mhz'"),
+        (json.dumps(without("ran")), "'ceilings.fp32' has no 'ran'"),
+        (
+            json.dumps(on_file(ceilings={"fp32": entry("FLOP/s", 0.0)})),
+            "fp32' is 0 FLOP/s",
+        ),
+        (
+            json.dumps(on_file(ceilings={"fp32": entry("TFLOP/s", 60.0)})),
+            "fp32' is 60 TFLOP/s",
+        ),
         (
             json.dumps(on_file(provenance={"gpu": "NVIDIA A100", "date": ""})),
             "is of another GPU: NVIDIA A100",

@@ -12,12 +12,13 @@ import pytest
 
 from test_hunks import patched
 from workbench.cli import main
-from workbench.commands.diff import lines_between
+from workbench.commands.sides import changes_between
 from workbench.commands.target import find_target
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.diff.unified import unified
-from workbench.evidence.evidence import Evidence
+from workbench.evidence.recorded import Evidence
+from workbench.ncu.captures import captures_of
 from workbench.study.sources import source_texts
 from workspaces import ROOT, copy_of_repository, ladder_steps
 
@@ -39,10 +40,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_hunks_and_the_rest_add_up_to_all_that_was_sampled(
     before: str, after: str, evidence: Evidence
 ) -> None:
-    found = lines_between(evidence, before, after)
+    found = changes_between(evidence, before, after)
     assert found.has_costs
     for side, variant in enumerate((before, after)):
-        capture = evidence.capture(variant)
+        capture = captures_of(evidence).of(variant)
         assert capture is not None
         stalls = capture.lines[~capture.lines["counter"].isin([*COUNTERS, "selected"])]
         parts = [(hunk.before, hunk.after)[side] for hunk in found.hunks]
@@ -63,7 +64,7 @@ def test_the_diff_turns_one_variant_into_the_other(
     before: str, after: str, evidence: Evidence
 ) -> None:
     study = evidence.study
-    found = lines_between(evidence, before, after)
+    found = changes_between(evidence, before, after)
     changed = [file for file in found.files if file.hunks]
     parts = unified(found).split("\n--- ") if changed else []
     was, came = (source_texts(study, study.variants[name]) for name in (before, after))
@@ -78,7 +79,7 @@ def test_what_the_tiles_changed_is_found_on_the_lines_that_read_k_and_v(
     evidence: Evidence,
 ) -> None:
     """The reads of K moved from global to shared memory without a change of their line."""
-    found = lines_between(evidence, "baseline", "fix1")
+    found = changes_between(evidence, "baseline", "fix1")
     first = found.shifts[0]
     assert "score += query[d]" in first.after.text
     assert first.before.cost.top_stall == "long_scoreboard"
@@ -96,7 +97,7 @@ def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
     source = folder / "fix1.cu"
     source.write_text('#include "tools.cuh"\n' + source.read_text())
     evidence = find_target(root, None, None).evidence()
-    found = lines_between(evidence, "baseline", "fix1")
+    found = changes_between(evidence, "baseline", "fix1")
     assert [file.after.rsplit("/")[-1] for file in found.files] == [
         "fix1.py",
         "fix1.cu",
@@ -115,7 +116,7 @@ def test_json_has_every_hunk_with_both_costs(
     capsys: pytest.CaptureFixture[str], evidence: Evidence
 ) -> None:
     data = json.loads(run(capsys, "diff", "fix4", "fix5", "--json"))
-    found = lines_between(evidence, "fix4", "fix5")
+    found = changes_between(evidence, "fix4", "fix5")
     assert [h["hunk"] for h in data["hunks"]] == hunks(found)
     by_function: dict[str, Any] = {h["function"]: h for h in data["hunks"]}
     copy = by_function["copy_async"]
@@ -133,8 +134,14 @@ def test_json_has_every_hunk_with_both_costs(
     assert data["not_collected"] == {}
 
 
-def test_the_terminal_shows_metrics_then_hunks(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(capsys, "diff", "fix1", "fix2")
+def test_it_shows_what_moved_and_the_sources_on_demand(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    short = run(capsys, "diff", "fix1", "fix2")
+    text = run(capsys, "diff", "fix1", "fix2", "--source")
+    assert "hunk 1: fix1.py:1" not in short
+    assert "- hunk 7, `fix1.cu:33-34 → fix2.cu:35-37, attention_forward()`: 7.53 µs" in short
+    assert len(short.splitlines()) < 120
     assert text.startswith("recorded evidence: NVIDIA H200")
     assert re.search(r"fix2 over fix1, warm: [\d.]+x \[", text)
     assert "Against fix1: 2.03x = 0.945x (more instructions) × 1.09x (higher issue rate)" in text
@@ -143,6 +150,12 @@ def test_the_terminal_shows_metrics_then_hunks(capsys: pytest.CaptureFixture[str
     assert "\x1b" not in text
     # Clocks of other variants are not these two's concern.
     assert "sdpa_efficient" not in text
+
+
+def test_the_own_values_of_parameters_name_the_variant_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(capsys, "diff", "fix2[warps=4]", "fix3") == run(capsys, "diff", "fix2", "fix3")
 
 
 def test_a_variant_without_source_lines_still_compares_its_metrics(
@@ -161,6 +174,7 @@ def test_a_variant_without_source_lines_still_compares_its_metrics(
     [
         (["fix1", "fix1x"], "unknown variant 'fix1x'", "'fix1'"),
         (["fix1", "fix1"], "compared with itself", "two variants"),
+        (["fix2", "fix2[warps=4]"], "compared with itself", "two variants"),
         (["fix1", "fix2", "--kernel", "k"], "--kernel is for reports", "together"),
     ],
 )

@@ -14,7 +14,9 @@ from workbench.cli import main
 from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
-from workbench.ncu.capture import load_capture, open_report, stall_metrics
+from workbench.ncu.capture import load_capture, stall_metrics
+from workbench.ncu.captures import Captures
+from workbench.ncu.reader import open_report
 from workspaces import ROOT, copy_of_repository, recorded_report
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
@@ -287,5 +289,5 @@ def test_repeats_are_the_earlier_captures_that_are_still_there(tmp_path: Path) -
     original = target.folder.reports / data["report"]
     (target.folder.reports / earlier).write_bytes(original.read_bytes())
     path.write_text(json.dumps({**data, "repeats": [earlier, "gone.ncu-repz"]}))
-    (found,) = target.evidence().repeats("fix1")
+    (found,) = Captures(target.evidence()).repeats("fix1")
     assert found.equals(load_capture(original, data["range"]).metrics)

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
-from workbench.derive.roofline.point import ceilings, point
-from workbench.derive.speedup import Ratio, paired_ratio, time_of
+from workbench.derive.roofline.ceilings import ceilings
+from workbench.derive.roofline.point import point
+from workbench.derive.speedup import Ratio, Samples, paired_ratio, samples_of, time_of
 from workbench.judge.bottlenecks import attainable, bottlenecks, is_binding, plain
 from workbench.judge.gates import (
     Gate,
@@ -49,26 +50,32 @@ def metrics(*launches: dict[str, float]) -> pd.DataFrame:
 
 def test_drift_that_hits_both_cancels_in_the_paired_ratio() -> None:
     drift = np.linspace(1, 3, 50)
-    found = paired_ratio(
-        timings(a=list(20 * drift), b=list(10 * drift)), "a", "b", "warm", resamples=200
-    )
+    samples = samples_of(timings(a=list(20 * drift), b=list(10 * drift)))
+    found = paired_ratio(samples["a", "warm"], samples["b", "warm"], resamples=200)
     assert found is not None
     assert (found.ratio, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
 
 
 def test_the_interval_is_deterministic_and_holds_the_median() -> None:
     noise = np.random.default_rng(1).normal(0, 1, 100)
-    table = timings(a=list(20 + noise), b=[10.0] * 100)
-    first, second = (paired_ratio(table, "a", "b", "warm", 500) for _ in range(2))
+    samples = samples_of(timings(a=list(20 + noise), b=[10.0] * 100))
+    pair = samples["a", "warm"], samples["b", "warm"]
+    first, second = (paired_ratio(*pair, resamples=500) for _ in range(2))
     assert first == second
     assert first is not None
     assert first.low < first.ratio < first.high
-    assert paired_ratio(table, "a", "missing", "warm", 500) is None
+
+
+def test_rounds_that_hold_one_of_a_pair_do_not_count() -> None:
+    early, late = samples_of(timings(a=[20.0, 20.0])), samples_of(timings(b=[10.0] * 4))
+    found = paired_ratio(early["a", "warm"], late["b", "warm"], resamples=50)
+    assert found == Ratio(2.0, 2.0, 2.0)
+    never = Samples("warm", np.array([7]), np.array([10.0]))
+    assert paired_ratio(early["a", "warm"], never, resamples=50) is None
 
 
 def test_a_time_is_median_and_percentiles() -> None:
-    found = time_of(timings(a=[float(i) for i in range(101)]), "a", "warm")
-    assert found is not None
+    found = time_of(samples_of(timings(a=[float(i) for i in range(101)]))["a", "warm"])
     assert (found.median, found.low, found.high, found.samples) == (50, 2.5, 97.5, 101)
 
 

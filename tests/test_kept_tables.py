@@ -10,9 +10,10 @@ import pytest
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
 from workbench.ncu.cache import Kept, tables_of
-from workbench.ncu.capture import Decoded, Tables, launches
+from workbench.ncu.capture import Decoded, Tables
 from workbench.ncu.catalog import needed_metrics
-from workbench.run.measure import remove_unused
+from workbench.ncu.reader import launches
+from workbench.run.recording import remove_unused
 from workspaces import EVIDENCE, recorded_report
 
 FOLDER = EvidenceFolder(EVIDENCE)

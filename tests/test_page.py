@@ -23,7 +23,7 @@ from synthetic import ablation, not_current, point, with_row
 from workbench.cli import main
 from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.model import Sources
-from workbench.derive.roofline.point import LEVELS
+from workbench.derive.roofline.ceilings import LEVELS
 from workbench.judge.rows import Ablation
 from workbench.render import why
 from workbench.render.canvas import text_width

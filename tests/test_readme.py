@@ -65,8 +65,8 @@ def test_the_files_of_a_study_are_the_variants_of_its_ladder() -> None:
 
 
 def test_recorded_evidence_is_current() -> None:
-    from workbench.evidence.evidence import Evidence
     from workbench.evidence.layout import evidence_folders
+    from workbench.evidence.recorded import Evidence
 
     workspace = find_workspace(ROOT)
     study = workspace.study()

@@ -9,17 +9,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from workbench.cli import main
 from workbench.cuda import expand_includes, parse_log
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence.layout import EvidenceFolder, read_json, write_bytes, write_json
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import (
+    CaptureIndex,
+    Checks,
+    Environment,
+    Provenance,
+    Samples,
+    Session,
+)
 from workbench.ncu import command as ncu
+from workbench.ncu import output
 from workbench.run import machine, measure
-from workbench.run.measure import Measurement, Plan
+from workbench.run.measure import Measurement
+from workbench.run.plan import Plan
 from workbench.run.process import WorkerEnd
+from workbench.run.protocol import (
+    Checked,
+    Done,
+    Start,
+    Timed,
+    TimingDone,
+    VariantsJob,
+    WorkerEvent,
+)
+from workbench.run.recording import Recorder, remove_superseded, remove_unused
 from workbench.study.config import Config, Profiler
 from workbench.study.workspace import find_workspace
+from workbench.words import CheckResult, Phase
 from workspaces import GOOD, ROOT, make
 
 BAD_MODULES = {
@@ -64,17 +87,17 @@ def test_a_spill_is_reported_as_a_warning_and_in_bytes(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "limit", "message"),
     [
-        ("import os\nos._exit(9)\n", "crashed the compiler's process"),
-        ("import time\ntime.sleep(600)\n", "takes too long"),
+        ("import os\nos._exit(9)\n", 60, "crashed the compiler's process"),
+        ("import time\ntime.sleep(600)\n", 8, "takes too long"),
     ],
 )
 def test_a_module_that_kills_or_hangs_its_process_is_named(
-    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, limit: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limit = "[limits]\nseconds_per_step = 6\n"
-    make(tmp_path, {"baseline": GOOD}, {"bad": text}, config=limit)
+    config = f"[limits]\nseconds_per_step = {limit}\n"
+    make(tmp_path, {"baseline": GOOD}, {"bad": text}, config=config)
     code, built, _ = build(tmp_path, capsys)
     assert code == 4
     assert built["baseline"]["error"] == ""
@@ -146,7 +169,7 @@ def test_local_headers_are_put_in_place_once_under_virtual_names(tmp_path: Path)
 def test_what_ncu_says_becomes_a_way_out(
     log: str, kind: type[ToolFailed], message: str, hint: str
 ) -> None:
-    found = ncu.failure(log)
+    found = output.failure(log)
     assert type(found) is kind
     assert message in found.message
     assert hint in found.hint
@@ -168,8 +191,8 @@ def test_ncu_is_told_clocks_caches_and_source() -> None:
 def test_the_passes_are_read_from_ncus_output() -> None:
     text = '==PROF== Profiling "first" - 0: 0%....50%....100% - 38 passes\n'
     text += '==PROF== Profiling "scale" - 1 (2/8): 0%....50%'
-    assert ncu.progress(text) == ("scale", 50)
-    assert ncu.progress("nothing yet") is None
+    assert output.progress(text) == ("scale", 50)
+    assert output.progress("nothing yet") is None
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
@@ -183,7 +206,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(EnvironmentLacks, match="no space left"):
-        write_bytes(path, b"new")
+        store.write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -199,7 +222,7 @@ def test_a_full_disk_ends_in_a_hint_and_exit_code_3(
     assert "hint: free some space" in capsys.readouterr().err
 
 
-Script = list[dict[str, Any]]
+Script = list[WorkerEvent]
 
 
 class Scripted:
@@ -208,58 +231,54 @@ class Scripted:
     def __init__(self, *scripts: Script, **ends: Any) -> None:
         self.scripts = list(scripts)
         self.ends = ends
-        self.jobs: list[dict[str, Any]] = []
+        self.jobs: list[VariantsJob] = []
 
-    def run(self, scratch: Path, job: dict[str, Any], limit: float, on_event: Any) -> WorkerEnd:
+    def run(self, scratch: Path, job: VariantsJob, limit: float, on_event: Any) -> WorkerEnd:
         self.jobs.append(job)
         events = self.scripts.pop(0)
         for event in events:
             on_event(event)
-        done = any(e["event"] == "done" for e in events)
-        current = "" if done else next(e["variant"] for e in reversed(events) if "variant" in e)
+        done = Done() in events
+        named = [event.variant for event in events if isinstance(event, Start | Checked | Timed)]
         return WorkerEnd(
-            events,
-            0 if done else -11,
-            self.ends.get("timed_out", False),
-            self.ends.get("interrupted", False),
-            current,
-            "",
+            events=events,
+            returncode=0 if done else -11,
+            current="" if done else named[-1],
+            **self.ends,
         )
 
 
-def checked(name: str) -> dict[str, Any]:
-    return {
-        "event": "checked",
-        "variant": name,
-        "shape": "large",
-        "status": "correct",
-        "why": "",
-        "max_abs": 0.0,
-        "relative": 0.0,
-    }
+def checked(name: str, **changes: Any) -> Checked:
+    event = Checked(
+        variant=name,
+        shape="large",
+        status=CheckResult.CORRECT,
+        why="",
+        max_abs=0.0,
+        relative=0.0,
+    )
+    return structs.replace(event, **changes)
 
 
-def start(name: str) -> dict[str, Any]:
-    return {"event": "start", "variant": name, "phase": "check"}
+def start(name: str) -> Start:
+    return Start(variant=name, phase=Phase.CHECK)
 
 
-def timed(name: str) -> dict[str, Any]:
-    return {
-        "event": "timed",
-        "variant": name,
-        "mode": "warm",
-        "round": 0,
-        "order": 0,
-        "microseconds": 1.0,
-        "calls": 1,
-        "how": "graph",
-        "sm_clock_mhz": None,
-        "temperature_c": None,
-        "throttled": None,
-    }
+def timed(name: str) -> Timed:
+    return Timed(
+        variant=name,
+        mode="warm",
+        round=0,
+        order=0,
+        microseconds=1.0,
+        calls=1,
+        how="graph",
+        sm_clock_mhz=None,
+        temperature_c=None,
+        throttled=None,
+    )
 
 
-DONE = {"event": "done"}
 Runner = Callable[..., tuple[Any, EvidenceFolder, Scripted]]
 
 
@@ -283,28 +302,39 @@ def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
         start("baseline"),
         checked("baseline"),
         timed("baseline"),
-        {"event": "timing_done", "variants": ["baseline"]},
-        DONE,
+        TimingDone(variants=("baseline",)),
+        Done(),
     ]
     result, folder, scripted = play(first, again)
-    assert scripted.jobs[1]["variants"] == ["baseline"]
+    assert scripted.jobs[1].variants == ("baseline",)
     assert "crashed its process" in result.failures["bad"]
-    assert read_json(folder.check("bad"))["shapes"]["large"]["status"] == "crashed"
+    assert store.read(folder.check("bad"), Checks).shapes["large"].status == "crashed"
     (session,) = folder.timings("large").glob("*.json")
-    assert list(read_json(session)["fingerprints"]) == ["baseline"]
+    assert list(store.read(session, Session).fingerprints) == ["baseline"]
 
 
 def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
-    again = [start("baseline"), checked("baseline"), DONE]
+    again = [start("baseline"), checked("baseline"), Done()]
     result, folder, _ = play([start("bad")], again, timed_out=True)
     assert "hangs: nothing came for 120 s" in result.failures["bad"]
-    assert read_json(folder.check("bad"))["shapes"]["large"]["status"] == "hung"
+    assert store.read(folder.check("bad"), Checks).shapes["large"].status == "hung"
+
+
+NO_SAMPLES = Samples(**dict.fromkeys(Samples.__struct_fields__, ()))
+ORIGIN = Provenance(date="2026-01-02T03:04:05Z", driver="1")
 
 
 def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
     for name, variants in (("1", ["a", "b"]), ("2", ["c"]), ("3", ["a", "b", "d"])):
-        write_json(tmp_path / f"{name}.json", {"fingerprints": dict.fromkeys(variants, "x")})
-    measure.remove_superseded(tmp_path / "3.json", {"a", "b", "d"})
+        session = Session(
+            study="scale",
+            shape="large",
+            fingerprints=dict.fromkeys(variants, "x"),
+            samples=NO_SAMPLES,
+            provenance=ORIGIN,
+        )
+        store.write(tmp_path / f"{name}.json", session)
+    remove_superseded(tmp_path / "3.json", {"a", "b", "d"})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["2.json", "3.json"]
 
 
@@ -325,43 +355,55 @@ def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:
     result, folder, _ = play([start("baseline"), checked("baseline")], interrupted=True)
     assert result.interrupted
     assert result.failures == {}
-    assert read_json(folder.check("baseline"))["shapes"]["large"]["status"] == "correct"
+    assert store.read(folder.check("baseline"), Checks).shapes["large"].status == "correct"
     assert not folder.timings("large").exists()
 
 
-def index_of(**changes: Any) -> dict[str, Any]:
-    return {"report": "new.ncu-repz", "ncu": "2025.3.1", "provenance": {"driver": "1"}, **changes}
+def index_of(**changes: Any) -> CaptureIndex:
+    entry = CaptureIndex(
+        variant="baseline",
+        shape="large",
+        fingerprint="of other sources",
+        report="new.ncu-repz",
+        sha256="",
+        range="",
+        launches=1,
+        ncu="2025.3.1",
+        ncu_flags=tuple(ncu.flags(Config().profiler)),
+        provenance=ORIGIN,
+    )
+    return structs.replace(entry, **changes)
 
 
-def test_an_earlier_capture_of_the_same_sources_is_kept_as_a_repeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_earlier_capture_of_the_same_sources_is_kept_as_a_repeat(tmp_path: Path) -> None:
     make(tmp_path / "ws", {"baseline": GOOD})
     study = find_workspace(tmp_path / "ws").study()
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
-    work = Measurement(
-        study, Config(), folder, Plan("large", captured=("baseline",)), lambda e: None
-    )
-    monkeypatch.setattr(work, "provenance", lambda: {"driver": "1"})
+    recorder = Recorder(study, "large", folder, ["baseline"])
+    recorder.environment = Environment(driver="1")
+    flags = index_of().ncu_flags
     path = folder.capture_index("large", "baseline")
-    assert work.repeats("baseline", "2025.3.1") == []
-    same = {"fingerprint": work.prints["baseline"], "ncu_flags": ncu.flags(Config().profiler)}
-    write_json(path, index_of(**same, repeats=["b.ncu-repz", "c.ncu-repz"]))
-    assert work.repeats("baseline", "2025.3.1") == ["new.ncu-repz", "b.ncu-repz"]
-    assert work.repeats("baseline", "2026.1.0") == []
+    assert recorder.repeats("baseline", "2025.3.1", flags) == ()
+    same = index_of(
+        fingerprint=recorder.fingerprint("baseline"), repeats=("b.ncu-repz", "c.ncu-repz")
+    )
+    store.write(path, same)
+    assert recorder.repeats("baseline", "2025.3.1", flags) == ("new.ncu-repz", "b.ncu-repz")
+    assert recorder.repeats("baseline", "2026.1.0", flags) == ()
     for other in (
         {"fingerprint": "of other sources"},
-        {"provenance": {"driver": "2"}},
-        {"ncu_flags": ["--set", "basic"]},
+        {"provenance": structs.replace(ORIGIN, driver="2")},
+        {"ncu_flags": ("--set", "basic")},
     ):
-        write_json(path, index_of(**{**same, **other}))
-        assert work.repeats("baseline", "2025.3.1") == []
+        store.write(path, structs.replace(same, **other))
+        assert recorder.repeats("baseline", "2025.3.1", flags) == ()
 
 
 def test_reports_that_an_index_names_as_repeats_are_not_deleted(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path)
-    write_json(folder.capture_index("large", "baseline"), index_of(repeats=["old.ncu-repz"]))
+    entry = index_of(repeats=("old.ncu-repz",))
+    store.write(folder.capture_index("large", "baseline"), entry)
     for name in ("new", "old", "unused"):
-        write_bytes(folder.reports / f"{name}.ncu-repz", b"")
-    measure.remove_unused(folder)
+        store.write_bytes(folder.reports / f"{name}.ncu-repz", b"")
+    remove_unused(folder)
     assert sorted(p.stem for p in folder.reports.iterdir()) == ["new", "old"]

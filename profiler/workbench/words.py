@@ -7,7 +7,10 @@ from enum import StrEnum
 SCHEMA_VERSION = 1
 ABSENT = "not collected"
 NONE = "—"  # where there is nothing to collect: the baseline has no parent
+VIRTUAL_ROOT = "/workbench/kernels"  # what sources are compiled under: no machine's path
 CLOCK_TOLERANCE = 0.02  # captures whose SM clocks differ by more are not compared in silence
+
+Parameter = bool | int | float | str  # of a shape or of a variant
 
 
 class Status(StrEnum):
@@ -65,6 +68,15 @@ class Verdict(StrEnum):
     KEPT = "kept"
     REJECTED = "rejected"
     INCONCLUSIVE = "inconclusive"
+
+
+class Role(StrEnum):
+    """What a row does in the ladder of one shape."""
+
+    STEP = "step"  # judged here
+    START = "start"  # what a step starts from, for context: its own verdict is of another shape
+    CHOICE = "choice"  # judged here, and only a choice among others
+    REFERENCE = "reference"
 
 
 class PredictionResult(StrEnum):

@@ -2,65 +2,28 @@
 
 from __future__ import annotations
 
-import json as json_module
 import threading
 from pathlib import Path
 
 import typer
 
 from workbench.commands.measuring import ensure
+from workbench.commands.options import AblateOptions
+from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
 from workbench.commands.report import shown_path, write_reports
 from workbench.commands.target import Target, find_study, find_target
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.evidence import Evidence
+from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
-from workbench.render import jsonable, narrative, terminal
-from workbench.render.sections import across
-from workbench.render.tables import ablation_table, ratio
-from workbench.render.why import equation
-from workbench.words import SCHEMA_VERSION
-
-
-def result_sentence(found: Ablation) -> str:
-    best = found.best
-    if best is None or best.over_baseline is None:
-        return "no kept variant has a current time"
-    against = f", {ratio(best.over_reference)} of {found.reference}" if best.over_reference else ""
-    return f"best: {best.variant}, {ratio(best.over_baseline)} over the baseline{against} (warm)"
-
-
-def account(found: Ablation) -> list[str]:
-    """How the whole ladder multiplies out under ncu, and how its predictions came out."""
-    said = []
-    if found.whole and found.whole.factors:
-        said.append(
-            f"{found.whole.before} to {found.whole.after} under ncu: "
-            f"{equation(found.whole.factors)}"
-        )
-    if found.score.total:
-        score = found.score
-        said.append(
-            f"predictions: {score.confirmed} confirmed, {score.refuted} refuted, "
-            f"{score.not_measurable} not measurable"
-        )
-    return said
+from workbench.render.as_json import ladder as as_json
+from workbench.render.document import ladder_view
 
 
 def load_pandas() -> None:
     """It takes a quarter of a second to import, which passes while the GPU is measuring."""
     import pandas  # noqa: F401
-
-
-def print_table(found: Ablation) -> None:
-    print(terminal.first_line(found) + "\n")
-    print(ablation_table(found))
-    for warning in found.warnings:
-        print(f"\nwarning: {warning}")
-    stale = [row.variant for row in found.everything if row.status == "stale"]
-    if stale:
-        print(f"\nstale, not shown: {', '.join(stale)} (sources changed since measured)")
 
 
 def measured(
@@ -76,9 +39,9 @@ def measured(
         threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
     evidence = target.evidence()  # as it is after measuring
-    found = judge(evidence, target.workspace.config, steps, source=ensured.source)
+    judged = judge(evidence, target.workspace.config, steps, source=ensured.source)
     named = {name: why for name, why in ensured.unsupported.items() if name in fixes}
-    return found, evidence, {**ensured.failures, **named}
+    return judged, evidence, {**ensured.failures, **named}
 
 
 def finish(written: list[Path], failed: dict[str, str]) -> None:
@@ -91,62 +54,48 @@ def finish(written: list[Path], failed: dict[str, str]) -> None:
         raise typer.Exit(1)
 
 
-def run(
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    fixes: list[str],
-    fresh: bool,
-    json: bool,
-) -> None:
-    target = find_target(project, study, shape)
-    found, evidence, failed = measured(target, fixes, fresh)
-    written = write_reports(target.workspace, evidence, found, page=False)
-    if json:
-        print(json_module.dumps(jsonable.ablation(found), indent=1))
+def run(options: AblateOptions) -> None:
+    if options.all_shapes:
+        return run_all(options)
+    target = find_target(options.project, options.study, options.shape)
+    judged, evidence, failed = measured(target, options.fixes or [], options.fresh)
+    written = write_reports(target.workspace, evidence, judged, page=False)
+    if options.json:
+        show_json(as_json.ablation(judged))
     else:
-        print_table(found)
-        print(f"\n{result_sentence(found)}")
-        for line in account(found):
-            print(line)
-    finish(written, failed)
+        out = Output(options.wide, options.markdown)
+        table = ladder_view.ablation(judged, by_shape=out.on_terminal and not options.wide)
+        out.show(*table, *ladder_view.account(judged))
+    return finish(written, failed)
 
 
-def run_all(
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    fixes: list[str],
-    fresh: bool,
-    json: bool,
-) -> None:
+def run_all(options: AblateOptions) -> None:
     """Every profiled shape; the study's own comes last, since its report is about all of them."""
-    if shape is not None:
+    if options.shape is not None:
         raise UsageError("--shape and --all-shapes exclude each other")
-    _, known = find_study(project, study)
-    names = [name for name, s in known.shapes.items() if s.profiled]
-    names.sort(key=lambda name: name == known.default_shape)
+    _, study = find_study(options.project, options.study)
+    names = [name for name, shape in study.shapes.items() if shape.profiled]
+    names.sort(key=lambda name: name == study.default_shape)
+    out = Output(options.wide, options.markdown)
     tables: list[Ablation] = []
     failed: dict[str, str] = {}
     for name in names:
         try:
-            target = find_target(project, study, name)
+            target = find_target(options.project, options.study, name)
         except EnvironmentLacks as error:
-            if name == known.default_shape:
+            if name == study.default_shape:
                 raise
             note(f"{name}: {error.message}")
             continue
-        found, evidence, failures = measured(target, fixes, fresh)
+        judged, evidence, failures = measured(target, options.fixes or [], options.fresh)
         failed |= {f"{variant} at {name}": why for variant, why in failures.items()}
-        tables.append(found)
-        if not json:
-            print_table(found)
-            print()
-    written = write_reports(target.workspace, evidence, found, page=False)
-    if json:
-        data = {"schema_version": SCHEMA_VERSION, "tables": [jsonable.ablation(t) for t in tables]}
-        print(json_module.dumps(data, indent=1))
-    elif found.across:
-        print(f"{found.across.variant} at all shapes:\n\n{across(found)}\n")
-        print(narrative.across(found).replace("`", ""))
+        tables.append(judged)
+        if not options.json:
+            out.show(*ladder_view.ablation(judged, by_shape=False))
+            out.gap()
+    written = write_reports(target.workspace, evidence, judged, page=False)
+    if options.json:
+        show_json({"tables": [as_json.ablation(each) for each in tables]})
+    else:
+        out.show(*ladder_view.across(judged))
     finish(written, failed)

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json as json_module
-import shlex
-from pathlib import Path
-from typing import Any
 
-import workbench
+from workbench.commands.options import AdoptOptions
 from workbench.commands.progress import note
 from workbench.commands.target import find_study, latest, profiled_shape
 from workbench.derive.matching import groups
 from workbench.errors import UsageError, nearest
-from workbench.evidence.layout import (
-    EvidenceFolder,
-    evidence_folders,
-    read_json,
-    write_bytes,
-    write_json,
-)
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
+from workbench.evidence.records import Adopted, CaptureIndex, Environment
 from workbench.ncu.report import (
     PERSONAL,
     SUFFIXES,
-    ZSTD_MAGIC,
     Launch,
     Report,
     paths_in,
@@ -31,15 +22,13 @@ from workbench.ncu.report import (
     pick_launch,
     read_report,
 )
-from workbench.render.launches import extent, kernel
+from workbench.render.document.launches import extent, kernel
 from workbench.render.plain import printable
-from workbench.run.machine import gpu_slug
-from workbench.run.measure import ZSTD_LEVEL, now, remove_unused
+from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.sources import fingerprint
-from workbench.words import SCHEMA_VERSION
+from workbench.words import ABSENT
 
-ABSENT = "not collected"
 PATHS_SHOWN = 5
 LARGE = 20_000_000  # bytes: what this repository allows all its evidence together
 
@@ -98,22 +87,12 @@ def only_gpu(report: Report, launches: tuple[Launch, ...]) -> str:
 def require_free(folder: EvidenceFolder, shape: str, variant: str) -> None:
     """Raises UsageError where a capture measured here would be hidden."""
     path = folder.capture_index(shape, variant)
-    if path.is_file() and "adopted" not in read_json(path):
+    if path.is_file() and store.read(path, CaptureIndex).adopted is None:
         raise UsageError(
             f"{variant} has a measured capture at {shape} on {folder.gpu}; an adopted one would "
             "hide it",
             hint="give the foreign one a name of its own: a [[reference]] with captured = true",
         )
-
-
-def packed(path: Path) -> bytes:
-    """The report's bytes as they are kept, compressed."""
-    import zstandard
-
-    data = path.read_bytes()
-    if data.startswith(ZSTD_MAGIC):
-        return data
-    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
 
 
 def warn_of_paths(report: Report) -> list[str]:
@@ -135,64 +114,49 @@ def warn_of_paths(report: Report) -> list[str]:
     return found
 
 
-def run(
-    file: Path,
-    name: str,
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    kernels: list[str],
-    numbers: list[int],
-    json: bool,
-) -> None:
+def run(options: AdoptOptions) -> None:
+    file, name = options.report, options.name
     report = read_report(file)
-    workspace, found = find_study(project, study)
+    workspace, found = find_study(options.project, options.study)
     if workspace.packaged:
         raise UsageError(
             "there is no workspace here to adopt a capture into",
             hint="go to a folder with a workbench.toml, or name one with --project",
         )
     require_variant(found, name)
-    place = profiled_shape(found, shape)
-    launches = choose(report, kernels, numbers)
+    place = profiled_shape(found, options.shape)
+    launches = choose(report, options.kernel or [], options.launch or [])
     gpu = only_gpu(report, launches)
     folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu_slug(gpu))
     require_free(folder, place, name)
     shown = latest(evidence_folders(workspace.ablations, found.name), place)
-    data = packed(file)
-    original = hashlib.sha256(file.read_bytes()).hexdigest()
-    kept = folder.reports / f"{place}-adopted-{name}-{original[:8]}{SUFFIXES[1]}"
-    paths = warn_of_paths(report)
-    index: dict[str, Any] = {
-        "variant": name,
-        "shape": place,
-        "fingerprint": fingerprint(found, name, place),
-        "report": kept.name,
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "range": "",
-        "launches": len(launches),
-        "ncu": report.ncu or ABSENT,
-        "ncu_flags": [word for pair in report.options.items() for word in pair],
-        "adopted": {
-            "file": file.name,
-            "sha256": original,
-            "launches": [launch.index for launch in launches],
-            "kernels": [launch.kernel for launch in launches],
-            "timing": ABSENT,
-            "correctness": ABSENT,
-            "absolute_paths": len(paths),
-        },
-        "provenance": {
-            "gpu": gpu,
-            "compute_capability": report.compute_capability or ABSENT,
-            "workbench": workbench.__version__,
-            "date": now(),
-            "command": shlex.join(["workbench", "adopt", file.name, "--as", name]),
-        },
-    }
-    write_bytes(kept, data)
-    write_json(folder.capture_index(place, name), index)
-    remove_unused(folder)
+    given = file.read_bytes()
+    data, original = recording.compressed(given), recording.digest(given)
+    index = CaptureIndex(
+        variant=name,
+        shape=place,
+        fingerprint=fingerprint(found, name, place),
+        report=f"{place}-adopted-{name}-{original[:8]}{SUFFIXES[1]}",
+        sha256=recording.digest(data),
+        range="",
+        launches=len(launches),
+        ncu=report.ncu or ABSENT,
+        ncu_flags=tuple(word for pair in report.options.items() for word in pair),
+        adopted=Adopted(
+            file=file.name,
+            sha256=original,
+            launches=tuple(launch.index for launch in launches),
+            kernels=tuple(launch.kernel for launch in launches),
+            timing=ABSENT,
+            correctness=ABSENT,
+            absolute_paths=len(warn_of_paths(report)),
+        ),
+        provenance=recording.provenance(
+            Environment(gpu=gpu, compute_capability=report.compute_capability or ABSENT),
+            arguments=["adopt", file.name, "--as", name],
+        ),
+    )
+    recording.write_captures(folder, index.report, data, [index])
     if shown is not None and shown.gpu != folder.gpu:
         note(
             f"warning: the study's evidence at {place} is of {shown.gpu}; this capture is of "
@@ -200,11 +164,11 @@ def run(
         )
     if len(data) > LARGE:
         note(f"warning: the report takes {len(data) / 1e6:.0f} MB; profile fewer kernels")
-    if json:
-        print(json_module.dumps({"schema_version": SCHEMA_VERSION, **index}, indent=1))
+    if options.json:
+        print(json_module.dumps(store.content(index), indent=1))
         return
     names = ", ".join(printable(launch.kernel) for launch in launches)
     print(f"adopted {printable(file.name)} as {name} of {found.name} at {place}, {gpu}")
     print(f"  launches {', '.join(str(launch.index) for launch in launches)}: {names}")
-    print(f"  ncu {index['ncu']}; timing and correctness: {ABSENT}")
+    print(f"  ncu {index.ncu}; timing and correctness: {ABSENT}")
     print(f"  that it is {name} at {place} is your word: a report does not say")

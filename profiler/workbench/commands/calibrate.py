@@ -3,48 +3,51 @@
 from __future__ import annotations
 
 import json as json_module
-from pathlib import Path
 
 import typer
 
 from workbench.commands.measuring import INTERRUPTED
+from workbench.commands.options import CalibrateOptions
 from workbench.commands.progress import note
 from workbench.commands.target import find_study
+from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import measured_ceilings
-from workbench.derive.roofline.point import Peaks, peaks
 from workbench.errors import ToolFailed
 from workbench.evidence.ceilings import load_calibration
-from workbench.evidence.evidence import Evidence
 from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import Evidence
+from workbench.ncu.captures import Captures
 from workbench.render import ceiling_table
 from workbench.run import machine
 from workbench.run.calibrate import calibrate
-from workbench.run.process import Event
+from workbench.run.protocol import CeilingFailed, CeilingMeasured, Event
 from workbench.study.model import Study
+from workbench.words import ABSENT
 
 
 def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
     """Of the first capture of this GPU that has them, the default shape's before others'."""
-    own = Evidence(study, study.default_shape, folder)
+    own = Captures(Evidence(study, study.default_shape, folder))
     for shape in dict.fromkeys([study.default_shape, *study.shapes]):
-        evidence = own.at(shape)
+        captures = own.at(shape)
         for variant in study.variants:
-            capture = evidence.capture(variant)
+            capture = captures.of(variant)
             if capture is not None and (found := peaks(capture.metrics)) is not None:
                 return found
     return None
 
 
 def _tell(event: Event) -> None:
-    if event["event"] == "ceiling":
-        value = ceiling_table.amount(event["value"], event["unit"])
-        note(f"{ceiling_table.name(event['id'])}: {value}")
-    elif event["event"] == "failed":
-        note(f"{ceiling_table.name(event['id'])}: not collected: {event['message']}")
+    match event:
+        case CeilingMeasured():
+            value = ceiling_table.amount(event.ceiling.value, event.ceiling.unit)
+            note(f"{ceiling_table.name(event.id)}: {value}")
+        case CeilingFailed():
+            note(f"{ceiling_table.name(event.id)}: {ABSENT}: {event.error.message}")
 
 
-def run(project: Path | None, study: str | None, json: bool) -> None:
-    workspace, found = find_study(project, study)
+def run(options: CalibrateOptions) -> None:
+    workspace, found = find_study(options.project, options.study)
     gpu = machine.find_gpu()
     lacks = machine.why_not_calibrating()
     if lacks is not None or gpu is None:
@@ -59,7 +62,7 @@ def run(project: Path | None, study: str | None, json: bool) -> None:
     if calibration is None:
         raise ToolFailed(f"{folder.ceilings} is gone")
     measured = measured_ceilings(calibration, capture_peaks(found, folder))
-    if json:
+    if options.json:
         print(json_module.dumps(ceiling_table.jsonable(measured), indent=1))
     else:
         print(f"measured ceilings: {measured.gpu}, {measured.date[:10]}; {found.name}\n")

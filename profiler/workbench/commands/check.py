@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import json as json_module
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import typer
 
+from workbench.commands.options import CheckOptions
+from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target, find_target
-from workbench.render.tables import markdown_table, number
-from workbench.run.measure import Measurement, Plan
+from workbench.evidence.recorded import Evidence
+from workbench.render.document import checks as document
+from workbench.render.document.blocks import Block, Paragraph, words
+from workbench.render.document.checks import Checked
+from workbench.run.measure import Measurement
+from workbench.run.plan import Plan
 from workbench.study.model import tolerance_at
-from workbench.words import SCHEMA_VERSION, Status
+from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
 def measure(target: Target, names: list[str]) -> None:
@@ -22,83 +27,65 @@ def measure(target: Target, names: list[str]) -> None:
         Measurement(target.study, target.workspace.config, target.folder, plan, progress).run()
 
 
-def results(target: Target, names: list[str]) -> list[dict[str, Any]]:
+def results(target: Target, names: list[str]) -> Iterator[Checked]:
+    """Every variant at every shape."""
     evidence = target.evidence()
-    found = []
     for name in names:
-        build = evidence.build(name)
         for shape in target.study.shapes:
-            record = evidence.check(name, shape)
-            data = dict(record.data) if record.current else {}
-            status = data.get(
-                "status", "stale" if record.state == Status.STALE else "not collected"
-            )
-            if build.current and build.data.get("error"):
-                status, data = "failed", {"why": build.data["error"]}
-            found.append(
-                {
-                    "variant": name,
-                    "shape": shape,
-                    "status": status,
-                    "why": data.get("why", ""),
-                    "max_abs": data.get("max_abs"),
-                    "relative": data.get("relative"),
-                }
-            )
-    return found
+            yield result(evidence, name, shape)
 
 
-def run(
-    project: Path | None, study: str | None, shape: str | None, names: list[str], json: bool
-) -> None:
-    target = find_target(project, study, shape)
-    names = target.runnable(names)
+def result(evidence: Evidence, name: str, shape: str) -> Checked:
+    build, entry = evidence.build(name).current, evidence.check(name, shape)
+    check = entry.current
+    status: str = Status.STALE if entry.state == Status.STALE else ABSENT
+    why = ""
+    if check is not None:
+        status, why = check.status, check.why
+    if build is not None and build.error:
+        status, why, check = CheckResult.FAILED, build.error, None
+    bound = tolerance_at(evidence.study.tolerance, evidence.study.shapes[shape])
+    return Checked(
+        variant=name,
+        shape=shape,
+        status=status,
+        why=why,
+        max_abs=check.max_abs if check else None,
+        relative=check.relative if check else None,
+        bound=bound.absolute,
+        relative_bound=bound.relative,
+    )
+
+
+def as_data(target: Target, checks: list[Checked]) -> dict[str, Any]:
+    bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
+    keys = ("variant", "shape", "status", "why", "max_abs", "relative")
+    return {
+        "study": target.study.name,
+        "gpu": target.folder.gpu,
+        "evidence": Origin.MEASURED if target.live else Origin.RECORDED,
+        "tolerance": {"max_abs": bound.absolute, "relative": bound.relative},
+        "checks": [{key: getattr(check, key) for key in keys} for check in checks],
+    }
+
+
+def run(options: CheckOptions) -> None:
+    target = find_target(options.project, options.study, options.shape)
+    names = target.runnable(options.variants or [])
     if target.live:
         measure(target, names)
-    found = results(target, names)
-    bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
-    if json:
-        print(
-            json_module.dumps(
-                {
-                    "schema_version": SCHEMA_VERSION,
-                    "study": target.study.name,
-                    "gpu": target.folder.gpu,
-                    "evidence": "measured" if target.live else "recorded",
-                    "tolerance": {"max_abs": bound.absolute, "relative": bound.relative},
-                    "checks": found,
-                },
-                indent=1,
-            )
-        )
+    checks = list(results(target, names))
+    if options.json:
+        show_json(as_data(target, checks))
     else:
+        told: list[Block] = [document.checks(checks, wide=options.wide)]
         if not target.live:
-            print(f"recorded evidence ({target.folder.gpu}): no GPU here to check on\n")
-        rows = [
-            [
-                c["variant"],
-                c["shape"],
-                c["status"],
-                number(c["max_abs"]),
-                number(c["relative"]),
-                c["why"],
-            ]
-            for c in found
-        ]
-        header = [
-            "variant",
-            "shape",
-            "result",
-            f"max error (≤ {bound.absolute:g})",
-            f"relative (≤ {bound.relative:g})",
-            "why",
-        ]
-        print(markdown_table(header, rows, "lllrrl"))
-    bad = [
-        c for c in found if c["status"] not in ("correct", "unsupported", "not collected", "stale")
-    ]
-    for c in bad:
-        note(f"error: {c['variant']} is {c['status']} at {c['shape']}: {c['why']}")
+            text = f"recorded evidence ({target.folder.gpu}): no GPU here to check on"
+            told.insert(0, Paragraph(words(text)))
+        Output(options.wide, options.markdown).show(*told)
+    bad = [check for check in checks if check.wrong]
+    for check in bad:
+        note(f"error: {check.variant} is {check.status} at {check.shape}: {check.why}")
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
         raise typer.Exit(1)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from workbench.commands.options import DoctorOptions
 from workbench.cuda import header_folders
 from workbench.render.tables import markdown_table
 from workbench.run import machine
@@ -52,14 +53,17 @@ def python_row() -> Row:
 
 
 def reader_row() -> Row:
-    found = package("ncu-report")
-    return Row(
-        "ncu-report",
-        OK if found else FAIL,
-        found or "missing",
-        "" if found else "pip install ncu-report",
-        "read",
-    )
+    return package_row("ncu-report", "pip install ncu-report")
+
+
+def records_row() -> Row:
+    return package_row("msgspec", "pip install msgspec")
+
+
+def package_row(name: str, fix: str) -> Row:
+    """A package that reading evidence needs."""
+    found = package(name)
+    return Row(name, OK if found else FAIL, found or "missing", "" if found else fix, "read")
 
 
 def gpu_row() -> Row:
@@ -170,6 +174,7 @@ def disk_row() -> Row:
 CHECKS: tuple[Callable[[], Row], ...] = (
     python_row,
     reader_row,
+    records_row,
     gpu_row,
     driver_row,
     ncu_row,
@@ -202,10 +207,10 @@ def conclusion(can: dict[str, bool]) -> str:
     return text + (f". Will not work: {'; '.join(no)}" if no else "")
 
 
-def run(json: bool) -> None:
+def run(options: DoctorOptions) -> None:
     rows = [check() for check in CHECKS]
     can = works(rows)
-    if json:
+    if options.json:
         data = {
             "schema_version": SCHEMA_VERSION,
             "rows": [asdict(r) for r in rows],

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json as json_module
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.commands.diff import imported
-from workbench.commands.show import hottest_first, line_rows, print_lines
+from workbench.commands.options import DiffOptions, ShowOptions
+from workbench.commands.printing import Output, show_json
+from workbench.commands.show import listed, print_listing
+from workbench.commands.sides import imported
 from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
-from workbench.derive.matching import Group, LaunchPair, Matching, groups, match
+from workbench.derive.matching import Group, LaunchPair, Matching, PairGroup, groups, match
 from workbench.errors import UsageError
 from workbench.judge.bottlenecks import bottlenecks
 from workbench.judge.comparability import warnings
@@ -27,12 +28,12 @@ from workbench.ncu.capture import (
     load_sources,
 )
 from workbench.ncu.report import Launch, Report, pick_kernel, pick_launch, read_report
-from workbench.render import compare, diff_json, diff_terminal, jsonable, why
-from workbench.render import launches as render
-from workbench.render.hunks import absences
-from workbench.render.plain import printable
-from workbench.render.tables import markdown_table
-from workbench.words import ABSENT, SCHEMA_VERSION
+from workbench.render import source_lines
+from workbench.render.as_json import diff as diff_json
+from workbench.render.as_json import launches as launch_json
+from workbench.render.as_json.ladder import bottleneck, comparison
+from workbench.render.document import hunks, launches, pair, variant, why
+from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
 
 DETAILED = 3  # kernels shown in full where none was chosen
 
@@ -43,10 +44,10 @@ def chosen(report: Report, kernel: str | None, launch: int | None) -> tuple[Laun
     return pick_kernel(report, kernel) if kernel is not None else report.launches
 
 
-def read(report: Report, launch: Launch) -> tuple[Capture, render.Details]:
+def read(report: Report, launch: Launch) -> tuple[Capture, launches.Details]:
     capture = load_capture(report.path, (launch.index,))
     found = figures(capture.metrics)
-    return capture, render.Details(
+    return capture, launches.Details(
         launch,
         found,
         stall_shares(capture.metrics),
@@ -56,86 +57,49 @@ def read(report: Report, launch: Launch) -> tuple[Capture, render.Details]:
     )
 
 
-def details_json(found: render.Details) -> dict[str, Any]:
-    return {
-        "launch": found.launch.index,
-        "kernel": found.launch.kernel,
-        "figures": {
-            k: {"value": f.value, "unit": f.unit, "metric": f.metric}
-            for k, f in found.figures.items()
-        },
-        "stalls": found.stalls,
-        "occupancy_limiter": list(found.limiters),
-        "bottlenecks": [jsonable.bottleneck(b) for b in found.bottlenecks],
-        "rules_collected": found.has_rules,
-    }
-
-
-def show(
-    path: Path, kernel: str | None, launch: int | None, metric: str | None, source: bool, json: bool
-) -> None:
+def show(path: Path, options: ShowOptions) -> None:
     report = read_report(path)
-    launches = chosen(report, kernel, launch)
-    if metric is not None:
-        return show_metric(report, launches, metric, json)
-    found = groups(launches)
-    if source:
-        return show_source(report, found, json)
-    if json:
-        print(
-            json_module.dumps(
-                {
-                    "schema_version": SCHEMA_VERSION,
-                    **render.report_json(report),
-                    "launches": [render.launch_json(x) for x in launches],
-                    "kernels": [
-                        {
-                            "launches": [x.index for x in group.launches],
-                            **details_json(read(report, group.typical)[1]),
-                        }
-                        for group in found
-                    ],
-                },
-                indent=1,
-            )
+    picked = chosen(report, options.kernel, options.launch)
+    if options.metric is not None:
+        return show_metric(report, picked, options)
+    found = groups(picked)
+    if options.source:
+        return show_source(report, found, options)
+    if options.json:
+        return show_json(
+            {
+                **launch_json.report(report),
+                "launches": launch_json.launches(picked),
+                "kernels": [
+                    {
+                        "launches": [x.index for x in group.launches],
+                        **launch_json.details(read(report, group.typical)[1]),
+                    }
+                    for group in found
+                ],
+            }
         )
-        return
-    print(render.about(report) + "\n")
-    print(render.group_table(found))
-    every = kernel is not None or launch is not None
-    for group in found if every else found[:DETAILED]:
-        print("\n" + render.details(read(report, group.typical)[1]))
-        if len(group.launches) > 1:
-            print(f"\none of {len(group.launches)} launches: the one of median duration")
-    if not every and len(found) > DETAILED:
-        print(
-            f"\nthe {DETAILED} kernels with the most time are shown; --kernel NAME or --launch N "
-            "chooses others"
-        )
+    every = options.kernel is not None or options.launch is not None
+    shown = found if every else found[:DETAILED]
+    told: list[Block] = [launches.about(report), launches.group_table(found)]
+    told += [launches.details(read(report, g.typical)[1], len(g.launches)) for g in shown]
+    if len(found) > len(shown):
+        told.append(left_out("shown", "--kernel NAME or --launch N chooses others"))
+    return Output(options.wide, options.markdown).show(*told)
 
 
-def show_metric(report: Report, launches: tuple[Launch, ...], name: str, json: bool) -> None:
-    rows = find_metric(report.path, tuple(x.index for x in launches), name)
-    rows = [{**row, "launch": launches[row["launch"]].index} for row in rows]
-    if json:
-        print(
-            json_module.dumps(
-                {"schema_version": SCHEMA_VERSION, **render.report_json(report), "metrics": rows},
-                indent=1,
-            )
-        )
-        return
-    table = [
-        [
-            str(r["launch"]),
-            printable(r["kernel"]),
-            ABSENT if r["value"] is None else printable(str(r["value"])),
-            r["unit"],
-        ]
-        for r in rows
-    ]
-    print(f"{name} ({report.name})\n")
-    print(markdown_table(["launch", "kernel", "value", "unit"], table, "rlrl"))
+def left_out(what: str, way: str) -> Paragraph:
+    return Paragraph(words(f"the {DETAILED} kernels with the most time are {what}; {way}"))
+
+
+def show_metric(report: Report, picked: tuple[Launch, ...], options: ShowOptions) -> None:
+    assert options.metric is not None
+    rows = find_metric(report.path, tuple(x.index for x in picked), options.metric)
+    rows = [{**row, "launch": picked[row["launch"]].index} for row in rows]
+    if options.json:
+        return show_json({**launch_json.report(report), "metrics": rows})
+    title = Paragraph(words(f"{options.metric} ({report.name})"))
+    return Output(options.wide, options.markdown).show(title, variant.metric_table(rows))
 
 
 def one_kernel(found: list[Group], report: Report) -> Launch:
@@ -149,7 +113,7 @@ def one_kernel(found: list[Group], report: Report) -> Launch:
     return found[0].typical
 
 
-def show_source(report: Report, found: list[Group], json: bool) -> None:
+def show_source(report: Report, found: list[Group], options: ShowOptions) -> None:
     launch = one_kernel(found, report)
     capture, _ = read(report, launch)
     if not (capture.lines["line"] > 0).any():
@@ -160,53 +124,44 @@ def show_source(report: Report, found: list[Group], json: bool) -> None:
     texts = load_sources(report.path, (launch.index,))
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     bare = {file for file, _ in costs.lines if file} - texts.keys()
-    files = {file: line_rows(costs, file, text) for file, text in texts.items()}
+    files = {file: listed(costs, file, text) for file, text in texts.items()}
     for file in sorted(bare):
         last = max(line for name, line in costs.lines if name == file)
-        rows = line_rows(costs, file, "\n" * last)
-        files[file] = [row for row in rows if row["samples"] or row["instructions"]]
-    files = hottest_first(files)
-    if json:
-        print(
-            json_module.dumps(
-                {
-                    "schema_version": SCHEMA_VERSION,
-                    **render.report_json(report),
-                    "launch": launch.index,
-                    "kernel": launch.kernel,
-                    "without_text": sorted(bare),
-                    "files": files,
-                },
-                indent=1,
-            )
+        files[file] = [line for line in listed(costs, file, "\n" * last) if line.ran]
+    shown = source_lines.hottest_first(files)
+    if options.json:
+        return show_json(
+            {
+                **launch_json.report(report),
+                "launch": launch.index,
+                "kernel": launch.kernel,
+                "without_text": sorted(bare),
+                "files": shown,
+            }
         )
-        return
-    print(render.about(report))
-    for file, rows in files.items():
-        print()
-        without = "the report has no text of this file: profile with --import-source yes"
-        print_lines(file, rows, without if file in bare else "")
+    without = "the report has no text of this file: profile with --import-source yes"
+    Output(options.wide, options.markdown).show(launches.about(report))
+    print()
+    return print_listing(shown, options, dict.fromkeys(bare, without))
 
 
 @dataclass(frozen=True)
 class PairRead:
-    """All that two launches tell of each other; ``names`` are safe to print."""
+    """All that two launches tell of each other."""
 
     names: tuple[str, str]
-    before: render.Details
-    after: render.Details
+    before: launches.Details
+    after: launches.Details
     comparison: Comparison
     lines: SourceDiff
 
 
 def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
-    names = printable(before.name), printable(after.name)
-    if names[0] == names[1]:
-        names = ("before", "after")
+    names = ("before", "after")  # those of files are too long to head a column
     one, was = read(before, pair.before)
-    other, came = read(after, pair.after)
-    found = compare_captures(one, other, names, known=(was.figures, came.figures))
-    return PairRead(names, was, came, found, lines_between(one, other, pair))
+    other, now = read(after, pair.after)
+    found = compare_captures(one, other, names, known=(was.figures, now.figures))
+    return PairRead(names, was, now, found, lines_between(one, other, pair))
 
 
 def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDiff:
@@ -224,78 +179,78 @@ def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDi
     return source_diff(*sides)
 
 
-def diff(one: Path, other: Path, kernel: str | None, json: bool) -> None:
+def diff(one: Path, other: Path, options: DiffOptions) -> None:
     before, after = read_report(one), read_report(other)
-    matching = match(chosen(before, kernel, None), chosen(after, kernel, None))
-    said = warnings(before, after, matching)
-    if json:
-        print(json_module.dumps(diff_data(before, after, matching, said), indent=1))
-        return
-    for report in (before, after):
-        print(render.about(report))
-    for warning in said:
-        print(f"warning: {printable(warning)}")
-    for text in render.unmatched(matching, (before.name, after.name)):
-        print(text)
+    matching = match(chosen(before, options.kernel, None), chosen(after, options.kernel, None))
+    told = warnings(before, after, matching)
+    if options.json:
+        return show_json(diff_data(before, after, matching, told))
+    out = Output(options.wide, options.markdown)
+    head: list[Block] = [
+        launches.about(report, side) for report, side in ((before, "before"), (after, "after"))
+    ]
+    if told:
+        head.append(Callout("Not quite comparable", tuple(map(words, told))))
+    out.show(*head, *launches.unmatched(matching, (before.name, after.name)))
     if not matching.pairs:
         raise UsageError(
             "no kernel of one report matches one of the other",
             hint="they are matched by name and launch shape; `workbench show FILE` lists them",
         )
-    print("\n" + render.pair_table(matching.groups))
-    every = kernel is not None
-    for group in matching.groups if every else matching.groups[:DETAILED]:
-        show_pair(group.typical, read_pair(before, after, group.typical))
-    if not every and len(matching.groups) > DETAILED:
-        print(
-            f"\nthe {DETAILED} kernels with the most time are compared; --kernel NAME chooses "
-            "others"
-        )
+    out.gap()
+    out.show(launches.pair_table(matching.groups))
+    shown = matching.groups if options.kernel is not None else matching.groups[:DETAILED]
+    for group in shown:
+        out.gap()
+        show_pair(group.typical, read_pair(before, after, group.typical), out, options.source)
+    if len(matching.groups) > len(shown):
+        out.gap()
+        out.show(left_out("compared", "--kernel NAME chooses others"))
+    return None
 
 
-def show_pair(pair: LaunchPair, found: PairRead) -> None:
-    names, was, came = found.names, found.before, found.after
-    kernels = dict.fromkeys(printable(x.kernel) for x in (pair.before, pair.after))
-    print(f"\n## {' → '.join(kernels)}: launch {pair.before.index} → {pair.after.index}\n")
-    for text in why.account(found.comparison):
-        print(text + "\n")
-    print(compare.figure_table(names, was.figures, came.figures) + "\n")
-    print(compare.limiters(names, was.limiters, came.limiters) + "\n")
-    for name, details in zip(names, (was, came), strict=True):
-        print(f"Top bottlenecks in {name}:\n\n{render.bottleneck_lines(details)}\n")
-    text = absences(found.lines, names)
-    if text:
-        print(text)
-        return
-    width = diff_terminal.terminal_width()
-    diff_terminal.write(diff_terminal.source_lines(found.lines, names, width))
+def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> None:
+    """Two launches: what moved, their figures, and on demand the sources."""
+    kernels = dict.fromkeys((launch.before.kernel, launch.after.kernel))
+    numbers = f"launch {launch.before.index} → {launch.after.index}"
+    told = why.account(read.comparison)
+    told.append(pair.figure_pairs(read.names, read.before.figures, read.after.figures))
+    told.append(pair.limiters(read.names, read.before.limiters, read.after.limiters))
+    sides = zip(read.names, (read.before, read.after), strict=True)
+    told.append(pair.bottlenecks([(name, launches.bottlenecks(each)) for name, each in sides]))
+    if not source:
+        told += pair.costliest(read.lines, read.names)
+    out.show(Section("pair", words(f"{' → '.join(kernels)}: {numbers}"), tuple(told)))
+    if source:
+        out.gap()
+        if absent := hunks.absences(read.lines, read.names):
+            out.show(Paragraph(words(absent)))
+        else:
+            out.lines(lambda width: source_lines.diff(read.lines, read.names, width))
 
 
-def diff_data(before: Report, after: Report, matching: Matching, said: list[str]) -> dict[str, Any]:
-    pairs = []
-    for group in matching.groups:
-        pair = group.typical
-        found = read_pair(before, after, pair)
-        was, came = found.before, found.after
-        pairs.append(
-            {
-                "launches": [[p.before.index, p.after.index] for p in group.pairs],
-                "matched_by": pair.how,
-                "before": render.launch_json(pair.before),
-                "after": render.launch_json(pair.after),
-                "comparison": jsonable.comparison(found.comparison),
-                "figures": diff_json.figure_pairs(was.figures, came.figures),
-                "bottlenecks_before": [jsonable.bottleneck(b) for b in was.bottlenecks],
-                "bottlenecks_after": [jsonable.bottleneck(b) for b in came.bottlenecks],
-                "source": diff_json.source_diff(found.lines),
-            }
-        )
+def diff_data(before: Report, after: Report, matching: Matching, told: list[str]) -> dict[str, Any]:
     return {
-        "schema_version": SCHEMA_VERSION,
-        "before": render.report_json(before),
-        "after": render.report_json(after),
-        "warnings": said,
-        "kernels": pairs,
-        "only_before": [render.launch_json(x) for x in matching.only_before],
-        "only_after": [render.launch_json(x) for x in matching.only_after],
+        "before": launch_json.report(before),
+        "after": launch_json.report(after),
+        "warnings": told,
+        "kernels": [
+            pair_data(read_pair(before, after, group.typical), group) for group in matching.groups
+        ],
+        "only_before": launch_json.launches(matching.only_before),
+        "only_after": launch_json.launches(matching.only_after),
+    }
+
+
+def pair_data(read: PairRead, group: PairGroup) -> dict[str, Any]:
+    return {
+        "launches": [[p.before.index, p.after.index] for p in group.pairs],
+        "matched_by": group.typical.how,
+        "before": launch_json.launch(group.typical.before),
+        "after": launch_json.launch(group.typical.after),
+        "comparison": comparison(read.comparison),
+        "figures": diff_json.figure_pairs(read.before.figures, read.after.figures),
+        "bottlenecks_before": [bottleneck(b) for b in read.before.bottlenecks],
+        "bottlenecks_after": [bottleneck(b) for b in read.after.bottlenecks],
+        "source": diff_json.source_diff(read.lines),
     }

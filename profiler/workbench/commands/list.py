@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json as json_module
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from workbench.evidence.evidence import Evidence
+from workbench.commands.options import ListOptions
+from workbench.commands.printing import Output, show_json
+from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
-from workbench.render.tables import markdown_table
+from workbench.evidence.recorded import Evidence
+from workbench.render.document import listing as document
+from workbench.render.document.blocks import Section
+from workbench.render.document.listing import Listed, Recorded
 from workbench.study.model import Study
 from workbench.study.workspace import Workspace, find_workspace
-from workbench.words import SCHEMA_VERSION, Status
+from workbench.words import Status
+
+States = Mapping[str, Status]
 
 
-def summary(state: Mapping[str, Status]) -> str:
-    """One word for all kinds of evidence of a variant."""
+def summary(state: States) -> str:
+    """One word for all kinds of evidence of a variant; what is measured counts where it is."""
     kinds = set(state.values())
     if state["capture"] == Status.ADOPTED and state["timing"] == Status.MISSING:
         return Status.ADOPTED
@@ -28,31 +33,45 @@ def summary(state: Mapping[str, Status]) -> str:
 
 
 def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:
-    found = evidence_folders(workspace.ablations, study)
+    known = evidence_folders(workspace.ablations, study)
     if workspace.packaged:
         base = workspace.evidence_base(study)
-        found += [EvidenceFolder(p) for p in sorted(base.glob("*")) if p.is_dir()]
-    return found
+        known += [EvidenceFolder(p) for p in sorted(base.glob("*")) if p.is_dir()]
+    return known
 
 
-def describe(workspace: Workspace, study: Study) -> dict[str, Any]:
+def states(workspace: Workspace, study: Study) -> dict[str, list[tuple[Recorded, States]]]:
+    """What is on record of every variant; a folder is opened once, and read once a shape."""
     shapes = [name for name, shape in study.shapes.items() if shape.profiled]
+    told: dict[str, list[tuple[Recorded, States]]] = {name: [] for name in study.variants}
+    for folder in folders(workspace, study.name):
+        evidence = Evidence(study, study.default_shape, folder)
+        for shape in shapes:
+            here = evidence.at(shape)
+            for name, entries in told.items():
+                state = here.state(name)
+                if {state["timing"], state["capture"]} != {Status.MISSING}:
+                    recorded = Recorded(
+                        gpu=folder.gpu,
+                        shape=shape,
+                        state=summary(state),
+                        timing=state["timing"],
+                        capture=state["capture"],
+                    )
+                    entries.append((recorded, state))
+    return told
+
+
+def described(study: Study, known: Mapping[str, list[tuple[Recorded, States]]]) -> dict[str, Any]:
     variants = []
-    for variant in study.variants.values():
-        step = study.ladder.step(variant.name)
-        evidence = [
-            {"gpu": folder.gpu, "shape": shape, "state": summary(state), **state}
-            for folder in folders(workspace, study.name)
-            for shape in shapes
-            if (state := Evidence(study, shape, folder).state(variant.name))
-            and {state["timing"], state["capture"]} != {Status.MISSING}
-        ]
+    for listed, entries in zip(listing(study, known), known.values(), strict=True):
+        evidence = [{**vars(recorded), **state} for recorded, state in entries]
         variants.append(
             {
-                "variant": variant.name,
-                "parent": step.parent if step else None,
-                "key_change": step.key_change if step else variant.title,
-                "reference": variant.is_reference,
+                "variant": listed.name,
+                "parent": listed.parent or None,
+                "key_change": listed.key_change,
+                "reference": listed.is_reference,
                 "evidence": evidence,
             }
         )
@@ -65,19 +84,47 @@ def describe(workspace: Workspace, study: Study) -> dict[str, Any]:
     }
 
 
-def run(project: Path | None, study: str | None, json: bool) -> None:
-    workspace = find_workspace(project)
-    names = [study] if study else workspace.studies()
-    found = [describe(workspace, workspace.study(name)) for name in names]
-    if json:
-        print(json_module.dumps({"schema_version": SCHEMA_VERSION, "studies": found}, indent=1))
-        return
-    for item in found:
-        print(f"{item['study']}: {item['title']}")
-        print(f"shapes: {', '.join(item['shapes'])} (default {item['default_shape']})\n")
-        rows = []
-        for v in item["variants"]:
-            states = [f"{e['state']} ({e['gpu']}, {e['shape']})" for e in v["evidence"]]
-            role = "reference" if v["reference"] else v["parent"] or "baseline"
-            rows.append([v["variant"], role, v["key_change"], "; ".join(states) or "none"])
-        print(markdown_table(["variant", "parent", "key change", "evidence"], rows, "llll"))
+def listing(study: Study, known: Mapping[str, list[tuple[Recorded, States]]]) -> list[Listed]:
+    told = []
+    for name, entries in known.items():
+        variant, step = study.variants[name], study.ladder.step(name)
+        told.append(
+            Listed(
+                name=name,
+                parent=(step.parent if step else None) or "",
+                key_change=step.key_change if step else variant.title,
+                is_reference=variant.is_reference,
+                evidence=tuple(recorded for recorded, _ in entries),
+            )
+        )
+    return told
+
+
+def section(
+    study: Study, known: Mapping[str, list[tuple[Recorded, States]]], wide: bool
+) -> Section:
+    return document.listing(
+        study.name,
+        study.ladder.title,
+        list(study.shapes),
+        study.default_shape,
+        listing(study, known),
+        wide,
+    )
+
+
+def run(options: ListOptions) -> None:
+    workspace = find_workspace(options.project)
+    names = [options.study] if options.study else workspace.studies()
+    if not names and not options.json:
+        raise UsageError(
+            f"there is no study in {workspace.kernels}",
+            hint="a study is a folder kernels/NAME with a study.py: 'Your own kernel' in README",
+        )
+    studies = [workspace.study(name) for name in names]
+    known = [(study, states(workspace, study)) for study in studies]
+    if options.json:
+        show_json({"studies": [described(*each) for each in known]})
+    else:
+        out = Output(options.wide, options.markdown)
+        out.show(*(section(study, entries, options.wide) for study, entries in known))

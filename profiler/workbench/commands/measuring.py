@@ -9,8 +9,10 @@ import typer
 
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target
-from workbench.evidence.evidence import Evidence
-from workbench.run.measure import Measured, Measurement, Plan
+from workbench.evidence.recorded import Evidence
+from workbench.run.measure import Measurement
+from workbench.run.plan import Plan
+from workbench.words import CheckResult
 
 INTERRUPTED = 130
 
@@ -26,9 +28,9 @@ class Ensured:
 
 def settled(evidence: Evidence, variant: str) -> bool:
     """Known not to work as it is now: measuring it again would say the same."""
-    check, build = evidence.check(variant), evidence.build(variant)
-    wrong = check.current and check.data["status"] != "correct"
-    return wrong or (build.current and bool(build.data.get("error")))
+    check, build = evidence.check(variant).current, evidence.build(variant).current
+    wrong = check is not None and check.status != CheckResult.CORRECT
+    return wrong or (build is not None and bool(build.error))
 
 
 def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
@@ -39,7 +41,7 @@ def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool 
     known = evidence.study.variants
     usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
     session = evidence.session(usable)
-    held = set(evidence.timed(session[1])) if session else set()
+    held = set(evidence.timed(session.session)) if session else set()
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
     timed = usable if fresh or not checked or not set(usable) <= held else []
     wanted = capture or evidence.study.shapes[evidence.shape].captured
@@ -62,7 +64,7 @@ def ensure(
     started = time.monotonic()
     config = target.workspace.config
     with Progress(len(todo.captured), config.timing.rounds) as progress:
-        result: Measured = Measurement(target.study, config, target.folder, todo, progress).run()
+        result = Measurement(target.study, config, target.folder, todo, progress).run()
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)

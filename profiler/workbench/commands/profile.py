@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-import json as json_module
-from pathlib import Path
-
 import typer
 
 from workbench.commands.measuring import ensure
+from workbench.commands.options import ProfileOptions
+from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
-from workbench.commands.target import find_target
+from workbench.commands.target import Target, find_target
 from workbench.judge.ladder import judge
-from workbench.render import jsonable, terminal
+from workbench.judge.rows import Ablation, Row
+from workbench.render.as_json import ladder as as_json
+from workbench.render.document import variant
+from workbench.render.document.blocks import Block, Callout, Paragraph, words
 from workbench.words import Status
 
 
-def run(
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    names: list[str],
-    fresh: bool,
-    json: bool,
-) -> None:
-    target = find_target(project, study, shape)
-    names = target.variants(names)
+def needed(target: Target, names: list[str]) -> list[str]:
+    """The variants with what they are compared with: parents, baseline, primary reference."""
     ladder = target.study.ladder
     steps = [s for s in ladder.chain([n for n in names if ladder.step(n)]) if s.variant in names]
     parents = [s.parent for s in steps if s.parent]
     wanted = dict.fromkeys([*names, *parents, ladder.steps[0].variant, ladder.primary_reference])
-    wanted_names = [name for name in wanted if name]
-    ensured = ensure(target, wanted_names, fresh=fresh, capture=True)
-    found = judge(
-        target.evidence(), target.workspace.config, ladder.chain([]), source=ensured.source
-    )
-    rows = [found.row(name) for name in names]
-    if json:
-        data = jsonable.ablation(found, full=True)
+    return [name for name in wanted if name]
+
+
+def blocks(judged: Ablation, rows: list[Row]) -> list[Block]:
+    told: list[Block] = [Paragraph(variant.origin(judged))]
+    if judged.warnings:
+        told.append(Callout("Read this first", tuple(map(words, judged.warnings))))
+    return [*told, *(variant.variant(row, judged) for row in rows)]
+
+
+def run(options: ProfileOptions) -> None:
+    target = find_target(options.project, options.study, options.shape)
+    names = target.variants(options.variants)
+    ensured = ensure(target, needed(target, names), fresh=options.fresh, capture=True)
+    steps = target.study.ladder.chain([])
+    judged = judge(target.evidence(), target.workspace.config, steps, source=ensured.source)
+    rows = [judged.row(name) for name in names]
+    if options.json:
+        data = as_json.ablation(judged, full=True)
         for key in ("versions", "references"):
             data[key] = [item for item in data[key] if item["variant"] in names]
-        print(json_module.dumps(data, indent=1))
+        show_json(data)
     else:
-        print(terminal.first_line(found))
-        for warning in found.warnings:
-            print(f"warning: {warning}")
-        for row in rows:
-            print("\n" + terminal.variant(row, found))
+        Output(options.wide, options.markdown).show(*blocks(judged, rows))
     failed = [row for row in rows if row.status == Status.FAILED]
     failed += [row for row in rows if row.variant in ensured.failures and row not in failed]
     for row in failed:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.commands.diff import side
+from workbench.commands.options import ReportOptions
 from workbench.commands.progress import note
+from workbench.commands.sides import ladder_sources
 from workbench.commands.target import find_target
-from workbench.derive.diff.build import source_diff
-from workbench.derive.diff.model import Sources
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.evidence import Evidence
-from workbench.evidence.layout import write_bytes
+from workbench.evidence.recorded import Evidence
+from workbench.evidence.store import write_bytes
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.study.workspace import Workspace
@@ -22,36 +21,18 @@ if TYPE_CHECKING:
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
-SAMPLE = ("round", "variant", "mode", "microseconds")
 
 
-def ladder_sources(evidence: Evidence, found: Ablation) -> Sources:
-    """The sources of every variant with what their lines cost, and each step's diff, at the shape
-    whose captures decide about it.
-    """
-    sides = {row.variant: side(evidence, row.variant) for row in found.everything}
-    diffs, elsewhere = {}, {}
-    for row in found.rows:
-        if row.step is None or row.step.parent is None:
-            continue
-        pair = sides[row.step.parent], sides[row.variant]
-        if row.compared_at:
-            there = evidence.at(row.compared_at)
-            pair = side(there, row.step.parent), side(there, row.variant)
-            elsewhere[row.variant] = pair
-        diffs[row.variant] = source_diff(*pair)
-    return Sources(sides, diffs, elsewhere)
-
-
-def timings(evidence: Evidence, found: Ablation) -> Timings:
+def timings(evidence: Evidence, ladder: Ablation) -> Timings:
     """The samples behind the times of every row, by regime in the order of their rounds."""
-    names = [row.variant for row in found.everything]
+    names = {row.variant for row in ladder.everything}
     table = evidence.session(names)
-    newest = [session for _, session in reversed(evidence.sessions)]
+    newest = (*((table,) if table else ()), *reversed(evidence.sessions))
     known: dict[str, dict[str, list[float]]] = {}
-    for session in [*([table[1]] if table else []), *newest]:
-        wanted = set(evidence.timed(session)) & set(names) - known.keys()
-        columns = [session["samples"][name] for name in SAMPLE]
+    for file in newest:
+        wanted = set(evidence.timed(file.session)) & names - known.keys()
+        samples = file.session.samples
+        columns = (samples.round, samples.variant, samples.mode, samples.microseconds)
         for _, variant, mode, microseconds in sorted(zip(*columns, strict=True)):
             if variant in wanted:
                 known.setdefault(variant, {}).setdefault(mode, []).append(float(microseconds))
@@ -96,20 +77,14 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def run(
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    fixes: list[str],
-    html: bool,
-    open_: bool,
-) -> None:
-    target = find_target(project, study, shape)
-    steps = target.steps(fixes)
+def run(options: ReportOptions) -> None:
+    target = find_target(options.project, options.study, options.shape)
+    steps = target.steps(options.fixes or [])
     evidence = target.evidence()
-    found = judge(evidence, target.workspace.config, steps)
-    written = write_reports(target.workspace, evidence, found, page=html or open_)
+    judged = judge(evidence, target.workspace.config, steps)
+    page = options.html or options.open_
+    written = write_reports(target.workspace, evidence, judged, page=page)
     for path in written:
         note(f"wrote {shown_path(path)}")
-    if open_:
+    if options.open_:
         open_page(written[-1])

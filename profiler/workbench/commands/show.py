@@ -1,163 +1,135 @@
-"""``workbench show``."""
+"""``workbench show``: one variant, or anyone's Nsight Compute report."""
 
 from __future__ import annotations
 
-import json as json_module
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from workbench.commands.options import ShowOptions
+from workbench.commands.printing import Output, show_json
 from workbench.commands.target import Target, find_target
 from workbench.derive.diff.alignment import physical_lines
 from workbench.derive.diff.costs import LineCosts, line_costs
-from workbench.derive.figures import stall_label
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
-from workbench.ncu.capture import Capture, Wanted, find_metric, load_sources, require_lines
-from workbench.render import jsonable, terminal
-from workbench.render.plain import printable
-from workbench.render.tables import markdown_table
-from workbench.words import SCHEMA_VERSION, Status
+from workbench.ncu.capture import Capture, find_metric, load_sources, require_lines
+from workbench.ncu.captures import captures_of
+from workbench.ncu.reader import Wanted
+from workbench.ncu.report import is_report
+from workbench.render import source_lines
+from workbench.render.as_json import ladder as as_json
+from workbench.render.document import variant
+from workbench.render.document.blocks import Paragraph, words
+from workbench.render.source_lines import Listing, SourceLine
+from workbench.words import Status
 
 
 def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture]:
     evidence = target.evidence()
-    index = evidence.capture_index(variant)
-    if not index.usable:
-        why = "has no capture" if index.state == Status.MISSING else "has only a stale capture"
+    entry = evidence.capture_index(variant)
+    index = entry.usable
+    if index is None:
+        why = "has no capture" if entry.state == Status.MISSING else "has only a stale capture"
         raise UsageError(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
             hint=f"workbench profile {variant}",
         )
-    capture = evidence.capture(variant)
+    capture = captures_of(evidence).of(variant)
     assert capture is not None
     return evidence.report_path(index), index.wanted, capture
 
 
-def show_metric(target: Target, variant: str, name: str, json: bool) -> None:
-    path, wanted, _ = current_capture(target, variant)
-    rows = find_metric(path, wanted, name)
-    if json:
-        print(
-            json_module.dumps(
-                {
-                    "schema_version": SCHEMA_VERSION,
-                    "variant": variant,
-                    "capture": path.name,
-                    "metrics": rows,
-                },
-                indent=1,
+def show_metric(target: Target, name: str, options: ShowOptions) -> None:
+    assert options.metric is not None
+    path, wanted, _ = current_capture(target, name)
+    rows = find_metric(path, wanted, options.metric)
+    if options.json:
+        show_json({"variant": name, "capture": path.name, "metrics": rows})
+        return
+    title = Paragraph(words(f"{options.metric} of {name} ({path.name})"))
+    Output(options.wide, options.markdown).show(title, variant.metric_table(rows))
+
+
+def listed(costs: LineCosts, file: str, text: str) -> list[SourceLine]:
+    """Every line of a source with what it cost."""
+    told = []
+    for number, content in enumerate(physical_lines(text), start=1):
+        cost = costs.of(file, number)
+        told.append(
+            SourceLine(
+                line=number,
+                samples=_whole(cost.samples),
+                share=cost.share,
+                microseconds=cost.microseconds,
+                top_stall=cost.top_stall,
+                instructions=_whole(cost.instructions),
+                text=content,
             )
         )
-        return
-    table = [
-        [
-            str(r["launch"]),
-            r["kernel"],
-            "not collected" if r["value"] is None else str(r["value"]),
-            r["unit"],
-        ]
-        for r in rows
-    ]
-    print(f"{name} of {variant} ({path.name})\n")
-    print(markdown_table(["launch", "kernel", "value", "unit"], table, "rlrl"))
-
-
-Rows = list[dict[str, Any]]
-
-
-def line_rows(costs: LineCosts, file: str, text: str) -> Rows:
-    """Every line of a source with its stall samples, their share of all samples, the top reason
-    and the instructions; None where not collected.
-    """
-    found = (
-        (n, content, costs.of(file, n)) for n, content in enumerate(physical_lines(text), start=1)
-    )
-    return [
-        {
-            "line": n,
-            "samples": _whole(cost.samples),
-            "share": cost.share,
-            "microseconds": cost.microseconds,
-            "top_stall": cost.top_stall,
-            "instructions": _whole(cost.instructions),
-            "text": content,
-        }
-        for n, content, cost in found
-    ]
+    return told
 
 
 def _whole(count: float | None) -> int | None:
     return None if count is None else int(count)
 
 
-def print_lines(file: str, rows: Rows, note: str = "") -> None:
-    """A source with the share of all samples and the top stall reason before each line."""
-    if is_idle(rows):
-        print(f"{printable(file)}: no instruction was executed there\n")
-        return
-    total = sum(r["samples"] or 0 for r in rows)
-    print(f"{printable(file)}: stall samples by line, as a share of all samples ({total} here)\n")
-    if note:
-        print(f"{note}\n")
-    for r in rows:
-        share = f"{r['share']:6.1%}" if r["samples"] else " " * 6
-        stall = stall_label(r["top_stall"]) if r["top_stall"] else ""
-        print(f"{share} {stall[:18]:<18} {r['line']:>4}  {printable(r['text'])}".rstrip())
+def print_listing(
+    files: Mapping[str, Sequence[SourceLine]],
+    options: ShowOptions,
+    notes: Mapping[str, str] | None = None,
+) -> None:
+    """Every file with its stalls, or the hottest lines of all; ``notes`` stand under a file."""
+    out = Output(options.wide, options.markdown)
+    if options.top is not None:
+        most = options.top
+        return out.lines(lambda width: source_lines.hottest(files, most, width))
+    for file, lines in files.items():
+        note = (notes or {}).get(file, "")
+        out.lines(partial(source_lines.source, file, lines, note))
+        out.gap()
+    return None
 
 
-def hottest_first(files: dict[str, Rows]) -> dict[str, Rows]:
-    """By stall samples: headers that a kernel merely includes come last."""
-    return dict(sorted(files.items(), key=lambda item: -sum(r["samples"] or 0 for r in item[1])))
-
-
-def is_idle(rows: Rows) -> bool:
-    return not any(r["samples"] or r["instructions"] for r in rows)
-
-
-def show_source(target: Target, variant: str, json: bool) -> None:
-    path, wanted, capture = current_capture(target, variant)
+def show_source(target: Target, name: str, options: ShowOptions) -> None:
+    path, wanted, capture = current_capture(target, name)
     require_lines(capture)
     texts = load_sources(path, wanted)
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
-    files = hottest_first({f: line_rows(costs, f, text) for f, text in texts.items()})
-    if json:
-        print(
-            json_module.dumps(
-                {"schema_version": SCHEMA_VERSION, "variant": variant, "files": files}, indent=1
-            )
+    files: Listing = {file: listed(costs, file, text) for file, text in texts.items()}
+    files = source_lines.hottest_first(files)
+    if options.json:
+        show_json({"variant": name, "files": files})
+    else:
+        print_listing(files, options)
+
+
+def run(options: ShowOptions) -> None:
+    if options.top is not None and not options.source:
+        raise UsageError("--top is for the lines of --source")
+    if is_report(options.name):
+        from workbench.commands import foreign
+
+        return foreign.show(Path(options.name), options)
+    for option, given in (("--kernel", options.kernel), ("--launch", options.launch)):
+        if given is not None:
+            hint = "a variant's kernels are taken together"
+            raise UsageError(f"{option} is for reports, and {options.name} is none", hint=hint)
+    target = find_target(options.project, options.study, options.shape)
+    name = target.variants([options.name])[0]
+    if options.metric is not None:
+        return show_metric(target, name, options)
+    if options.source:
+        return show_source(target, name, options)
+    steps = target.study.ladder.chain([])
+    judged = judge(target.evidence(), target.workspace.config, steps)
+    row = judged.row(name)
+    if options.json:
+        return show_json(
+            {"study": judged.study, "gpu": judged.gpu, **as_json.full_row(judged, row)}
         )
-        return
-    for file, rows in files.items():
-        print_lines(file, rows)
-
-
-def run(
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    variant: str,
-    metric: str | None,
-    source: bool,
-    json: bool,
-) -> None:
-    target = find_target(project, study, shape)
-    variant = target.variants([variant])[0]
-    if metric is not None:
-        return show_metric(target, variant, metric, json)
-    if source:
-        return show_source(target, variant, json)
-    ladder = target.study.ladder
-    found = judge(target.evidence(), target.workspace.config, ladder.chain([]))
-    row = found.row(variant)
-    if json:
-        data = {
-            "schema_version": SCHEMA_VERSION,
-            "study": found.study,
-            "gpu": found.gpu,
-            **jsonable.full_row(row),
-        }
-        print(json_module.dumps(data, indent=1))
-        return
-    print(terminal.first_line(found))
-    print("\n" + terminal.variant(row, found))
-    print("\nevidence: " + ", ".join(f"{kind} {state}" for kind, state in row.state.items()))
+    return Output(options.wide, options.markdown).show(
+        Paragraph(variant.origin(judged)),
+        variant.variant(row, judged),
+        variant.evidence_states(row),
+    )

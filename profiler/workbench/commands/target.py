@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, UsageError, unknown
-from workbench.evidence.evidence import Evidence
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
+from workbench.evidence.recorded import Evidence
 from workbench.run import machine
 from workbench.study.model import Step, Study
 from workbench.study.workspace import Workspace, find_workspace, including

@@ -112,35 +112,33 @@ class SpeedupFactors:
 
 def duration_parts(metrics: pd.DataFrame) -> DurationParts | None:
     """None where some launch lacks one of the counters: "not collected", never a guess."""
-    launches = by_launch(metrics)
+    launches = by_launch(metrics).values()
     needed = {*ANATOMY_METRICS, DURATION}
-    if not launches or not all(needed <= found.keys() for found in launches.values()):
+    if not launches or not all(needed <= values.keys() for values in launches):
         return None
-    sums = dict.fromkeys(("instructions", "issued", "active", "elapsed", "seconds"), 0.0)
-    for found in launches.values():
-        for key, value in _sums(found).items():
-            sums[key] += value
+    terms = [_terms(values) for values in launches]
+    sums = {key: sum(term[key] for term in terms) for key in terms[0]}
     if not all(sums.values()):
         return None
     return DurationParts(
-        sums["instructions"],
-        sums["issued"] / sums["active"],
-        sums["active"] / sums["elapsed"],
-        sums["elapsed"] / sums["seconds"],
-        sums["seconds"],
-        len(launches),
+        instructions=sums["instructions"],
+        issue_rate=sums["issued"] / sums["active"],
+        active=sums["active"] / sums["elapsed"],
+        clock=sums["elapsed"] / sums["seconds"],
+        seconds=sums["seconds"],
+        launches=len(launches),
     )
 
 
-def _sums(found: Mapping[str, float]) -> dict[str, float]:
+def _terms(values: Mapping[str, float]) -> dict[str, float]:
     """One launch's part of every sum; cycles are of an average scheduler."""
-    schedulers = found[SMS] * found[SCHEDULERS_PER_SM]
+    schedulers = values[SMS] * values[SCHEDULERS_PER_SM]
     return {
-        "instructions": found[INSTRUCTIONS] / schedulers if schedulers else 0.0,
-        "issued": found[ISSUE_RATE] * found[ACTIVE],
-        "active": found[ACTIVE],
-        "elapsed": found[ELAPSED],
-        "seconds": found[DURATION] * 1e-9,
+        "instructions": values[INSTRUCTIONS] / schedulers if schedulers else 0.0,
+        "issued": values[ISSUE_RATE] * values[ACTIVE],
+        "active": values[ACTIVE],
+        "elapsed": values[ELAPSED],
+        "seconds": values[DURATION] * 1e-9,
     }
 
 
@@ -148,17 +146,25 @@ def speedup_factors(
     before: DurationParts, after: DurationParts, names: tuple[str, str]
 ) -> SpeedupFactors:
     """How the ratio of two durations multiplies out; ``names`` are parent and variant."""
-    factors = []
-    for key in FACTORS:
-        was, came = getattr(before, key), getattr(after, key)
-        scale = SCALES.get(key, 1.0)
-        gain = was / came if key == "instructions" else came / was
-        label, unit = LABELS[key]
-        factors.append(Factor(key, label, unit, was * scale, came * scale, gain, METRICS[key]))
     return SpeedupFactors(
-        *names,
-        before.seconds * 1e6,
-        after.seconds * 1e6,
-        before.seconds / after.seconds,
-        tuple(factors),
+        before=names[0],
+        after=names[1],
+        before_us=before.seconds * 1e6,
+        after_us=after.seconds * 1e6,
+        measured=before.seconds / after.seconds,
+        factors=tuple(_factor(key, getattr(before, key), getattr(after, key)) for key in FACTORS),
+    )
+
+
+def _factor(key: str, before: float, after: float) -> Factor:
+    label, unit = LABELS[key]
+    scale = SCALES.get(key, 1.0)
+    return Factor(
+        id=key,
+        label=label,
+        unit=unit,
+        before=before * scale,
+        after=after * scale,
+        gain=before / after if key == "instructions" else after / before,
+        metric=METRICS[key],
     )

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DURATION = "gpu__time_duration.sum"
+BANDWIDTH = "dram_bandwidth"
+TIME = "time"  # of the timing session, not of a capture
+STALL = "stall."  # before a reason, in the id of its figure
 ISSUING = "selected"
+Launches = Mapping[int, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -28,69 +32,118 @@ class Figure:
     better: str = ""
 
 
-def by_launch(metrics: pd.DataFrame) -> Mapping[int, Mapping[str, float]]:
+def by_launch(metrics: pd.DataFrame) -> Launches:
     """Launch number to metric name to value."""
-    found: dict[int, dict[str, float]] = {}
-    for launch, name, value in zip(
-        metrics["launch"], metrics["metric"], metrics["value"], strict=True
-    ):
-        found.setdefault(int(launch), {})[str(name)] = float(value)
-    return found
+    launches: dict[int, dict[str, float]] = {}
+    columns = (metrics[name] for name in ("launch", "metric", "value"))
+    for launch, name, value in zip(*columns, strict=True):
+        launches.setdefault(int(launch), {})[str(name)] = float(value)
+    return launches
 
 
-def _pick(names: tuple[str, ...], launches: Mapping[int, Mapping[str, float]]) -> str | None:
-    return next((n for n in names if all(n in values for values in launches.values())), None)
-
-
-def figure(spec: FigureSpec, launches: Mapping[int, Mapping[str, float]]) -> Figure | None:
-    """None where some launch lacks the metric: "not collected", never zero.
-
-    Counts and bytes are summed, durations summed, percentages weighted by duration, and ratios
-    taken of sums.
-    """
-    name = _pick(spec.names, launches)
-    if name is None or not launches:
-        return None
-    values = [launch[name] for launch in launches.values()]
-    metric = name
-    if spec.aggregate == "sum":
-        value = sum(values)
-    elif spec.aggregate == "max":
-        value = max(values)
-    elif spec.aggregate == "weighted":
-        weights = [launch.get(DURATION, 0.0) for launch in launches.values()]
-        if not sum(weights):
-            return None
-        value = sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
-    else:
-        per = _pick(spec.per, launches)
-        below = sum(launch[per] for launch in launches.values()) if per else 0.0
-        if not below:
-            return None
-        value, metric = sum(values) / below, f"{name} / {per}"
-    if not math.isfinite(value):
-        return None
-    return Figure(spec.id, spec.label, value * spec.scale, spec.unit, metric, spec.better)
+def longest(launches: Launches) -> Mapping[str, float]:
+    """The metrics of the longest launch; empty where there is none."""
+    return max(launches.values(), key=lambda values: values.get(DURATION, 0.0), default={})
 
 
 def figures(metrics: pd.DataFrame) -> dict[str, Figure]:
     """Every figure of the catalogue that the capture can give, and two that combine others."""
     launches = by_launch(metrics)
-    found = {key: figure(spec, launches) for key, spec in catalog().items()}
-    result = {key: value for key, value in found.items() if value is not None}
-    if {"duration", "dram_read", "dram_write"} <= result.keys():
-        moved = result["dram_read"].value + result["dram_write"].value
-        names = f"({result['dram_read'].metric} + {result['dram_write'].metric})"
-        bandwidth = moved / result["duration"].value * 1e3
-        result["dram_bandwidth"] = Figure(
-            "dram_bandwidth", "DRAM bandwidth", bandwidth, "GB/s", f"{names} / {DURATION}", "higher"
-        )
-    for reason, share in stall_shares(metrics).items():
-        key = f"stall.{reason}"
-        label, metric = f"Stall: {stall_label(reason)}", f"{STALL_PREFIX}{reason}"
-        better = "" if reason == ISSUING else "lower"
-        result[key] = Figure(key, label, 100 * share, "% of samples", metric, better)
-    return result
+    every = {key: figure(spec, launches) for key, spec in catalog().items()}
+    known = {key: value for key, value in every.items() if value is not None}
+    bandwidth = _dram_bandwidth(known)
+    if bandwidth is not None:
+        known[BANDWIDTH] = bandwidth
+    stalls = (_stall_figure(reason, share) for reason, share in _shares(launches).items())
+    return {**known, **{stall.id: stall for stall in stalls}}
+
+
+def figure(spec: FigureSpec, launches: Launches) -> Figure | None:
+    """None where some launch lacks the metric: "not collected", never zero.
+
+    Counts and bytes are summed, durations summed, percentages weighted by duration, and ratios
+    taken of sums.
+    """
+    name = _collected(spec.names, launches)
+    if name is None:
+        return None
+    value, metric = _aggregate(spec, name, launches)
+    if value is None or not math.isfinite(value):
+        return None
+    return Figure(
+        id=spec.id,
+        label=spec.label,
+        value=value * spec.scale,
+        unit=spec.unit,
+        metric=metric,
+        better=spec.better,
+    )
+
+
+def _collected(names: tuple[str, ...], launches: Launches) -> str | None:
+    """The first name that every launch has."""
+    every = launches.values()
+    return next((n for n in names if every and all(n in values for values in every)), None)
+
+
+def _aggregate(spec: FigureSpec, name: str, launches: Launches) -> tuple[float | None, str]:
+    """The value over all launches, and the metrics that it is made of."""
+    values = [launch[name] for launch in launches.values()]
+    if spec.aggregate == "sum":
+        return sum(values), name
+    if spec.aggregate == "max":
+        return max(values), name
+    if spec.aggregate == "weighted":
+        return _mean_by_duration(values, launches), name
+    per = _collected(spec.per, launches)
+    divisor = sum(launch[per] for launch in launches.values()) if per else 0.0
+    return (sum(values) / divisor if divisor else None), f"{name} / {per}"
+
+
+def _mean_by_duration(values: list[float], launches: Launches) -> float | None:
+    weights = [launch.get(DURATION, 0.0) for launch in launches.values()]
+    if not sum(weights):
+        return None
+    return sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
+
+
+def _dram_bandwidth(known: Mapping[str, Figure]) -> Figure | None:
+    """GB/s over the duration under ncu."""
+    if not {"duration", "dram_read", "dram_write"} <= known.keys():
+        return None
+    read, write = known["dram_read"], known["dram_write"]
+    label, unit = figure_label(BANDWIDTH)
+    return Figure(
+        id=BANDWIDTH,
+        label=label,
+        value=(read.value + write.value) / known["duration"].value * 1e3,
+        unit=unit,
+        metric=f"({read.metric} + {write.metric}) / {DURATION}",
+        better="higher",
+    )
+
+
+def _stall_figure(reason: str, share: float) -> Figure:
+    return Figure(
+        id=f"{STALL}{reason}",
+        label=f"Stall: {stall_label(reason)}",
+        value=100 * share,
+        unit="% of samples",
+        metric=f"{STALL_PREFIX}{reason}",
+        better="" if reason == ISSUING else "lower",
+    )
+
+
+def figure_label(name: str) -> tuple[str, str]:
+    """Label and unit of a figure's id; a stall reason's is made of its name."""
+    if name == TIME:
+        return "Time", "µs"
+    if name == BANDWIDTH:
+        return "DRAM bandwidth", "GB/s"
+    if name.startswith(STALL):
+        return f"Stall: {name.removeprefix(STALL).replace('_', ' ')}", "% of samples"
+    spec = catalog().get(name)
+    return (spec.label, spec.unit) if spec else (name, "")
 
 
 def stall_label(reason: str) -> str:
@@ -102,23 +155,31 @@ def stall_shares(metrics: pd.DataFrame) -> dict[str, float]:
 
     ``selected`` is a warp that issued: no stall, but part of the whole.
     """
-    stalls = metrics[metrics["metric"].str.startswith(STALL_PREFIX)]
-    sums = stalls.groupby("metric")["value"].sum()
-    total = float(sums.sum())
-    if not total:
-        return {}
-    shares = {str(k).removeprefix(STALL_PREFIX): float(v) / total for k, v in sums.items() if v > 0}
+    return _shares(by_launch(metrics))
+
+
+def stall_samples(values: Mapping[str, float]) -> dict[str, float]:
+    """Stall reason to the samples of one launch; reasons without any are left out."""
+    return {
+        name.removeprefix(STALL_PREFIX): samples
+        for name, samples in values.items()
+        if name.startswith(STALL_PREFIX) and samples
+    }
+
+
+def _shares(launches: Launches) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for values in launches.values():
+        for reason, samples in stall_samples(values).items():
+            sums[reason] = sums.get(reason, 0.0) + samples
+    total = sum(sums.values())
+    shares = {reason: samples / total for reason, samples in sums.items() if samples > 0}
     return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
 
 
 def occupancy_limiters(metrics: pd.DataFrame) -> list[str]:
     """What allows the fewest blocks per SM, in the longest launch; several where they tie."""
-    launches = by_launch(metrics)
-    if not launches:
-        return []
-    longest = max(launches.values(), key=lambda values: values.get(DURATION, 0.0))
-    limits = {k: longest[LIMIT_PREFIX + k] for k in LIMITERS if LIMIT_PREFIX + k in longest}
-    if not limits:
-        return []
-    least = min(limits.values())
+    values = longest(by_launch(metrics))
+    limits = {k: values[LIMIT_PREFIX + k] for k in LIMITERS if LIMIT_PREFIX + k in values}
+    least = min(limits.values(), default=0.0)
     return [LIMITERS[kind] for kind, limit in limits.items() if limit == least]

@@ -40,10 +40,10 @@ class Group:
 
 def groups(launches: Sequence[Launch]) -> list[Group]:
     """By signature and launch shape, the most time first."""
-    found: dict[Any, list[Launch]] = {}
+    members: dict[Any, list[Launch]] = {}
     for launch in launches:
-        found.setdefault((launch.signature, launch.shape), []).append(launch)
-    made = [Group(tuple(members)) for members in found.values()]
+        members.setdefault((launch.signature, launch.shape), []).append(launch)
+    made = [Group(tuple(alike)) for alike in members.values()]
     return sorted(made, key=lambda group: (-(group.microseconds or 0.0), group.launches[0].index))
 
 
@@ -80,11 +80,11 @@ class Matching:
     @property
     def groups(self) -> list[PairGroup]:
         """The most time before first."""
-        found: dict[Any, list[LaunchPair]] = {}
+        members: dict[Any, list[LaunchPair]] = {}
         for pair in self.pairs:
             sides = [(x.signature, x.shape) for x in (pair.before, pair.after)]
-            found.setdefault((*sides, pair.how), []).append(pair)
-        made = [PairGroup(tuple(pairs)) for pairs in found.values()]
+            members.setdefault((*sides, pair.how), []).append(pair)
+        made = [PairGroup(tuple(pairs)) for pairs in members.values()]
         return sorted(made, key=lambda g: -sum(p.before.microseconds or 0.0 for p in g.pairs))
 
 

@@ -58,11 +58,12 @@ class Noise:
 
     def size(self, figure: str) -> Size:
         assumed = ASSUMED[kind(figure)]
-        found = self.measured.get(figure)
-        if found is None:
+        measured = self.measured.get(figure)
+        if measured is None:
             return assumed
         return Size(
-            max(found.relative, FLOOR * assumed.relative), max(found.points, FLOOR * assumed.points)
+            relative=max(measured.relative, FLOOR * assumed.relative),
+            points=max(measured.points, FLOOR * assumed.points),
         )
 
     def surprise(self, before: Figure, after: Figure) -> float:
@@ -70,14 +71,14 @@ class Noise:
 
         Percentages by their difference in points, all else by the logarithm of the factor.
         """
-        was, came = before.value, after.value
-        if was == came:
+        values = (before.value, after.value)
+        if before.value == after.value:
             return 0.0
         size = self.size(before.id)
         if is_share(before):
-            spread = math.hypot(*(max(size.relative * abs(v), size.points) for v in (was, came)))
-            return abs(came - was) / spread if spread else math.inf
-        return abs(log_factor(was, came)) / (math.sqrt(2) * size.relative)
+            spread = math.hypot(*(max(size.relative * abs(v), size.points) for v in values))
+            return abs(after.value - before.value) / spread if spread else math.inf
+        return abs(log_factor(*values)) / (math.sqrt(2) * size.relative)
 
 
 ASSUMED_NOISE = Noise(MappingProxyType({}))
@@ -92,24 +93,37 @@ def log_factor(before: float, after: float) -> float:
     return math.log(after / before)
 
 
+@dataclass(frozen=True)
+class _Variance:
+    """Of one figure over the captures of one variant: relative to its mean, and plain."""
+
+    relative: float
+    plain: float
+    freedom: int
+
+
 def noise_of(repeats: Iterable[Sequence[Mapping[str, Figure]]]) -> Noise:
     """Pooled over variants; each item is the figures of two or more captures of one of them."""
-    variances: dict[str, list[tuple[float, float, int]]] = {}
-    captures = 0
-    for group in repeats:
-        if len(group) < 2:
-            continue
-        captures += len(group)
-        for key in set.intersection(*(set(found) for found in group)):
-            values = [found[key].value for found in group]
-            mean = sum(values) / len(values)
-            freedom = len(values) - 1
-            spread = sum((value - mean) ** 2 for value in values) / freedom
-            relative = spread / mean**2 if mean else 0.0
-            variances.setdefault(key, []).append((relative, spread, freedom))
-    measured = {}
-    for key, found in variances.items():
-        freedom = sum(f for *_, f in found)
-        relative, spread = (sum(v[i] * v[2] for v in found) / freedom for i in (0, 1))
-        measured[key] = Size(math.sqrt(relative), math.sqrt(spread))
-    return Noise(MappingProxyType(measured), captures)
+    groups = [group for group in repeats if len(group) > 1]
+    variances: dict[str, list[_Variance]] = {}
+    for group in groups:
+        for key in set.intersection(*(set(capture) for capture in group)):
+            values = [capture[key].value for capture in group]
+            variances.setdefault(key, []).append(_variance(values))
+    measured = {key: _pooled(parts) for key, parts in variances.items()}
+    return Noise(MappingProxyType(measured), sum(len(group) for group in groups))
+
+
+def _variance(values: Sequence[float]) -> _Variance:
+    mean, freedom = sum(values) / len(values), len(values) - 1
+    plain = sum((value - mean) ** 2 for value in values) / freedom
+    return _Variance(plain / mean**2 if mean else 0.0, plain, freedom)
+
+
+def _pooled(variances: Sequence[_Variance]) -> Size:
+    """Weighted by their degrees of freedom."""
+    freedom = sum(v.freedom for v in variances)
+    return Size(
+        relative=math.sqrt(sum(v.relative * v.freedom for v in variances) / freedom),
+        points=math.sqrt(sum(v.plain * v.freedom for v in variances) / freedom),
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
 SEED = 20090526  # any fixed number: the same samples must always give the same interval
 CONFIDENCE = 95.0
@@ -33,23 +36,43 @@ class Ratio:
     high: float
 
 
-def time_of(timings: pd.DataFrame, variant: str, mode: str) -> Time | None:
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The timed samples of one variant in one regime: microseconds, and the round of each."""
+
+    mode: str
+    rounds: NDArray[np.int64]
+    microseconds: NDArray[np.float64]
+
+
+def samples_of(timings: pd.DataFrame) -> Mapping[tuple[str, str], Samples]:
+    """Variant and regime to their samples, in the order in which they were taken."""
     import numpy as np
 
-    values = _samples(timings, variant, mode).to_numpy()
-    if not len(values):
-        return None
+    groups: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+    columns = (timings[name] for name in ("variant", "mode", "round", "microseconds"))
+    for variant, mode, number, microseconds in zip(*columns, strict=True):
+        rounds, values = groups.setdefault((str(variant), str(mode)), ([], []))
+        rounds.append(number)
+        values.append(microseconds)
+    return {
+        key: Samples(key[1], np.array(rounds, dtype=np.int64), np.array(values, dtype=np.float64))
+        for key, (rounds, values) in groups.items()
+    }
+
+
+def time_of(samples: Samples) -> Time:
+    import numpy as np
+
+    values = samples.microseconds
     low, high = np.percentile(values, [2.5, 97.5])
-    return Time(float(np.median(values)), float(low), float(high), mode, len(values))
-
-
-def _samples(timings: pd.DataFrame, variant: str, mode: str) -> pd.Series[float]:
-    """Microseconds by round."""
-    import pandas as pd
-
-    mine = ((timings["variant"] == variant) & (timings["mode"] == mode)).to_numpy()
-    values, rounds = (timings[name].to_numpy()[mine] for name in ("microseconds", "round"))
-    return pd.Series(values, index=rounds)
+    return Time(
+        median=float(np.median(values)),
+        low=float(low),
+        high=float(high),
+        mode=samples.mode,
+        samples=len(values),
+    )
 
 
 @lru_cache(maxsize=8)
@@ -65,21 +88,27 @@ def _median_ranks(count: int, resamples: int) -> Any:
     return np.partition(draws, middle, axis=1)[:, middle]
 
 
-def paired_ratio(
-    timings: pd.DataFrame, over: str, variant: str, mode: str, resamples: int
-) -> Ratio | None:
-    """How many times faster ``variant`` is than ``over``.
+def paired_ratio(before: Samples, after: Samples, resamples: int) -> Ratio | None:
+    """How many times faster ``after`` is than ``before``; None where no round has both.
 
     Each round gives one ratio of times measured moments apart, so that drift cancels; the
     interval is the percentile bootstrap of their median (Efron 1979), with a fixed seed.
     """
     import numpy as np
 
-    before, after = (_samples(timings, name, mode) for name in (over, variant))
-    ratios = np.sort((before / after).dropna().to_numpy())
+    ratios = np.sort(_ratios(before, after))
     if not len(ratios):
         return None
     medians = ratios[_median_ranks(len(ratios), resamples)].mean(axis=1)
     margin = (100 - CONFIDENCE) / 2
     low, high = np.percentile(medians, [margin, 100 - margin])
-    return Ratio(float(np.median(ratios)), float(low), float(high))
+    return Ratio(ratio=float(np.median(ratios)), low=float(low), high=float(high))
+
+
+def _ratios(before: Samples, after: Samples) -> NDArray[np.float64]:
+    """Of the rounds that have both."""
+    import numpy as np
+
+    _, one, other = np.intersect1d(before.rounds, after.rounds, return_indices=True)
+    ratios = before.microseconds[one] / after.microseconds[other]
+    return np.asarray(ratios[~np.isnan(ratios)], dtype=np.float64)

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, by_launch
-from workbench.ncu.catalog import STALL_PREFIX
+from workbench.derive.figures import DURATION, by_launch, stall_samples
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,34 +34,28 @@ class StallTime:
 
 def stall_times(metrics: pd.DataFrame) -> dict[str, float]:
     """Reason to microseconds, largest first; they sum to the duration. Empty if no samples."""
+    launches = by_launch(metrics).values()
+    if not all(DURATION in values for values in launches):
+        return {}
     times: dict[str, float] = {}
-    sampled = False
-    for found in by_launch(metrics).values():
-        if DURATION not in found:
-            return {}
-        for reason, share in _shares(found).items():
-            sampled = sampled or reason != UNSAMPLED
-            times[reason] = times.get(reason, 0.0) + share * found[DURATION] * 1e-3
-    if not sampled:
+    for values in launches:
+        for reason, share in _shares(values).items():
+            times[reason] = times.get(reason, 0.0) + share * values[DURATION] * 1e-3
+    if not times.keys() - {UNSAMPLED}:
         return {}
     return dict(sorted(times.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _shares(found: Mapping[str, float]) -> dict[str, float]:
-    samples = {
-        name.removeprefix(STALL_PREFIX): value
-        for name, value in found.items()
-        if name.startswith(STALL_PREFIX) and value
-    }
+def _shares(values: Mapping[str, float]) -> dict[str, float]:
+    """Of the samples of one launch."""
+    samples = stall_samples(values)
     total = sum(samples.values())
-    if not total:
-        return {UNSAMPLED: 1.0}
-    return {reason: count / total for reason, count in samples.items()}
+    return {r: count / total for r, count in samples.items()} if total else {UNSAMPLED: 1.0}
 
 
 def compare_times(before: Mapping[str, float], after: Mapping[str, float]) -> list[StallTime]:
     """Every reason of either side, the largest change first; empty where one side has none."""
     if not before or not after:
         return []
-    found = [StallTime(r, before.get(r, 0.0), after.get(r, 0.0)) for r in {**before, **after}]
-    return sorted(found, key=lambda time: (-abs(time.change), time.reason))
+    times = [StallTime(r, before.get(r, 0.0), after.get(r, 0.0)) for r in {**before, **after}]
+    return sorted(times, key=lambda time: (-abs(time.change), time.reason))

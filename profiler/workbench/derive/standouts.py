@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from workbench.derive.factors import FACTORS, LABELS, SpeedupFactors
-from workbench.derive.figures import Figure, stall_label
+from workbench.derive.figures import STALL, Figure, stall_label
 from workbench.derive.noise import Noise, kind, log_factor
 from workbench.ncu.catalog import FigureSpec, catalog
 
@@ -28,7 +28,7 @@ SAME = 0.01  # logarithms of factors that differ by less, of their size, tell th
 
 @dataclass(frozen=True)
 class Standout:
-    """A figure before and after. ``alike`` are the labels of others that moved by its factor."""
+    """A figure before and after. ``alike`` are the labels of others that changed by its factor."""
 
     id: str
     label: str
@@ -69,31 +69,55 @@ class Standouts:
 def standouts(
     before: Mapping[str, Figure],
     after: Mapping[str, Figure],
-    anatomy: SpeedupFactors | None,
+    factors: SpeedupFactors | None,
     noise: Noise,
     top: int = TOP,
 ) -> Standouts:
-    """The figures of the catalogue that moved beyond the noise, each fact once."""
-    found, launch, paced = [], [], []
-    for key, spec in catalog().items():
-        if key not in before or key not in after or not spec.part:
-            continue
-        was, came = before[key], after[key]
-        surprise = noise.surprise(*_counted(spec, before, after))
-        if surprise < CERTAIN:
-            continue
-        part, words = _part(spec.part, anatomy, before, after)
-        move = Standout(
-            key, came.label, was.value, came.value, came.unit, came.metric, surprise, part, words
-        )
-        if kind(key) == "launch":
-            launch.append(move)
-        elif kind(key) == "pace" and anatomy and same(move.log, math.log(anatomy.measured)):
-            paced.append(move.label)
-        else:
-            found.append(move)
-    ranked = sorted(found, key=lambda move: -move.score)  # stable: ties in catalogue order
-    return Standouts(tuple(_once(ranked)[:top]), tuple(launch), tuple(paced))
+    """The figures of the catalogue that changed beyond the noise, each fact once."""
+    shared = (spec for key, spec in catalog().items() if key in before and key in after)
+    certain = [
+        _standout(spec, before, after, factors, surprise)
+        for spec in shared
+        if spec.part and (surprise := noise.surprise(*_counted(spec, before, after))) >= CERTAIN
+    ]
+    launch = [one for one in certain if kind(one.id) == "launch"]
+    paced = [one for one in certain if _is_paced(one, factors)]
+    rest = [one for one in certain if one not in launch and one not in paced]
+    ranked = sorted(rest, key=lambda one: -one.score)  # stable: ties in catalogue order
+    return Standouts(
+        top=tuple(_once(ranked)[:top]),
+        launch=tuple(launch),
+        paced=tuple(one.label for one in paced),
+    )
+
+
+def _standout(
+    spec: FigureSpec,
+    before: Mapping[str, Figure],
+    after: Mapping[str, Figure],
+    factors: SpeedupFactors | None,
+    surprise: float,
+) -> Standout:
+    old, new = before[spec.id], after[spec.id]
+    part, words = _part(spec.part, factors, before, after)
+    return Standout(
+        id=spec.id,
+        label=new.label,
+        before=old.value,
+        after=new.value,
+        unit=new.unit,
+        metric=new.metric,
+        surprise=surprise,
+        part=part,
+        speaks_of=words,
+    )
+
+
+def _is_paced(one: Standout, factors: SpeedupFactors | None) -> bool:
+    """Whether an amount per time changed only because the time did."""
+    if kind(one.id) != "pace" or factors is None:
+        return False
+    return same(one.log, math.log(factors.measured))
 
 
 def _counted(
@@ -104,12 +128,12 @@ def _counted(
     A few events among millions are as good as none: 36 bank conflicts against 0 are no infinite
     change.
     """
-    was, came = before[spec.id], after[spec.id]
-    known = [f["warp_instructions"].value for f in (before, after) if "warp_instructions" in f]
-    if spec.unit not in EVENTS or not known:
-        return was, came
-    least = NEGLIGIBLE * max(known) / catalog()["warp_instructions"].scale * spec.scale
-    return replace(was, value=max(was.value, least)), replace(came, value=max(came.value, least))
+    old, new = before[spec.id], after[spec.id]
+    executed = [f["warp_instructions"].value for f in (before, after) if "warp_instructions" in f]
+    if spec.unit not in EVENTS or not executed:
+        return old, new
+    least = NEGLIGIBLE * max(executed) / catalog()["warp_instructions"].scale * spec.scale
+    return replace(old, value=max(old.value, least)), replace(new, value=max(new.value, least))
 
 
 def same(first: float, second: float) -> bool:
@@ -118,40 +142,35 @@ def same(first: float, second: float) -> bool:
 
 
 def _once(ranked: list[Standout]) -> list[Standout]:
-    """Moves by one factor that speak of the same thing are one fact: the first by rank stands
+    """Changes by one factor that speak of the same thing are one fact: the first by rank stands
     for the others. Changes from or to zero have no factor and each stand for themselves.
     """
     kept: list[Standout] = []
-    for move in ranked:
-        twin = next(
-            (
-                i
-                for i, other in enumerate(kept)
-                if move.factor
-                and other.factor
-                and same(move.log, other.log)
-                and set(catalog()[move.id].part) & set(catalog()[other.id].part)
-            ),
-            None,
-        )
+    for one in ranked:
+        twin = next((i for i, other in enumerate(kept) if _tell_the_same(one, other)), None)
         if twin is None:
-            kept.append(move)
+            kept.append(one)
         else:
-            other = kept[twin]
-            kept[twin] = replace(other, alike=(*other.alike, move.label))
+            kept[twin] = replace(kept[twin], alike=(*kept[twin].alike, one.label))
     return kept
+
+
+def _tell_the_same(one: Standout, other: Standout) -> bool:
+    if not one.factor or not other.factor or not same(one.log, other.log):
+        return False
+    return bool(set(catalog()[one.id].part) & set(catalog()[other.id].part))
 
 
 def _part(
     names: tuple[str, ...],
-    anatomy: SpeedupFactors | None,
+    factors: SpeedupFactors | None,
     before: Mapping[str, Figure],
     after: Mapping[str, Figure],
 ) -> tuple[float, str]:
     """The larger of the part of its factors and of its stalls, and what that is, in words."""
-    factors = [(anatomy.part(n), LABELS[n][0].lower()) for n in names if n in FACTORS and anatomy]
+    parts = [(factors.part(n), LABELS[n][0].lower()) for n in names if n in FACTORS and factors]
     stalls = [n for n in names if n not in FACTORS]
     shares = [sum(f[n].value for n in stalls if n in f) / 100 for f in (before, after)]
     present = [n for n in stalls if n in before or n in after]
-    waiting = (max(shares), ", ".join(stall_label(n.removeprefix("stall.")) for n in present))
-    return max([*factors, waiting], key=lambda item: item[0])
+    waiting = (max(shares), ", ".join(stall_label(n.removeprefix(STALL)) for n in present))
+    return max([*parts, waiting], key=lambda item: item[0])

@@ -1,17 +1,14 @@
-"""``ceilings.json``: what the card was measured to reach, written by ``workbench calibrate``."""
+"""The measured ceilings of a GPU, as ``workbench calibrate`` wrote them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from workbench.errors import UsageError
-from workbench.evidence.layout import EvidenceFolder, read_json
-from workbench.run.machine import gpu_slug
-
-AGAIN = "run `workbench calibrate` on that GPU again, or delete the file"
-UNITS = ("FLOP/s", "byte/s")
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder, gpu_slug
+from workbench.evidence.records import Ceiling, CeilingsFile
 
 
 @dataclass(frozen=True)
@@ -43,16 +40,15 @@ class Calibration:
     date: str
     ceilings: Mapping[str, CeilingRecord]
     absent: Mapping[str, str] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def value(self, name: str) -> float | None:
         """FLOP/s or byte/s; None where not collected."""
-        found = self.ceilings.get(name)
-        return found.value if found else None
+        ceiling = self.ceilings.get(name)
+        return ceiling.value if ceiling else None
 
     @property
     def values(self) -> dict[str, float]:
-        return {name: found.value for name, found in self.ceilings.items()}
+        return {name: ceiling.value for name, ceiling in self.ceilings.items()}
 
 
 def load_calibration(folder: EvidenceFolder) -> Calibration | None:
@@ -60,37 +56,28 @@ def load_calibration(folder: EvidenceFolder) -> Calibration | None:
     path = folder.ceilings
     if not path.is_file():
         return None
-    data = read_json(path)
-    try:
-        gpu, date = str(data["provenance"]["gpu"]), str(data["provenance"]["date"])
-        found = {name: _measured(name, entry) for name, entry in data["ceilings"].items()}
-        absent = {str(name): str(why) for name, why in data["not_collected"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path} is damaged: {_why(error)}", hint=AGAIN) from None
+    file = store.read(path, CeilingsFile)
+    gpu = file.provenance.gpu
+    if gpu is None:
+        raise UsageError(f"{path} is damaged: 'provenance' has no 'gpu'", hint=CeilingsFile.mend)
     if gpu_slug(gpu) != folder.gpu:
-        raise UsageError(f"{path} is of another GPU: {gpu}", hint=AGAIN)
-    return Calibration(gpu, date, found, absent, data["provenance"])
-
-
-def _why(error: Exception) -> str:
-    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
-
-
-def _measured(name: str, entry: Mapping[str, Any]) -> CeilingRecord:
-    value, best = float(entry["value"]), float(entry["best"])
-    if not 0 < value < float("inf") or entry["unit"] not in UNITS:
-        raise ValueError(f"{name} is {value:g} {entry['unit']}")
-    return CeilingRecord(
-        name,
-        entry["unit"],
-        value,
-        best,
-        int(entry["rounds"]),
-        str(entry["ran"]),
-        _clock(entry["sm_clock_mhz"]),
-        _clock(entry["memory_clock_mhz"]),
+        raise UsageError(f"{path} is of another GPU: {gpu}", hint=CeilingsFile.mend)
+    return Calibration(
+        gpu=gpu,
+        date=file.provenance.date,
+        ceilings={name: _named(name, ceiling) for name, ceiling in file.ceilings.items()},
+        absent=file.not_collected,
     )
 
 
-def _clock(mhz: float | None) -> float | None:
-    return None if mhz is None else float(mhz)
+def _named(name: str, ceiling: Ceiling) -> CeilingRecord:
+    return CeilingRecord(
+        id=name,
+        unit=ceiling.unit,
+        value=ceiling.value,
+        best=ceiling.best,
+        rounds=ceiling.rounds,
+        ran=ceiling.ran,
+        sm_clock_mhz=ceiling.sm_clock_mhz,
+        memory_clock_mhz=ceiling.memory_clock_mhz,
+    )

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.derive.figures import Figure, figures, occupancy_limiters, stall_shares
+from msgspec import to_builtins
+
+from workbench.derive.figures import Figure, figure_label, figures, occupancy_limiters, stall_shares
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
+from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings
-from workbench.derive.roofline.point import Ceilings, ceilings, peaks, point
-from workbench.derive.speedup import Ratio, Time, paired_ratio, time_of
-from workbench.evidence.evidence import Evidence, timing_table
+from workbench.derive.roofline.point import point
+from workbench.derive.speedup import Ratio, Samples, Time, paired_ratio, samples_of, time_of
+from workbench.evidence.recorded import Evidence, SessionFile, timing_table
+from workbench.evidence.records import CaptureIndex
+from workbench.evidence.store import content
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.gates import (
@@ -25,12 +29,12 @@ from workbench.judge.gates import (
     judge_prediction,
     verdict,
 )
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AcrossShapes, AtShape
-from workbench.ncu.catalog import catalog
+from workbench.ncu.captures import captures_of
 from workbench.study.config import Config
 from workbench.study.model import Step
-from workbench.words import CLOCK_TOLERANCE, Regime, Status, Verdict
+from workbench.words import ABSENT, CLOCK_TOLERANCE, CheckResult, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +49,10 @@ class _Judge:
         self.ladder = evidence.study.ladder
         self.variants = variants
         self.elsewhere: dict[str, _Judge] = {}
+        self.captures = captures_of(evidence)
         self.session = evidence.session(variants)
         self.tables: dict[str, pd.DataFrame] = {}
+        self.grouped: dict[int, Mapping[tuple[str, str], Samples]] = {}
         self.known: dict[str, Mapping[str, Figure]] = {}
 
     @cached_property
@@ -54,8 +60,8 @@ class _Judge:
         """From all repeats on record, whichever variants are asked for; else assumed."""
         groups = []
         for variant in self.evidence.study.variants:
-            repeats = self.evidence.repeats(variant)
-            capture = self.evidence.capture(variant) if repeats else None
+            repeats = self.captures.repeats(variant)
+            capture = self.captures.of(variant) if repeats else None
             if capture is not None:
                 groups.append([self.figures(variant), *map(figures, repeats)])
         return noise_of(groups) if groups else ASSUMED_NOISE
@@ -64,23 +70,28 @@ class _Judge:
     def timings(self) -> pd.DataFrame | None:
         return self.table(self.session) if self.session else None
 
-    def table(self, session: tuple[Path, dict[str, Any]]) -> pd.DataFrame:
-        path, data = session
-        if path.name not in self.tables:
-            self.tables[path.name] = timing_table(data)
-        return self.tables[path.name]
+    def table(self, file: SessionFile) -> pd.DataFrame:
+        if file.name not in self.tables:
+            self.tables[file.name] = timing_table(file.session)
+        return self.tables[file.name]
 
     def timed_together(self, *variants: str) -> pd.DataFrame | None:
         """The session of the table where it holds them all as they are now, else the newest."""
         newest = reversed(self.evidence.sessions)
         for session in [*([self.session] if self.session else []), *newest]:
-            if set(variants) <= set(self.evidence.timed(session[1])):
+            if set(variants) <= set(self.evidence.timed(session.session)):
                 return self.table(session)
         return None
 
     def time(self, variant: str, mode: str) -> Time | None:
         table = self.timed_together(variant)
-        return time_of(table, variant, mode) if table is not None else None
+        samples = self.samples(table).get((variant, mode)) if table is not None else None
+        return time_of(samples) if samples else None
+
+    def samples(self, table: pd.DataFrame) -> Mapping[tuple[str, str], Samples]:
+        if id(table) not in self.grouped:
+            self.grouped[id(table)] = samples_of(table)
+        return self.grouped[id(table)]
 
     def ratio(self, over: str | None, variant: str) -> Ratio | None:
         """Between variants that were timed together as they are now, and are both correct."""
@@ -89,14 +100,18 @@ class _Judge:
         table = self.timed_together(over, variant)
         if table is None:
             return None
-        if any(self.evidence.check(v).data.get("status") != "correct" for v in (over, variant)):
+        checks = [self.evidence.check(v).record for v in (over, variant)]
+        if any(check is None or check.status != CheckResult.CORRECT for check in checks):
             return None
-        return paired_ratio(table, over, variant, Regime.WARM, self.config.timing.bootstrap_samples)
+        one, other = (self.samples(table).get((v, Regime.WARM)) for v in (over, variant))
+        if one is None or other is None:
+            return None
+        return paired_ratio(one, other, self.config.timing.bootstrap_samples)
 
     def checks(self, variant: str) -> dict[str, dict[str, Any]]:
         shapes = self.evidence.study.shapes
         found = {shape: self.evidence.check(variant, shape) for shape in shapes}
-        return {shape: record.data for shape, record in found.items() if record.current}
+        return {shape: to_builtins(e.current) for shape, e in found.items() if e.current}
 
     def status(self, state: Mapping[str, str], checks: Mapping[str, Any]) -> tuple[str, str]:
         check = checks.get(self.evidence.shape)
@@ -120,7 +135,7 @@ class _Judge:
         checks = self.checks(variant)
         built = evidence.build(variant)
         title = evidence.study.variants[variant].title
-        build = built.data if built.current else None
+        build = content(built.current) if built.current else None
         status, problem = self.status(state, checks)
         if build and build.get("error"):
             status, problem = Status.FAILED, str(build["error"]).splitlines()[0]
@@ -140,10 +155,10 @@ class _Judge:
             judged = Verdict.INCONCLUSIVE if judged and judged != Verdict.BASELINE else judged
             return Row(variant, title, step, state, status, problem, verdict=judged)
         works = status != Status.FAILED
-        capture = evidence.capture(variant) if works else None
+        capture = self.captures.of(variant) if works else None
         found = self.figures(variant) if capture else {}
-        index = evidence.capture_index(variant)
-        adopted = index.data.get("adopted") if capture else None
+        index = evidence.capture_index(variant).usable if capture else None
+        adopted = to_builtins(index.adopted) if index and index.adopted else None
         reached = evidence.calibration.values if evidence.calibration else None
         return Row(
             variant,
@@ -185,15 +200,45 @@ class _Judge:
                 return found, row.judged_at
         return self.compare(parent, row.variant), ""
 
+    def judged(self, variant: str, step: Step) -> Row:
+        """A row of the ladder with what it is compared with: its parent, or those it chooses."""
+        row = self.row(variant, step)
+        found, where = self.compared(row)
+        limits = self.at(where).limits(variant) if where else row.bottlenecks
+        row = replace(row, against_parent=found, compared_at=where, limits=limits)
+        over = {name: ratio for name in step.chooses if (ratio := self.ratio(name, variant))}
+        if not step.chooses:
+            return row
+        chosen = min(over, key=lambda name: over[name].ratio, default="")
+        return replace(row, role=Role.CHOICE, chosen=chosen, over_chosen=over.get(chosen))
+
+    def ladder_here(self, steps: list[Step], table: str) -> ShapeLadder:
+        """Of the steps judged at this shape; one without a shape of its own is at the table's."""
+        shape = self.evidence.shape
+        own = {s.variant for s in steps if (s.shape or table) == shape}
+        starts = {s.parent for s in steps if s.variant in own and s.parent}
+        shown = [s for s in steps if s.variant in own | starts]
+        return ShapeLadder(
+            shape=shape,
+            parameters=self.evidence.study.shapes[shape].parameters,
+            rows=tuple(
+                self.judged(s.variant, s) if s.variant in own else as_start(self.row(s.variant, s))
+                for s in shown
+            ),
+            references=tuple(
+                replace(self.row(r.name, None), role=Role.REFERENCE) for r in self.ladder.references
+            ),
+        )
+
     def limits(self, variant: str) -> tuple[Bottleneck, ...]:
-        capture = self.evidence.capture(variant)
+        capture = self.captures.of(variant)
         if capture is None:
             return ()
         return tuple(bottlenecks(capture.rules, capture.lines, self.figures(variant)))
 
     def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
         """None where either variant has no capture that counts; ``where`` is added to the names."""
-        was, came = self.evidence.capture(before), self.evidence.capture(after)
+        was, came = self.captures.of(before), self.captures.of(after)
         if was is None or came is None:
             return None
         known = self.figures(before), self.figures(after)
@@ -231,7 +276,7 @@ class _Judge:
 
     def figures(self, variant: str) -> Mapping[str, Figure]:
         if variant not in self.known:
-            capture = self.evidence.capture(variant)
+            capture = self.captures.of(variant)
             self.known[variant] = figures(capture.metrics) if capture else {}
         return self.known[variant]
 
@@ -270,19 +315,19 @@ class _Judge:
                     f"captures ran at different SM clocks: {slow} at {clocks[slow]:.3f} GHz, "
                     f"{fast} at {clocks[fast]:.3f} GHz"
                 )
-        indexes = [
-            self.evidence.capture_index(r.variant).data for r in rows if r.capture and not r.adopted
-        ]
+        measured = [r.variant for r in rows if r.capture and not r.adopted]
+        indexes = [i for v in measured if (i := self.evidence.capture_index(v).record)]
         for key in (*COMPARED, "ncu", "ncu_flags"):
-            values = {str(i.get(key, i["provenance"].get(key, "not collected"))) for i in indexes}
+            values = {_compared(index, key) for index in indexes}
             if len(values) > 1:
                 said.append(f"captures differ in {key}: {', '.join(sorted(values))}")
         for row in rows:
             if row.adopted:
-                index = self.evidence.capture_index(row.variant).data
+                index = self.evidence.capture_index(row.variant).record
+                assert index is not None
                 said.append(
                     f"{row.variant} is an adopted capture ({row.adopted['file']}, ncu "
-                    f"{index['ncu']}): its shape and sources are the word of whoever adopted it; "
+                    f"{index.ncu}): its shape and sources are the word of whoever adopted it; "
                     "timing, correctness, driver and CUDA were not collected"
                 )
         said += [
@@ -296,6 +341,20 @@ class _Judge:
         return said
 
 
+def as_start(row: Row) -> Row:
+    """Its figures and times alone: what became of it is told at the shape where it is judged."""
+    return replace(
+        row,
+        role=Role.START,
+        over_parent=None,
+        gates=(),
+        verdict="",
+        predictions=(),
+        judged_at="",
+        deciding=None,
+    )
+
+
 @dataclass(frozen=True)
 class VariantPair:
     """Any two variants; ``speedup`` and ``comparison`` are None as for a step and its parent."""
@@ -305,6 +364,12 @@ class VariantPair:
     speedup: Ratio | None
     comparison: Comparison | None
     warnings: tuple[str, ...]
+
+
+def _compared(index: CaptureIndex, key: str) -> str:
+    """As the warning has it: flags as a list, what is not known as not collected."""
+    known = {**to_builtins(index.provenance), "ncu": index.ncu, "ncu_flags": list(index.ncu_flags)}
+    return str(known.get(key, ABSENT))
 
 
 def judge_pair(evidence: Evidence, config: Config, before: Row, after: Row) -> VariantPair:
@@ -318,23 +383,11 @@ def judge_pair(evidence: Evidence, config: Config, before: Row, after: Row) -> V
     )
 
 
-def figure_label(name: str) -> tuple[str, str]:
-    """Label and unit of a figure's id; a stall reason's is made of its name."""
-    if name == "time":
-        return "Time", "µs"
-    if name == "dram_bandwidth":
-        return "DRAM bandwidth", "GB/s"
-    if name.startswith("stall."):
-        return f"Stall: {name[6:].replace('_', ' ')}", "% of samples"
-    spec = catalog().get(name)
-    return (spec.label, spec.unit) if spec else (name, "")
-
-
 def chart_ceilings(rows: list[Row], evidence: Evidence) -> Ceilings | None:
     """Those of the first capture, the tensor ceiling of the data type that ran in the ladder."""
     kinds = [row.point.tensor_type for row in rows if row.point and row.point.tensor_type]
     kind = kinds[0] if kinds else "fp16"
-    captures = (evidence.capture(row.variant) for row in rows if row.capture)
+    captures = (captures_of(evidence).of(row.variant) for row in rows if row.capture)
     return next((roof for c in captures if c and (roof := ceilings(c.metrics, kind))), None)
 
 
@@ -342,7 +395,7 @@ def measured_roofs(rows: list[Row], evidence: Evidence) -> MeasuredCeilings | No
     """Against the theoretical ceilings of the first capture; None where nothing was calibrated."""
     if evidence.calibration is None:
         return None
-    captures = (evidence.capture(row.variant) for row in rows if row.capture)
+    captures = (captures_of(evidence).of(row.variant) for row in rows if row.capture)
     return measured_ceilings(
         evidence.calibration, next((p for c in captures if c and (p := peaks(c.metrics))), None)
     )
@@ -355,13 +408,11 @@ def judge(
     study = evidence.study
     names = [s.variant for s in steps] + [r.name for r in study.ladder.references]
     work = _Judge(evidence, config, names)
-    own = [work.row(step.variant, step) for step in steps]
-    references = [work.row(r.name, None) for r in study.ladder.references]
-    rows = []
-    for row in own:
-        found, where = work.compared(row)
-        limits = work.at(where).limits(row.variant) if where else row.bottlenecks
-        rows.append(replace(row, against_parent=found, compared_at=where, limits=limits))
+    rows = [work.judged(step.variant, step) for step in steps]
+    references = [
+        replace(work.row(r.name, None), role=Role.REFERENCE) for r in study.ladder.references
+    ]
+    shapes = dict.fromkeys([evidence.shape, *(step.shape for step in steps if step.shape)])
     roof = chart_ceilings([*rows, *references], evidence)
     reached = measured_roofs([*rows, *references], evidence)
     warnings = work.warnings(rows + references)
@@ -370,13 +421,14 @@ def judge(
         "an error in the data; run `workbench calibrate` again"
         for r in (reached.wrong if reached else ())
     ]
-    session = work.session[1] if work.session else {}
+    session = work.session.session.provenance if work.session else None
     measured = [r for r in rows + references if r.capture and not r.adopted]
-    indexes = [evidence.capture_index(r.variant).data for r in measured]
-    newest = max(indexes, key=lambda i: i["provenance"]["date"], default={})
-    environment = {**newest.get("provenance", {}), **session.get("provenance", {})}
-    environment["ncu"] = newest.get("ncu", "not collected")
-    environment["ncu_flags"] = " ".join(newest.get("ncu_flags", []))
+    indexes = [i for r in measured if (i := evidence.capture_index(r.variant).record)]
+    newest = max(indexes, key=lambda i: i.provenance.date, default=None)
+    environment = to_builtins(newest.provenance) if newest else {}
+    environment |= to_builtins(session) if session else {}
+    environment["ncu"] = newest.ncu if newest else ABSENT
+    environment["ncu_flags"] = " ".join(newest.ncu_flags) if newest else ""
     result = Ablation(
         study.name,
         study.ladder.title,
@@ -391,10 +443,11 @@ def judge(
         tuple(references),
         roof,
         environment,
-        work.session[0].name if work.session else "",
+        work.session.name if work.session else "",
         tuple(warnings),
         noise=work.noise,
         measured=reached,
+        ladders=tuple(work.at(shape).ladder_here(steps, evidence.shape) for shape in shapes),
     )
     if steps and evidence.shape == study.default_shape:
         result = replace(result, across=work.across(steps[-1].variant))

@@ -8,15 +8,16 @@ from typing import Any
 
 from workbench.derive.figures import Figure
 from workbench.derive.noise import ASSUMED_NOISE, Noise
+from workbench.derive.roofline.ceilings import Ceilings
 from workbench.derive.roofline.measured import MeasuredCeilings
-from workbench.derive.roofline.point import Ceilings, Point
+from workbench.derive.roofline.point import Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.gates import Gate, PredictionOutcome, Score, score
 from workbench.judge.shapes import AcrossShapes
 from workbench.study.model import Step
-from workbench.words import Status, Verdict
+from workbench.words import Role, Status, Verdict
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Row:
     and predictions are about where that is not the table's, and ``deciding`` is the ratio over the
     parent there; else it is ``over_parent``. ``compared_at`` is that shape where the captures
     behind ``against_parent`` are of it too; ``limits`` are the bottlenecks in the last of them.
+    ``chosen`` is the fastest of those that a choice picks from, and ``over_chosen`` the ratio over
+    it.
     """
 
     variant: str
@@ -59,6 +62,9 @@ class Row:
     deciding: Ratio | None = None
     compared_at: str = ""
     limits: tuple[Bottleneck, ...] = ()
+    role: Role = Role.STEP
+    chosen: str = ""
+    over_chosen: Ratio | None = None
 
     @property
     def label(self) -> str:
@@ -71,13 +77,30 @@ class Row:
 
 
 @dataclass(frozen=True)
+class ShapeLadder:
+    """The steps judged at one shape, and those they start from, on the evidence at that shape.
+
+    ``rows`` are in the order of the ladder, ``references`` as at that shape.
+    """
+
+    shape: str
+    parameters: Mapping[str, Any]
+    rows: tuple[Row, ...]
+    references: tuple[Row, ...]
+
+    def row(self, variant: str) -> Row:
+        return next(row for row in (*self.rows, *self.references) if row.variant == variant)
+
+
+@dataclass(frozen=True)
 class Ablation:
     """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``.
 
     ``whole`` compares the best step with the baseline; None where a capture is missing, or where
     no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
     the study's default shape. ``measured`` are the card's measured ceilings, where it was
-    calibrated.
+    calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
+    first.
     """
 
     study: str
@@ -99,6 +122,7 @@ class Ablation:
     noise: Noise = ASSUMED_NOISE
     across: AcrossShapes | None = None
     measured: MeasuredCeilings | None = None
+    ladders: tuple[ShapeLadder, ...] = ()
 
     @property
     def everything(self) -> tuple[Row, ...]:

@@ -16,20 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.layout import write_bytes
-from workbench.ncu.capture import (
-    LINE_COUNTERS,
-    Capture,
-    Decoded,
-    Tables,
-    Wanted,
-    digest_of,
-    launches,
-    wanted_of,
-)
+from workbench.evidence.store import write_bytes
+from workbench.ncu.capture import LINE_COUNTERS, Capture, Decoded, Tables
 from workbench.ncu.catalog import needed_metrics
+from workbench.ncu.reader import Wanted, digest_of, launches, wanted_of
 
-READING = 1  # to be raised where the functions of load.capture read something else
+READING = 1  # to be raised where the functions of ncu.capture read something else
 LEVEL = 9  # of the compression
 Launches = list[tuple[Tables, Sequence[str]]]
 

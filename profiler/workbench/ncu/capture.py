@@ -1,23 +1,21 @@
-"""One Nsight Compute report into tall tables, through NVIDIA's ``ncu_report``."""
+"""The launches of one Nsight Compute report as tall tables."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from workbench.errors import BadCapture, UsageError, unknown
+from workbench.errors import UsageError, unknown
 from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
-from workbench.ncu.command import nvtx_ranges
+from workbench.ncu.reader import Wanted, actions, kernel_name, metric_names, metric_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
-T = TypeVar("T")
 METRIC_COLUMNS = ["launch", "kernel", "metric", "value", "unit"]
 LINE_COLUMNS = ["launch", "kernel", "file", "line", "counter", "value"]
 RULE_COLUMNS = [
@@ -36,9 +34,6 @@ LINE_COUNTERS = {
     "excess_global_sectors": "derived__memory_l2_theoretical_sectors_global_excessive",
     "excess_shared_wavefronts": "derived__memory_l1_wavefronts_shared_excessive",
 }
-# Launches of a report: those of one workbench range, those of some indices, or all.
-Wanted = str | tuple[int, ...] | None
-CUT = "profile it again; a report cut short by a full disk or a kill cannot be mended"
 SCOPES = {1: "local", 2: "global"}
 OPTIMIZATION = 2
 
@@ -133,100 +128,6 @@ def _table(
 
     rows = [(index, kernels[index], *row) for index, rows in enumerate(launches) for row in rows]
     return pd.DataFrame(rows, columns=columns)
-
-
-def open_report(path: Path) -> Any:
-    """The report's context. Raises BadCapture for what is no readable report with launches."""
-    import ncu_report
-
-    if not path.is_file():
-        raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
-    try:
-        context = ncu_report.load_report(str(path))
-        ranges = context.num_ranges()
-    except Exception as error:
-        raise BadCapture(
-            f"{path} is not a readable Nsight Compute report: {error}", hint=CUT
-        ) from None
-    if ranges == 0:
-        raise BadCapture(
-            f"{path} holds no profiled kernel: empty, cut short or no report", hint=CUT
-        )
-    return context
-
-
-def digest_of(path: Path) -> str:
-    """sha256 of a file as it is now."""
-    known = path.stat()
-    return _digest(path, known.st_mtime_ns, known.st_size)
-
-
-@cache
-def _digest(path: Path, modified: int, size: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-# By content: ncu_report never gives the memory of a report back, some 15 MB a launch.
-_opened: dict[str, list[tuple[Any, list[str]]]] = {}
-
-
-def launches(path: Path) -> list[tuple[Any, list[str]]]:
-    """Every launch with its NVTX ranges: decoding one takes tens of milliseconds."""
-    if not path.is_file():
-        return _read_launches(path)
-    digest = digest_of(path)
-    if digest not in _opened:
-        _opened[digest] = _read_launches(path)
-    return _opened[digest]
-
-
-def _read_launches(path: Path) -> list[tuple[Any, list[str]]]:
-    found = [action for part in open_report(path) for action in part]
-    for index, action in enumerate(found):
-        if not metric_names(action):  # what ncu_report makes of a block that ends too early
-            raise BadCapture(
-                f"{path} is cut short: launch {index} has a beginning and no metrics", hint=CUT
-            )
-    return [(action, nvtx_ranges(action)) for action in found]
-
-
-def wanted_of(every: Sequence[tuple[T, Sequence[str]]], wanted: Wanted, path: Path) -> list[T]:
-    """The wanted of a report's launches, in its order. Raises BadCapture where there is none."""
-    if isinstance(wanted, tuple):
-        found = [every[index][0] for index in wanted if index < len(every)]
-    else:
-        found = [one for one, ranges in every if wanted is None or wanted in ranges]
-    if not found or (isinstance(wanted, tuple) and len(found) != len(wanted)):
-        raise BadCapture(f"{path} holds no launch of {wanted}", hint="profile the variant again")
-    return found
-
-
-def actions(path: Path, wanted: Wanted) -> list[Any]:
-    """See ``wanted_of``; each as ``ncu_report`` has it."""
-    return wanted_of(launches(path), wanted, path)
-
-
-@cache  # some two thousand, and listing them takes a millisecond
-def metric_names(action: Any) -> tuple[str, ...]:
-    return tuple(action.metric_names())
-
-
-def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
-    """Value and unit; None where the report has no such metric, or has it without a value.
-
-    ``value()`` of an unset metric is 0 or None: ``has_value`` tells it from a true zero.
-    """
-    metric = action.metric_by_name(name)
-    if metric is None or not metric.has_value():
-        return None
-    value = metric.value()
-    if value is None:
-        return None
-    return (value if isinstance(value, str) else float(value)), metric.unit() or ""
-
-
-def kernel_name(action: Any) -> str:
-    return str(action.name(action.NameBase_FUNCTION))
 
 
 def read_metrics(action: Any, names: Iterable[str]) -> list[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from workbench.derive.roofline.point import Ceilings
+from workbench.derive.roofline.ceilings import Ceilings
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, text_width
 from workbench.render.labels import XY, Box, Segment
 from workbench.render.tables import number

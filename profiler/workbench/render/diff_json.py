@@ -92,7 +92,7 @@ def source_diff(found: SourceDiff) -> dict[str, Any]:
             for file, (before, after) in found.elsewhere.items()
         ],
         "total": dict(zip(names, map(cost, found.totals), strict=True)),
-        "moved": [moved(m) for m in found.moved],
+        "moved": [moved(m) for m in found.relocated],
         "unchanged_lines": [shift(s) for s in found.shifts[:MOST_SHIFTS]],
     }
 

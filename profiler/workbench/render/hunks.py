@@ -7,7 +7,7 @@ from collections.abc import Callable
 from workbench.derive.diff.costs import NUMBERS, Cost
 from workbench.derive.diff.model import Hunk, Line, Shift, SourceDiff, base
 from workbench.derive.figures import stall_label
-from workbench.render.markdown import code, literal, shorten
+from workbench.render.old_markdown import code, literal, shorten
 from workbench.render.tables import markdown_table, number, percent
 from workbench.words import ABSENT, NONE
 
@@ -199,7 +199,7 @@ def shift_lines(found: SourceDiff) -> list[str]:
 def moved_lines(found: SourceDiff) -> list[str]:
     """Plain text: each block of code that only stands elsewhere now."""
     said = []
-    for block in found.moved:
+    for block in found.relocated:
         places = [
             f"{base(file)}:{lines[0]}-{lines[1]}"
             for file, lines in zip(

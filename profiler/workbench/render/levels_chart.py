@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from workbench.derive.roofline.point import DRAM, L1, L2, Ceilings
+from workbench.derive.roofline.ceilings import DRAM, L1, L2, Ceilings
 from workbench.judge.rows import Ablation
 from workbench.render.canvas import FONT_SIZE, LIGHT, POINTS, text_width
 from workbench.render.ceilings import (

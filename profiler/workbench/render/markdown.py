@@ -1,46 +1,60 @@
-"""Text into Markdown: what must not turn into structure does not."""
+"""Blocks as Markdown. All escaping is here: what must not turn into structure does not."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
 
-# A code span (group 1), which Markdown leaves alone, or what could open an HTML tag.
-_SPAN_OR_TAG = re.compile(r"((?<!`)(`+)(?!`).+?(?<!`)\2(?!`))|<(?=[A-Za-z/!?])", re.DOTALL)
-_SPECIAL = re.compile(r"[\\`*\[\]~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
+from workbench.render.document.blocks import (
+    Align,
+    Block,
+    Bullets,
+    Callout,
+    Cell,
+    Chart,
+    CodeBlock,
+    Column,
+    Document,
+    Fold,
+    Paragraph,
+    Section,
+    SourceChange,
+    Span,
+    Table,
+    Text,
+    plain,
+)
+from workbench.render.numbers import with_unit
+from workbench.render.plain import one_line as one_line
+from workbench.render.plain import shorten as shorten  # until the page imports it from there
+
+if TYPE_CHECKING:
+    from workbench.derive.diff.model import SourceDiff
+
+DIFF_LINES = 300  # of one step; with twelve steps the page must stay small enough for GitHub
+DIFF_BYTES = 16_000
+TOP = 2  # level of a document's sections; its title is above them
+Changes: TypeAlias = "Mapping[str, SourceDiff]"  # a step's diff against its parent
+
+_SPECIAL = re.compile(r"[\\`*~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
+_BRACKET = re.compile(r"[\[\]]")
+_LINKING = re.compile(r"\][(\[:]|\[[!^ xX]")  # what makes brackets more than brackets
 _BLOCK = re.compile(r"^(#{1,6}\s|[-+*>]|\d+[.)]\s|`{3}|~{3}|=+$)")
+_PADDED = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 
 
-def one_line(text: str) -> str:
-    return " ".join(text.split())
+def literal(words: str, *, brackets: bool = True) -> str:
+    """Words in which every character stands for itself; ``brackets`` need that only in some."""
+    safe = _SPECIAL.sub(lambda match: "\\" + match[0], re.sub(r"\s+", " ", words))
+    return _BRACKET.sub(lambda match: "\\" + match[0], safe) if brackets else safe
 
 
-def authored(text: str) -> str:
-    """An author's line: code spans, emphasis and links work; HTML and new blocks do not."""
-    flat = one_line(text)
-    safe = _SPAN_OR_TAG.sub(lambda match: match[1] or "\\<", flat)
-    return _BLOCK.sub(lambda match: _shield(match[1]), safe)
-
-
-def paragraphs(text: str) -> str:
-    """Like ``authored``, keeping blank lines between paragraphs."""
-    parts = re.split(r"\n\s*\n", text.strip())
-    return "\n\n".join(authored(part) for part in parts if part.strip())
-
-
-def _shield(opening: str) -> str:
-    digits = re.match(r"\d+", opening)
-    return f"{digits[0]}\\{opening[digits.end() :]}" if digits else "\\" + opening
-
-
-def literal(text: str) -> str:
-    """A tool's message: every character stands for itself."""
-    safe = _SPECIAL.sub(lambda match: "\\" + match[0], one_line(text))
-    return _BLOCK.sub(lambda match: _shield(match[1]), safe)
-
-
-def code(text: str) -> str:
+def code(words: str) -> str:
     """A code span whose fence is longer than any run of backticks in it."""
-    flat = one_line(text)
+    flat = one_line(words)
     if not flat:
         return ""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", flat)), default=0))
@@ -55,6 +69,183 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
-def shorten(text: str, width: int) -> str:
-    flat = one_line(text)
-    return flat if len(flat) <= width else flat[: width - 1].rstrip() + "…"
+def spans(text: Text) -> str:
+    """A text as inline Markdown."""
+    brackets = bool(_LINKING.search(plain(text)))
+    return "".join(
+        _marked("".join(_span(span, brackets) for span in group), strong, em, href)
+        for (strong, em, href), group in groupby(text, key=lambda s: (s.strong, s.em, s.href))
+    )
+
+
+def _span(span: Span, brackets: bool) -> str:
+    return code(span.text) if span.code else literal(span.text, brackets=brackets)
+
+
+def _marked(inside: str, strong: bool, em: bool, href: str) -> str:
+    """Marks stand against the words: blanks at either end go outside of them."""
+    padded = _PADDED.fullmatch(inside)
+    if padded is None or not padded[2]:
+        return inside
+    marks = "**" * strong + "*" * em
+    marked = f"{marks}{padded[2]}{marks}"
+    return f"{padded[1]}{f'[{marked}]({href})' if href else marked}{padded[3]}"
+
+
+def paragraph(text: Text) -> str:
+    """On a line of its own: its beginning opens no heading, list, quote or fence."""
+    told = spans(text).strip()
+    if not text or text[0] != Span(text[0].text):
+        return told
+    return _BLOCK.sub(lambda match: _shield(match[1]), told)
+
+
+def _shield(opening: str) -> str:
+    digits = re.match(r"\d+", opening)
+    return f"{digits[0]}\\{opening[digits.end() :]}" if digits else "\\" + opening
+
+
+def heading(column: Column) -> str:
+    """``time, warm (µs)``, with what its notes are."""
+    label = with_unit(column.label, column.unit)
+    return f"{label} {column.note}" if column.note else label
+
+
+def cell(content: Cell) -> str:
+    return f"{spans(content.text)} {literal(content.note, brackets=False)}".strip()
+
+
+def table(shown: Table) -> str:
+    """A GFM table with its columns lined up."""
+    header = [literal(heading(column), brackets=False) for column in shown.columns]
+    rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
+    right = [column.align == Align.RIGHT for column in shown.columns]
+    return grid([header, *rows], right)
+
+
+def grid(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+    cells = [[one_line(text).replace("|", "\\|") for text in row] for row in rows]
+    widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
+    rules = ["-" * (w - 1) + ":" if r else "-" * w for w, r in zip(widths, right, strict=True)]
+    lines = [
+        [
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(row, widths, right, strict=True)
+        ]
+        for row in cells
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])
+
+
+def bullets(block: Bullets) -> str:
+    marks = (f"{n}." if block.ordered else "-" for n in range(1, len(block.items) + 1))
+    return "\n".join(
+        f"{mark} {paragraph(item)}" for mark, item in zip(marks, block.items, strict=True)
+    )
+
+
+def picture(chart: Chart) -> str:
+    """Light and dark, by what the reader's system prefers."""
+    sources = "\n".join(
+        f'  <source media="(prefers-color-scheme: {shade})" srcset="{chart.name}-{shade}.svg">'
+        for shade in ("dark", "light")
+    )
+    image = f'  <img alt="{escape(chart.alt)}" src="{chart.name}-light.svg">'
+    drawn = f"<picture>\n{sources}\n{image}\n</picture>"
+    return f"{drawn}\n\n{paragraph(chart.caption)}" if chart.caption else drawn
+
+
+def source_change(changes: SourceDiff | None) -> str:
+    """Fenced, cut where it is too long for a report; "" where nothing changed."""
+    from workbench.derive.diff.unified import unified
+
+    lines = unified(changes).splitlines() if changes else []
+    if not lines:
+        return ""
+    kept: list[str] = []
+    size = 0
+    for text in lines[:DIFF_LINES]:
+        size += len(text.encode()) + 1
+        if size > DIFF_BYTES:
+            break
+        kept.append(text)
+    block = fenced("\n".join(kept), "diff")
+    left = len(lines) - len(kept)
+    return f"{block}\n\n{left} more lines are left out here." if left else block
+
+
+def callout(block: Callout) -> str:
+    items = "\n".join(f"> - {paragraph(item)}" for item in block.items)
+    return f"> [!WARNING]\n{items}"
+
+
+def fold(block: Fold, changes: Changes, level: int) -> str:
+    inside = blocks(block.blocks, changes, level)
+    return f"<details>\n<summary>{escape(plain(block.summary))}</summary>\n\n{inside}\n\n</details>"
+
+
+def section(block: Section, changes: Changes, level: int = TOP) -> str:
+    inside = blocks(block.blocks, changes, level + 1)
+    return f"{'#' * level} {spans(block.title)}\n\n{inside}" if block.title else inside
+
+
+def block(content: Block, changes: Changes, level: int) -> str:
+    match content:
+        case Paragraph():
+            return paragraph(content.text)
+        case Bullets():
+            return bullets(content)
+        case Callout():
+            return callout(content)
+        case CodeBlock():
+            return fenced(content.text, content.language)
+        case Chart():
+            return picture(content)
+        case SourceChange():
+            return source_change(changes.get(content.variant))
+        case Table():
+            return table(content)
+        case Fold():
+            return fold(content, changes, level)
+        case Section():
+            return section(content, changes, level)
+
+
+def blocks(contents: Sequence[Block], changes: Changes | None = None, level: int = TOP) -> str:
+    known = changes or {}
+    return "\n\n".join(text for each in contents if (text := block(each, known, level)))
+
+
+def contents(document: Document) -> str:
+    """Links to the sections; those inside of one stand behind it."""
+    slugs = _Slugs()
+    slugs.of(document.title)
+    lines = []
+    for each in document.blocks:
+        if not isinstance(each, Section) or not each.title:
+            continue
+        text = f"- {_link(each.title, slugs)}"
+        inner = [
+            _link(sub.title[:1], slugs, sub.title)
+            for sub in each.blocks
+            if isinstance(sub, Section)
+        ]
+        lines.append(f"{text}: {' · '.join(inner)}" if inner else text)
+    return "\n".join(lines)
+
+
+def _link(shown: Text, slugs: _Slugs, title: Text = ()) -> str:
+    return f"[{spans(shown)}](#{slugs.of(title or shown)})"
+
+
+class _Slugs:
+    """GitHub's anchors of headings: words in lower case, numbered where they come again."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}
+
+    def of(self, title: Text) -> str:
+        slug = re.sub(r"[^\w\- ]", "", plain(title).lower()).replace(" ", "-")
+        times = self.seen.get(slug, 0)
+        self.seen[slug] = times + 1
+        return f"{slug}-{times}" if times else slug

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation, Row
-from workbench.render.markdown import authored, code, literal
+from workbench.render.old_markdown import authored, code, literal
 from workbench.render.tables import factor, interval, number, ratio, reason
 from workbench.words import ABSENT, PredictionResult, Status, Verdict
 

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from workbench.derive.figures import DURATION, stall_label
-from workbench.derive.roofline.point import CLOCKS, COUNTERS, DRAM, L1, L2, SM_CLOCK, VECTOR, Point
+from workbench.derive.roofline.ceilings import CLOCKS, COUNTERS, DRAM, L1, L2, SM_CLOCK, VECTOR
+from workbench.derive.roofline.point import Point
 from workbench.judge.rows import Ablation, Row
 from workbench.ncu.catalog import FP32_OPS, FP64_OPS, HALF_OPS, L1_BYTES, L2_BYTES, STALL_PREFIX
 from workbench.render import ceiling_table

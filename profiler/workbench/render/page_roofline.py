@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.derive.roofline.point import ERROR_MARGIN, LEVELS
+from workbench.derive.roofline.ceilings import LEVELS
+from workbench.derive.roofline.point import ERROR_MARGIN
 from workbench.judge.rows import Ablation, Row
 from workbench.render.canvas import text_width
 from workbench.render.ceilings import TERA, Frame, Roofs, roofs

@@ -25,3 +25,13 @@ def clip(text: str, width: int | None) -> str:
     if width is None or cell_len(text) <= width:
         return text
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def shorten(text: str, width: int) -> str:
+    """One line of at most ``width`` characters, the last one an ellipsis where it was cut."""
+    flat = one_line(text)
+    return flat if len(flat) <= width else flat[: width - 1].rstrip() + "…"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+from workbench.derive.roofline.ceilings import DRAM, L1, L2, TENSOR
 from workbench.derive.roofline.measured import other_clock
-from workbench.derive.roofline.point import DRAM, L1, L2, TENSOR, LevelPoint, Point
+from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.judge.rows import Ablation
 from workbench.render import ceiling_table
-from workbench.render.markdown import code, literal
+from workbench.render.old_markdown import code, literal
 from workbench.render.tables import markdown_table, number, percent, reason
 from workbench.words import ABSENT, CLOCK_TOLERANCE, NONE
 

@@ -13,7 +13,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.shapes import AtShape
 from workbench.render import why
-from workbench.render.markdown import code, literal, shorten
+from workbench.render.old_markdown import code, literal, shorten
 from workbench.render.tables import interval, markdown_table, number, percent, reason
 from workbench.words import ABSENT, NONE, Status
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TypedDict
 
-from workbench.render.markdown import one_line
+from workbench.render.old_markdown import one_line
 
 
 class Span(TypedDict):

@@ -7,7 +7,7 @@ import math
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation, Row
-from workbench.render.markdown import authored, literal, shorten
+from workbench.render.old_markdown import authored, literal, shorten
 from workbench.words import ABSENT, NONE, Status, Verdict
 
 REASON_WIDTH = 60

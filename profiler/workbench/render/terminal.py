@@ -1,120 +1,254 @@
-"""One variant on a terminal, as valid Markdown."""
+"""Blocks on a terminal, through Rich. Whatever could steer the terminal is made harmless here."""
 
 from __future__ import annotations
 
-import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from workbench.derive.figures import stall_label
-from workbench.judge.bottlenecks import Bottleneck
-from workbench.judge.rows import Ablation, Row
-from workbench.render.tables import interval, markdown_table, number, ratio, verdict
-from workbench.render.why import account
-from workbench.words import Status
-
-SHOWN = (
-    "duration",
-    "sm_clock",
-    "dram_bandwidth",
-    "dram_pct",
-    "l2_hit",
-    "l1_hit",
-    "achieved_occupancy",
-    "theoretical_occupancy",
-    "sm_active",
-    "warps_per_scheduler",
-    "issue_active",
-    "warp_instructions",
-    "tensor_pipe",
-    "fma_pipe",
-    "sectors_per_request",
-    "shared_conflicts",
-    "registers",
-    "shared_memory",
-    "grid",
-    "block",
+from workbench.render.document.blocks import (
+    Align,
+    Block,
+    Bullets,
+    Callout,
+    Cell,
+    CodeBlock,
+    Column,
+    Fold,
+    Kind,
+    Paragraph,
+    Section,
+    Table,
+    TableRow,
+    Text,
+    plain,
 )
-STALLS_SHOWN = 5
+from workbench.render.numbers import with_unit
+from workbench.render.plain import clip, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text as Styled
+
+GAP = 2  # cells between columns
+LEAST = 16  # to which a text may be cut where columns are needed
+NAME = 24  # what a row is called gets so much before other texts get more
+COMFORTABLE = 48  # to which no text is cut for a column that is not
+NEEDED = 5  # the highest rank of a column for which texts are cut
+KINDS: Mapping[Kind, str] = {
+    Kind.BASELINE: "bold",
+    Kind.KEPT: "green",
+    Kind.REJECTED: "red",
+    Kind.INCONCLUSIVE: "yellow",
+    Kind.REFERENCE: "cyan",
+    Kind.PLAIN: "",
+}
 
 
-def first_line(found: Ablation) -> str:
-    """Where the figures come from: the first thing a reader must know."""
-    ncu = found.environment.get("ncu", "not collected")
-    shape = " ".join(f"{k}={v}" for k, v in found.parameters.items())
-    return (
-        f"{found.source} evidence: {found.gpu}, {found.date or 'no date'}, ncu {ncu}; "
-        f"{found.study} at {found.shape} ({shape})"
+def write(blocks: Sequence[Block], console: Console, *, wide: bool = False) -> None:
+    """A blank line between blocks. ``wide`` shows all columns and what is folded away."""
+    for index, block in enumerate(blocks):
+        if index:
+            console.print()
+        _write(block, console, wide)
+
+
+def _write(block: Block, console: Console, wide: bool) -> None:
+    match block:
+        case Paragraph():
+            console.print(styled(block.text))
+        case Bullets():
+            for line in _bullets(block, console):
+                console.print(line, soft_wrap=True)
+        case Callout():
+            for item in block.items:
+                console.print(_warning(item))
+        case CodeBlock():
+            for text in block.text.splitlines():
+                console.print(printable(text), markup=False, soft_wrap=True)
+        case Table():
+            for part in drawn(block, None if wide else console.width):
+                console.print(part, soft_wrap=wide)
+        case Section():
+            if block.title:
+                console.print(styled(block.title, "bold"))
+                console.print()
+            write(block.blocks, console, wide=wide)
+        case Fold() if wide:
+            console.print(styled(block.summary, "bold"))
+            console.print()
+            write(block.blocks, console, wide=wide)
+        case Fold():
+            console.print(_more(plain(block.summary)))
+        case _:  # charts, and diffs, which have a writer of their own
+            pass
+
+
+def styled(text: Text, style: str = "") -> Styled:
+    from rich.text import Text as Styled
+
+    shown = Styled(style=style)
+    for span in text:
+        looks = (("cyan", span.code), ("bold", span.strong), ("italic", span.em))
+        shown.append(printable(span.text), " ".join(name for name, on in looks if on) or None)
+    return shown
+
+
+def _more(what: str) -> Styled:
+    from rich.text import Text as Styled
+
+    return Styled(printable(f"more with --wide: {what}"), "dim")
+
+
+def _warning(item: Text) -> Styled:
+    from rich.text import Text as Styled
+
+    return Styled("warning: ", "yellow bold").append_text(styled(item))
+
+
+def _bullets(block: Bullets, console: Console) -> Iterator[Styled]:
+    """Lines of an item hang under its first."""
+    from rich.text import Text as Styled
+
+    for number, item in enumerate(block.items, start=1):
+        mark = f"{number}. " if block.ordered else "- "
+        for line in styled(item).wrap(console, console.width - len(mark)):
+            line.rstrip()
+            yield Styled(mark).append_text(line)
+            mark = " " * len(mark)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column as it fits: its width in cells, and whether its notes are shown."""
+
+    column: Column
+    width: int
+    notes: bool
+
+
+def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
+    """The table with the columns that fit into ``width``, None for all of them; its caption."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as Drawn
+
+    columns = fitted(table, width)
+    shown = Drawn(
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, GAP - 1, 0, 0),
+        header_style="bold",
     )
-
-
-def place(found: Bottleneck) -> str:
-    line = found.hot_line
-    if line is None:
-        return ""
-    return f"{line.file.rsplit('/', 1)[-1]}:{line.line} ({line.share:.0%} of {line.counter})"
-
-
-def bottleneck_line(found: Bottleneck) -> str:
-    estimate = (
-        f"NVIDIA estimates {found.estimated_speedup_pct:.0f} % ({found.scope})"
-        if math.isfinite(found.estimated_speedup_pct)
-        else "no estimate"
-    )
-    value = f" = {number(found.value)}" if math.isfinite(found.value) else ""
-    where = f"; hottest line {place(found)}" if found.hot_line else ""
-    return f"{found.title}: {found.metric}{value}; {estimate}{where}"
-
-
-def timing_table(row: Row, reference: str) -> str:
-    rows = [
-        [mode, number(t.median), f"{number(t.low)} to {number(t.high)}", str(t.samples)]
-        if t
-        else [mode, "not collected", "", ""]
-        for mode, t in (("warm", row.warm), ("cold", row.cold))
-    ]
-    return markdown_table(["mode", "median µs", "95 % of samples", "samples"], rows, "lrrr")
-
-
-def variant(row: Row, found: Ablation) -> str:
-    """All of a variant: time, figures with their metrics, stalls and bottlenecks."""
-    change = row.step.key_change if row.step else row.title
-    parts = [f"## {row.label}: {change}"]
-    if row.problem:
-        parts.append(f"{row.status}: {row.problem}")
-        if row.status not in (Status.CURRENT, Status.ADOPTED):
-            return "\n\n".join(parts)
-    parts.append(timing_table(row, found.reference))
-    ratios = [f"vs {found.reference}: {interval(row.over_reference)}"] if found.reference else []
-    if row.step is not None and row.step.parent:
-        ratios.append(f"vs {row.step.parent} (parent): {interval(row.over_parent)}")
-        if row.step.parent != found.rows[0].variant:
-            ratios.append(f"vs {found.rows[0].variant}: {ratio(row.over_baseline)}")
-    if ratios:
-        parts.append("\n".join(f"- {text}" for text in ratios))
-    if not row.figures:
-        parts.append("profile: not collected")
-    else:
-        figures = [row.figures[key] for key in SHOWN if key in row.figures]
-        rows = [[f.label, number(f.value), f.unit, f.metric] for f in figures]
-        missing = [key for key in SHOWN if key not in row.figures]
-        rows += [[key, "not collected", "", ""] for key in missing]
-        parts.append(markdown_table(["figure", "value", "unit", "ncu metric"], rows, "lrll"))
-        parts.append(f"occupancy limited by: {', '.join(row.limiters) or 'not collected'}")
-        stalls = [(r, s) for r, s in row.stalls.items() if r != "selected"][:STALLS_SHOWN]
-        parts.append(
-            markdown_table(
-                ["stall reason", "share of samples"],
-                [[stall_label(reason), f"{share:.1%}"] for reason, share in stalls],
-                "lr",
-            )
+    for each in columns:
+        right = each.column.align == Align.RIGHT
+        shown.add_column(
+            "\n".join(header(each)),
+            justify="right" if right else "left",
+            vertical="bottom",
+            width=each.width,
+            no_wrap=True,
         )
-        if row.bottlenecks:
-            lines = [f"{i}. {bottleneck_line(b)}" for i, b in enumerate(row.bottlenecks, start=1)]
-            parts.append("Top bottlenecks:\n\n" + "\n".join(lines))
-    if row.against_parent:
-        parts += account(row.against_parent)
-    for gate in row.gates:
-        word = {True: "passed", False: "failed", None: "open"}[gate.passed]
-        parts.append(f"gate {gate.name}: {word} ({gate.why})")
-    if row.verdict and row.step is not None and row.step.parent:
-        parts.append(f"verdict: {verdict(row)}")
-    return "\n\n".join(parts)
+    for row in table.rows:
+        shown.add_row(*(_cell(row, each, first=not at) for at, each in enumerate(columns)))
+    yield shown
+    if left := [label(c, notes=False) for c in table.columns if c not in _columns(columns)]:
+        yield _more(", ".join(left))
+    if table.caption:
+        yield styled(table.caption)
+
+
+def _columns(shown: Sequence[Shown]) -> list[Column]:
+    return [each.column for each in shown]
+
+
+def label(column: Column, notes: bool) -> str:
+    text = with_unit(column.label, column.unit)
+    return f"{text} {column.note}" if notes and column.note else text
+
+
+def header(shown: Shown) -> list[str]:
+    """Broken at blanks to the width of its column."""
+    text = printable(label(shown.column, shown.notes))
+    return textwrap.wrap(text, max(shown.width, 1), break_long_words=False)
+
+
+def _cell(row: TableRow, shown: Shown, *, first: bool) -> Styled:
+    cell = row.cells[shown.column.key]
+    text = styled(cell.text, KINDS[row.kind] if first else "")
+    if shown.notes and cell.note:
+        text.append(f" {printable(cell.note)}")
+    if text.cell_len > shown.width:
+        if first and " " not in text.plain.strip():
+            return styled((), KINDS[row.kind]).append(_middle(text.plain, shown.width))
+        text.truncate(shown.width, overflow="ellipsis")
+    return text
+
+
+def _middle(text: str, width: int) -> str:
+    """Cut in its middle: names of variants differ at their ends."""
+    tail = (width - 1) // 2
+    return f"{clip(text, width - tail)}{text[len(text) - tail :]}"
+
+
+def fitted(table: Table, width: int | None) -> list[Shown]:
+    """The columns by rank, as many as fit; then texts get their room, then notes."""
+    ranked = sorted(table.columns, key=lambda column: column.rank)
+    natural = {c.key: _width(table, c, notes=False) for c in ranked}
+    full = {c.key: _width(table, c, notes=True) for c in ranked}
+    if width is None:
+        return [Shown(c, full[c.key], True) for c in ranked]
+    kept: list[Column] = []
+    sizes: dict[str, int] = {}
+    for column in ranked:
+        cut = LEAST if column.rank <= NEEDED else COMFORTABLE
+        needs = {c.key: _least(c, natural[c.key], cut) for c in (*kept, column)}
+        if kept and sum(needs.values()) + GAP * len(kept) > width:
+            break
+        kept.append(column)
+        sizes = needs
+    room = width - sum(sizes.values()) - GAP * (len(kept) - 1)
+    first = kept[0].key
+    room = _widen(sizes, {first: min(natural[first], NAME)}, room)
+    room = _widen(sizes, natural, room)
+    for column in kept:
+        more = full[column.key] - sizes[column.key]
+        if more <= room:
+            sizes[column.key] += more
+            room -= more
+    return [Shown(c, sizes[c.key], sizes[c.key] >= full[c.key]) for c in kept]
+
+
+def _widen(sizes: dict[str, int], wanted: Mapping[str, int], room: int) -> int:
+    """Give the texts that are cut a cell each in turn; what is left of the room."""
+    while room and (cut := [key for key, width in wanted.items() if sizes.get(key, width) < width]):
+        for key in cut[:room]:
+            sizes[key] += 1
+        room -= min(room, len(cut))
+    return room
+
+
+def _width(table: Table, column: Column, *, notes: bool) -> int:
+    from rich.cells import cell_len
+
+    cells = (row.cells[column.key] for row in table.rows)
+    return max([_header_width(column, notes), *(cell_len(_plain(cell, notes)) for cell in cells)])
+
+
+def _header_width(column: Column, notes: bool) -> int:
+    """Of the longest word; a text's header takes two lines at most."""
+    text = label(column, notes)
+    least = max((len(word) for word in text.split()), default=0)
+    while column.align == Align.LEFT and len(textwrap.wrap(text, max(least, 1))) > 2:
+        least += 1
+    return least
+
+
+def _plain(cell: Cell, notes: bool) -> str:
+    text = printable(plain(cell.text))
+    return f"{text} {printable(cell.note)}" if notes and cell.note else text
+
+
+def _least(column: Column, natural: int, cut: int) -> int:
+    return natural if column.align == Align.RIGHT else min(natural, cut)

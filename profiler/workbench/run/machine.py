@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks
+from workbench.evidence.layout import gpu_slug
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
 NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
@@ -25,10 +26,6 @@ class Gpu:
     @property
     def slug(self) -> str:
         return gpu_slug(self.name)
-
-
-def gpu_slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 @lru_cache

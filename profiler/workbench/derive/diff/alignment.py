@@ -39,7 +39,7 @@ class Source:
         return [c or line.strip() for c, line in zip(self.code, self.lines, strict=True)]
 
     @cached_property
-    def said(self) -> list[bool]:
+    def meaningful(self) -> list[bool]:
         """Which lines have code that is not trivial."""
         return [bool(code) and not trivial(code) for code in self.code]
 
@@ -114,22 +114,22 @@ def _anchors(a: Source, b: Source, old: range, new: range) -> list[tuple[int, in
     outline of the function is held rather than the lines that moved.
     """
     count_a, count_b = Counter(a.keys[i] for i in old), Counter(b.keys[j] for j in new)
-    where = {b.keys[j]: j for j in new if b.said[j] and count_b[b.keys[j]] == 1}
-    best = [(0.0, -1)] * (len(new) + 1)  # Fenwick tree: the heaviest chain that ends by there
-    found: list[tuple[int, int, int]] = []
+    partner = {b.keys[j]: j for j in new if b.meaningful[j] and count_b[b.keys[j]] == 1}
+    best = [(0.0, -1)] * (len(new) + 1)  # Fenwick tree: the heaviest chain up to an index of b
+    links: list[tuple[int, int, int]] = []  # both indices, and the link before in its chain
     for i in old:
-        j = where.get(a.keys[i], -1)
+        j = partner.get(a.keys[i], -1)
         if j < 0 or count_a[a.keys[i]] != 1:
             continue
         weight, before = max((best[k] for k in _below(j - new.start)), default=(0.0, -1))
-        entry = (weight + 1 / (1 + min(a.indent(i), b.indent(j))), len(found))
-        found.append((i, j, before))
+        entry = (weight + 1 / (1 + min(a.indent(i), b.indent(j))), len(links))
+        links.append((i, j, before))
         for k in _above(j - new.start + 1, len(best)):
             best[k] = max(best[k], entry)
     chain = []
     at = max(best)[1]
     while at >= 0:
-        i, j, at = found[at]
+        i, j, at = links[at]
         chain.append((i, j))
     return chain[::-1]
 
@@ -159,7 +159,7 @@ def _without_loose(
     ends = (0, 0), (len(before.lines) - 1, len(after.lines) - 1)
     kept = []
     for run in runs:
-        if run[0] == ends[0] or run[-1] == ends[1] or any(before.said[i] for i, _ in run):
+        if run[0] == ends[0] or run[-1] == ends[1] or any(before.meaningful[i] for i, _ in run):
             kept += run
     return kept
 

@@ -71,13 +71,13 @@ def add(costs: Iterable[Cost]) -> Cost:
 
 def _cost(numbers: Mapping[str, float | None], stalls: Mapping[str, float]) -> Cost:
     return Cost(
-        numbers["samples"],
-        numbers["share"],
-        numbers["microseconds"],
-        numbers[INSTRUCTIONS],
-        numbers[SECTORS],
-        numbers[WAVEFRONTS],
-        MappingProxyType(dict(stalls)),
+        samples=numbers["samples"],
+        share=numbers["share"],
+        microseconds=numbers["microseconds"],
+        instructions=numbers[INSTRUCTIONS],
+        excess_global_sectors=numbers[SECTORS],
+        excess_shared_wavefronts=numbers[WAVEFRONTS],
+        stalls=MappingProxyType(dict(stalls)),
     )
 
 
@@ -115,41 +115,81 @@ def line_costs(lines: pd.DataFrame, metrics: pd.DataFrame, collected: Collection
     ``collected`` names the counters of ``COUNTERS`` that the report holds, zero or not, and
     "samples" where it holds warp state samples.
     """
-    durations = {
+    durations, samples = _durations(metrics), _samples_by_launch(lines)
+    timed = bool(samples) and samples.keys() <= durations.keys()
+    whole = sum(durations.values()) if timed else sum(samples.values())
+    # A launch's samples weigh as much as its duration: sampling intervals may differ.
+    weights = {k: (durations[k] / n if timed else 1.0) / whole for k, n in samples.items() if n}
+    zeros = _zeros(collected, timed)
+    return LineCosts(
+        lines={place: s.cost(zeros, whole) for place, s in _sums(lines, weights).items()},
+        nothing=_cost(zeros, {}),
+        duration=whole / NS_PER_US if timed else None,
+    )
+
+
+def _durations(metrics: pd.DataFrame) -> dict[int, float]:
+    """Launch to its nanoseconds."""
+    columns = (metrics[name] for name in ("launch", "metric", "value"))
+    return {
         int(launch): float(value)
-        for launch, name, value in zip(
-            metrics["launch"], metrics["metric"], metrics["value"], strict=True
-        )
+        for launch, name, value in zip(*columns, strict=True)
         if name == DURATION
     }
-    stalled = lines[~lines["counter"].isin(COUNTERS)]
-    samples = {int(k): float(v) for k, v in stalled.groupby("launch")["value"].sum().items()}  # type: ignore[call-overload]
-    timed = bool(samples) and samples.keys() <= durations.keys()
-    whole = sum(durations[launch] for launch in durations) if timed else sum(samples.values())
-    # A launch's samples weigh as much as its duration: sampling intervals may differ.
-    weight = {k: (durations[k] / n if timed else 1.0) / whole for k, n in samples.items() if n}
-    sums: dict[Place, dict[str, float]] = {}
-    stalls: dict[Place, dict[str, float]] = {}
-    for launch, file, line, counter, value in zip(
-        *(lines[c] for c in ("launch", "file", "line", "counter", "value")), strict=True
-    ):
-        place = (str(file), int(line))
-        mine = sums.setdefault(place, {})
-        if counter in COUNTERS:
-            mine[counter] = mine.get(counter, 0.0) + float(value)
-        elif counter != ISSUING:
-            mine["samples"] = mine.get("samples", 0.0) + float(value)
-            mine["share"] = mine.get("share", 0.0) + float(value) * weight[int(launch)]
-            reasons = stalls.setdefault(place, {})
-            reasons[counter] = reasons.get(counter, 0.0) + float(value)
-    sampled = "samples" in collected
-    zeros: dict[str, float | None] = {c: 0.0 if c in collected else None for c in COUNTERS}
-    zeros |= dict.fromkeys(("samples", "share"), 0.0 if sampled else None)
-    zeros["microseconds"] = 0.0 if sampled and timed else None
-    found = {}
-    for place, values in sums.items():
-        known = {**zeros, **{k: v for k, v in values.items() if zeros[k] is not None}}
+
+
+def _samples_by_launch(lines: pd.DataFrame) -> dict[int, float]:
+    """Launch to its warp state samples, those that issued among them."""
+    samples: dict[int, float] = {}
+    columns = (lines[name] for name in ("launch", "counter", "value"))
+    for launch, counter, value in zip(*columns, strict=True):
+        if counter not in COUNTERS:
+            samples[int(launch)] = samples.get(int(launch), 0.0) + float(value)
+    return samples
+
+
+def _zeros(collected: Collection[str], timed: bool) -> dict[str, float | None]:
+    """The numbers of a line without an entry: zero where the counter was collected, else None."""
+    sampled = 0.0 if "samples" in collected else None
+    return {
+        **{counter: 0.0 if counter in collected else None for counter in COUNTERS},
+        "samples": sampled,
+        "share": sampled,
+        "microseconds": sampled if timed else None,
+    }
+
+
+@dataclass
+class _LineSums:
+    """What the table has of one line, over all launches."""
+
+    numbers: dict[str, float] = field(default_factory=dict)
+    stalls: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, value: float) -> None:
+        self.numbers[name] = self.numbers.get(name, 0.0) + value
+
+    def add_stall(self, reason: str, samples: float, weight: float) -> None:
+        self.add("samples", samples)
+        self.add("share", samples * weight)
+        self.stalls[reason] = self.stalls.get(reason, 0.0) + samples
+
+    def cost(self, zeros: Mapping[str, float | None], whole: float) -> Cost:
+        known = {
+            k: self.numbers.get(k, zero) if zero is not None else None for k, zero in zeros.items()
+        }
         if known["microseconds"] is not None:
             known["microseconds"] = (known["share"] or 0.0) * whole / NS_PER_US
-        found[place] = _cost(known, stalls.get(place, {}))
-    return LineCosts(found, _cost(zeros, {}), whole / NS_PER_US if timed else None)
+        return _cost(known, self.stalls)
+
+
+def _sums(lines: pd.DataFrame, weights: Mapping[int, float]) -> dict[Place, _LineSums]:
+    sums: dict[Place, _LineSums] = {}
+    columns = (lines[name] for name in ("launch", "file", "line", "counter", "value"))
+    for launch, file, line, counter, value in zip(*columns, strict=True):
+        mine = sums.setdefault((str(file), int(line)), _LineSums())
+        if counter in COUNTERS:
+            mine.add(str(counter), float(value))
+        elif counter != ISSUING:
+            mine.add_stall(str(counter), float(value), weights[int(launch)])
+    return sums

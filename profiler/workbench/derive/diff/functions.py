@@ -14,14 +14,14 @@ _QUALIFIER = re.compile(
 _PYTHON_NAME = re.compile(r"(?:async\s+)?(?:def|class)\s+(\w+)")
 
 
-def functions(found: Source, *, python: bool = False) -> list[str]:
+def functions(text: Source, *, python: bool = False) -> list[str]:
     """For each line the top-level function it belongs to; "" outside of any."""
-    return _python_functions(found) if python else _c_functions(found)
+    return _python_functions(text) if python else _c_functions(text)
 
 
-def _python_functions(found: Source) -> list[str]:
+def _python_functions(text: Source) -> list[str]:
     names, now = [], ""
-    for line, code in zip(found.lines, found.code, strict=True):
+    for line, code in zip(text.lines, text.code, strict=True):
         if code and not line[:1].isspace() and not code.startswith((")", "]", "}")):
             match = _PYTHON_NAME.match(code)
             now = match[1] if match else ""
@@ -29,11 +29,11 @@ def _python_functions(found: Source) -> list[str]:
     return names
 
 
-def _c_functions(found: Source) -> list[str]:
-    names = [""] * len(found.lines)
+def _c_functions(text: Source) -> list[str]:
+    names = [""] * len(text.lines)
     header, start, depth, inside, opened = "", 0, 0, "", 0
     macro = False
-    for number, code in enumerate(found.code):
+    for number, code in enumerate(text.code):
         macro, skip = (macro or code.startswith("#")) and code.endswith("\\"), macro
         if skip or code.startswith("#"):
             names[number] = inside

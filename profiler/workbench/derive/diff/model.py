@@ -1,4 +1,4 @@
-"""What a diff with costs is made of: the contract between ``hunks``, terminal, report and page.
+"""What a diff with costs is made of: the contract between ``build`` and those who show it.
 
 A hunk's cost is that of its removed, added and rewritten lines. Lines that differ in comments or
 blanks alone are shown as changed but count as unchanged.
@@ -140,8 +140,8 @@ class SourceDiff:
     ``unchanged``: cost of all lines outside of the hunks, before and after. ``elsewhere``: cost of
     code that stands in none of the sources, such as CUDA's headers, by file; "" is code without a
     known line. ``totals``: cost of everything; ``durations``: microseconds under ncu. ``why`` says
-    for each side why it has no costs, "" where it has. ``moved``: blocks of code that the hunks
-    remove in one place and add in another.
+    for each side why it has no costs, "" where it has. ``relocated``: blocks of code that the
+    hunks remove in one place and add in another.
     """
 
     files: tuple[FileDiff, ...]
@@ -151,7 +151,7 @@ class SourceDiff:
     totals: tuple[Cost, Cost]
     durations: tuple[float | None, float | None] = (None, None)
     why: tuple[str, str] = ("", "")
-    moved: tuple[RelocatedBlock, ...] = ()
+    relocated: tuple[RelocatedBlock, ...] = ()
 
     @property
     def hunks(self) -> tuple[Hunk, ...]:

@@ -45,9 +45,9 @@ def relocated_blocks(
     with nothing but blanks and comments between them.
     """
     starts: dict[str, list[int]] = {}
-    for index, spot in enumerate(removed):
-        if not trivial(spot.code):
-            starts.setdefault(spot.code, []).append(index)
+    for index, line in enumerate(removed):
+        if not trivial(line.code):
+            starts.setdefault(line.code, []).append(index)
     used: set[int] = set()
     result = []
     at = 0
@@ -58,12 +58,12 @@ def relocated_blocks(
         ]
         size, start = max(sizes, default=(0, 0))
         block = added[at : at + size]
-        if sum(not trivial(spot.code) for spot in block) < LEAST_LINES:
+        if sum(not trivial(line.code) for line in block) < LEAST_LINES:
             at += 1
             continue
         source = removed[-start : -start + size]
         used.update(range(-start, -start + size))
-        result.append(_moved(source, block))
+        result.append(_block(source, block))
         at += size
     return tuple(result)
 
@@ -86,11 +86,11 @@ def _size(
     return size
 
 
-def _moved(source: Sequence[ChangedLine], target: Sequence[ChangedLine]) -> RelocatedBlock:
+def _block(source: Sequence[ChangedLine], target: Sequence[ChangedLine]) -> RelocatedBlock:
     return RelocatedBlock(
-        (source[0].file, target[0].file),
-        (source[0].number, source[-1].number),
-        (target[0].number, target[-1].number),
-        add(spot.cost for spot in source),
-        add(spot.cost for spot in target),
+        files=(source[0].file, target[0].file),
+        before_lines=(source[0].number, source[-1].number),
+        after_lines=(target[0].number, target[-1].number),
+        before=add(line.cost for line in source),
+        after=add(line.cost for line in target),
     )

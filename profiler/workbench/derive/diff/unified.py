@@ -60,10 +60,10 @@ def _line_above(file: FileDiff, first: DiffRow, side: int) -> int:
     return above
 
 
-def unified(found: SourceDiff, context: int = CONTEXT) -> str:
+def unified(diff: SourceDiff, context: int = CONTEXT) -> str:
     """All hunks as a unified diff, one ``@@`` each, under the files' base names."""
     text: list[str] = []
-    for file in found.files:
+    for file in diff.files:
         if not file.hunks:
             continue
         text.append(f"--- {base(file.before) or NO_FILE}")

@@ -14,7 +14,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench.derive.roofline.point import DRAM, ERROR_MARGIN, L2, TENSOR, Peaks, Point
+from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, Peaks
+from workbench.derive.roofline.point import ERROR_MARGIN, Point
 from workbench.evidence.ceilings import Calibration, CeilingRecord
 from workbench.words import CLOCK_TOLERANCE
 
@@ -59,11 +60,15 @@ class MeasuredCeilings:
 
 def measured_ceilings(calibration: Calibration, peaks: Peaks | None) -> MeasuredCeilings:
     """``peaks`` are of a capture on the same GPU, None where there is none."""
-    found = {
-        name: MeasuredCeiling(measured, _theoretical(measured, peaks) if peaks else None)
-        for name, measured in calibration.ceilings.items()
-    }
-    return MeasuredCeilings(calibration.gpu, calibration.date, found, calibration.absent)
+    return MeasuredCeilings(
+        gpu=calibration.gpu,
+        date=calibration.date,
+        by_id={
+            name: MeasuredCeiling(measured, _theoretical(measured, peaks) if peaks else None)
+            for name, measured in calibration.ceilings.items()
+        },
+        absent=calibration.absent,
+    )
 
 
 def _theoretical(measured: CeilingRecord, peaks: Peaks) -> float | None:
@@ -81,10 +86,10 @@ def compute_id(point: Point) -> str:
     return f"{TENSOR} {kind}" if point.ceiling == TENSOR else point.ceiling
 
 
-def other_clock(point: Point, found: MeasuredCeilings) -> tuple[float, float] | None:
+def other_clock(point: Point, measured: MeasuredCeilings) -> tuple[float, float] | None:
     """SM clocks in MHz of a point's capture and of the ceiling of its arithmetic, where apart."""
-    roof = found.by_id.get(compute_id(point))
-    own, at = point.sm_clock * 1e-6, roof.measured.sm_clock_mhz if roof else None
-    if at is None or not math.isfinite(own) or abs(own / at - 1) <= CLOCK_TOLERANCE:
+    roof = measured.by_id.get(compute_id(point))
+    own, ceiling = point.sm_clock * 1e-6, roof.measured.sm_clock_mhz if roof else None
+    if ceiling is None or not math.isfinite(own) or abs(own / ceiling - 1) <= CLOCK_TOLERANCE:
         return None
-    return own, at
+    return own, ceiling

@@ -7,7 +7,7 @@ is spans, never markup; tables have named columns, so that no writer looks for a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -47,7 +47,8 @@ class Column:
     """``unit`` stands under the label; ``source`` is the metric or file behind its figures.
 
     ``rank`` orders columns by how much a reader needs them, 0 first: where there is no room, the
-    highest go. ``json`` is the key of its values in JSON, "" where they are not data.
+    highest go. ``json`` is the key of its values in JSON, "" where they are not data. ``note`` says
+    what the notes of its cells are, as ``[95 % interval]``.
     """
 
     key: str
@@ -57,6 +58,7 @@ class Column:
     rank: int = 0
     source: str = ""
     json: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableRow:
-    """``cells`` by the keys of the columns; ``key`` names what the row is about, such as a variant."""
+    """``cells`` by the keys of the columns; ``key`` names what it is about, such as a variant."""
 
     cells: Mapping[str, Cell]
     key: str = ""
@@ -126,7 +128,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class SourceChange:
-    """The diff of a step with what its lines cost: a fenced diff in Markdown, a viewer on a page."""
+    """The diff of a step with what its lines cost: fenced in Markdown, a viewer on a page."""
 
     variant: str
     parent: str
@@ -142,7 +144,9 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part; ``key`` is its anchor. ``kind`` and ``variant`` are set for a step's section."""
+    """A titled part; ``key`` is its anchor; ``kind`` and ``variant`` are set for a step. One
+    without a title is read as part of what stands before it.
+    """
 
     key: str
     title: Text
@@ -178,6 +182,11 @@ def code(text: str) -> Text:
 
 def strong(text: str) -> Text:
     return (Span(text, strong=True),) if text else ()
+
+
+def bold(text: Text) -> Text:
+    """All of a text in strong."""
+    return tuple(replace(span, strong=True) for span in text)
 
 
 def line(*parts: str | Text) -> Text:

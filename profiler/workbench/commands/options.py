@@ -1,0 +1,223 @@
+"""The options of every verb, each typed once: what it is called, what it means, its default.
+
+A verb's fields are its arguments and options, its docstring is what ``--help`` says of it. Nothing
+heavy is imported here: this is read for every ``workbench --help``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _completed(kind: str) -> Callable[[typer.Context, str], list[str]]:
+    """What the shell may offer; see ``commands.completion``."""
+
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        from workbench.commands.completion import names
+
+        return names(kind, context.params, incomplete)
+
+    return complete
+
+
+_variant, _study, _shape = _completed("variant"), _completed("study"), _completed("shape")
+
+Project = Annotated[
+    Path | None, typer.Option("--project", help="Top folder of the workspace.", metavar="DIR")
+]
+StudyName = Annotated[
+    str | None,
+    typer.Option("--study", help="Study; default in workbench.toml.", autocompletion=_study),
+]
+ShapeName = Annotated[
+    str | None, typer.Option("--shape", help="Shape; default in study.py.", autocompletion=_shape)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Wide = Annotated[bool, typer.Option("--wide", help="All columns and rows, however wide.")]
+Markdown = Annotated[
+    bool, typer.Option("--markdown", help="Print Markdown, as where the output is piped.")
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Measure again what is already on record.")]
+Kernel = Annotated[
+    str | None, typer.Option("--kernel", help="Of a report: kernels of this name.", metavar="NAME")
+]
+Launch = Annotated[
+    int | None, typer.Option("--launch", help="Of a report: this launch, from 0.", metavar="N")
+]
+Variants = Annotated[
+    list[str] | None, typer.Argument(metavar="[VARIANT]...", autocompletion=_variant)
+]
+
+
+@dataclass(frozen=True)
+class DoctorOptions:
+    """Check this machine: GPU, driver, ncu, permissions, compiler, packages, disk."""
+
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """Studies, variants and steps, and which have evidence that is current."""
+
+    project: Project = None
+    study: StudyName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """Compile without a GPU: registers, shared memory, stack, spills and warnings."""
+
+    variants: Variants = None
+    arch: Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")] = "sm_90a"
+    project: Project = None
+    study: StudyName = None
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Compare variants with the float64 reference, for every shape."""
+
+    variants: Variants = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class CalibrateOptions:
+    """Measure what this GPU really reaches: ceilings for the rooflines."""
+
+    project: Project = None
+    study: StudyName = None
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """Build, check, time and profile variants; show where the time goes."""
+
+    variants: Annotated[list[str], typer.Argument(metavar="VARIANT...", autocompletion=_variant)]
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    fresh: Fresh = False
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class AblateOptions:
+    """Measure what is missing of the ladder up to the named fixes; print the table; report."""
+
+    fixes: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIX]...", autocompletion=_variant)
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    all_shapes: Annotated[
+        bool, typer.Option("--all-shapes", help="One table a shape, and one of all shapes.")
+    ] = False
+    fresh: Fresh = False
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Write the report again from the evidence on record."""
+
+    fixes: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIX]...", autocompletion=_variant)
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    html: Annotated[bool, typer.Option("--html", help="Write report.html too.")] = False
+    open_: Annotated[bool, typer.Option("--open", help="Write report.html and open it.")] = False
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """Everything known of one variant, or of the launches in anyone's .ncu-rep file."""
+
+    name: Annotated[
+        str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=_completed("variant or file"))
+    ]
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric", help="Any ncu metric in the capture.", autocompletion=_completed("metric")
+        ),
+    ] = None
+    source: Annotated[bool, typer.Option("--source", help="Source with stalls by line.")] = False
+    top: Annotated[
+        int | None,
+        typer.Option("--top", help="With --source: only the hottest lines.", metavar="N", min=1),
+    ] = None
+    kernel: Kernel = None
+    launch: Launch = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class DiffOptions:
+    """Two variants, or two .ncu-rep files: what moved, and with --source what the lines cost."""
+
+    before: Annotated[
+        str, typer.Argument(metavar="A", autocompletion=_completed("variant or file"))
+    ]
+    after: Annotated[str, typer.Argument(metavar="B", autocompletion=_completed("variant or file"))]
+    source: Annotated[
+        bool, typer.Option("--source", help="The diff with what its lines cost, costliest first.")
+    ] = False
+    kernel: Kernel = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class AdoptOptions:
+    """Take a capture made elsewhere into a study, as evidence without timing."""
+
+    report: Annotated[Path, typer.Argument(metavar="REPORT")]
+    name: Annotated[
+        str,
+        typer.Option("--as", help="Variant or reference of the study.", autocompletion=_variant),
+    ]
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option("--kernel", help="Kernel of the variant; may be repeated."),
+    ] = None
+    launch: Annotated[
+        list[int] | None,
+        typer.Option("--launch", help="Launch of the variant, from 0; may be repeated."),
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    json: Json = False

@@ -1,0 +1,68 @@
+"""Where a verb's output goes: a terminal gets what fits it, everything else Markdown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workbench.render import markdown as markdown_writer
+from workbench.render.document.blocks import Block
+from workbench.render.plain import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from workbench.render.source_lines import Pieces
+
+
+@dataclass(frozen=True)
+class Output:
+    """Stdout, as the options of a verb want it."""
+
+    wide: bool = False
+    markdown: bool = False
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether a reader sits before stdout, and did not ask for Markdown."""
+        return sys.stdout.isatty() and not self.markdown
+
+    def show(self, *blocks: Block) -> None:
+        """What is printed in several calls stays apart by a blank line, as within one."""
+        if self.on_terminal:
+            from workbench.render import terminal
+
+            terminal.write(blocks, console(), wide=self.wide)
+        else:
+            text = markdown_writer.blocks(blocks)
+            print("\n".join(map(printable, text.split("\n"))))
+
+    def lines(self, lines: Callable[[int | None], Iterator[Pieces]]) -> None:
+        """Source, cut to the width of a terminal unless all of it is wanted."""
+        from workbench.render.source_lines import text_of
+
+        if not self.on_terminal:
+            print("\n".join(text_of(lines(None))))
+            return
+        from rich.text import Text
+
+        out = console()
+        for pieces in lines(None if self.wide else out.width):
+            out.print(Text.assemble(*pieces), soft_wrap=True)
+
+    def gap(self) -> None:
+        print()
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def show_json(data: Mapping[str, Any]) -> None:
+    from workbench.render.as_json import dumps
+
+    print(dumps(data))

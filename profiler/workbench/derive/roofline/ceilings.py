@@ -1,0 +1,155 @@
+"""Theoretical ceilings of the hierarchical roofline, from a capture itself, at its clocks.
+
+Formulas as in Nsight Compute's roofline sections. The FP32 peak is twice the FFMA peak rate times
+the SM clock, and FP64 likewise; that of packed FP16 is four times the HFMA rate. A tensor type's
+ceiling is the dense rate of its fastest instruction. DRAM, L2 (lts2xbar) and L1 (bytes returned for
+global and local loads) have each their own peak rate times their clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import DURATION, by_launch, longest
+from workbench.ncu.catalog import (
+    FP32_OPS,
+    FP64_OPS,
+    HALF_OPS,
+    L1_BYTES,
+    L2_BYTES,
+    TENSOR_OPS,
+    TensorOp,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Kind of arithmetic to its instructions with their FLOPs, the counter of its peak rate, and the
+# FLOPs of one instruction at that rate.
+VECTOR = {
+    "fp32": (FP32_OPS, "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained", 2),
+    "fp64": (FP64_OPS, "sm__sass_thread_inst_executed_op_dfma_pred_on.sum.peak_sustained", 2),
+    "half": (HALF_OPS, "sm__sass_thread_inst_executed_op_hfma_pred_on.sum.peak_sustained", 4),
+}
+TENSOR = "tensor"
+SM_CLOCK = "sm__cycles_elapsed.avg.per_second"
+DRAM, L2, L1 = LEVELS = ("dram", "l2", "l1")
+# Level to its clock, and to the counters that may have its bytes, with what one count is worth.
+CLOCKS = {
+    DRAM: "dram__cycles_elapsed.avg.per_second",
+    L2: "lts__cycles_elapsed.avg.per_second",
+    L1: "l1tex__cycles_elapsed.avg.per_second",
+}
+COUNTERS = {
+    DRAM: (("dram__bytes.sum", 1),),
+    L2: ((L2_BYTES, 1), ("lts__lts2xbar_cycles_active.sum", 32)),
+    L1: (
+        (L1_BYTES, 1),
+        ("l1tex__lsu_writeback_active_mem_lgds.sum", 128),
+        ("l1tex__lsu_writeback_active_mem_lg.sum", 128),
+    ),
+}
+Values = Mapping[str, float]  # the metrics of one launch by name
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """FLOP/s and bytes/s the card can do at the capture's clocks; None is not collected.
+
+    ``half`` is packed FP16 arithmetic outside the tensor cores; ``tensor`` the dense tensor rate
+    for ``tensor_type``.
+    """
+
+    dram: float
+    fp32: float
+    tensor: float | None
+    half: float | None = None
+    fp64: float | None = None
+    l2: float | None = None
+    l1: float | None = None
+    tensor_type: str = "fp16"
+
+    def bandwidth(self, level: str) -> float | None:
+        return {DRAM: self.dram, L2: self.l2, L1: self.l1}[level]
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Theoretical rates at the clocks of a capture, by the ids of the measured ceilings.
+
+    FLOP/s or bytes/s; ``sm_clock`` in Hz.
+    """
+
+    sm_clock: float
+    rates: Mapping[str, float]
+
+
+def ceilings(metrics: pd.DataFrame, tensor_type: str = "fp16") -> Ceilings | None:
+    """Of the longest launch; None where the capture has not the metrics for it."""
+    values = longest(by_launch(metrics))
+    fp32, dram = vector_peak(values, "fp32"), bandwidth(values, DRAM)
+    if fp32 is None or dram is None:
+        return None
+    return Ceilings(
+        dram=dram,
+        fp32=fp32,
+        tensor=tensor_peak(values, tensor_type),
+        half=vector_peak(values, "half"),
+        fp64=vector_peak(values, "fp64"),
+        l2=bandwidth(values, L2),
+        l1=bandwidth(values, L1),
+        tensor_type=tensor_type,
+    )
+
+
+def peaks(metrics: pd.DataFrame) -> Peaks | None:
+    """Of the longest launch; None where its SM clock was not collected."""
+    values = longest(by_launch(metrics))
+    if SM_CLOCK not in values:
+        return None
+    rates = {level: bandwidth(values, level) for level in LEVELS}
+    rates |= {kind: vector_peak(values, kind) for kind in VECTOR}
+    rates |= {f"{TENSOR} {t}": tensor_peak(values, t) for t in {op.type for op in TENSOR_OPS}}
+    return Peaks(values[SM_CLOCK], {name: rate for name, rate in rates.items() if rate})
+
+
+def vector_peak(values: Values, kind: str) -> float | None:
+    """FLOP/s of a kind of ``VECTOR``; None where not collected."""
+    _, name, weight = VECTOR[kind]
+    if not {name, SM_CLOCK} <= values.keys():
+        return None
+    return weight * values[name] * values[SM_CLOCK]
+
+
+def op_peak(values: Values, op: TensorOp) -> float | None:
+    """FLOP/s of one tensor instruction; None where not collected."""
+    if not {op.peak, SM_CLOCK} <= values.keys():
+        return None
+    return values[op.peak] * values[SM_CLOCK]
+
+
+def tensor_peak(values: Values, kind: str) -> float | None:
+    """The fastest instruction's dense rate for a data type."""
+    rates = [op_peak(values, op) for op in TENSOR_OPS if op.type == kind]
+    return max((rate for rate in rates if rate), default=None)
+
+
+def bandwidth(values: Values, level: str) -> float | None:
+    """Peak bytes per second of a level, at its clock."""
+    for name, worth in COUNTERS[level]:
+        if {f"{name}.peak_sustained", CLOCKS[level]} <= values.keys():
+            return worth * values[f"{name}.peak_sustained"] * values[CLOCKS[level]]
+    return None
+
+
+def traffic(values: Values, level: str) -> float | None:
+    """Bytes that a launch moved through a level."""
+    if level == DRAM:
+        names = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+        return sum(values[n] for n in names) if set(names) <= values.keys() else None
+    for name, worth in COUNTERS[level]:
+        if f"{name}.per_second" in values:
+            return worth * values[f"{name}.per_second"] * values[DURATION] * 1e-9
+    return None

@@ -1,0 +1,173 @@
+"""What is on record for a study on a GPU, and whether it still fits the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from workbench.evidence import store
+from workbench.evidence.ceilings import Calibration, load_calibration
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import Build, CaptureIndex, Check, Checks, Record, Session
+from workbench.study.model import Study
+from workbench.study.sources import Fingerprints
+from workbench.words import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+R = TypeVar("R", bound=Record)
+F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
+
+
+@dataclass(frozen=True)
+class OnRecord(Generic[R]):
+    """A record, None where there is none, and whether it belongs to the sources as they are."""
+
+    state: Status
+    record: R | None = None
+
+    @property
+    def current(self) -> R | None:
+        """The record where it is of the sources as they are now."""
+        return self.record if self.state == Status.CURRENT else None
+
+    @property
+    def usable(self) -> R | None:
+        """The record where it is current, or adopted and its sources unchanged since."""
+        return self.record if self.state in (Status.CURRENT, Status.ADOPTED) else None
+
+
+@dataclass(frozen=True)
+class SessionFile:
+    """A timing session and the name of its file, which is its date."""
+
+    name: str
+    session: Session
+
+
+class Files:
+    """A study's fingerprints and evidence files as they were when first asked for.
+
+    ``opened`` is what other rooms keep of them, for as long as these files are looked at.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self.fingerprints = Fingerprints(study)
+        self.opened: dict[str, object] = {}
+        self._read: dict[Path, Record | None] = {}
+
+    def record(self, path: Path, kind: type[R]) -> R | None:
+        """None where there is no such file. Raises UsageError for what is no such record."""
+        if path not in self._read:
+            self._read[path] = store.read(path, kind) if path.is_file() else None
+        known = self._read[path]
+        assert known is None or isinstance(known, kind)
+        return known
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is on record for ``study`` at ``shape`` on one GPU; what has been read is kept."""
+
+    study: Study
+    shape: str
+    folder: EvidenceFolder
+    known: Files | None = field(default=None, repr=False, compare=False)
+
+    def at(self, shape: str) -> Evidence:
+        """The same at another shape."""
+        return Evidence(self.study, shape, self.folder, self.files)
+
+    @cached_property
+    def files(self) -> Files:
+        return self.known or Files(self.study)
+
+    @cached_property
+    def _prints(self) -> dict[str, str]:
+        of = self.files.fingerprints.of
+        return {name: of(name, self.shape) for name in self.study.variants}
+
+    def build(self, variant: str) -> OnRecord[Build]:
+        record = self.files.record(self.folder.build(variant), Build)
+        return _against(record, self.files.fingerprints.of_sources(variant))
+
+    def check(self, variant: str, shape: str | None = None) -> OnRecord[Check]:
+        """The check at one shape."""
+        shape = shape or self.shape
+        checks = self.files.record(self.folder.check(variant), Checks)
+        check = checks.shapes.get(shape) if checks else None
+        return _against(check, self.files.fingerprints.of(variant, shape))
+
+    def capture_index(self, variant: str) -> OnRecord[CaptureIndex]:
+        """Missing where its report is, too."""
+        index = self.files.record(self.folder.capture_index(self.shape, variant), CaptureIndex)
+        entry = _against(index, self._prints[variant])
+        if entry.current is None:
+            return entry
+        if not self.report_path(entry.current).is_file():
+            return OnRecord(Status.MISSING)
+        return OnRecord(Status.ADOPTED, index) if entry.current.adopted else entry
+
+    def report_path(self, index: CaptureIndex) -> Path:
+        return self.folder.reports / index.report
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """The measured ceilings of this GPU; None where it was not calibrated."""
+        return load_calibration(self.folder)
+
+    @cached_property
+    def sessions(self) -> tuple[SessionFile, ...]:
+        """Timing sessions, oldest first."""
+        paths = self.folder.sessions(self.shape)
+        return tuple(SessionFile(path.name, store.read(path, Session)) for path in paths)
+
+    def timed(self, session: Session) -> list[str]:
+        """Variants of a session whose sources have not changed since."""
+        prints = session.fingerprints
+        return [name for name in prints if self._prints.get(name) == prints[name]]
+
+    def session(self, variants: Iterable[str]) -> SessionFile | None:
+        """The session that holds the most of ``variants`` as they are now; the newest of equals."""
+        wanted, best, most = set(variants), None, 0
+        for file in self.sessions:
+            held = len(set(self.timed(file.session)) & wanted)
+            if held and held >= most:
+                best, most = file, held
+        return best
+
+    def was_timed(self, variant: str) -> bool:
+        return any(variant in file.session.fingerprints for file in self.sessions)
+
+    def state(self, variant: str) -> dict[str, Status]:
+        """current, stale or missing (captures: or adopted), for each kind of evidence."""
+        timed = any(variant in self.timed(file.session) for file in self.sessions)
+        late = Status.STALE if self.was_timed(variant) else Status.MISSING
+        return {
+            "build": self.build(variant).state,
+            "check": self.check(variant).state,
+            "timing": Status.CURRENT if timed else late,
+            "capture": self.capture_index(variant).state,
+        }
+
+
+def _against(record: F | None, fingerprint: str) -> OnRecord[F]:
+    """Current where it is of this fingerprint, else stale; missing where there is none."""
+    if record is None:
+        return OnRecord(Status.MISSING)
+    current = record.fingerprint == fingerprint
+    return OnRecord(Status.CURRENT if current else Status.STALE, record)
+
+
+def timing_table(session: Session) -> pd.DataFrame:
+    """One row per timed sample; see ``records.Samples``. Times in microseconds."""
+    import pandas as pd
+
+    table = pd.DataFrame(msgspec.structs.asdict(session.samples))
+    return table.astype({"variant": "category", "mode": "category"})  # picked by them very often

@@ -1,0 +1,167 @@
+"""Reads and writes the records of the evidence folder: nothing else does."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+
+from workbench.errors import EnvironmentLacks, UsageError
+from workbench.evidence.records import Record
+from workbench.words import SCHEMA_VERSION
+
+R = TypeVar("R", bound=Record)
+KINDS = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "an object",
+    "array": "a list",
+    "null": "null",
+}
+_ERROR = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.+)`")
+_MISTYPED = re.compile(r"Expected `(.+)`, got `(.+)`")
+_NO_CHOICE = re.compile(r"Invalid enum value (.+)")
+_PART = re.compile(r"\.(?P<field>\w+)|\[(?P<index>\d+)\]|(?P<key>\[\.\.\.\])")
+
+
+class _Header(msgspec.Struct):
+    schema_version: int
+
+
+def read(path: Path, kind: type[R]) -> R:
+    """Raises UsageError for what is no evidence, is of a newer schema, or is no such record."""
+    try:
+        data = path.read_bytes()
+        require_schema(path, data)
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path} is damaged: {_told(error, data, kind)}", hint=kind.mend) from None
+    except RecursionError:
+        raise UsageError(f"{path} cannot be read: nested too deeply", hint=kind.mend) from None
+    except (msgspec.DecodeError, ValueError, OSError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
+
+
+def require_schema(path: Path, data: bytes) -> None:
+    try:
+        version = msgspec.json.decode(data, type=_Header).schema_version
+    except msgspec.ValidationError:
+        raise UsageError(
+            f"{path} has no schema_version", hint="it is not evidence of the workbench"
+        ) from None
+    if version > SCHEMA_VERSION:
+        raise UsageError(
+            f"{path} is of schema {version}; this workbench reads up to {SCHEMA_VERSION}",
+            hint="pip install --upgrade kernel-workbench",
+        )
+
+
+def _told(error: msgspec.ValidationError, data: bytes, kind: type[Record]) -> str:
+    """Which field is wrong, and what was expected there."""
+    match = _ERROR.fullmatch(str(error))
+    assert match is not None
+    try:
+        place = _named(match["place"] or "", msgspec.json.decode(data), kind)
+    except (msgspec.DecodeError, ValueError, RecursionError):  # behind the field it is no JSON
+        return str(error)
+    what = match["what"]
+    it = f"'{place}'" if place else "it"
+    if missing := _MISSING.fullmatch(what):
+        return f"{it} has no '{missing[1]}'"
+    if mistyped := _MISTYPED.fullmatch(what):
+        wanted, given = (
+            " or ".join(KINDS.get(name, name) for name in names.split(" | "))
+            for names in mistyped.groups()
+        )
+        return f"{it} must be {wanted}, not {given}"
+    if value := _NO_CHOICE.fullmatch(what):
+        choices = _choices().get(place.rpartition(".")[2], ())
+        return f"{it} must be one of {', '.join(choices)}, not {value[1]}"
+    return f"{it} {what}"
+
+
+def _named(place: str, content: Any, kind: type[Record]) -> str:
+    """A place as msgspec gives it, ``.shapes[...].status``, with the keys that it leaves out."""
+    node, names = content, ""
+    for part in _PART.finditer(place):
+        if part["index"]:
+            node = node[int(part["index"])]
+            names += part[0]
+        else:
+            key = part["field"] or _wrong_key(node, content, kind)
+            node = node[key]
+            names += f".{key}"
+    return names.removeprefix(".")
+
+
+def _wrong_key(node: dict[str, Any], content: Any, kind: type[Record]) -> str:
+    """The key of ``node``, a part of ``content``, under which it is not of its kind."""
+    items = dict(node)
+    for key, value in items.items():
+        node.clear()
+        node[key] = value
+        try:
+            msgspec.convert(content, kind)
+        except msgspec.ValidationError:
+            return key
+    raise AssertionError("no key is wrong")
+
+
+def _choices() -> dict[str, type[StrEnum]]:
+    """Fields of records that have one of a few values."""
+    return {
+        name: hint
+        for kind in Record.__subclasses__()
+        for name, hint in get_type_hints(kind).items()
+        if isinstance(hint, type) and issubclass(hint, StrEnum)
+    }
+
+
+def content(record: Record) -> dict[str, Any]:
+    """A record as its file has it."""
+    return {"schema_version": SCHEMA_VERSION, **msgspec.to_builtins(record)}
+
+
+def write(path: Path, record: Record) -> None:
+    """Raises EnvironmentLacks where the disk is full."""
+    text = json.dumps(content(record), indent=1, sort_keys=True)
+    write_bytes(path, (text + "\n").encode())
+
+
+def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:
+    """The error to raise where a write failed for want of space; None for other reasons."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    return EnvironmentLacks(
+        f"no space left on the disk that holds {path}",
+        hint="free some space and run the same command again: what was finished is kept",
+    )
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write all of it or nothing: a reader never sees half a file. Raises EnvironmentLacks."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise disk_full(path, error) or error from None

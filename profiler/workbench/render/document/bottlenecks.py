@@ -1,0 +1,74 @@
+"""A bottleneck: what ncu's rule says, the metric that shows it, and the line behind it."""
+
+from __future__ import annotations
+
+import math
+
+from workbench.judge.bottlenecks import Bottleneck
+from workbench.render.document.blocks import Block, Bullets, Text, code, line, strong, words
+from workbench.render.numbers import number, percent
+from workbench.render.plain import shorten
+from workbench.words import ABSENT
+
+MESSAGE_WIDTH = 700
+SCOPES = {"global": "of the whole runtime", "local": "of the part this rule covers"}
+
+
+def estimate(limit: Bottleneck) -> str:
+    if not math.isfinite(limit.estimated_speedup_pct):
+        return f"estimated speedup {ABSENT}"
+    scope = SCOPES.get(limit.scope, limit.scope or "of an unnamed scope")
+    return f"NVIDIA's estimated speedup {number(limit.estimated_speedup_pct)} % {scope}"
+
+
+def title(limit: Bottleneck) -> Text:
+    return line(strong(limit.title), f", {estimate(limit)}")
+
+
+def proof(limit: Bottleneck) -> Text:
+    """The metric and its value."""
+    value = number(limit.value) if math.isfinite(limit.value) else ABSENT
+    return line(code(limit.metric), f" = {value}") if limit.metric else words(ABSENT)
+
+
+def hot_line(limit: Bottleneck) -> Text:
+    """``file:line`` and its share; ``none named`` where the rule speaks of the whole launch."""
+    hot = limit.hot_line
+    if hot is None:
+        return words("none named")
+    counter = "stall" if hot.counter == "stalls" else hot.counter.replace("_", " ")
+    counted = counter if counter.startswith("excess") else f"{counter} samples"
+    place = code(f"{hot.file.rsplit('/', 1)[-1]}:{hot.line}")
+    return line(place, f", {percent(hot.share)} of its {counted}")
+
+
+def bullets(limits: tuple[Bottleneck, ...]) -> Bullets:
+    """Each in a line or two: title and estimate, metric, hottest line."""
+    return Bullets(
+        tuple(
+            line(title(limit), "; ", proof(limit), "; hottest line: ", hot_line(limit))
+            for limit in limits
+        ),
+        ordered=True,
+    )
+
+
+def messages(limits: tuple[Bottleneck, ...]) -> Block:
+    """ncu's own words."""
+    return Bullets(
+        tuple(
+            line(strong(limit.title), f": {shorten(limit.message, MESSAGE_WIDTH) or ABSENT}")
+            for limit in limits
+        )
+    )
+
+
+def brief(limit: Bottleneck) -> Text:
+    """One line for a terminal."""
+    known = math.isfinite(limit.estimated_speedup_pct)
+    told = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % ({limit.scope})"
+    value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
+    place = line("; hottest line ", hot_line(limit)) if limit.hot_line else ()
+    return line(
+        strong(limit.title), f": {limit.metric}{value}; {told if known else 'no estimate'}", place
+    )

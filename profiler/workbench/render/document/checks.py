@@ -1,0 +1,118 @@
+"""Variants beside the float64 reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.render.document.blocks import Cell, Kind, Table
+from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.numbers import number, percent
+from workbench.words import ABSENT, NONE, CheckResult, Status
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A variant beside the float64 reference at one shape; errors are None where not collected.
+
+    ``bound`` and ``relative_bound`` are the largest that the study allows at that shape.
+    """
+
+    variant: str
+    shape: str
+    status: str
+    why: str
+    max_abs: float | None
+    relative: float | None
+    bound: float
+    relative_bound: float
+
+    @property
+    def wrong(self) -> bool:
+        return self.status not in FINE
+
+    @property
+    def used(self) -> float | None:
+        """The part of the bound that the error takes."""
+        return None if self.max_abs is None else self.max_abs / self.bound
+
+
+FINE = (CheckResult.CORRECT, CheckResult.UNSUPPORTED, ABSENT, Status.STALE)
+CHECKED: list[Field[Checked]] = [
+    field("variant", "variant", lambda c: c.variant),
+    field("shape", "shape", lambda c: c.shape),
+    field("status", "result", lambda c: c.status),
+    field("error", "max error", lambda c: figure_cell(c.max_abs), right=True),
+    field("bound", "allowed", lambda c: number(c.bound), right=True, rank=1),
+    field("relative", "relative", lambda c: figure_cell(c.relative), right=True, rank=1),
+    field("relative_bound", "allowed", lambda c: number(c.relative_bound), right=True, rank=1),
+    field("why", "why", lambda c: c.why, rank=2),
+]
+Group = tuple[str, Sequence[Checked]]
+SUMMARY: list[Field[Group]] = [
+    field("variant", "variant", lambda g: g[0]),
+    field("correct", "correct", lambda g: _correct(g[1]), right=True, unit="shapes"),
+    field("error", "worst error", lambda g: _error(_hardest(g[1])), right=True),
+    field("used", "of what is allowed", lambda g: _used(_hardest(g[1])), right=True),
+    field("wrong", "what is wrong", lambda g: _wrong(g[1]), rank=1),
+    field("at", "worst at", lambda g: _place(_hardest(g[1])), rank=2),
+    field("declined", "unsupported", lambda g: _declined(g[1]), right=True, rank=3, unit="shapes"),
+]
+
+
+def checks(found: Sequence[Checked], *, wide: bool) -> Table:
+    """One row a variant, or ``wide`` one a variant and shape."""
+    if wide:
+        return table("checks", CHECKED, found, key=lambda c: c.variant, kind=_kind_of)
+    groups: dict[str, list[Checked]] = {}
+    for check in found:
+        groups.setdefault(check.variant, []).append(check)
+    return table("checks", SUMMARY, groups.items(), key=lambda g: g[0], kind=_kind_of_group)
+
+
+def _kind_of(check: Checked) -> Kind:
+    return Kind.REJECTED if check.wrong else Kind.PLAIN
+
+
+def _kind_of_group(group: Group) -> Kind:
+    return Kind.REJECTED if any(check.wrong for check in group[1]) else Kind.PLAIN
+
+
+def _count(checks: Sequence[Checked], status: CheckResult) -> int:
+    return sum(check.status == status for check in checks)
+
+
+def _correct(checks: Sequence[Checked]) -> str:
+    """``6 of 6``: what a variant declines is no part of the whole."""
+    whole = len(checks) - _count(checks, CheckResult.UNSUPPORTED)
+    return f"{_count(checks, CheckResult.CORRECT)} of {whole}"
+
+
+def _declined(checks: Sequence[Checked]) -> str:
+    return str(_count(checks, CheckResult.UNSUPPORTED))
+
+
+def _hardest(checks: Sequence[Checked]) -> Checked | None:
+    measured = [check for check in checks if check.used is not None]
+    return max(measured, key=lambda check: check.used or 0.0, default=None)
+
+
+def _error(worst: Checked | None) -> Cell:
+    return figure_cell(worst.max_abs if worst else None)
+
+
+def _used(worst: Checked | None) -> str:
+    return f"{percent(worst.used)} of {number(worst.bound)}" if worst else NONE
+
+
+def _place(worst: Checked | None) -> str:
+    return worst.shape if worst else NONE
+
+
+def _wrong(checks: Sequence[Checked]) -> str:
+    """By status and reason; those that were not looked at are told too."""
+    told = [f"{c.status} at {c.shape}: {c.why}" for c in checks if c.wrong]
+    missing = Counter(c.status for c in checks if c.status in (ABSENT, Status.STALE))
+    told += [f"{status} at {count}" for status, count in missing.items()]
+    return "; ".join(told) or NONE

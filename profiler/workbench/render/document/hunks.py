@@ -1,0 +1,274 @@
+"""What the lines of a diff cost, as tables and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workbench.derive.diff.costs import NUMBERS, Cost
+from workbench.derive.diff.model import Hunk, Line, Shift, SourceDiff, base
+from workbench.derive.figures import stall_label
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Paragraph,
+    Table,
+    Text,
+    code,
+    line,
+    words,
+)
+from workbench.render.document.fields import Field, field, table
+from workbench.render.numbers import count, number, percent
+from workbench.render.plain import shorten
+from workbench.words import ABSENT, NONE
+
+COSTLIEST = 3
+SHIFTS = 5
+WORTH_TELLING = 0.01  # of the longer duration: smaller moves of unchanged lines are left out
+NOTABLE = 0.1  # share by which a counter of an unchanged line must have changed to be told
+ERRORS = 3
+TEXT_WIDTH = 72
+ARROW = "→"
+COUNTERS = (
+    ("warp instructions", "instructions"),
+    ("excess global sectors", "excess_global_sectors"),
+    ("excess shared wavefronts", "excess_shared_wavefronts"),
+)
+
+
+def span(hunk: Hunk, side: int) -> str:
+    """``fix1.cu:28-39`` of one side; "" where the hunk has no line there."""
+    known = hunk.span(side)
+    if known is None:
+        return ""
+    first, last = known
+    return f"{base(hunk.files[side])}:{first}" + (f"-{last}" if last > first else "")
+
+
+def where(hunk: Hunk) -> str:
+    """Both sides' lines and the function."""
+    old, new = span(hunk, 0), span(hunk, 1)
+    places = pair(old, new) if old and new else f"{old}, removed" if old else f"new {new}"
+    return f"{places}, {hunk.function}()" if hunk.function else places
+
+
+def pair(before: str, after: str) -> str:
+    return f"{before} {ARROW} {after}"
+
+
+def stall_time(cost: Cost) -> str:
+    """``18.6 µs (8.6 %)``; the share alone where the duration was not collected."""
+    if cost.share is None:
+        return ABSENT
+    share = percent(cost.share)
+    return f"{number(cost.microseconds)} µs ({share})" if cost.microseconds is not None else share
+
+
+def sides(hunk: Hunk, text: Callable[[Cost], str]) -> str:
+    costs = (hunk.before, hunk.after)
+    return pair(*(text(c) if hunk.span(i) else NONE for i, c in enumerate(costs)))
+
+
+def counter(name: str) -> Callable[[Cost], str]:
+    return lambda cost: count(getattr(cost, name))
+
+
+def weight(hunk: Hunk) -> float:
+    """What a hunk costs on its dearer side: µs, or a share where there is no duration."""
+    return max(_weight(hunk.before), _weight(hunk.after))
+
+
+def _weight(cost: Cost) -> float:
+    return cost.microseconds if cost.microseconds is not None else cost.share or 0.0
+
+
+def costliest(changes: SourceDiff) -> list[Hunk]:
+    """Hunks that did anything on the GPU, the dearest first."""
+    return sorted(active(changes), key=lambda hunk: (-weight(hunk), hunk.number))
+
+
+def hottest(hunk: Hunk) -> tuple[int, Line] | None:
+    """The side (0 before, 1 after) and line of the hunk with the most stall time."""
+    counted = [row for row in hunk.rows if row.counts]
+    lines = [(side, row.after if side else row.before) for side in (0, 1) for row in counted]
+    known = [(side, text) for side, text in lines if text and text.cost.share]
+    return max(known, key=lambda item: (_weight(item[1].cost), item[0]), default=None)
+
+
+def hot_place(hunk: Hunk) -> str:
+    """``fix1.cu:33, long scoreboard, 9.5 µs``; a dash where no line of the hunk stalled."""
+    hot = hottest(hunk)
+    if hot is None:
+        return NONE
+    side, text = hot
+    place = f"{base(hunk.files[side])}:{text.number}"
+    return f"{place}, {stall_label(text.cost.top_stall)}, {stall_time(text.cost)}"
+
+
+def active(changes: SourceDiff) -> list[Hunk]:
+    """Hunks whose lines did anything on the GPU, before or after."""
+    return [
+        hunk
+        for hunk in changes.hunks
+        if not hunk.cosmetic
+        and not hunk.host
+        and any(getattr(cost, name) for cost in (hunk.before, hunk.after) for name in NUMBERS)
+    ]
+
+
+def sums(changes: SourceDiff) -> list[tuple[str, Cost, Cost]]:
+    """The lines outside of the hunks, code outside of the sources by file, and the sum of all."""
+    rows = [("lines outside the hunks", *changes.unchanged)]
+    rows += [
+        (base(name) or "code without a known line", *costs)
+        for name, costs in changes.elsewhere.items()
+    ]
+    return [*rows, ("all lines", *changes.totals)]
+
+
+@dataclass(frozen=True)
+class _CostRow:
+    """A hunk, or one of the ``sums``."""
+
+    number: str
+    where: str
+    hottest: str
+    both: Callable[[Callable[[Cost], str]], str]
+
+
+def _rows(changes: SourceDiff) -> list[_CostRow]:
+    rows = [_of_hunk(hunk) for hunk in active(changes)]
+    return rows + [_of_sum(*each) for each in sums(changes)]
+
+
+def _of_hunk(hunk: Hunk) -> _CostRow:
+    return _CostRow(str(hunk.number), where(hunk), hot_place(hunk), lambda text: sides(hunk, text))
+
+
+def _of_sum(label: str, before: Cost, after: Cost) -> _CostRow:
+    return _CostRow("", label, "", lambda text: pair(text(before), text(after)))
+
+
+def hunk_table(changes: SourceDiff) -> Table:
+    """Every hunk that did anything on the GPU, the lines outside of them, and the sum of all. A
+    counter that stayed at zero in both variants has no column.
+    """
+    counted = [c for c in COUNTERS if any(getattr(total, c[1]) != 0 for total in changes.totals)]
+    fields: list[Field[_CostRow]] = [
+        field("hunk", "hunk", lambda r: r.number, right=True),
+        field("where", "where", lambda r: r.where),
+        field("time", "stall time", lambda r: r.both(stall_time), right=True),
+        *(_counted(label, name) for label, name in counted),
+        field("hottest", "hottest line", lambda r: r.hottest, rank=1),
+    ]
+    return table("hunks", fields, _rows(changes), key=lambda r: r.number)
+
+
+def _counted(label: str, name: str) -> Field[_CostRow]:
+    return field(name, label, lambda r: r.both(counter(name)), right=True, rank=2)
+
+
+def costs(hunk: Hunk) -> list[str]:
+    """The stall time of a hunk before and after, and every counter that was not zero."""
+    told = [f"stall time {sides(hunk, stall_time)}"]
+    ran = [cost for side, cost in enumerate((hunk.before, hunk.after)) if hunk.span(side)]
+    for label, name in COUNTERS:
+        if any(getattr(cost, name) for cost in ran):
+            told.append(f"{label} {sides(hunk, counter(name))}")
+    return told
+
+
+def costliest_lines(changes: SourceDiff, most: int = COSTLIEST) -> tuple[Text, ...]:
+    """The dearest hunks in a line each, but for those that hardly cost anything."""
+    total = max(_weight(cost) for cost in changes.totals)
+    return tuple(
+        line(f"hunk {hunk.number}, ", code(where(hunk)), f": {sides(hunk, stalled)}")
+        for hunk in costliest(changes)[:most]
+        if weight(hunk) >= WORTH_TELLING * total
+    )
+
+
+def stalled(cost: Cost) -> str:
+    """``18.6 µs``, or the share where there is no duration."""
+    return percent(cost.share) if cost.microseconds is None else f"{number(cost.microseconds)} µs"
+
+
+def told_shifts(changes: SourceDiff, most: int = SHIFTS) -> list[Shift]:
+    """Unchanged lines whose stall time changed by a hundredth of the duration or more, and by more
+    than three standard errors of their samples.
+    """
+    durations = [d for d in changes.durations if d is not None]
+    if len(durations) < 2:
+        return []
+    least = WORTH_TELLING * max(durations)
+    return [
+        shift
+        for shift in changes.shifts
+        if abs(shift.change) >= least and abs(shift.change) > ERRORS * shift.noise
+    ][:most]
+
+
+def shift_place(shift: Shift) -> str:
+    old = f"{base(shift.files[0])}:{shift.before.number}"
+    return pair(old, f"{base(shift.files[1])}:{shift.after.number}")
+
+
+def shift_costs(shift: Shift) -> str:
+    lines = (shift.before, shift.after)
+    told = [pair(*map(_line_cost, lines))]
+    for label, name in COUNTERS:
+        before, after = (getattr(each.cost, name) for each in lines)
+        if before is None or after is None:
+            continue
+        if abs(after - before) > NOTABLE * max(before, after):
+            told.append(f"{label} {pair(count(before), count(after))}")
+    return "; ".join(told)
+
+
+def _line_cost(text: Line) -> str:
+    stall = text.cost.top_stall
+    return stall_time(text.cost) + (f", {stall_label(stall)}" if stall else "")
+
+
+def shifts(changes: SourceDiff) -> tuple[Text, ...]:
+    """Each unchanged line that gained or lost stall time."""
+    return tuple(
+        line(
+            f"{shift_place(shift)}, ",
+            code(shorten(shift.after.text, TEXT_WIDTH)),
+            f": {shift_costs(shift)}",
+        )
+        for shift in told_shifts(changes)
+    )
+
+
+def moved(changes: SourceDiff) -> tuple[Text, ...]:
+    """Each block of code that only stands elsewhere now."""
+    told = []
+    for block in changes.relocated:
+        spans = zip(block.files, (block.before_lines, block.after_lines), strict=True)
+        places = pair(*(f"{base(file)}:{first}-{last}" for file, (first, last) in spans))
+        cost = f": {pair(stall_time(block.before), stall_time(block.after))}"
+        told.append(words(places + cost * changes.has_costs))
+    return tuple(told)
+
+
+def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
+    """Why one side or both have no costs by line, as one sentence; "" where both have."""
+    told = [f"{name}: {why}" for name, why in zip(sides, changes.why, strict=True) if why]
+    return f"Costs by line are {ABSENT} ({'; '.join(told)})." if told else ""
+
+
+def line_costs(changes: SourceDiff, sides: tuple[str, str]) -> list[Block]:
+    """The table of hunks, the code that moved and the unchanged lines that cost otherwise."""
+    if not changes.has_costs:
+        return [Paragraph(words(absences(changes, sides)))]
+    blocks: list[Block] = [hunk_table(changes)]
+    for title, lines in (
+        ("Code that moved as it was, part of the hunks above:", moved(changes)),
+        ("Unchanged lines whose stall time changed most:", shifts(changes)),
+    ):
+        if lines:
+            blocks += [Paragraph(words(title)), Bullets(lines)]
+    return blocks

@@ -1,0 +1,169 @@
+"""The ladder as a table. A column of it is one entry of ``fields``, for every output and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workbench.derive.speedup import Ratio
+from workbench.judge.rows import Ablation, Row
+from workbench.render.document.blocks import Cell, Table, Text, words
+from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.phrases import (
+    figure,
+    has_figures,
+    key_change,
+    kind,
+    top_stall,
+    verdict,
+)
+from workbench.render.numbers import ends, factor, percent
+from workbench.words import ABSENT, NONE, Role, Verdict
+
+INTERVAL = "[95 % interval]"
+STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
+# What a report shows of it: narrow enough for a page of GitHub, the key change beside the name.
+REPORTED = ("version", "change", "time", "parent", "baseline", "reference", "verdict")
+
+
+def fields(ablation: Ablation) -> list[Field[Row]]:
+    """The columns in the order in which Markdown has them; a terminal orders them by rank."""
+    ratios = f"paired rounds in {ablation.timing_file or ABSENT}"
+    columns = [
+        field("version", "version", _version, rank=0, json="variant"),
+        field(
+            "time",
+            "time, warm",
+            measured(_time),
+            unit="µs",
+            right=True,
+            rank=1,
+            source=f"samples in {ablation.timing_file or ABSENT}",
+            json="microseconds",
+        ),
+        field(
+            "baseline",
+            "vs baseline",
+            measured(lambda row: ratio_cell(row.over_baseline)),
+            right=True,
+            rank=6,
+            source=ratios,
+            json="speedup_over_baseline",
+        ),
+        field(
+            "parent",
+            "vs parent",
+            measured(_over_parent),
+            note=INTERVAL,
+            right=True,
+            rank=2,
+            source=ratios,
+            json="speedup_over_parent",
+        ),
+        field(
+            "reference",
+            f"vs {ablation.reference}",
+            measured(lambda row: ratio_cell(row.over_reference)),
+            right=True,
+            rank=3,
+            source=ratios,
+            json="speedup_over_reference",
+        ),
+        field(
+            "dram",
+            "DRAM GB/s",
+            measured(_bandwidth),
+            note="(% of peak)",
+            right=True,
+            rank=7,
+            source=metrics(ablation, "dram_bandwidth", "dram_pct"),
+            json="dram_gb_per_s",
+        ),
+        field(
+            "occupancy",
+            "occupancy %",
+            measured(lambda row: figure_cell(figure(row, "achieved_occupancy"))),
+            right=True,
+            rank=8,
+            source=metrics(ablation, "achieved_occupancy"),
+            json="achieved_occupancy_pct",
+        ),
+        field("stall", "top stall", measured(_top_stall), rank=9, source=STALLS),
+        field("change", "key change", _key_change, rank=5, json="key_change"),
+        field("verdict", "verdict", _verdict, rank=4, json="verdict"),
+    ]
+    return [f for f in columns if ablation.reference or f.column.key != "reference"]
+
+
+def ladder_table(ablation: Ablation, rows: tuple[Row, ...] | None = None, name: str = "") -> Table:
+    """The steps in order, then the references; a row without current evidence says why."""
+    return table(
+        name or "ladder",
+        fields(ablation),
+        ablation.everything if rows is None else rows,
+        key=lambda row: row.variant,
+        kind=kind,
+    )
+
+
+def measured(make: Callable[[Row], Cell]) -> Callable[[Row], Cell]:
+    """A dash where a row has no evidence: the verdict says why."""
+    return lambda row: make(row) if has_figures(row) else Cell(words(NONE))
+
+
+def metrics(ablation: Ablation, *names: str) -> str:
+    """The ncu metrics behind figures over all variants, or that they were not collected."""
+    seen = dict.fromkeys(
+        row.figures[name].metric
+        for name in names
+        for row in ablation.everything
+        if name in row.figures
+    )
+    return "; ".join(seen) or ABSENT
+
+
+def ratio_cell(value: Ratio | None, *, note: str = "") -> Cell:
+    if value is None:
+        return Cell(words(ABSENT))
+    return Cell(words(factor(value.ratio)), sort=value.ratio, note=note, data=vars(value))
+
+
+def _version(row: Row) -> Cell:
+    return Cell(words(row.label), sort=row.variant, data=row.variant)
+
+
+def _time(row: Row) -> Cell:
+    cell = figure_cell(row.warm.median if row.warm else None)
+    return Cell(cell.text, cell.sort, data=vars(row.warm) if row.warm else None)
+
+
+def _over_parent(row: Row) -> Cell:
+    if row.verdict == Verdict.BASELINE or row.is_reference or row.role == Role.START:
+        return Cell(words(NONE))
+    return ratio_cell(row.over_parent, note=ends(row.over_parent) if row.over_parent else "")
+
+
+def _bandwidth(row: Row) -> Cell:
+    rate, share = figure(row, "dram_bandwidth"), figure(row, "dram_pct")
+    if rate is None:
+        return figure_cell(None)
+    return figure_cell(rate, note=f"({percent(share / 100) if share is not None else ABSENT})")
+
+
+def _top_stall(row: Row) -> Cell:
+    top = top_stall(row)
+    if top is None:
+        return Cell(words(ABSENT))
+    name, share = top
+    return Cell(words(f"{name.replace('_', ' ')} {percent(share)}"), sort=share)
+
+
+def _key_change(row: Row) -> Cell:
+    change: Text = key_change(row)
+    text = row.step.key_change if row.step else row.title
+    return Cell(change, sort=text.lower(), data=text)
+
+
+def _verdict(row: Row) -> Cell:
+    word = verdict(row)
+    note = f"(a choice, {factor(row.over_chosen.ratio)} of {row.chosen})" if row.over_chosen else ""
+    return Cell(words(word), sort=word, note=note, data=row.verdict or None)

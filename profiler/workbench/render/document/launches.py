@@ -1,0 +1,169 @@
+"""The launches of anyone's report: what a file holds, one launch whole, and two reports paired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.derive.figures import Figure
+from workbench.derive.matching import Group, Matching, PairGroup
+from workbench.judge.bottlenecks import Bottleneck
+from workbench.ncu.report import Launch, Report
+from workbench.render.document import variant
+from workbench.render.document.blocks import Block, Paragraph, Section, Table, code, line, words
+from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.numbers import factor, number, percent
+from workbench.words import ABSENT, NONE
+
+KERNEL_WIDTH = 60
+TITLE_WIDTH = 200
+INDICES = 6
+
+
+@dataclass(frozen=True)
+class Details:
+    """One launch read whole. ``has_rules`` is false where ncu ran without its rules."""
+
+    launch: Launch
+    figures: Mapping[str, Figure]
+    stalls: Mapping[str, float]
+    limiters: tuple[str, ...]
+    bottlenecks: tuple[Bottleneck, ...]
+    has_rules: bool
+
+
+def kernel(launch: Launch, width: int = KERNEL_WIDTH) -> str:
+    """The signature where it is short, else the function's name."""
+    text = launch.signature if len(launch.signature) <= width else launch.kernel
+    shown = text if len(text) <= width else text[: width - 1] + "…"
+    return shown if launch.kind == "kernel" else f"{shown} ({launch.kind})"
+
+
+def extent(dimensions: tuple[int, ...] | None) -> str:
+    """``256x8``: (x, y, z) without the ones at its end."""
+    if dimensions is None:
+        return ABSENT
+    kept = list(dimensions)
+    while len(kept) > 1 and kept[-1] == 1:
+        kept.pop()
+    return "x".join(map(str, kept))
+
+
+def about(report: Report, side: str = "") -> Paragraph:
+    """One line: file, GPU, ncu, options, number of launches; ``side`` of a pair before it."""
+    gpu = ", ".join(report.gpus) or f"GPU {ABSENT}"
+    known = report.compute_capability
+    capability = f" (compute capability {known})" if known else ""
+    options = " ".join(f"{k} {v}" for k, v in report.options.items())
+    count = len(report.launches)
+    return Paragraph(
+        words(
+            f"{side and f'{side}: '}{report.name}: {gpu}{capability}, ncu {report.ncu or ABSENT}"
+            f"{', ' + options if options else ''}; {count} launch{'es' * (count != 1)}"
+        )
+    )
+
+
+def indices(launches: Sequence[Launch]) -> str:
+    shown = ", ".join(str(x.index) for x in launches[:INDICES])
+    return shown + (f", ... ({len(launches)})" if len(launches) > INDICES else "")
+
+
+def group_table(groups: Sequence[Group]) -> Table:
+    """One row per kernel and launch shape; ``time`` is of all its launches."""
+    whole = [group.microseconds for group in groups]
+    known = [time for time in whole if time is not None]
+    total = sum(known) if len(known) == len(whole) else None
+    fields: list[Field[Group]] = [
+        field("launch", "launch", lambda g: indices(g.launches), rank=1),
+        field("kernel", "kernel", lambda g: kernel(g.typical)),
+        field("grid", "grid", lambda g: extent(g.typical.grid), rank=4),
+        field("block", "block", lambda g: extent(g.typical.block), rank=4),
+        field(
+            "median", "median (µs)", lambda g: number(g.typical.microseconds), right=True, rank=3
+        ),
+        field("time", "time (µs)", lambda g: figure_cell(g.microseconds), right=True, rank=2),
+        field("share", "share", lambda g: _share(g.microseconds, total), right=True, rank=2),
+    ]
+    return table("kernels", fields, groups, key=lambda g: str(g.typical.index))
+
+
+def _share(time: float | None, total: float | None) -> str:
+    return percent(time / total) if time is not None and total else ABSENT
+
+
+def details(read: Details, launches: int = 1) -> Section:
+    """Figures with their metrics, stalls and bottlenecks of one launch, of so many alike."""
+    launch = read.launch
+    told: list[Block] = []
+    if launch.signature not in (launch.kernel, kernel(launch, TITLE_WIDTH)):
+        told.append(Paragraph(words(f"signature: {launch.signature}")))
+    told += variant.profile(read.figures, read.stalls, read.limiters, ())
+    told += [Paragraph(words("Top bottlenecks:")), *bottlenecks(read)]
+    if launches > 1:
+        text = f"one of {launches} launches: the one of median duration"
+        told.append(Paragraph(words(text)))
+    title = line(f"launch {launch.index}: ", code(kernel(launch, TITLE_WIDTH)))
+    return Section(f"launch-{launch.index}", title, tuple(told))
+
+
+def bottlenecks(read: Details) -> list[Block]:
+    """Numbered; without rules the top stalls stand in, which is said."""
+    numbered: list[Block] = [variant.numbered(read.bottlenecks)] if read.bottlenecks else []
+    if not read.has_rules:
+        stand_in = "; the top stalls instead:" if numbered else ""
+        return [Paragraph(words(f"ncu's rules: {ABSENT}{stand_in}")), *numbered]
+    return numbered or [Paragraph(words("no rule advises a change"))]
+
+
+PAIRS: list[Field[PairGroup]] = [
+    field("launch", "launch", lambda g: _launches(g), rank=2),
+    field("kernel", "kernel", lambda g: _either(g, kernel)),
+    field("shape", "grid / block", lambda g: _either(g, _shape), rank=4),
+    field(
+        "before", "before (µs)", lambda g: number(g.typical.before.microseconds), right=True, rank=1
+    ),
+    field(
+        "after", "after (µs)", lambda g: number(g.typical.after.microseconds), right=True, rank=1
+    ),
+    field("factor", "factor", lambda g: _factor(g), right=True, rank=1),
+    field("how", "matched by", lambda g: g.typical.how, rank=3),
+]
+
+
+def pair_table(groups: Sequence[PairGroup]) -> Table:
+    return table("pairs", PAIRS, groups, key=lambda g: str(g.typical.before.index))
+
+
+def _launches(group: PairGroup) -> str:
+    sides = ([p.before for p in group.pairs], [p.after for p in group.pairs])
+    return " → ".join(map(indices, sides))
+
+
+def _either(group: PairGroup, of: Callable[[Launch], str]) -> str:
+    """Once where both sides are alike."""
+    pair = group.typical
+    return " → ".join(dict.fromkeys((of(pair.before), of(pair.after))))
+
+
+def _shape(launch: Launch) -> str:
+    return f"{extent(launch.grid)} / {extent(launch.block)}"
+
+
+def _factor(group: PairGroup) -> str:
+    before, after = group.typical.before.microseconds, group.typical.after.microseconds
+    return factor(after / before) if before and after is not None else NONE
+
+
+def unmatched(matching: Matching, names: tuple[str, str]) -> list[Block]:
+    """Sentences naming the launches that only one report has."""
+    told: list[Block] = []
+    for name, launches in zip(names, (matching.only_before, matching.only_after), strict=True):
+        kinds: dict[str, list[Launch]] = {}
+        for launch in launches:
+            kinds.setdefault(f"{kernel(launch)} ({_shape(launch)})", []).append(launch)
+        told += [
+            Paragraph(words(f"only in {name}: {text}, launch {indices(members)}"))
+            for text, members in kinds.items()
+        ]
+    return told

@@ -1,0 +1,72 @@
+"""Studies and their variants, with what is on record of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.render.document.authored import authored
+from workbench.render.document.blocks import Paragraph, Section, code, line, words
+from workbench.render.document.fields import Field, field, table
+from workbench.words import Status
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The state of a variant's evidence at a shape on a GPU: all kinds in one word, and of two."""
+
+    gpu: str
+    shape: str
+    state: str
+    timing: Status
+    capture: Status
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A variant as ``list`` shows it."""
+
+    name: str
+    parent: str
+    key_change: str
+    is_reference: bool
+    evidence: tuple[Recorded, ...]
+
+
+LISTED: list[Field[Listed]] = [
+    field("variant", "variant", lambda v: v.name),
+    field("parent", "parent", lambda v: _role(v), rank=2),
+    field("evidence", "evidence", lambda v: summary(v.evidence), rank=1),
+    field("change", "key change", lambda v: authored(v.key_change), rank=3),
+]
+PLACES: Field[Listed] = field("places", "where", lambda v: _places(v.evidence), rank=9)
+
+
+def _role(listed: Listed) -> str:
+    return "reference" if listed.is_reference else listed.parent or "baseline"
+
+
+def summary(evidence: Sequence[Recorded]) -> str:
+    """``4 timed, 2 profiled``: at so many shapes; what is stale or adopted is told too."""
+    counts = {
+        "timed": sum(each.timing == Status.CURRENT for each in evidence),
+        "profiled": sum(each.capture == Status.CURRENT for each in evidence),
+        "adopted": sum(each.capture == Status.ADOPTED for each in evidence),
+        "stale": sum(each.state == Status.STALE for each in evidence),
+    }
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
+
+
+def _places(evidence: Sequence[Recorded]) -> str:
+    return "; ".join(f"{each.state} ({each.gpu}, {each.shape})" for each in evidence)
+
+
+def listing(
+    name: str, title: str, shapes: Sequence[str], default: str, listed: Sequence[Listed], wide: bool
+) -> Section:
+    """One study: its shapes, and every variant with the state of its evidence."""
+    fields = [*LISTED, PLACES] if wide else LISTED
+    others = ", ".join(shape for shape in shapes if shape != default)
+    known = f"shapes: {default} (default){', ' * bool(others)}{others}"
+    shown = table("variants", fields, listed, key=lambda v: v.name)
+    return Section(name, line(code(name), f": {title}"), (Paragraph(words(known)), shown))

@@ -1,0 +1,234 @@
+"""How the figures were had: method, environment, reproduction, and where each number comes from."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from itertools import pairwise
+
+from workbench.derive.factors import FACTORS, LABELS, METRICS
+from workbench.derive.speedup import Time
+from workbench.judge.rows import Ablation, Row
+from workbench.render.document import ladder_table
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    CodeBlock,
+    Paragraph,
+    Table,
+    Text,
+    code,
+    joined,
+    line,
+    words,
+)
+from workbench.render.document.fields import Field, field, table
+from workbench.render.document.phrases import reason, steps
+from workbench.render.document.why import noise
+from workbench.render.numbers import number
+from workbench.render.plain import shorten
+from workbench.words import ABSENT, NONE, Status
+
+KERNEL_WIDTH = 90
+ENVIRONMENT = (
+    ("GPU", "gpu"),
+    ("Compute capability", "compute_capability"),
+    ("Driver", "driver"),
+    ("CUDA", "cuda"),
+    ("NVRTC", "nvrtc"),
+    ("PyTorch", "torch"),
+    ("cuDNN", "cudnn"),
+    ("Python", "python"),
+    ("Nsight Compute", "ncu"),
+)
+CACHES = {"all": "caches flushed before every pass", "none": "caches left as they were"}
+Fact = tuple[str, Text]
+
+
+def method(ablation: Ablation) -> Bullets:
+    """How correctness, times and profiles were had, as the provenance says."""
+    samples = {r.warm.samples for r in ablation.everything if r.warm}
+    rounds = " or ".join(str(n) for n in sorted(samples)) or f"a number of ({ABSENT})"
+    return Bullets(
+        (
+            words(
+                "Correctness: every variant is checked against the study's float64 reference on "
+                "fresh random inputs at several shapes; outputs are filled with NaN before each "
+                "call, and inputs must be unchanged after it. What fails is not timed."
+            ),
+            words(
+                f"Times: {rounds} rounds, every variant once a round in random order, in one "
+                "process. Warm replays a CUDA graph of several calls; cold flushes the L2 cache "
+                "before each call. A speedup is the median of the paired ratios with its 95 % "
+                "bootstrap interval."
+            ),
+            words(
+                f"Profiles: {_profile(_options(ablation))} So durations, rates and roofline points "
+                "under ncu are not to be compared with warm times."
+            ),
+        )
+    )
+
+
+def _options(ablation: Ablation) -> dict[str, str]:
+    flags = str(ablation.environment.get("ncu_flags", "")).split()
+    return dict(pairwise(flags))
+
+
+def _profile(options: dict[str, str]) -> str:
+    caches = CACHES.get(options.get("--cache-control", ""), f"cache control {ABSENT}")
+    clock = options.get("--clock-control", "")
+    clocks = "clocks left alone" if clock == "none" else f"clock control {clock or ABSENT}"
+    return f"a run of its own under Nsight Compute, kernel by kernel, {caches}, {clocks}."
+
+
+def explained(ablation: Ablation) -> str:
+    """Which durations the factors explain: what the captures' cache control makes of them."""
+    if _options(ablation).get("--cache-control") == "all":
+        return (
+            "Captures are runs of their own, with the caches flushed: they compare with the cold "
+            "times, not with the warm ones."
+        )
+    return (
+        "Captures are runs of their own: they are of single launches under the profiler, not the "
+        "warm times of the table."
+    )
+
+
+def environment(ablation: Ablation) -> Table:
+    known = ablation.environment
+    parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
+    facts: list[Fact] = [
+        ("Study and shape", words(f"{ablation.study}, {ablation.shape} ({parameters})")),
+        *((label, words(str(known.get(key) or ABSENT))) for label, key in ENVIRONMENT),
+        ("ncu flags", code(str(known.get("ncu_flags") or "")) or words(ABSENT)),
+        ("SM clock under ncu", words(_clocks(ablation))),
+        ("Date", words(f"{known.get('date') or ABSENT} ({ablation.source})")),
+        ("Measured by", code(str(known.get("command") or "")) or words(ABSENT)),
+    ]
+    return _facts("environment", "what", "value", facts)
+
+
+def _facts(name: str, what: str, value: str, facts: Iterable[Fact]) -> Table:
+    fields: list[Field[Fact]] = [
+        field("what", what, lambda fact: fact[0]),
+        field("value", value, lambda fact: fact[1]),
+    ]
+    return table(name, fields, facts, key=lambda fact: fact[0])
+
+
+def _clocks(ablation: Ablation) -> str:
+    clocks = [r.figures["sm_clock"].value for r in ablation.everything if "sm_clock" in r.figures]
+    if not clocks:
+        return ABSENT
+    low, high = number(min(clocks)), number(max(clocks))
+    return f"{low} GHz" if low == high else f"{low} to {high} GHz"
+
+
+TIMES: list[Field[Row]] = [
+    field("version", "version", lambda row: row.variant),
+    field("warm", "warm", lambda row: _median(row.warm), unit="µs", right=True),
+    field("warm_range", "95 % of samples", lambda row: spread(row.warm), right=True),
+    field("cold", "cold", lambda row: _median(row.cold), unit="µs", right=True),
+    field("cold_range", "95 % of samples", lambda row: spread(row.cold), right=True),
+    field(
+        "samples", "samples", lambda row: str(row.warm.samples) if row.warm else NONE, right=True
+    ),
+]
+
+
+def times(ablation: Ablation) -> Table:
+    return table("times", TIMES, ablation.everything, key=lambda row: row.variant)
+
+
+def _median(time: Time | None) -> str:
+    return number(time.median if time else None)
+
+
+def spread(time: Time | None) -> str:
+    return f"{number(time.low)} to {number(time.high)}" if time else NONE
+
+
+def reproduction(ablation: Ablation) -> list[Block]:
+    named = [row.variant for row in steps(ablation)]
+    where = ["--study", ablation.study, "--shape", ablation.shape]
+    commands = (
+        ["pip", "install", "kernel-workbench[gpu]"],
+        ["workbench", "doctor"],
+        ["workbench", "ablate", *named, *where],
+        ["workbench", "report", *where],
+    )
+    return [
+        CodeBlock("\n".join(map(shlex.join, commands)), "console"),
+        Paragraph(
+            line(
+                code("doctor"),
+                " says what is missing on this machine. Where there is no GPU, ",
+                code("ablate"),
+                " uses the recorded evidence, and ",
+                code("pip install kernel-workbench"),
+                " is enough. ",
+                code("report"),
+                " writes this page and its charts again.",
+            )
+        ),
+    ]
+
+
+def sources(ablation: Ablation) -> Table:
+    """What is shown, and the ncu metric or file behind it."""
+    facts: list[Fact] = [
+        (f.column.label, _quoted(f.column.source))
+        for f in ladder_table.fields(ablation)
+        if f.column.source
+    ]
+    facts += [(f"factor: {LABELS[key][0].lower()}", code(METRICS[key])) for key in FACTORS]
+    return _facts("sources", "figure", "from", facts)
+
+
+def _quoted(source: str) -> Text:
+    """The words of a source with its metrics and files as code."""
+    parts = [
+        code(word.rstrip(";,")) + words(word[len(word.rstrip(";,")) :])
+        if "_" in word or word.endswith(".json")
+        else words(word)
+        for word in source.split()
+    ]
+    return joined(parts, " ")
+
+
+CAPTURES: list[Field[Row]] = [
+    field("version", "version", lambda row: row.label),
+    field("capture", "capture", lambda row: code(row.capture) or _missing(row)),
+    field("kernels", "kernels", lambda row: _kernels(row.kernels)),
+]
+
+
+def captures(ablation: Ablation) -> Table:
+    return table("captures", CAPTURES, ablation.everything, key=lambda row: row.variant)
+
+
+def _missing(row: Row) -> str:
+    return ABSENT if row.status == Status.CURRENT else f"{ABSENT}: {reason(row)}"
+
+
+def _kernels(kernels: Iterable[str]) -> Text:
+    return joined([code(shorten(name, KERNEL_WIDTH)) for name in kernels]) or words(NONE)
+
+
+def conventions(ablation: Ablation) -> Paragraph:
+    """What counts as work, what the ceilings are, and what the noise is."""
+    return Paragraph(
+        line(
+            "Timing and captures stand under ",
+            code(f"ablations/{ablation.study}/evidence/"),
+            ". Roofline points count FP32 add, multiply and fused multiply-add, packed FP16 "
+            "multiply and fused multiply-add, and tensor operations, over the bytes of the same "
+            "launches at each level; other arithmetic is not counted. Ceilings are a capture's own "
+            "peak rates times its clocks: the chart draws those of the first capture, a share of "
+            "the roof takes those of its own. Figures of a version that launches several kernels "
+            "are taken over all of them. In what moved most, "
+            f"{noise(ablation.noise)}; the part is a factor's part in the change of the time, or "
+            "the share of the samples in the stalls that the figure feeds.",
+        )
+    )

@@ -1,0 +1,142 @@
+"""Two variants, or two launches, side by side: the figures, and what the changed lines cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.derive.diff.model import SourceDiff
+from workbench.derive.figures import Figure, figure_label
+from workbench.derive.speedup import Time
+from workbench.judge.ladder import VariantPair
+from workbench.judge.rows import Row
+from workbench.render.document import hunks, variant, why
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Callout,
+    Cell,
+    Fold,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    code,
+    line,
+    words,
+)
+from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.numbers import interval, quantity, times, with_unit
+from workbench.words import ABSENT, Regime, Status
+
+SOURCE_HINT = "--source shows every hunk with what its lines cost"
+Figures = Mapping[str, Figure]
+Names = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _Both:
+    """A figure on both sides."""
+
+    id: str
+    before: Figure | None
+    after: Figure | None
+
+
+def figure_pairs(names: Names, before: Figures, after: Figures) -> Table:
+    """One row a figure; what neither side has is "not collected" on both."""
+    rows = [_Both(key, before.get(key), after.get(key)) for key in variant.SHOWN]
+    fields: list[Field[_Both]] = [
+        field("figure", "figure", lambda b: with_unit(*figure_label(b.id))),
+        field("before", names[0], lambda b: _value(b.before), right=True),
+        field("after", names[1], lambda b: _value(b.after), right=True),
+        field("factor", "factor", _factor, right=True),
+    ]
+    return table("figures", fields, rows, key=lambda b: b.id)
+
+
+def _value(figure: Figure | None) -> str:
+    return quantity(figure.value, figure.unit) if figure else ABSENT
+
+
+def _factor(both: _Both) -> str:
+    before, after = both.before, both.after
+    return times(before.value if before else None, after.value if after else None)
+
+
+def limiters(names: Names, before: Sequence[str], after: Sequence[str]) -> Paragraph:
+    """What limits the occupancy on either side."""
+    sides = (", ".join(each) or ABSENT for each in (before, after))
+    told = (f"{name} {limit}" for name, limit in zip(names, sides, strict=True))
+    return Paragraph(words(f"occupancy limited by: {'; '.join(told)}"))
+
+
+def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Block]:
+    """``source`` leaves the costliest hunks to the diff itself."""
+    rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
+    told: list[Block] = [
+        Paragraph(words(f"{names[1]} over {names[0]}, warm: {interval(pair.speedup)}")),
+        _times(rows),
+        *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
+    ]
+    if pair.comparison:
+        told += why.account(pair.comparison)
+    told.append(figure_pairs(names, rows[0].figures, rows[1].figures))
+    told.append(limiters(names, rows[0].limiters, rows[1].limiters))
+    limits = [(row.variant, _limits(row)) for row in rows]
+    told.append(bottlenecks(limits))
+    if not source:
+        told += costliest(changes, names)
+    warnings: list[Block] = []
+    if pair.warnings:
+        warnings.append(Callout("Not quite comparable", tuple(map(words, pair.warnings))))
+    return [*warnings, Section("pair", title(names), tuple(told))]
+
+
+def _limits(row: Row) -> list[Block]:
+    return [variant.numbered(row.bottlenecks) if row.bottlenecks else Paragraph(words(ABSENT))]
+
+
+def bottlenecks(sides: Sequence[tuple[str, Sequence[Block]]]) -> Fold:
+    """Of both sides, folded away; ``sides`` are names and what is said of them."""
+    blocks = [block for name, told in sides for block in (Paragraph(words(f"{name}:")), *told)]
+    return Fold(words("Top bottlenecks of both"), tuple(blocks))
+
+
+def title(names: Names) -> Text:
+    return line(code(names[0]), " → ", code(names[1]))
+
+
+def _state(row: Row) -> Paragraph:
+    return Paragraph(words(f"{row.variant} is {row.status}: {row.problem or 'see workbench list'}"))
+
+
+Timing = tuple[str, tuple[Time | None, Time | None]]
+
+
+def _times(rows: tuple[Row, Row]) -> Table:
+    modes: list[Timing] = [
+        (Regime.WARM, (rows[0].warm, rows[1].warm)),
+        (Regime.COLD, (rows[0].cold, rows[1].cold)),
+    ]
+    fields: list[Field[Timing]] = [
+        field("time", "time", lambda mode: f"Time, {mode[0]} (µs)"),
+        field("before", rows[0].variant, lambda mode: _median(mode[1][0]), right=True),
+        field("after", rows[1].variant, lambda mode: _median(mode[1][1]), right=True),
+    ]
+    return table("times", fields, modes, key=lambda mode: mode[0])
+
+
+def _median(time: Time | None) -> Cell:
+    return figure_cell(time.median if time else None)
+
+
+def costliest(changes: SourceDiff, names: Names) -> list[Block]:
+    """The dearest hunks in a line each, or why there are none."""
+    if not changes.has_costs:
+        return [Paragraph(words(hunks.absences(changes, names)))]
+    if not changes.hunks:
+        return [Paragraph(words("the sources are the same"))]
+    count = len(changes.hunks)
+    told = f"{count} hunk{'s' * (count != 1)}; stall time of the costliest ({SOURCE_HINT}):"
+    return [Paragraph(words(told)), Bullets(hunks.costliest_lines(changes))]

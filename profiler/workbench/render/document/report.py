@@ -1,0 +1,295 @@
+"""The document of a judged ladder: what a report says, in the order in which people read it.
+
+Keys of its sections: result, lessons, ladder, shapes, roofline, stalls, why, steps (with one
+``step-<variant>`` each, the baseline's first), failures, method, environment, reproduction,
+sources. Warnings stand before them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workbench.derive.diff.model import SourceDiff
+from workbench.judge.rows import Ablation, Row, ShapeLadder
+from workbench.judge.shapes import AtShape
+from workbench.render.document import bottlenecks, method, rooflines, why
+from workbench.render.document import result as said
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Callout,
+    Chart,
+    Document,
+    Fold,
+    Kind,
+    Paragraph,
+    Section,
+    Table,
+    code,
+    line,
+    words,
+)
+from workbench.render.document.fields import Field, field, only, table
+from workbench.render.document.ladder_table import REPORTED, ladder_table
+from workbench.render.document.phrases import judged, ladders, shape_words, steps
+from workbench.render.document.step import anchor, step_section
+from workbench.render.numbers import interval, number
+from workbench.words import ABSENT
+
+
+def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
+    """``diffs`` has a step's diff against its parent."""
+    warnings = said.warnings(ablation)
+    callouts = (Callout("Read this first", warnings),) if warnings else ()
+    sections = (
+        Section("result", (), (Paragraph(said.result(ablation)),)),
+        _lessons(ablation),
+        _ladder(ablation),
+        *_shapes(ablation),
+        _roofline(ablation),
+        _stalls(ablation),
+        _why(ablation),
+        _steps(ablation, diffs),
+        _failures(ablation),
+        Section("method", words("Method"), (method.method(ablation),)),
+        Section("environment", words("Environment"), (method.environment(ablation),)),
+        Section("reproduction", words("Reproduce it"), tuple(method.reproduction(ablation))),
+        _sources(ablation),
+    )
+    title = line("Optimization report: ", ablation.title or ablation.study)
+    return Document(title, (*callouts, *sections), facts(ablation))
+
+
+def facts(ablation: Ablation) -> dict[str, str]:
+    return {
+        "study": ablation.study,
+        "shape": ablation.shape,
+        "gpu": ablation.gpu,
+        "date": ablation.date,
+        "source": ablation.source,
+    }
+
+
+def _lessons(ablation: Ablation) -> Section:
+    told = said.lessons(ablation)
+    nothing = Paragraph(words("There is no step beyond the baseline yet."))
+    return Section("lessons", words("What was learned"), (Bullets(told) if told else nothing,))
+
+
+def _ladder(ablation: Ablation) -> Section:
+    """One table a shape at which steps are judged, each on the evidence at its own."""
+    first, *others = ladders(ablation)
+    note = (
+        "A ratio above 1 is faster; times are warm medians. A row for context is what a step "
+        "starts from: its own verdict is of another shape."
+    )
+    blocks: tuple[Block, ...] = (
+        shape_ladder(ablation, first),
+        Paragraph(words(note)),
+        *(
+            Section(
+                f"ladder-{ladder.shape}",
+                line("Judged at ", code(ladder.shape)),
+                (shape_ladder(ablation, ladder, primary=True),),
+            )
+            for ladder in others
+        ),
+        Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
+        Fold(words("Warm and cold times"), (method.times(ablation),)),
+    )
+    return Section("ladder", words("The ladder"), blocks)
+
+
+def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:
+    """The columns that a page has room for; of the references all, or the ``primary`` alone."""
+    known = ladder.references
+    references = tuple(r for r in known if not primary or r.variant == ablation.reference)
+    name = "ladder" if ladder.shape == ablation.shape else f"ladder-{ladder.shape}"
+    full = ladder_table(ablation, (*ladder.rows, *references), name)
+    measured = any(row.over_baseline for row in ladder.rows)
+    return only(full, [key for key in REPORTED if measured or key != "baseline"])
+
+
+SHAPES: list[Field[AtShape]] = [
+    field("shape", "shape", lambda s: shape_words(s.parameters)),
+    field("time", "time, warm", lambda s: number(s.time.median), unit="µs", right=True),
+    field("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True),
+    field(
+        "reference",
+        "reference",
+        lambda s: number(s.reference.median if s.reference else None),
+        unit="µs",
+        right=True,
+    ),
+    field(
+        "ratio",
+        "vs reference [95 % interval]",
+        lambda s: interval(s.over_reference),
+        right=True,
+    ),
+]
+
+
+def shapes_table(ablation: Ablation) -> Table:
+    """The last step at every shape where it was timed."""
+    results = ablation.across.results if ablation.across else ()
+    return table("shapes", SHAPES, results, key=lambda s: s.shape)
+
+
+def _shapes(ablation: Ablation) -> tuple[Section, ...]:
+    if ablation.across is None or len(ablation.across.results) < 2:
+        return ()
+    title = line(code(ablation.across.variant), " at all shapes")
+    return (Section("shapes", title, (shapes_table(ablation), Paragraph(said.across(ablation)))),)
+
+
+def _roofline(ablation: Ablation) -> Section:
+    where = f"{ablation.study} on {ablation.gpu}"
+    measured: tuple[Block, ...] = ()
+    if ablation.measured:
+        measured = (Fold(words("Measured ceilings"), (rooflines.ceilings(ablation.measured),)),)
+    return Section(
+        "roofline",
+        words("Roofline"),
+        (
+            Chart(
+                "roofline",
+                f"Roofline of {where}: performance against arithmetic intensity of every version, "
+                "under the DRAM, FP32 and tensor ceilings. The table below has the numbers.",
+                words(
+                    "The slope is what DRAM can feed, the flat lines are what the FP32 units and "
+                    "the tensor cores can compute; a point left of a ridge is limited by memory, "
+                    "right of it by that unit. Higher is faster; a version far under every roof "
+                    "waits for something else, which the stalls name."
+                ),
+            ),
+            Chart(
+                "roofline-levels",
+                f"Rooflines of {where} at three levels of memory, side by side: DRAM, L2 and L1. "
+                "The table below has the numbers.",
+                words(
+                    "The same versions against the bytes of each level. A point close under a "
+                    "slope is limited by that level; far under all of them it waits on latency."
+                ),
+            ),
+            Fold(words("The roof over each version"), (rooflines.roofline(ablation),)),
+            Fold(
+                words("Distance to the roofs of every level"),
+                (rooflines.levels(ablation), Bullets(rooflines.notes(ablation))),
+            ),
+            *measured,
+        ),
+    )
+
+
+def _stalls(ablation: Ablation) -> Section:
+    chart = Chart(
+        "stalls",
+        f"Shares of warp state samples by stall reason for every version of {ablation.study} on "
+        f"{ablation.gpu}.",
+        words(
+            "Each bar is all samples of a version; grey at the left is warps that issued, every "
+            "colour a reason to wait. A fix works on the widest colour; when that shrinks, the "
+            "next one decides."
+        ),
+    )
+    return Section("stalls", words("Warp stalls"), (chart,))
+
+
+def _why(ablation: Ablation) -> Section:
+    factors = why.ladder_factors(ablation)
+    blocks: list[Block] = []
+    if ablation.whole and ablation.whole.factors:
+        parts = ablation.whole.factors
+        text = f": {why.equation(parts)}, {why.durations(parts)}."
+        whole = line("From ", code(ablation.whole.before), " to ", code(ablation.whole.after), text)
+        blocks.append(Paragraph(whole))
+    if factors.rows:
+        text = (
+            "Every step multiplies out: time = warp instructions per scheduler ÷ (issue rate while "
+            "active × share of the time active × clock). A factor above 1 made it faster; the "
+            "product of the four is the ratio of the durations under ncu, up to the residual. "
+        )
+        blocks.append(Paragraph(words(text + method.explained(ablation))))
+        blocks.append(Fold(words("The factors of every step"), (factors,)))
+    else:
+        blocks.append(Paragraph(words(f"The factors of the speedup: {ABSENT}.")))
+    blocks.append(
+        Chart(
+            "stall-time",
+            "Time under ncu of every step and its parent, shared out by stall reason in "
+            f"microseconds, for {ablation.study} on {ablation.gpu}.",
+            words(
+                "Each pair is a parent and its step on the parent's scale, so a shorter bar is a "
+                "faster kernel; a colour's length is its share of the samples times the duration."
+            ),
+        )
+    )
+    if ablation.whole and (times := why.stall_table(ablation.whole)):
+        title = f"Where the time went from {ablation.whole.before} to {ablation.whole.after}"
+        blocks.append(Fold(words(title), (times,)))
+    blocks += _promises(ablation)
+    return Section("why", words("Why it got faster"), tuple(blocks))
+
+
+def _promises(ablation: Ablation) -> list[Block]:
+    shown = why.promises(ablation)
+    if not shown.rows:
+        return [Paragraph(words(f"NVIDIA's estimates: {ABSENT}."))]
+    text = (
+        "Cuts of the duration under ncu and the speedups that they amount to: the largest estimate "
+        "for the whole runtime at each parent, and the largest of a rule that the step made "
+        "vanish. Estimates overlap and are not added up."
+    )
+    return [Fold(words("NVIDIA's estimates beside the results"), (Paragraph(words(text)), shown))]
+
+
+def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
+    sections = [_step(ablation, row, diffs.get(row.variant)) for row in steps(ablation)]
+    note = Paragraph(
+        words(
+            "Each step with its verdict, the factors of its speedup under ncu, the hunks of its "
+            "diff that cost the most stall time, before and after, and its lesson; folded away is "
+            "the rest."
+        )
+    )
+    blocks: tuple[Block, ...] = (note, *_baseline(ablation), *sections)
+    return Section("steps", words("Step by step"), blocks if sections else _baseline(ablation))
+
+
+def _step(ablation: Ablation, row: Row, changes: SourceDiff | None) -> Section:
+    ladder, here = judged(ablation).get(row.variant, (None, row))
+    elsewhere = ladder is not None and ladder.shape != ablation.shape
+    return step_section(row, changes, here, ladder.shape if ladder and elsewhere else "")
+
+
+def _baseline(ablation: Ablation) -> tuple[Section, ...]:
+    """Where the baseline loses its time."""
+    if not ablation.rows:
+        return ()
+    row = ablation.rows[0]
+    title = line(code(row.variant), ": where it loses its time")
+    blocks: tuple[Block, ...] = (Paragraph(words(f"Bottlenecks of the baseline: {ABSENT}.")),)
+    if row.bottlenecks:
+        note = "Estimates are upper bounds by ncu's rules; they overlap and do not add up."
+        blocks = (
+            bottlenecks.bullets(row.bottlenecks),
+            Paragraph(words(note)),
+            Fold(words("What ncu says"), (bottlenecks.messages(row.bottlenecks),)),
+        )
+    return (Section(anchor(row.variant), title, blocks, Kind.BASELINE, row.variant),)
+
+
+def _failures(ablation: Ablation) -> Section:
+    told = said.failures(ablation)
+    nothing = Paragraph(words("Every step was kept and no prediction was refuted."))
+    return Section("failures", words("What did not work"), (Bullets(told) if told else nothing,))
+
+
+def _sources(ablation: Ablation) -> Section:
+    blocks = (
+        Fold(words("Columns and factors"), (method.sources(ablation),)),
+        Fold(words("Captures and their kernels"), (method.captures(ablation),)),
+        Fold(words("What is counted, and the noise assumed"), (method.conventions(ablation),)),
+    )
+    return Section("sources", words("Where each number comes from"), blocks)

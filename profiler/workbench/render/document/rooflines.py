@@ -1,0 +1,310 @@
+"""The roofline as tables: the roof over each version, its distance at every level of memory, and
+the ceilings that the card was measured to reach.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workbench.derive.roofline.ceilings import DRAM, L1, L2, TENSOR
+from workbench.derive.roofline.measured import MeasuredCeiling, MeasuredCeilings, other_clock
+from workbench.derive.roofline.point import LevelPoint, Point
+from workbench.evidence.ceilings import CeilingRecord
+from workbench.judge.rows import Ablation, Row
+from workbench.render.document.blocks import Table, Text, code, joined, line, words
+from workbench.render.document.fields import Content, Field, field, figure_cell, table
+from workbench.render.document.phrases import kind, names, reason
+from workbench.render.numbers import number, percent
+from workbench.words import ABSENT, CLOCK_TOLERANCE, NONE
+
+TERA = 1e12
+LEVEL_NAMES = {DRAM: "DRAM", L2: "L2", L1: "L1"}
+COMPUTE_ROOFS = {"half": "packed FP16", "fp32": "FP32", "fp64": "FP64"}
+WRONG = " (above its roof: an error in the data)"
+WRONG_CEILING = " (above theory: an error in the data)"
+
+
+def compute_roof(point: Point) -> str:
+    """The arithmetic whose peak bounds a point, by the data type that ran."""
+    if point.ceiling in COMPUTE_ROOFS:
+        return COMPUTE_ROOFS[point.ceiling]
+    ran = point.tensor_type or "fp16"
+    return f"{'' if 'sparse' in ran else 'dense '}{ran.upper()} tensor"
+
+
+def of_point(make: Callable[[Point], Content]) -> Callable[[Row], Content]:
+    return lambda row: make(row.point) if row.point else ABSENT
+
+
+VERSION: Field[Row] = field("version", "version", lambda row: row.label)
+
+
+def roofline(ablation: Ablation) -> Table:
+    fields = [
+        VERSION,
+        field(
+            "intensity",
+            "FLOP per DRAM byte",
+            of_point(lambda p: figure_cell(p.intensity)),
+            right=True,
+        ),
+        field(
+            "rate",
+            "TFLOP/s",
+            of_point(lambda p: figure_cell(p.flops_per_second / TERA)),
+            right=True,
+        ),
+        field(
+            "roof",
+            "roof over it",
+            of_point(lambda p: figure_cell(p.bound / TERA)),
+            unit="TFLOP/s",
+            right=True,
+        ),
+        field("by", "set by", lambda row: _limit(row.point) if row.point else reason(row)),
+        field("share", "share of roof", of_point(_share), right=True),
+    ]
+    if ablation.measured is not None:
+        fields += [
+            field(
+                "measured",
+                "measured roof",
+                of_point(lambda p: figure_cell(_measured_roof(p))),
+                unit="TFLOP/s",
+                right=True,
+            ),
+            field(
+                "measured_share",
+                "share of measured",
+                of_point(lambda p: percent(p.measured_share or math.nan)),
+                right=True,
+            ),
+        ]
+    return table("roofline", fields, ablation.everything, key=lambda r: r.variant, kind=kind)
+
+
+def _limit(point: Point) -> str:
+    return "DRAM" if point.limit == DRAM else compute_roof(point)
+
+
+def _share(point: Point) -> Content:
+    return figure_cell(point.share, percent(point.share) + WRONG * point.above_roof)
+
+
+def _measured_roof(point: Point) -> float | None:
+    share = point.measured_share
+    return point.flops_per_second / share / TERA if math.isfinite(share) and share else None
+
+
+def levels(ablation: Ablation) -> Table:
+    """Intensity and share of the peak at every level, and the distance to the nearest roof."""
+    fields = [
+        VERSION,
+        field("arithmetic", "arithmetic", of_levels(compute_roof)),
+        field("compute_share", "share", of_levels(lambda p: percent(p.compute_share)), right=True),
+    ]
+    for level, name in LEVEL_NAMES.items():
+        fields += [
+            field(level, f"{name} FLOP/B", _at(level, _intensity), right=True),
+            field(
+                f"{level}_share",
+                "share",
+                _at(level, lambda found: percent(found.bandwidth_share)),
+                right=True,
+            ),
+        ]
+    fields += [
+        field("nearest", "nearest roof", of_levels(_nearest)),
+        field("distance", "distance", of_levels(_distance), right=True),
+    ]
+    if ablation.measured is not None:
+        fields.append(
+            field(
+                "measured_distance",
+                "to the measured one",
+                of_levels(lambda p: _away(p.measured_of(p.nearest[0]))),
+                right=True,
+            )
+        )
+    return table("levels", fields, ablation.everything, key=lambda r: r.variant, kind=kind)
+
+
+def of_levels(make: Callable[[Point], Content]) -> Callable[[Row], Content]:
+    return of_point(lambda point: make(point) if point.levels else ABSENT)
+
+
+def _at(level: str, make: Callable[[LevelPoint], str]) -> Callable[[Row], Content]:
+    def cell(point: Point) -> str:
+        return next((make(found) for found in point.levels if found.level == level), ABSENT)
+
+    return of_point(cell)
+
+
+def _intensity(level: LevelPoint) -> str:
+    return number(level.intensity) if math.isfinite(level.intensity) else NONE
+
+
+def _nearest(point: Point) -> str:
+    return LEVEL_NAMES.get(point.nearest[0]) or compute_roof(point)
+
+
+def _distance(point: Point) -> str:
+    share = point.nearest[1]
+    return (f"{number(1 / share)}x" if share else NONE) + WRONG * point.above_roof
+
+
+def _away(share: float) -> str:
+    """How many times a roof lies above a point."""
+    return f"{number(1 / share)}x" if math.isfinite(share) and share else ABSENT
+
+
+def notes(ablation: Ablation) -> tuple[Text, ...]:
+    """What a reader must know of the levels, and of tensor instructions slower than the card."""
+    told = [
+        line(
+            "A share is of the level's peak bandwidth, or of the arithmetic's peak rate, at the "
+            "capture's own clocks; the distance is how many times the nearest roof lies above the "
+            "point. ",
+            _ceilings(ablation),
+        ),
+        words(
+            "L2 bytes are those sent to the SMs. L1 bytes are those that loads from global and "
+            "local memory return; shared memory, cp.async and TMA do not pass there."
+        ),
+        *_clocks(ablation),
+        *_mma_sync(ablation),
+    ]
+    low = [r.variant for r in ablation.everything if r.point and r.point.undercounted]
+    if low:
+        told.append(
+            line(names(low), f": tensor operations were {ABSENT}, so the FLOPs are a lower bound.")
+        )
+    return tuple(told)
+
+
+def _ceilings(ablation: Ablation) -> Text:
+    if ablation.measured is None:
+        return words("Ceilings are theoretical: none of them was calibrated.")
+    return line(
+        "Ceilings are theoretical unless they are called measured: those are what benchmarks "
+        f"reached on this GPU on {ablation.measured.date[:10]} (",
+        code("workbench calibrate"),
+        "), each at the SM clock of its own run, and are not scaled to a capture's.",
+    )
+
+
+def _clocks(ablation: Ablation) -> list[Text]:
+    """Captures at another SM clock than the measured ceiling of their arithmetic."""
+    apart = [
+        line(code(row.variant), f" {clocks[0]:.0f} ({clocks[1]:.0f})")
+        for row in ablation.everything
+        if row.point and ablation.measured
+        if (clocks := other_clock(row.point, ablation.measured))
+    ]
+    if not apart:
+        return []
+    return [
+        line(
+            f"SM clock in MHz of captures that ran over {100 * CLOCK_TOLERANCE:.0f} % off the "
+            "clock of the measured ceiling of their arithmetic, which is in brackets: ",
+            joined(apart),
+            ". Their shares of that ceiling are off by as much.",
+        )
+    ]
+
+
+def _mma_sync(ablation: Ablation) -> list[Text]:
+    """Variants whose tensor instruction cannot reach the card's dense rate."""
+    slower = [
+        (row.variant, point)
+        for row in ablation.everything
+        if (point := row.point) and point.ceiling == TENSOR and point.path == "mma.sync"
+        if point.path_share > 1.01 * point.compute_share
+    ]
+    if not slower:
+        return []
+    most = slower[0][1].compute_share / slower[0][1].path_share
+    return [
+        line(
+            names([name for name, _ in slower]),
+            ": ",
+            code("mma.sync"),
+            f" reaches at most {percent(most)} of this GPU's dense tensor rate, which only ",
+            code("wgmma"),
+            " does; of what ",
+            code("mma.sync"),
+            f" can do they reach {', '.join(percent(point.path_share) for _, point in slower)}.",
+        )
+    ]
+
+
+@dataclass(frozen=True)
+class _Ceiling:
+    """One ceiling of a calibration; ``roof`` is None where it is missing, and ``why`` says so."""
+
+    id: str
+    roof: MeasuredCeiling | None
+    why: str = ""
+
+
+def ceiling_name(ceiling: str) -> str:
+    known = {**LEVEL_NAMES, **COMPUTE_ROOFS}.get(ceiling)
+    return known or f"dense {ceiling.removeprefix('tensor ').upper()} tensor"
+
+
+def amount(value: float | None, unit: str) -> str:
+    """FLOP/s or byte/s as TFLOP/s or TB/s."""
+    if value is None:
+        return ABSENT
+    return f"{number(value / TERA)} {'TB/s' if unit == 'byte/s' else 'TFLOP/s'}"
+
+
+def clock(ceiling: CeilingRecord) -> str:
+    return ABSENT if ceiling.sm_clock_mhz is None else f"{ceiling.sm_clock_mhz:.0f}"
+
+
+def _of_roof(make: Callable[[MeasuredCeiling], Content]) -> Callable[[_Ceiling], Content]:
+    return lambda ceiling: make(ceiling.roof) if ceiling.roof else NONE
+
+
+CEILINGS: list[Field[_Ceiling]] = [
+    field("ceiling", "ceiling", lambda c: ceiling_name(c.id)),
+    field(
+        "measured",
+        "measured",
+        lambda c: amount(c.roof.measured.value, c.roof.measured.unit) if c.roof else ABSENT,
+        right=True,
+    ),
+    field(
+        "theoretical",
+        "theoretical at that clock",
+        _of_roof(lambda roof: amount(roof.theoretical, roof.measured.unit)),
+        right=True,
+    ),
+    field(
+        "share",
+        "share",
+        _of_roof(lambda roof: percent(roof.share) + WRONG_CEILING * roof.above_theory),
+        right=True,
+    ),
+    field("clock", "SM clock (MHz)", _of_roof(lambda roof: clock(roof.measured)), right=True),
+    field("ran", "what was run", lambda c: c.roof.measured.ran if c.roof else c.why, rank=1),
+]
+
+
+def ceilings(measured: MeasuredCeilings) -> Table:
+    """What was not collected last, with the reason."""
+    items = [_Ceiling(name, roof) for name, roof in measured.by_id.items()]
+    items += [_Ceiling(name, None, why) for name, why in measured.absent.items()]
+    return table("ceilings", CEILINGS, items, key=lambda c: c.id)
+
+
+def beside(measured: MeasuredCeilings | None, ceiling: str) -> str:
+    """What is said after a theoretical ceiling; nothing where none was measured."""
+    roof = measured.by_id.get(ceiling) if measured else None
+    if roof is None:
+        return ""
+    value = amount(roof.measured.value, roof.measured.unit)
+    return f"; measured {value} at an SM clock of {clock(roof.measured)} MHz"

@@ -1,0 +1,220 @@
+"""One step of a ladder: what was changed, how it came out and why; the rest in a fold."""
+
+from __future__ import annotations
+
+import re
+
+from workbench.derive.diff.model import SourceDiff
+from workbench.judge.gates import Gate, PredictionOutcome
+from workbench.judge.rows import Row
+from workbench.render.document import bottlenecks, hunks, why
+from workbench.render.document.authored import authored, paragraphs
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Fold,
+    Paragraph,
+    Section,
+    SourceChange,
+    Table,
+    Text,
+    bold,
+    code,
+    line,
+    strong,
+    words,
+)
+from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.phrases import (
+    GATE_STATES,
+    has_figures,
+    kind,
+    parent_of,
+    reason,
+    warm,
+)
+from workbench.render.numbers import interval, quantity, with_unit
+from workbench.words import ABSENT
+
+
+def anchor(variant: str) -> str:
+    return "step-" + re.sub(r"[^a-z0-9]+", "-", variant.lower()).strip("-")
+
+
+def step_section(
+    row: Row, changes: SourceDiff | None, here: Row | None = None, shape: str = ""
+) -> Section:
+    """``here`` is the row at the shape where the step is judged, which ``shape`` names where it is
+    not the table's.
+    """
+    assert row.step is not None
+    shown: list[Block] = [Paragraph(verdict_line(here or row, shape)), _numbers(row)]
+    if changes is not None and (lines := hunks.costliest_lines(changes)):
+        shown.append(Bullets(lines))
+    if row.step.lesson.strip():
+        first, *rest = paragraphs(row.step.lesson)
+        shown += [Paragraph(line(strong("Lesson."), " ", first.text)), *rest]
+    return Section(
+        anchor(row.variant),
+        line(code(row.variant), ": ", authored(row.step.key_change)),
+        (*shown, details(row, changes), diff(row, changes)),
+        kind(row),
+        row.variant,
+    )
+
+
+def verdict_line(row: Row, shape: str = "") -> Text:
+    """The verdict, the shape it is about, time and speed, and the gates that decided it."""
+    where = line(" at ", code(shape)) if shape else ()
+    return line(strong(row.verdict.capitalize()), where, ": ", _speed(row), ". ", gate_words(row))
+
+
+def _speed(row: Row) -> Text:
+    if not has_figures(row):
+        return words(f"no figures, {reason(row)}")
+    told = line(f"{warm(row)}, {interval(row.over_parent)} over ", code(parent_of(row)))
+    if row.over_chosen is None:
+        return told
+    best = line(f"; it chooses, and is {interval(row.over_chosen)} of ", code(row.chosen))
+    return line(told, best, ", the best of those")
+
+
+def gate_words(row: Row) -> Text:
+    """Gates that failed or are open with their reasons, those that passed by name."""
+    if not row.gates:
+        return words(f"Gates: {ABSENT}.")
+    told = []
+    for state in (False, None, True):
+        gates = [
+            gate.name if gate.passed else f"{gate.name} ({gate.why})"
+            for gate in row.gates
+            if gate.passed is state
+        ]
+        if gates:
+            told.append(f"{GATE_STATES[state]}: {', '.join(gates)}")
+    return words(f"Gates {'; '.join(told)}.")
+
+
+def _numbers(row: Row) -> Paragraph:
+    pair = row.against_parent
+    if pair is None or pair.factors is None:
+        return Paragraph(words(f"How it multiplies out: {ABSENT}."))
+    text = f" {why.brief_equation(pair.factors)}, {why.durations(pair.factors)}."
+    return Paragraph(line(strong("Why."), text))
+
+
+def details(row: Row, changes: SourceDiff | None) -> Fold:
+    """All that most readers skip."""
+    assert row.step is not None
+    parent = parent_of(row)
+    blocks: list[Block] = []
+    for title, text in (
+        (line("What held ", code(parent), " back."), row.step.bottleneck),
+        (words("Why this should help."), row.step.rationale),
+    ):
+        if text.strip():
+            first, *rest = paragraphs(text)
+            blocks += [Paragraph(line(bold(title), " ", first.text)), *rest]
+    blocks += _predictions(row)
+    blocks += _gates(row)
+    blocks += _anatomy(row)
+    if changes is not None:
+        blocks += _line_costs(row, changes)
+    blocks += _limit(row)
+    return Fold(
+        line(code(row.variant), ": prediction, gates, where the time went, rules, costs by line"),
+        tuple(blocks),
+    )
+
+
+PREDICTIONS: list[Field[PredictionOutcome]] = [
+    field("figure", "figure", lambda p: with_unit(p.label, p.unit)),
+    field("expected", "expected", lambda p: p.expected),
+    field(
+        "before", "before", lambda p: figure_cell(p.before, quantity(p.before, p.unit)), right=True
+    ),
+    field("after", "after", lambda p: figure_cell(p.after, quantity(p.after, p.unit)), right=True),
+    field("result", "result", lambda p: p.result),
+]
+GATES: list[Field[Gate]] = [
+    field("gate", "gate", lambda gate: gate.name),
+    field("result", "result", lambda gate: GATE_STATES[gate.passed]),
+    field("why", "why", lambda gate: gate.why),
+]
+
+
+def predictions(row: Row) -> Table:
+    return table("predictions", PREDICTIONS, row.predictions, key=lambda p: p.figure)
+
+
+def gates(row: Row) -> Table:
+    return table("gates", GATES, row.gates, key=lambda gate: gate.name)
+
+
+def _predictions(row: Row) -> list[Block]:
+    if not row.predictions:
+        made = row.step is not None and row.step.predictions
+        return [Paragraph(words(f"Predictions: {ABSENT if made else 'none were made'}."))]
+    where = line(", for ", code(row.judged_at)) if row.judged_at else ()
+    text = line("Predicted before measuring", where, "; an ", code("x"), " is a factor of the ")
+    return [Paragraph(line(text, "parent's value:")), predictions(row)]
+
+
+def _gates(row: Row) -> list[Block]:
+    return [gates(row) if row.gates else Paragraph(words(f"Gates: {ABSENT}."))]
+
+
+def _anatomy(row: Row) -> list[Block]:
+    pair = row.against_parent
+    if pair is None:
+        return [Paragraph(words(f"The comparison with {parent_of(row)}: {ABSENT}."))]
+    blocks: list[Block] = [why.factor_table(pair.factors)] if pair.factors else []
+    if times := why.stall_table(pair):
+        blocks += [Paragraph(words("Where the time went:")), times]
+    else:
+        blocks.append(Paragraph(words(f"Where the time went: {ABSENT}.")))
+    moved = line("What moved most against ", code(parent_of(row)), ", by surprise and by part in ")
+    blocks += [Paragraph(line(moved, "the time:")), *why.standouts(pair)]
+    if pair.rules:
+        return [*blocks, Paragraph(words("ncu's rules, before and after:")), *why.rules(pair)]
+    return [*blocks, Paragraph(words(f"ncu's rules, before and after: {ABSENT}."))]
+
+
+def _line_costs(row: Row, changes: SourceDiff) -> list[Block]:
+    sides = (parent_of(row), row.variant)
+    if not changes.has_costs:
+        return list(hunks.line_costs(changes, sides))
+    where = line(" at ", code(row.compared_at)) if row.compared_at else ()
+    text = line(
+        "What the changed lines cost",
+        where,
+        ", ",
+        code(sides[0]),
+        " → ",
+        code(sides[1]),
+        ". Stall time is the lines' share of all samples times the duration under ncu; hunks are "
+        "numbered as in the diff below, those that executed nothing on the GPU are left out:",
+    )
+    return [Paragraph(text), *hunks.line_costs(changes, sides)]
+
+
+def _limit(row: Row) -> list[Block]:
+    where = f" at {row.compared_at}" if row.compared_at else ""
+    if not row.limits:
+        return [Paragraph(words(f"What limits it now{where}: {ABSENT}."))]
+    first = row.limits[:1]
+    return [
+        Paragraph(words(f"What limits it now{where}:")),
+        bottlenecks.bullets(first),
+        bottlenecks.messages(first),
+    ]
+
+
+def diff(row: Row, changes: SourceDiff | None) -> Block:
+    parent = parent_of(row)
+    if changes is not None and changes.is_same:
+        text = line("The sources are those of ", code(parent), "; only parameters differ.")
+        return Paragraph(text)
+    if changes is None or not changes.hunks:
+        return Paragraph(line("Diff against ", code(parent), f": {ABSENT}."))
+    return Fold(words(f"Diff against {parent}"), (SourceChange(row.variant, parent),))

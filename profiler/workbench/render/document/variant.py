@@ -1,0 +1,216 @@
+"""One variant: time, figures with their metrics, stalls, bottlenecks, and why its speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.derive.figures import ISSUING, Figure, figure_label
+from workbench.derive.speedup import Time
+from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.rows import Ablation, Row
+from workbench.render.document import bottlenecks, step, why
+from workbench.render.document.authored import authored
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    code,
+    line,
+    strong,
+    words,
+)
+from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.method import spread
+from workbench.render.document.phrases import has_figures, kind, parent_of, stall_words, verdict
+from workbench.render.numbers import interval, percent, quantity, ratio, unit_shown
+from workbench.words import ABSENT, Regime
+
+SHOWN = (
+    "duration",
+    "sm_clock",
+    "warp_instructions",
+    "issue_active",
+    "sm_active",
+    "warps_per_scheduler",
+    "achieved_occupancy",
+    "theoretical_occupancy",
+    "registers",
+    "shared_memory",
+    "grid",
+    "block",
+    "memory_pct",
+    "compute_pct",
+    "dram_read",
+    "dram_write",
+    "dram_bandwidth",
+    "dram_pct",
+    "l2_hit",
+    "l1_hit",
+    "sectors_per_request",
+    "shared_conflicts",
+    "tensor_pipe",
+    "fma_pipe",
+    "local_loads",
+)
+STALLS_SHOWN = 5
+
+
+def origin(ablation: Ablation) -> Text:
+    """Where the figures come from: the first thing a reader must know."""
+    ncu = ablation.environment.get("ncu", ABSENT)
+    shape = " ".join(f"{k}={v}" for k, v in ablation.parameters.items())
+    return words(
+        f"{ablation.source} evidence: {ablation.gpu}, {ablation.date or 'no date'}, ncu {ncu}; "
+        f"{ablation.study} at {ablation.shape} ({shape})"
+    )
+
+
+@dataclass(frozen=True)
+class _Timing:
+    regime: str
+    time: Time | None
+
+
+TIMINGS: list[Field[_Timing]] = [
+    field("mode", "mode", lambda t: t.regime),
+    field(
+        "median", "median µs", lambda t: figure_cell(t.time.median if t.time else None), right=True
+    ),
+    field("range", "95 % of samples", lambda t: spread(t.time), right=True),
+    field("samples", "samples", lambda t: str(t.time.samples) if t.time else "", right=True),
+]
+
+
+def timings(row: Row) -> Table:
+    rows = (_Timing(Regime.WARM, row.warm), _Timing(Regime.COLD, row.cold))
+    return table("timings", TIMINGS, rows, key=lambda t: t.regime)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A figure by its id, None where it was not collected."""
+
+    id: str
+    figure: Figure | None
+
+    @property
+    def label(self) -> str:
+        return figure_label(self.id)[0]
+
+
+FIGURES: list[Field[Known]] = [
+    field("figure", "figure", lambda k: k.label),
+    field(
+        "value",
+        "value",
+        lambda k: quantity(k.figure.value, k.figure.unit) if k.figure else ABSENT,
+        right=True,
+    ),
+    field("unit", "unit", lambda k: unit_shown(k.figure.unit) if k.figure else ""),
+    field("metric", "ncu metric", lambda k: k.figure.metric if k.figure else "", rank=1),
+]
+STALLS: list[Field[tuple[str, float]]] = [
+    field("reason", "stall reason", lambda stall: stall_words(stall[0])),
+    field("share", "share of samples", lambda stall: percent(stall[1]), right=True),
+]
+
+
+def figure_table(figures: Mapping[str, Figure]) -> Table:
+    known = [Known(key, figures.get(key)) for key in SHOWN]
+    return table("figures", FIGURES, known, key=lambda k: k.id)
+
+
+def profile(
+    figures: Mapping[str, Figure],
+    stalls: Mapping[str, float],
+    limiters: Sequence[str],
+    limits: Sequence[Bottleneck],
+) -> list[Block]:
+    """What a capture says by itself."""
+    told: list[Block] = [figure_table(figures), Paragraph(words(limited(limiters)))]
+    shown = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
+    if shown:
+        told.append(table("stalls", STALLS, shown, key=lambda stall: stall[0]))
+    else:
+        told.append(Paragraph(words(f"stall samples: {ABSENT}")))
+    if limits:
+        told += [Paragraph(words("Top bottlenecks:")), numbered(limits)]
+    return told
+
+
+def limited(limiters: Sequence[str]) -> str:
+    return f"occupancy limited by: {', '.join(limiters) or ABSENT}"
+
+
+def numbered(limits: Sequence[Bottleneck]) -> Bullets:
+    return Bullets(tuple(map(bottlenecks.brief, limits)), ordered=True)
+
+
+def variant(row: Row, ablation: Ablation) -> Section:
+    """All of a variant."""
+    change = row.step.key_change if row.step else row.title
+    return Section(
+        row.variant,
+        line(code(row.label), ": ", authored(change)),
+        tuple(_blocks(row, ablation)),
+        kind(row),
+        row.variant,
+    )
+
+
+def _blocks(row: Row, ablation: Ablation) -> list[Block]:
+    told: list[Block] = [Paragraph(words(f"{row.status}: {row.problem}"))] if row.problem else []
+    if row.problem and not has_figures(row):
+        return told
+    told.append(timings(row))
+    if ratios := _ratios(row, ablation):
+        told.append(Bullets(tuple(map(words, ratios))))
+    if row.figures:
+        told += profile(row.figures, row.stalls, row.limiters, row.bottlenecks)
+    else:
+        told.append(Paragraph(words(f"profile: {ABSENT}")))
+    if row.against_parent:
+        told += why.account(row.against_parent)
+    if row.gates:
+        told.append(step.gates(row))
+    if row.verdict and parent_of(row):
+        told.append(Paragraph(line("verdict: ", strong(verdict(row)))))
+    return told
+
+
+def _ratios(row: Row, ablation: Ablation) -> list[str]:
+    told = []
+    if ablation.reference:
+        told.append(f"vs {ablation.reference}: {interval(row.over_reference)}")
+    parent, first = parent_of(row), ablation.rows[0].variant
+    if parent:
+        told.append(f"vs {parent} (parent): {interval(row.over_parent)}")
+    if parent and parent != first:
+        told.append(f"vs {first}: {ratio(row.over_baseline)}")
+    if row.chosen:
+        told.append(f"vs {row.chosen} (the best that it chooses): {interval(row.over_chosen)}")
+    return told
+
+
+def evidence_states(row: Row) -> Paragraph:
+    return Paragraph(words("evidence: " + ", ".join(f"{k} {v}" for k, v in row.state.items())))
+
+
+Metric = Mapping[str, object]
+METRICS: list[Field[Metric]] = [
+    field("launch", "launch", lambda m: str(m["launch"]), right=True),
+    field("kernel", "kernel", lambda m: str(m["kernel"])),
+    field(
+        "value", "value", lambda m: ABSENT if m["value"] is None else str(m["value"]), right=True
+    ),
+    field("unit", "unit", lambda m: str(m["unit"])),
+]
+
+
+def metric_table(rows: Sequence[Metric]) -> Table:
+    """One ncu metric of every launch."""
+    return table("metric", METRICS, rows)

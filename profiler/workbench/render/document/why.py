@@ -1,0 +1,301 @@
+"""Why a step is faster or slower: the words and tables of a comparison."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from workbench.derive.factors import Factor, SpeedupFactors
+from workbench.derive.noise import Noise
+from workbench.derive.stalls import StallTime
+from workbench.derive.standouts import Standout
+from workbench.judge.comparison import Comparison
+from workbench.judge.rows import Ablation
+from workbench.judge.rules import RuleChange
+from workbench.render.document.blocks import Block, Fold, Paragraph, Table, words
+from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.phrases import stall_words
+from workbench.render.numbers import factor, number, quantity, signed, with_unit
+from workbench.words import ABSENT, NONE, RuleMove
+
+UNCHANGED = 0.005  # a factor nearer to one than this is called the same
+# Of a factor: what a gain above one is called, below one, and what it is called by itself.
+WORDS = {
+    "instructions": ("fewer instructions", "more instructions", "instructions"),
+    "issue_rate": ("higher issue rate", "lower issue rate", "issue rate"),
+    "active": ("more of the time active", "less of the time active", "time active"),
+    "clock": ("higher clock", "lower clock", "clock"),
+}
+HEADS = {"instructions": "fewer instructions"}
+STALLS_SHOWN = 6
+SURPRISE_SHOWN = 99
+UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" helps nobody
+
+
+def brief_equation(parts: SpeedupFactors) -> str:
+    """Without what stayed as it was: ``4.65x = 1.22x (fewer instructions) × 3.87x (...)``."""
+    changed = [part for part in parts.factors if abs(part.gain - 1) >= UNCHANGED]
+    told = [f"{factor(part.gain)} ({_word(part)})" for part in changed]
+    return f"{factor(parts.measured)} = {' × '.join(told) or 'nothing that changed'}"
+
+
+def _word(part: Factor) -> str:
+    more, less, name = WORDS[part.id]
+    if abs(part.gain - 1) < UNCHANGED:
+        return f"same {name}"
+    return less if part.gain < 1 else more
+
+
+def equation(parts: SpeedupFactors) -> str:
+    """``4.65x = 1.22x (fewer instructions) × 3.87x (higher issue rate) × ...``."""
+    told = [f"{factor(part.gain)} ({_word(part)})" for part in parts.factors]
+    return f"{factor(parts.measured)} = {' × '.join(told)} (residual {residual(parts)})"
+
+
+def residual(parts: SpeedupFactors) -> str:
+    return f"{100 * abs(parts.residual - 1):.2f} %"
+
+
+def durations(parts: SpeedupFactors) -> str:
+    return f"{number(parts.before_us)} to {number(parts.after_us)} µs under ncu"
+
+
+def factor_table(parts: SpeedupFactors) -> Table:
+    fields: list[Field[Factor]] = [
+        field("factor", "factor", lambda f: f"{f.label} ({f.unit})"),
+        field("before", "before", lambda f: figure_cell(f.before), right=True),
+        field("after", "after", lambda f: figure_cell(f.after), right=True),
+        field("gain", "gain", lambda f: figure_cell(f.gain, factor(f.gain)), right=True),
+    ]
+    return table("factors", fields, parts.factors, key=lambda f: f.id)
+
+
+def ladder_factors(ablation: Ablation) -> Table:
+    """Every step's factors, a line each, and the whole ladder last; no rows without captures."""
+    pairs = [(c.after, c) for row in ablation.rows if (c := row.against_parent)]
+    if ablation.whole:
+        pairs.append((f"{ablation.whole.before} to {ablation.whole.after}", ablation.whole))
+    fields = [
+        field("step", "step", lambda p: p[0]),
+        field("over", "over", lambda p: p[1].before),
+        field("ratio", "under ncu", lambda p: _measured(p[1].factors), right=True),
+        *(_gain(name) for name in WORDS),
+        field("residual", "residual", lambda p: _residual(p[1].factors), right=True),
+    ]
+    return table("ladder-factors", fields, pairs, key=lambda p: p[0])
+
+
+def _gain(name: str) -> Field[tuple[str, Comparison]]:
+    def make(pair: tuple[str, Comparison]) -> str:
+        parts = pair[1].factors
+        gains = [f.gain for f in parts.factors if f.id == name] if parts else []
+        return factor(gains[0]) if gains else ABSENT
+
+    return field(name, HEADS.get(name, WORDS[name][2]), make, right=True)
+
+
+def _measured(parts: SpeedupFactors | None) -> str:
+    return factor(parts.measured) if parts else ABSENT
+
+
+def _residual(parts: SpeedupFactors | None) -> str:
+    return residual(parts) if parts else ABSENT
+
+
+def shown_times(times: tuple[StallTime, ...]) -> list[StallTime]:
+    """The reasons that changed most, and the rest as one, so that the columns add up."""
+    top, rest = list(times[:STALLS_SHOWN]), times[STALLS_SHOWN:]
+    if rest:
+        top.append(StallTime("other", sum(t.before for t in rest), sum(t.after for t in rest)))
+    return top
+
+
+def stall_table(pair: Comparison) -> Table | None:
+    """What the warps were doing, and the duration last; None without samples on both sides."""
+    times = pair.stall_times
+    if not times:
+        return None
+    whole = StallTime("", sum(t.before for t in times), sum(t.after for t in times))
+    fields: list[Field[StallTime]] = [
+        field("reason", "warps were", lambda t: _reason(t, whole)),
+        field("before", pair.before, lambda t: figure_cell(t.before), unit="µs", right=True),
+        field("after", pair.after, lambda t: figure_cell(t.after), unit="µs", right=True),
+        field(
+            "change",
+            "change",
+            lambda t: figure_cell(t.change, signed(t.change)),
+            unit="µs",
+            right=True,
+        ),
+    ]
+    return table("stall-times", fields, [*shown_times(times), whole], key=lambda t: t.reason)
+
+
+def _reason(time: StallTime, whole: StallTime) -> str:
+    return "all (the duration)" if time is whole else stall_words(time.reason)
+
+
+STANDOUTS: list[Field[Standout]] = [
+    field("figure", "figure", lambda m: _named(m)),
+    field(
+        "before", "before", lambda m: figure_cell(m.before, quantity(m.before, m.unit)), right=True
+    ),
+    field("after", "after", lambda m: figure_cell(m.after, quantity(m.after, m.unit)), right=True),
+    field("factor", "factor", lambda m: factor(m.factor) if m.factor else NONE, right=True),
+    field("surprise", "surprise (σ)", lambda m: figure_cell(m.surprise, surprise(m)), right=True),
+    field("part", "part in the time", lambda m: f"{100 * m.part:.0f} % ({m.speaks_of})"),
+]
+
+
+def _named(move: Standout) -> str:
+    alike = f", and likewise: {', '.join(move.alike)}" if move.alike else ""
+    return with_unit(move.label, move.unit) + alike
+
+
+def surprise(move: Standout) -> str:
+    return f"> {SURPRISE_SHOWN}" if move.surprise > SURPRISE_SHOWN else number(move.surprise, 2)
+
+
+def standouts(pair: Comparison) -> list[Block]:
+    """What moved, the launch parameters that changed, and what only followed the duration."""
+    top = pair.standouts.top
+    told: list[Block] = [table("standouts", STANDOUTS, top, key=lambda m: m.id)]
+    if not top:
+        told = [Paragraph(words("No figure moved beyond the noise of a capture."))]
+    if pair.standouts.launch:
+        told.append(Paragraph(words(f"Launched otherwise: {launch(pair)}.")))
+    if paced := ", ".join(pair.standouts.paced):
+        text = f"Only following the duration, with the amount unchanged: {paced}."
+        told.append(Paragraph(words(text)))
+    return told
+
+
+def launch(pair: Comparison) -> str:
+    """The launch parameters that changed, in a line."""
+    return ", ".join(
+        f"{m.label[:1].lower()}{m.label[1:]} {_exact(m.before)} to {_exact(m.after)}"
+        f"{f' {m.unit}' if m.unit in UNITS_TOLD else ''}"
+        for m in pair.standouts.launch
+    )
+
+
+def _exact(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else number(value)
+
+
+def noise(assumed: Noise) -> str:
+    if assumed.captures:
+        return (
+            f"σ is the standard deviation of the difference of two captures, from "
+            f"{assumed.captures} repeated captures on record, and assumed where those have none"
+        )
+    return (
+        "σ is the standard deviation of the difference of two captures; no repeated captures are "
+        "on record, so it is assumed by kind of figure: 1 % for counts and times, 4 % for rates "
+        "per active cycle, 5 % for rates per elapsed time and for what the caches decide, with at "
+        "least half a point for percentages and three points for hit rates"
+    )
+
+
+def cut(percent: float) -> str:
+    return f"{number(percent)} %" if math.isfinite(percent) else "no estimate"
+
+
+def rules(pair: Comparison) -> list[Block]:
+    """The rules that vanished, changed or appeared, and how many say the same as before."""
+    changed = [rule for rule in pair.rules if rule.change != RuleMove.SAME]
+    fields: list[Field[RuleChange]] = [
+        field("title", "rule", lambda r: r.title),
+        field("rule", "id", lambda r: r.rule, rank=6),
+        field("scope", "scope", lambda r: r.scope or NONE),
+        field("before", f"estimate at {pair.before}", _cut_before, right=True),
+        field("after", f"at {pair.after}", _cut_after, right=True),
+        field("change", "change", lambda r: str(r.change)),
+    ]
+    told: list[Block] = [table("rules", fields, changed, key=lambda r: r.rule)] if changed else []
+    if alike := len(pair.rules) - len(changed):
+        told.append(
+            Paragraph(words(f"{alike} {'more say' if changed else 'say'} the same as before."))
+        )
+    return told
+
+
+def _cut_before(rule: RuleChange) -> str:
+    return NONE if rule.change == RuleMove.APPEARED else cut(rule.estimated_before_pct)
+
+
+def _cut_after(rule: RuleChange) -> str:
+    return NONE if rule.change == RuleMove.VANISHED else cut(rule.estimated_after_pct)
+
+
+def largest_promise(pair: Comparison, *, removed: bool = False) -> RuleChange | None:
+    """The parent's rule with the largest estimate for the whole runtime.
+
+    ``removed``: among those that the step made vanish.
+    """
+    known = [rule for rule in pair.rules if rule.promise is not None]
+    if removed:
+        known = [rule for rule in known if rule.change == RuleMove.VANISHED]
+    return max(known, key=lambda r: (r.estimated_before_pct, r.title), default=None)
+
+
+def promised(rule: RuleChange | None) -> str:
+    if rule is None or rule.promise is None:
+        return NONE
+    return f"{cut(rule.estimated_before_pct)} ({factor(rule.promise)})"
+
+
+def realised(pair: Comparison) -> str:
+    """The cut of the duration under ncu, as NVIDIA's estimates are given."""
+    if pair.factors is None:
+        return ABSENT
+    less = 100 * (1 - pair.factors.after_us / pair.factors.before_us)
+    sign = "−" if less < 0 else ""
+    return f"{sign}{number(abs(less))} % ({factor(pair.factors.measured)})"
+
+
+@dataclass(frozen=True)
+class _Promise:
+    """NVIDIA's largest estimate at the parent, the largest of a rule that vanished, the result."""
+
+    pair: Comparison
+
+    def of(self, removed: bool, words: bool) -> str:
+        if not self.pair.rules:
+            return ABSENT
+        rule = largest_promise(self.pair, removed=removed)
+        return (rule.title if rule else NONE) if words else promised(rule)
+
+
+PROMISES: list[Field[_Promise]] = [
+    field("step", "step", lambda p: p.pair.after),
+    field("top", "largest estimate at the parent", lambda p: p.of(False, True)),
+    field("promised", "promised", lambda p: p.of(False, False), right=True),
+    field("vanished", "rule that vanished", lambda p: p.of(True, True)),
+    field("gone", "promised", lambda p: p.of(True, False), right=True),
+    field("realised", "realised", lambda p: realised(p.pair), right=True),
+]
+
+
+def promises(ablation: Ablation) -> Table:
+    pairs = [_Promise(row.against_parent) for row in ablation.rows if row.against_parent]
+    return table("promises", PROMISES, pairs, key=lambda p: p.pair.after)
+
+
+def account(pair: Comparison) -> list[Block]:
+    """All of a comparison, for a terminal."""
+    told: list[Block] = []
+    if pair.factors:
+        text = f"Against {pair.before}: {equation(pair.factors)}, {durations(pair.factors)}"
+        told.append(Paragraph(words(text)))
+    if times := stall_table(pair):
+        told.append(times)
+    told += standouts(pair)
+    if pair.rules:
+        told.append(Fold(words("ncu's rules, before and after"), tuple(rules(pair))))
+        text = (
+            f"NVIDIA's largest estimate at {pair.before} for the whole runtime: "
+            f"{promised(largest_promise(pair))}; realised under ncu: {realised(pair)}"
+        )
+        told.append(Paragraph(words(text)))
+    return told

@@ -1,0 +1,103 @@
+"""How numbers read: to three digits, in sane units, and never as nothing where there is some."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from workbench.words import ABSENT, NONE
+
+if TYPE_CHECKING:
+    from workbench.derive.speedup import Ratio
+
+COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
+SCALES = ((1e9, " G"), (1e6, " M"), (1e4, " k"))
+
+
+def number(x: float | None, digits: int = 3) -> str:
+    """To ``digits`` significant digits, whole above them, without an exponent where one can do."""
+    if x is None or not math.isfinite(x):
+        return ABSENT
+    if x == 0:
+        return "0"
+    if not 1e-4 <= abs(x) < 1e9:
+        return f"{x:.{digits - 1}e}"
+    rounded = float(f"{x:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{x:,.0f}" if abs(x) >= 1e4 else f"{x:.{decimals}f}"
+
+
+def count(x: float | None) -> str:
+    """``56``, ``560 k``, ``2.03 M``: whole below ten thousand, where it is whole."""
+    if x is None or not math.isfinite(x):
+        return ABSENT
+    for size, name in SCALES:
+        if abs(x) >= size:
+            return number(x / (1e3 if size == 1e4 else size)) + name
+    return f"{x:,.0f}" if x == round(x) else number(x)
+
+
+def quantity(x: float | None, unit: str) -> str:
+    """A figure in its unit, which the text repeats only where it scales it; see ``unit_shown``."""
+    if unit == COUNTS and x is not None:
+        return count(round(x * 1e6, 6))
+    return number(x)
+
+
+def unit_shown(unit: str) -> str:
+    """What stands beside a figure: nothing for counts, which carry their own k, M, G."""
+    return "" if unit == COUNTS else unit
+
+
+def with_unit(label: str, unit: str) -> str:
+    unit = unit_shown(unit)
+    return f"{label} ({unit})" if unit else label
+
+
+def percent(share: float | None) -> str:
+    """A share as percent; what is not nothing is not shown as nothing."""
+    if share is None or not math.isfinite(share):
+        return ABSENT
+    value = 100 * share
+    if 0 < abs(value) < 0.1:
+        return f"{number(value, 2)} %"
+    return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
+
+
+def factor(x: float) -> str:
+    """``2.91x``; two decimals near one, where they decide."""
+    return f"{number(x, 3)}x" if x < 100 else f"{x:,.0f}x"
+
+
+def times(before: float | None, after: float | None) -> str:
+    """How many times ``before`` goes into ``after``; a dash where there is no saying."""
+    return factor(after / before) if before and after else NONE
+
+
+def ratio(value: Ratio | None) -> str:
+    return factor(value.ratio) if value else ABSENT
+
+
+def ends(value: Ratio) -> str:
+    """``[2.88, 2.95]``: the 95 % interval."""
+    both = (factor(end).removesuffix("x") for end in (value.low, value.high))
+    return f"[{', '.join(both)}]"
+
+
+def interval(value: Ratio | None) -> str:
+    """``2.91x [2.88, 2.95]``: the median and its 95 % interval."""
+    return f"{factor(value.ratio)} {ends(value)}" if value else ABSENT
+
+
+def signed(change: float) -> str:
+    if not change:
+        return "0"
+    return f"{'+' if change > 0 else '−'}{number(abs(change))}"
+
+
+def microseconds(value: float | None) -> str:
+    return ABSENT if value is None else f"{number(value)} µs"
+
+
+def finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value

@@ -1,0 +1,188 @@
+"""Source on a terminal: a diff with what each line cost, or one source with its stalls.
+
+Lines come as pieces of (text, style); signs and numbers carry the meaning, styles only repeat it.
+Terminals and pipes get the same lines; only a terminal's width cuts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.derive.diff.costs import Cost
+from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, SourceDiff, base
+from workbench.derive.diff.unified import signed, with_context
+from workbench.derive.figures import stall_label
+from workbench.render.document import hunks
+from workbench.render.document.blocks import Text, plain
+from workbench.render.plain import clip, printable
+
+Pieces = list[tuple[str, str]]
+HOT = 0.05
+WARM = 0.01
+LEAST = 0.0005  # a share that rounds to 0.0 % is left blank
+REASON = 16
+STYLES = {"-": "red", "+": "green", " ": ""}
+HEADING = "before each line: its stall samples as a share of all samples, in {} and in {}"
+
+
+def gutter(cost: Cost | None) -> tuple[str, str]:
+    """A line's share of all samples in 7 cells, and its style."""
+    share = cost.share if cost else None
+    if share is None or share < LEAST:
+        return " " * 7, ""
+    return f"{100 * share:5.1f} %", "bold" if share >= HOT else ""
+
+
+def hunk_lines(file: FileDiff, hunk: Hunk, width: int | None) -> Iterator[Pieces]:
+    """The heading, the costs before and after, and the diff with its gutters."""
+    yield [(clip(printable(f"hunk {hunk.number}: {hunks.where(hunk)}"), width), "bold")]
+    if hunk.cosmetic:
+        yield [("  comments or blanks only", "dim")]
+    elif hunk.host:
+        yield [(clip("  host code: it costs nothing on the GPU by itself", width), "dim")]
+    else:
+        yield from ([(clip(f"  {text}", width), "")] for text in hunks.costs(hunk))
+    yield from diff_lines(with_context(file, hunk), width, bare=hunk.host)
+
+
+def diff_lines(rows: list[DiffRow], width: int | None, *, bare: bool = False) -> Iterator[Pieces]:
+    """``bare`` leaves the gutters out. Narrow terminals lose the reason, then the numbers."""
+    reasons = not bare and (width is None or width >= 100)
+    costs_of = {
+        id(line): (row.before, row.after)
+        for row in rows
+        for line in (row.before, row.after)
+        if line
+    }
+    for sign, line in signed(rows):
+        before, after = costs_of[id(line)]
+        pieces: Pieces = []
+        if not bare:
+            pieces += [gutter(before.cost if before and sign != "+" else None), (" ", "")]
+            pieces += [gutter(after.cost if after and sign != "-" else None), (" ", "")]
+        if reasons:
+            hot = (line.cost.share or 0.0) >= LEAST
+            reason = stall_label(line.cost.top_stall)[:REASON] if hot else ""
+            pieces.append((f"{reason:<{REASON}} ", "dim"))
+        if width is None or width >= 80:
+            pieces.append((f"{line.number:>4} ", "dim"))
+        used = sum(len(text) for text, _ in pieces) + 2
+        text = clip(printable(line.text), None if width is None else width - used)
+        yield [*pieces, (f"{sign} {text}".rstrip(), STYLES[sign])]
+
+
+def diff(changes: SourceDiff, names: tuple[str, str], width: int | None) -> Iterator[Pieces]:
+    """All hunks, the costliest first, then the unchanged lines whose stall time changed most."""
+    if changes.has_costs and changes.hunks:
+        yield [(clip(printable(HEADING.format(*names)), width), "dim")]
+    for file, hunk in _costliest_first(changes):
+        yield [("", "")]
+        yield from hunk_lines(file, hunk, width)
+    if not changes.hunks:
+        yield [("the sources are the same", "")]
+    yield from _listed(
+        "code that moved as it was, part of the hunks above:", hunks.moved(changes), width
+    )
+    yield from _listed(
+        "unchanged lines whose stall time changed most:", hunks.shifts(changes), width
+    )
+    if changes.has_costs:
+        sums = (
+            f"stall time, {name}: {hunks.pair(hunks.stall_time(before), hunks.stall_time(after))}"
+            for name, before, after in hunks.sums(changes)
+        )
+        yield [("", "")]
+        yield from ([(clip(printable(text), width), "")] for text in sums)
+
+
+def _costliest_first(changes: SourceDiff) -> list[tuple[FileDiff, Hunk]]:
+    """Where costs are known; what costs nothing keeps its order, at the end."""
+    known = [(file, hunk) for file in changes.files for hunk in file.hunks]
+    return sorted(known, key=lambda pair: -hunks.weight(pair[1]))
+
+
+def _listed(title: str, items: Sequence[Text], width: int | None) -> Iterator[Pieces]:
+    if items:
+        yield [("", "")]
+        yield [(clip(title, width), "bold")]
+    yield from ([(clip(f"  {printable(plain(item))}", width), "")] for item in items)
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of a source with its stall samples; None where they were not collected."""
+
+    line: int
+    samples: int | None
+    share: float | None
+    microseconds: float | None
+    top_stall: str
+    instructions: int | None
+    text: str
+
+    @property
+    def ran(self) -> bool:
+        return bool(self.samples or self.instructions)
+
+
+Listing = Mapping[str, Sequence[SourceLine]]
+
+
+def hottest_first(files: Listing) -> Listing:
+    """By stall samples: headers that a kernel merely includes come last."""
+    return dict(sorted(files.items(), key=lambda item: -sum(x.samples or 0 for x in item[1])))
+
+
+def source(
+    file: str, lines: Sequence[SourceLine], note: str, width: int | None
+) -> Iterator[Pieces]:
+    """A source with the share of all samples and the top stall reason before each line; hot ones
+    are marked.
+    """
+    if not any(line.ran for line in lines):
+        yield [(f"{printable(file)}: no instruction was executed there", "")]
+        return
+    total = sum(line.samples or 0 for line in lines)
+    heading = "stall samples by line, as a share of all samples"
+    yield [(f"{printable(file)}: {heading} ({total} here)", "bold")]
+    yield from ([(note, "yellow")] for _ in range(bool(note)))
+    yield [("", "")]
+    yield from (_source_line(line, width) for line in lines)
+
+
+def hottest(files: Listing, most: int, width: int | None) -> Iterator[Pieces]:
+    """The hottest lines of all files, with their places."""
+    known = [(file, line) for file, lines in files.items() for line in lines if line.samples]
+    ranked = sorted(known, key=lambda item: -(item[1].samples or 0))[:most]
+    yield [(f"the {len(ranked)} hottest lines, by share of all stall samples:", "bold")]
+    yield [("", "")]
+    for file, line in ranked:
+        name = f"{base(file)}:{line.line}"
+        text = clip(printable(line.text.strip()), None if width is None else width - 51)
+        yield [*_marks(line), (f" {name:<20} ", "dim"), (text, "")]
+
+
+def _marks(line: SourceLine) -> Pieces:
+    """``>>`` for a twentieth of all samples and more, ``>`` for a hundredth."""
+    share = line.share or 0.0
+    mark = ">>" if share >= HOT else " >" if share >= WARM else "  "
+    style = "bold red" if share >= HOT else "yellow" if share >= WARM else ""
+    told = f"{share:6.1%}" if line.samples else " " * 6
+    stall = stall_label(line.top_stall)[:18] if line.top_stall else ""
+    return [(f"{mark} {told} {stall:<18}", style)]
+
+
+def _source_line(line: SourceLine, width: int | None) -> Pieces:
+    pieces = [*_marks(line), (f" {line.line:>4}  ", "dim"), *_text(line, 35, width)]
+    return pieces if line.text.strip() else [(pieces[0][0] + pieces[1][0].rstrip(), "dim")]
+
+
+def _text(line: SourceLine, used: int, width: int | None) -> Pieces:
+    text = clip(printable(line.text), None if width is None else width - used)
+    return [(text.rstrip(), "bold" if (line.share or 0.0) >= HOT else "")]
+
+
+def text_of(lines: Iterable[Pieces]) -> Iterator[str]:
+    """Without styles, for a pipe."""
+    return ("".join(text for text, _ in pieces).rstrip() for pieces in lines)

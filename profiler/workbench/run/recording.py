@@ -1,0 +1,253 @@
+"""Puts what was measured, adopted or calibrated on record."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec import to_builtins
+
+import workbench
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import (
+    Build,
+    BuiltKernel,
+    CaptureIndex,
+    Check,
+    Checks,
+    Environment,
+    Provenance,
+    Record,
+    Samples,
+    Session,
+)
+from workbench.ncu import command as ncu
+from workbench.ncu.ranges import range_name
+from workbench.ncu.report import ZSTD_MAGIC
+from workbench.study.config import Profiler
+from workbench.study.model import Study
+from workbench.study.sources import Fingerprints, source_files
+from workbench.words import CheckResult
+
+REPEATS_KEPT = 2  # earlier reports of a variant; each is a megabyte or so
+ZSTD_LEVEL = 12  # a tenth of the time of 19 for a sixth more bytes
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def stamp(date: str) -> str:
+    """A date as file names have it."""
+    return date.replace(":", "").replace("-", "")
+
+
+def provenance(
+    environment: Environment,
+    *,
+    arguments: Iterable[str] | None = None,
+    ncu_command: str | None = None,
+) -> Provenance:
+    """``arguments`` are those of this command where no others are given."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return Provenance(
+        **to_builtins(environment),
+        workbench=workbench.__version__,
+        date=now(),
+        command=shlex.join(["workbench", *words]),
+        ncu_command=ncu_command,
+    )
+
+
+def compressed(report: bytes) -> bytes:
+    """A report as it is kept."""
+    import zstandard
+
+    if report.startswith(ZSTD_MAGIC):
+        return report
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(report)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_captures(
+    folder: EvidenceFolder, name: str, report: bytes, indexes: Iterable[CaptureIndex]
+) -> list[Path]:
+    """Keep a compressed report, then the entries that name it; drop what no entry names any more.
+
+    Returns what was written.
+    """
+    kept = folder.reports / name
+    store.write_bytes(kept, report)
+    written = [kept]
+    for index in indexes:
+        written.append(folder.capture_index(index.shape, index.variant))
+        store.write(written[-1], index)
+    remove_unused(folder)
+    return written
+
+
+def remove_unused(folder: EvidenceFolder) -> None:
+    """Delete the reports that no index entry names any more."""
+    used: set[str] = set()
+    for path in folder.capture_indexes():
+        index = store.read(path, CaptureIndex)
+        used |= {index.report, *(index.repeats or ())}
+    for report in folder.reports.glob("*.ncu-rep*"):
+        if report.name not in used:
+            report.unlink()
+            folder.tables(report.name).unlink(missing_ok=True)
+
+
+def remove_superseded(session: Path, variants: set[str]) -> None:
+    """Delete the timing sessions whose variants were all timed again in ``session``."""
+    for path in session.parent.glob("*.json"):
+        if path != session and set(store.read(path, Session).fingerprints) <= variants:
+            path.unlink()
+
+
+class Recorder:
+    """Writes the evidence of one measurement at a shape, piece by piece.
+
+    It belongs to the sources as they were when the measurement began. ``environment`` is the
+    worker's, as soon as that is known.
+    """
+
+    def __init__(
+        self, study: Study, shape: str, folder: EvidenceFolder, variants: Iterable[str]
+    ) -> None:
+        self.study = study
+        self.shape = shape
+        self.folder = folder
+        self.environment = Environment()
+        self.written: list[Path] = []
+        self._checks: dict[str, dict[str, Check]] = {}
+        prints = Fingerprints(study)
+        self._sources = {name: prints.of_sources(name) for name in variants}
+        self._prints = {
+            (name, shape): prints.of(name, shape)
+            for name in self._sources
+            for shape in study.shapes
+        }
+
+    def fingerprint(self, variant: str, shape: str | None = None) -> str:
+        return self._prints[variant, shape or self.shape]
+
+    def build(
+        self,
+        variant: str,
+        *,
+        arch: str = "",
+        kernels: tuple[BuiltKernel, ...] = (),
+        warnings: tuple[str, ...] = (),
+        error: str = "",
+    ) -> None:
+        sources = source_files(self.study, self.study.variants[variant])
+        record = Build(
+            variant=variant,
+            fingerprint=self._sources[variant],
+            sources=tuple(path.name for path in sources),
+            arch=arch,
+            kernels=kernels,
+            warnings=warnings,
+            error=error,
+            provenance=provenance(self.environment),
+        )
+        self._write(self.folder.build(variant), record)
+
+    def check(
+        self,
+        variant: str,
+        shape: str,
+        *,
+        status: CheckResult,
+        why: str,
+        max_abs: float | None = None,
+        relative: float | None = None,
+    ) -> None:
+        """Beside what is on record of these sources at other shapes."""
+        path = self.folder.check(variant)
+        on_record = store.read(path, Checks).shapes if path.is_file() else {}
+        still = {
+            name: known
+            for name, known in on_record.items()
+            if known.fingerprint == self._prints.get((variant, name))
+        }
+        own = self._checks.setdefault(variant, {})
+        own[shape] = Check(
+            status=status,
+            why=why,
+            max_abs=max_abs,
+            relative=relative,
+            fingerprint=self.fingerprint(variant, shape),
+        )
+        record = Checks(
+            variant=variant, shapes=still | own, provenance=provenance(self.environment)
+        )
+        self._write(path, record)
+
+    def session(self, variants: Iterable[str], samples: Samples) -> None:
+        """The variants timed together; older sessions of no others than them go."""
+        record = Session(
+            study=self.study.name,
+            shape=self.shape,
+            fingerprints={name: self.fingerprint(name) for name in variants},
+            samples=samples,
+            provenance=provenance(self.environment),
+        )
+        path = self.folder.timings(self.shape) / f"{stamp(record.provenance.date)}.json"
+        self._write(path, record)
+        remove_superseded(path, set(record.fingerprints))
+
+    def captures(
+        self, report: Path, launches: Mapping[str, int], settings: Profiler, version: str
+    ) -> None:
+        """Keep a report with the captures of ``launches``, their number by variant."""
+        data = compressed(report.read_bytes())
+        sha256, flags = digest(data), tuple(ncu.flags(settings))
+        command = shlex.join(ncu.command("ncu", settings))
+        origin = provenance(self.environment, ncu_command=command)
+        name = f"{self.shape}-{stamp(origin.date)}.ncu-repz"
+        indexes = [
+            CaptureIndex(
+                variant=variant,
+                shape=self.shape,
+                fingerprint=self.fingerprint(variant),
+                report=name,
+                repeats=self.repeats(variant, version, flags),
+                sha256=sha256,
+                range=range_name(self.study.name, variant, self.shape),
+                launches=number,
+                ncu=version,
+                ncu_flags=flags,
+                provenance=origin,
+            )
+            for variant, number in launches.items()
+        ]
+        self.written += write_captures(self.folder, name, data, indexes)
+
+    def repeats(self, variant: str, version: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """Earlier reports of the same sources, ncu and flags: they tell the noise of a capture."""
+        path = self.folder.capture_index(self.shape, variant)
+        if not path.is_file():
+            return ()
+        old = store.read(path, CaptureIndex)
+        same = (old.fingerprint, old.ncu, old.ncu_flags) == (
+            self.fingerprint(variant),
+            version,
+            flags,
+        )
+        if not same or old.provenance.driver != self.environment.driver:
+            return ()
+        return (old.report, *(old.repeats or ()))[:REPEATS_KEPT]
+
+    def _write(self, path: Path, record: Record) -> None:
+        store.write(path, record)
+        self.written.append(path)

@@ -1,0 +1,211 @@
+"""Evidence files are typed: what is on disk is read and written back, what is wrong is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.cli import main
+from workbench.errors import UsageError
+from workbench.evidence import store
+from workbench.evidence.ceilings import load_calibration
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import (
+    Build,
+    CaptureIndex,
+    CeilingsFile,
+    Checks,
+    Provenance,
+    Record,
+    Session,
+)
+from workspaces import EVIDENCE, ROOT, copy_of_repository
+
+SHAPE = "b2h8s512d64"
+KINDS: dict[str, type[Record]] = {
+    "builds": Build,
+    "checks": Checks,
+    "timings": Session,
+    "captures": CaptureIndex,
+    "nvidia-h200": CeilingsFile,
+}
+FILES = {
+    "build": "builds/fix1.json",
+    "check": "checks/fix1.json",
+    "capture": f"{SHAPE}/captures/fix1.json",
+    "session": next((EVIDENCE / SHAPE / "timings").iterdir()).relative_to(EVIDENCE).as_posix(),
+    "ceilings": "ceilings.json",
+}
+
+
+def test_every_file_on_record_is_read_and_written_back_byte_for_byte(tmp_path: Path) -> None:
+    paths = sorted(ROOT.glob("ablations/*/evidence/*/**/*.json"))
+    assert len(paths) > 100
+    for path in paths:
+        store.write(tmp_path / "again.json", store.read(path, KINDS[path.parent.name]))
+        assert (tmp_path / "again.json").read_bytes() == path.read_bytes(), path
+
+
+def test_keys_that_are_not_known_are_passed_over(tmp_path: Path) -> None:
+    data = json.loads((EVIDENCE / FILES["build"]).read_text())
+    data["provenance"]["weather"] = {"outside": [1, 2]}
+    path = tmp_path / "build.json"
+    path.write_text(json.dumps({**data, "later": True}))
+    assert store.read(path, Build) == store.read(EVIDENCE / FILES["build"], Build)
+
+
+def test_what_was_not_collected_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "provenance.json"
+    store.write(path, Provenance(date="2026-01-02T03:04:05Z"))
+    assert json.loads(path.read_text()) == {"date": "2026-01-02T03:04:05Z", "schema_version": 1}
+
+
+Change = Callable[[dict[str, Any]], object]
+NESTED = b'{"schema_version": 1, "later": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+
+
+def put(*path: str | int, value: Any) -> Change:
+    """Sets what stands at this place of a file."""
+
+    def change(data: Any) -> None:
+        for key in path[:-1]:
+            data = data[key]
+        data[path[-1]] = value
+
+    return change
+
+
+def take(*path: str) -> Change:
+    """Takes out what stands at this place of a file."""
+
+    def change(data: Any) -> None:
+        for key in path[:-1]:
+            data = data[key]
+        del data[path[-1]]
+
+    return change
+
+
+WRONG: list[tuple[str, Change, str]] = [
+    ("build", take("fingerprint"), "it has no 'fingerprint'"),
+    ("build", take("provenance", "date"), "'provenance' has no 'date'"),
+    (
+        "build",
+        put("kernels", 0, "registers", value="many"),
+        "'kernels[0].registers' must be a whole number, not a string",
+    ),
+    ("build", put("warnings", value={}), "'warnings' must be a list, not an object"),
+    ("check", take("shapes"), "it has no 'shapes'"),
+    ("check", take("shapes", SHAPE, "why"), f"'shapes.{SHAPE}' has no 'why'"),
+    (
+        "check",
+        put("shapes", SHAPE, "max_abs", value="0"),
+        f"'shapes.{SHAPE}.max_abs' must be a whole number or a number or null, not a string",
+    ),
+    (
+        "check",
+        put("shapes", SHAPE, "status", value="corect"),
+        f"'shapes.{SHAPE}.status' must be one of correct, wrong,",
+    ),
+    ("capture", take("provenance"), "it has no 'provenance'"),
+    ("capture", put("launches", value=True), "'launches' must be a whole number, not true"),
+    ("capture", put("adopted", value={}), "'adopted' has no 'file'"),
+    ("capture", put("repeats", value=[1]), "'repeats[0]' must be a string, not a whole number"),
+    ("session", take("fingerprints"), "it has no 'fingerprints'"),
+    ("session", take("samples", "round"), "'samples' has no 'round'"),
+    (
+        "session",
+        put("fingerprints", "fix2[warps=12]", value=3),
+        "'fingerprints.fix2[warps=12]' must be a string, not a whole number",
+    ),
+    (
+        "session",
+        put("samples", "microseconds", 7, value=None),
+        "'samples.microseconds[7]' must be a whole number or a number, not null",
+    ),
+    ("session", put("samples", "how", value=[]), "'samples' has columns of different lengths"),
+    ("ceilings", take("not_collected"), "it has no 'not_collected'"),
+    ("ceilings", take("provenance", "gpu"), "'provenance' has no 'gpu'"),
+    ("ceilings", take("ceilings", "fp32", "ran"), "'ceilings.fp32' has no 'ran'"),
+    ("ceilings", put("ceilings", "dram", "value", value=0), "'ceilings.dram' is 0 byte/s"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> EvidenceFolder:
+    return EvidenceFolder(tmp_path / EVIDENCE.name)
+
+
+def load(path: Path) -> object:
+    if path.name == "ceilings.json":
+        return load_calibration(EvidenceFolder(path.parent))
+    return store.read(path, KINDS[path.parent.name])
+
+
+def refused(folder: EvidenceFolder, name: str, data: bytes) -> UsageError:
+    """What is said of a file of this kind with this content."""
+    path = folder.root / FILES[name]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize(("name", "change", "told"), WRONG, ids=[told for *_, told in WRONG])
+def test_a_wrong_field_is_named_with_what_was_expected(
+    name: str, change: Change, told: str, folder: EvidenceFolder
+) -> None:
+    data = json.loads((EVIDENCE / FILES[name]).read_text())
+    change(data)
+    error = refused(folder, name, json.dumps(data).encode())
+    assert f"is damaged: {told}" in error.message
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"[]", "has no schema_version"),
+        (b'{"schema_version": "1"}', "has no schema_version"),
+        (b'{"schema_version": 1}', "is damaged: it has no '"),
+        (b'{"schema_version": 2}', "is of schema 2; this workbench reads up to 1"),
+        (b'{"schema_version": 1', "cannot be read"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"", "cannot be read"),
+        (NESTED, "cannot be read: nested too deeply"),
+    ],
+    ids=["list", "no number", "empty", "newer", "cut", "no text", "nothing", "nested"],
+)
+def test_what_is_no_record_is_named_in_every_kind_of_file(
+    name: str, data: bytes, told: str, folder: EvidenceFolder
+) -> None:
+    assert told in refused(folder, name, data).message
+
+
+def test_a_file_that_is_wrong_twice_is_no_traceback(folder: EvidenceFolder) -> None:
+    """A wrong field, and behind it no JSON at all."""
+    refused(folder, "build", b'{"schema_version": 1, "variant": 3, "sources": "\\ud800"}')
+
+
+def test_a_verb_names_the_file_and_ends_in_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = copy_of_repository(tmp_path)
+    for name in FILES.values():
+        path = root / EVIDENCE.relative_to(ROOT) / name
+        whole = path.read_bytes()
+        path.write_bytes(b'{"schema_version": 1}')
+        assert main(["ablate", "--project", str(root)]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        first, hint = err.splitlines()
+        assert first.startswith(f"error: {path} is damaged: it has no '")
+        assert hint.startswith("hint: ")
+        path.write_bytes(whole)
