@@ -22,6 +22,7 @@ from workbench.judge.gates import Gate, PredictionOutcome
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
+from workbench.render.document.report import report
 from workbench.render.page import page_environment, render_page
 from workbench.study.sources import virtual_name
 from workspaces import ROOT
@@ -34,7 +35,8 @@ NASTY = (
 
 
 def render(found: Ablation, sources: Sources | None = None) -> str:
-    return render_page(found, sources or Sources(), ENVIRONMENT)
+    sources = sources or Sources()
+    return render_page(report(found, sources.diffs), found, sources, ENVIRONMENT)
 
 
 @lru_cache

@@ -50,14 +50,18 @@ def write_reports(
 
     folder = workspace.reports(evidence.study, found.shape)
     sources = ladder_sources(evidence, found)
+    samples = timings(evidence, found)
     environment = template_environment(workspace.template_folders)
     text = render_report(found, sources.diffs, environment)
     files = {REPORT: text}
     if page or (folder / PAGE).is_file():
+        from workbench.render.document.report import report
         from workbench.render.page import page_environment, render_page
 
-        files[PAGE] = render_page(found, sources, page_environment(workspace.template_folders))
-    for name, content in {**chart_files(found, timings(evidence, found)), **files}.items():
+        document = report(found, sources.diffs)
+        environment = page_environment(workspace.template_folders)
+        files[PAGE] = render_page(document, found, sources, environment, samples)
+    for name, content in {**chart_files(found, samples), **files}.items():
         write_bytes(folder / name, content.encode())
     return [folder / name for name in files]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.derive.roofline.point import DRAM, L1, L2
+from workbench.derive.roofline.ceilings import DRAM, L1, L2
 from workbench.judge.rows import Ablation
 from workbench.render.chart import ground, names
 from workbench.render.chart.key import key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.derive.roofline.point import DRAM
+from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.rows import Ablation
 from workbench.render.chart import ground, names
 from workbench.render.chart.key import key

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench.derive.roofline.point import DRAM, LEVELS, TENSOR, LevelPoint, Point
+from workbench.derive.roofline.ceilings import DRAM, LEVELS, TENSOR
+from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.judge.rows import Ablation
 from workbench.render.tables import number
 
