@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from handmade import metrics
 from synthetic import ablation, with_row
-from test_judge import LEVELS, ROOF, WGMMA, metrics
+from test_roofline import LEVELS, ROOF, WGMMA
 from workbench.cli import main
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings, other_clock

@@ -13,14 +13,15 @@ from synthetic import ablation, bottleneck, not_current, point, with_row
 from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.derive.speedup import Ratio
-from workbench.judge.gates import PredictionOutcome
+from workbench.judge.environment import Environment
+from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation
 from workbench.render import markdown
 from workbench.render.chart.charts import FILES
 from workbench.render.document import result, rooflines
 from workbench.render.document.blocks import Text
 from workbench.render.report import render_report, template_environment
-from workbench.words import Verdict
+from workbench.words import Origin, PredictionResult, Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 ENVIRONMENT = template_environment([TEMPLATES])
@@ -91,7 +92,7 @@ def test_result_names_its_basis() -> None:
     assert "recorded evidence of 2026-01-02" in text
     assert "warm" in text
     assert "Of 3 steps: 2 kept, 1 rejected; of " in text
-    measured = told(result.result(dataclasses.replace(ablation(3), source="measured")))
+    measured = told(result.result(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
     assert "measured by this run on 2026-01-02" in measured
 
 
@@ -122,7 +123,8 @@ def test_what_did_not_work() -> None:
 
 
 def test_refuted_prediction_of_a_kept_step_is_told() -> None:
-    outcome = PredictionOutcome("time", "Time", "µs", "0.1 to 0.2x", 640.0, 337.0, "refuted")
+    refuted = PredictionResult.REFUTED
+    outcome = PredictionOutcome("time", "Time", "µs", "0.1 to 0.2x", 640.0, 337.0, refuted)
     found = with_row(ablation(1), "fix1", predictions=(outcome,))
     assert found.row("fix1").verdict == Verdict.KEPT
     assert any("expected 0.1 to 0.2x" in told(line) for line in result.failures(found))
@@ -147,10 +149,11 @@ def test_bottlenecks_of_the_baseline() -> None:
 
 def test_method_follows_the_recorded_flags() -> None:
     assert "caches flushed before every pass, clocks left alone" in render(ablation(0))
-    kept = dict(ablation(0).environment, ncu_flags="--cache-control none --clock-control base")
+    flags = ("--cache-control", "none", "--clock-control", "base")
+    kept = dataclasses.replace(ablation(0).environment, ncu_flags=flags)
     text = render(ablation(0, environment=kept))
     assert "caches left as they were, clock control base" in text
-    assert "cache control not collected" in render(ablation(0, environment={}))
+    assert "cache control not collected" in render(ablation(0, environment=Environment()))
 
 
 def test_diff_is_a_collapsed_block() -> None:
@@ -209,7 +212,7 @@ def test_hostile_text_stays_text() -> None:
 
 
 def test_nothing_collected_at_all_still_renders() -> None:
-    found = ablation(2, ceilings=None, environment={}, timing_file="", date="")
+    found = ablation(2, ceilings=None, environment=Environment(), timing_file="", date="")
     for row in found.everything:
         found = not_current(found, row.variant, "missing", "not measured")
     text = render(found)
