@@ -11,20 +11,24 @@ import dataclasses
 from functools import lru_cache
 
 from synthetic import ablation, bottleneck, with_row
-from workbench.commands.report import ladder_sources
 from workbench.commands.target import find_target
 from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import Profiled, Sources
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standouts
-from workbench.judge.gates import Gate, PredictionOutcome
+from workbench.judge.environment import Environment
+from workbench.judge.gates import Gate
 from workbench.judge.ladder import judge
+from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
+from workbench.judge.snapshot import snapshot
+from workbench.judge.sources import ladder_sources
 from workbench.render.document.report import report
 from workbench.render.page import page_environment, render_page
 from workbench.study.sources import virtual_name
+from workbench.words import GateState, PredictionResult, RuleMove
 from workspaces import ROOT
 
 ENVIRONMENT = page_environment([ROOT / "templates"])
@@ -42,8 +46,8 @@ def render(found: Ablation, sources: Sources | None = None) -> str:
 @lru_cache
 def recorded() -> tuple[Ablation, Sources]:
     target = find_target(ROOT, None, None)
-    evidence = target.evidence()
-    found = judge(evidence, target.workspace.config, target.steps([]))
+    evidence = snapshot(target.evidence(), target.steps([]), sources=True)
+    found = judge(evidence, target.workspace.config)
     return found, ladder_sources(evidence, found)
 
 
@@ -85,13 +89,15 @@ def hostile() -> tuple[Ablation, Sources]:
     """Every text that comes from outside is ``NASTY`` or holds it."""
     name = f'fix1"{NASTY}'
     found = ablation(1, title=NASTY, gpu=NASTY, warnings=(NASTY,), parameters={NASTY: NASTY})
-    found = dataclasses.replace(found, environment={**found.environment, "ncu_flags": NASTY})
+    found = dataclasses.replace(found, environment=Environment(ncu_flags=(NASTY,)))
     row = found.row("fix1")
     assert row.step is not None
     step = dataclasses.replace(
         row.step, variant=name, key_change=NASTY, bottleneck=NASTY, rationale=NASTY, lesson=NASTY
     )
     limit = dataclasses.replace(bottleneck(NASTY, NASTY), message=NASTY, metric=NASTY)
+    result = PredictionResult.REFUTED
+    prediction = PredictionOutcome(NASTY, NASTY, NASTY, NASTY, 1.0, 2.0, result)
     found = with_row(
         found,
         "fix1",
@@ -99,9 +105,9 @@ def hostile() -> tuple[Ablation, Sources]:
         kernels=("<script>", NASTY),
         capture=NASTY,
         bottlenecks=(limit,),
-        gates=(Gate(NASTY, False, NASTY),),
+        gates=(Gate(NASTY, GateState.FAILED, NASTY),),
         stalls={**row.stalls, NASTY: 0.2},
-        predictions=(PredictionOutcome(NASTY, NASTY, NASTY, NASTY, 1.0, 2.0, "refuted"),),
+        predictions=(prediction,),
         title=NASTY,
         figures={
             **row.figures,
@@ -117,7 +123,7 @@ def hostile() -> tuple[Ablation, Sources]:
         after=NASTY,
         standouts=Standouts((), (), (NASTY,)),
         stall_times=(StallTime(NASTY, 1.0, 2.0),),
-        rules=(RuleChange(NASTY, NASTY, NASTY, "appeared", 1.0, 2.0),),
+        rules=(RuleChange(NASTY, NASTY, NASTY, RuleMove.APPEARED, 1.0, 2.0),),
     )
     found = with_row(found, "fix1", against_parent=told)
     rows = [dataclasses.replace(r, variant=name) if r.variant == "fix1" else r for r in found.rows]

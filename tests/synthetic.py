@@ -1,7 +1,7 @@
 """A made-up ablation for tests: plausible numbers, no files, no GPU.
 
-found = ablation(steps=3)                       # baseline, fix1, fix2 (rejected), fix3
-found = with_row(found, "fix1", status="stale") # replace fields of one row
+found = ablation(steps=3)                   # baseline, fix1, fix2 (rejected), fix3
+found = with_row(found, "fix1", capture="") # replace fields of one row
 """
 
 from __future__ import annotations
@@ -19,14 +19,28 @@ from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout, Standouts
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
-from workbench.judge.gates import Gate, PredictionOutcome
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.environment import Environment
+from workbench.judge.gates import Gate
+from workbench.judge.predictions import PredictionOutcome
+from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.rules import RuleChange
 from workbench.study.model import Prediction, Step
-from workbench.words import Verdict
+from workbench.words import (
+    GateState,
+    Origin,
+    PredictionResult,
+    Regime,
+    Role,
+    RuleMove,
+    Status,
+    Verdict,
+)
 
-CURRENT = {"build": "current", "check": "current", "timing": "current", "capture": "current"}
+CURRENT = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
+SHAPE = "b2h8s512d64"
+PARAMETERS = {"B": 2, "causal": False}
 CEILINGS = Ceilings(dram=4.81e12, fp32=67.0e12, tensor=1073e12, l2=10.3e12, l1=33.4e12)
+SPREAD = tuple(1 + (0.02 if i < 50 else 0.03) * (i - 49.5) / 49.5 for i in range(100))
 BASELINE_US, REFERENCE_US, FLOPS = 640.0, 10.4, 1.37e9
 CAPTURE = "b2h8s512d64-20260102T030405Z.ncu-repz"
 
@@ -35,8 +49,13 @@ def ratio(value: float, spread: float = 0.01) -> Ratio:
     return Ratio(value, value * (1 - spread), value * (1 + spread))
 
 
-def time(median: float, mode: str = "warm") -> Time:
-    return Time(median, median * 0.98, median * 1.03, mode, 100)
+def time(median: float, regime: Regime = Regime.WARM) -> Time:
+    return Time(median, median * 0.98, median * 1.03, regime, len(SPREAD))
+
+
+def samples(median: float) -> tuple[float, ...]:
+    """Microseconds of as many rounds, from 2 % below the median to 3 % above it."""
+    return tuple(median * factor for factor in SPREAD)
 
 
 def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False) -> Point:
@@ -48,32 +67,32 @@ def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False
     bandwidths = {"dram": CEILINGS.dram, "l2": 10.3e12, "l1": 33.4e12}
     levels = tuple(
         LevelPoint(
-            name,
-            flop_per_byte,
-            rate / flop_per_byte / bandwidth,
-            min(compute, flop_per_byte * bandwidth),
+            level=name,
+            intensity=flop_per_byte,
+            bandwidth_share=rate / flop_per_byte / bandwidth,
+            bound=min(compute, flop_per_byte * bandwidth),
         )
         for (name, bandwidth), flop_per_byte in zip(
             bandwidths.items(), (intensity, intensity / 2, intensity / 10), strict=True
         )
     )
     return Point(
-        intensity,
-        rate,
-        bound,
-        kind,
-        FLOPS,
-        rate > 1.05 * bound,
-        limit,
-        rate / compute,
-        levels,
-        "fp16" if tensor else "",
+        intensity=intensity,
+        flops_per_second=rate,
+        bound=bound,
+        ceiling=kind,
+        flops=FLOPS,
+        above_roof=rate > 1.05 * bound,
+        limit=limit,
+        compute_share=rate / compute,
+        levels=levels,
+        tensor_type="fp16" if tensor else "",
     )
 
 
-def comparison(before: str, after: str, was: float, came: float) -> Comparison:
+def comparison(before: str, after: str, old: float, new: float) -> Comparison:
     """Of two durations in microseconds under ncu: all of the change is fewer instructions."""
-    gain = was / came
+    gain = old / new
     factors = (
         Factor(
             "instructions",
@@ -89,26 +108,43 @@ def comparison(before: str, after: str, was: float, came: float) -> Comparison:
         Factor("clock", "Clock", "GHz", 1.98, 1.98, 1.0, "clock"),
     )
     times = (
-        StallTime("long_scoreboard", 0.7 * was, 0.4 * came),
-        StallTime("selected", 0.3 * was, 0.6 * came),
+        StallTime("long_scoreboard", 0.7 * old, 0.4 * new),
+        StallTime("selected", 0.3 * old, 0.6 * new),
     )
     move = Standout(
-        "warp_instructions",
-        "Warp instructions",
-        64.0,
-        64.0 / gain,
-        "M",
-        "smsp__inst_executed.sum",
-        50.0,
-        1.0,
-        "warp instructions per scheduler",
+        id="warp_instructions",
+        label="Warp instructions",
+        before=64.0,
+        after=64.0 / gain,
+        unit="M",
+        metric="smsp__inst_executed.sum",
+        surprise=50.0,
+        part=1.0,
+        speaks_of="warp instructions per scheduler",
     )
     rules = (
-        RuleChange("CPIStall", "Long Scoreboard Stalls", "global", "vanished", 75.1, math.nan),
-        RuleChange("CPIStall", "Wait Stalls", "global", "appeared", math.nan, 31.0),
+        rule_change("Long Scoreboard Stalls", RuleMove.VANISHED, 75.1, math.nan),
+        rule_change("Wait Stalls", RuleMove.APPEARED, math.nan, 31.0),
     )
-    anatomy = SpeedupFactors(before, after, was, came, gain, factors)
-    return Comparison(before, after, anatomy, times, Standouts((move,), (), ()), rules)
+    return Comparison(
+        before=before,
+        after=after,
+        factors=SpeedupFactors(before, after, old, new, gain, factors),
+        stall_times=times,
+        standouts=Standouts(top=(move,), launch=(), paced=()),
+        rules=rules,
+    )
+
+
+def rule_change(title: str, change: RuleMove, before: float, after: float) -> RuleChange:
+    return RuleChange(
+        rule="CPIStall",
+        title=title,
+        scope="global",
+        change=change,
+        estimated_before_pct=before,
+        estimated_after_pct=after,
+    )
 
 
 def figures(microseconds: float, stalls: dict[str, float]) -> dict[str, Figure]:
@@ -138,145 +174,184 @@ def bottleneck(title: str = "Long Scoreboard Stalls", file: str = "baseline.cu")
     line = HotLine(f"/workbench/kernels/attention/{file}", 30, "long_scoreboard", 0.71)
     message = "On average, each warp spends 6.3 cycles waiting for a scoreboard dependency."
     return Bottleneck(
-        title,
-        "CPIStall",
-        "smsp__issue_active.avg.per_cycle_active",
-        0.12,
-        75.1,
-        "global",
-        message,
-        "attention_forward",
-        line,
+        title=title,
+        rule="CPIStall",
+        metric="smsp__issue_active.avg.per_cycle_active",
+        value=0.12,
+        estimated_speedup_pct=75.1,
+        scope="global",
+        message=message,
+        kernel="attention_forward",
+        hot_line=line,
     )
 
 
-def row(
-    variant: str,
-    parent: str | None,
-    microseconds: float,
-    judged: str,
-    *,
-    before: float = 0.0,
-    intensity: float = 400.0,
-    tensor: bool = False,
-    reference: bool = False,
-) -> Row:
+def stall_mix(microseconds: float) -> dict[str, float]:
+    """The slower, the more of its time waits for global memory."""
     waiting = min(0.8, 0.1 + 0.001 * microseconds)
     rest = 1 - waiting
-    stalls = {
+    return {
         "long_scoreboard": waiting,
         "selected": 0.5 * rest,
         "wait": 0.3 * rest,
         "barrier": 0.15 * rest,
         "short_scoreboard": 0.05 * rest,
     }
-    step = (
-        None
-        if reference
-        else Step(
-            variant,
-            parent,
-            f"key change of {variant}",
-            bottleneck=f"what held {parent} back",
-            rationale=f"why {variant} should help",
-            lesson=f"what {variant} taught",
-            predictions=(Prediction("time", (0.25, 0.5), None),),
-        )
-    )
-    over_parent = ratio(before / microseconds) if parent else None
-    gates: tuple[Gate, ...] = (
-        Gate("correct", True, "max error 0.00041 over 3 shapes"),
-        Gate("compiler", True, "no warning, no spill"),
-    )
-    predictions: tuple[PredictionOutcome, ...] = ()
-    if over_parent is not None and judged in (Verdict.KEPT, Verdict.REJECTED):
-        passed = judged == Verdict.KEPT
-        why = f"lower end {over_parent.low:.3f}x {'≥' if passed else '<'} 1.03x over the parent"
-        gates += (Gate("faster", passed, why),)
-        result = "confirmed" if passed else "refuted"
-        predictions = (
-            PredictionOutcome("time", "Time", "µs", "0.25 to 0.5x", before, microseconds, result),
-        )
-    return Row(
+
+
+def step(variant: str, parent: str | None) -> Step:
+    return Step(
         variant,
-        "" if step else f"Reference {variant}",
-        step,
-        CURRENT,
-        "current",
+        parent,
+        f"key change of {variant}",
+        bottleneck=f"what held {parent} back",
+        rationale=f"why {variant} should help",
+        lesson=f"what {variant} taught",
+        predictions=(Prediction("time", (0.25, 0.5), None),),
+    )
+
+
+def measured(
+    variant: str, microseconds: float, *, intensity: float = 400.0, tensor: bool = False
+) -> Row:
+    """A variant with times and figures, and nothing said of it."""
+    stalls = stall_mix(microseconds)
+    return Row(
+        variant=variant,
+        title=f"Reference {variant}",
+        step=None,
+        state=CURRENT,
+        status=Status.CURRENT,
         warm=time(microseconds),
-        cold=time(microseconds * 1.5, "cold"),
+        cold=time(microseconds * 1.5, Regime.COLD),
+        samples={Regime.WARM: samples(microseconds), Regime.COLD: samples(microseconds * 1.5)},
         over_baseline=ratio(BASELINE_US / microseconds),
-        over_parent=over_parent,
         over_reference=ratio(REFERENCE_US / microseconds),
         figures=figures(microseconds, stalls),
         stalls=stalls,
         limiters=("registers",),
         bottlenecks=(bottleneck(file=f"{variant}.cu"),),
         point=point(microseconds * 1.5, intensity, tensor=tensor),
-        gates=() if reference else gates,
-        verdict="" if reference else judged,
-        predictions=predictions,
         capture=CAPTURE,
         kernels=("attention_forward",),
-        against_parent=comparison(parent, variant, 1.5 * before, 1.5 * microseconds)
-        if parent
-        else None,
     )
+
+
+def reference(variant: str, microseconds: float, intensity: float) -> Row:
+    row = measured(variant, microseconds, intensity=intensity, tensor=True)
+    return dataclasses.replace(row, role=Role.REFERENCE)
+
+
+GATES = (
+    Gate("correct", GateState.PASSED, "max error 0.00041 over 3 shapes"),
+    Gate("compiler", GateState.PASSED, "no warning, no spill"),
+)
+
+
+def baseline(microseconds: float = BASELINE_US) -> Row:
+    return dataclasses.replace(
+        measured("baseline", microseconds),
+        title="",
+        step=step("baseline", None),
+        gates=GATES,
+        verdict=Verdict.BASELINE,
+    )
+
+
+def judged(row: Row, parent: Row) -> Row:
+    """A step against its parent: kept where it is faster, and then its prediction came true."""
+    assert row.warm is not None
+    assert parent.warm is not None
+    old, new = parent.warm.median, row.warm.median
+    over = ratio(old / new)
+    kept = over.low >= 1.03
+    why = f"lower end {over.low:.3f}x {'≥' if kept else '<'} 1.03x over the parent"
+    return dataclasses.replace(
+        row,
+        title="",
+        step=step(row.variant, parent.variant),
+        over_parent=over,
+        deciding=over,
+        gates=(*GATES, Gate("faster", GateState.PASSED if kept else GateState.FAILED, why)),
+        verdict=Verdict.KEPT if kept else Verdict.REJECTED,
+        predictions=(
+            PredictionOutcome(
+                figure="time",
+                label="Time",
+                unit="µs",
+                expected="0.25 to 0.5x",
+                before=old,
+                after=new,
+                result=PredictionResult.CONFIRMED if kept else PredictionResult.REFUTED,
+            ),
+        ),
+        against_parent=comparison(parent.variant, row.variant, 1.5 * old, 1.5 * new),
+    )
+
+
+def steps_of(count: int) -> list[Row]:
+    """Every step is 1.9 times its parent's speed, but every third from the second is rejected."""
+    rows = [baseline()]
+    parent, now = rows[0], BASELINE_US
+    for i in range(1, count + 1):
+        bad = i % 3 == 2
+        took = now * 1.04 if bad else now / 1.9
+        row = judged(measured(f"fix{i}", took, intensity=400 - 12 * i, tensor=i > 3), parent)
+        rows.append(row)
+        if not bad:
+            parent, now = row, took
+    return rows
+
+
+ENVIRONMENT = Environment(
+    gpu="NVIDIA H200",
+    driver="580.1",
+    cuda="13.0",
+    nvrtc="13.0",
+    torch="2.11.0",
+    python="3.12.3",
+    ncu="2025.3.1",
+    date="2026-01-02T03:04:05Z",
+    ncu_flags=("--set", "full", "--clock-control", "none", "--cache-control", "all"),
+    workbench="0.1.0",
+    command="workbench ablate",
+)
+REFERENCES = (
+    ("sdpa", 1.0, 344.0),
+    ("sdpa_flash", 1.33, 146.0),
+    ("sdpa_cudnn", 1.01, 344.0),
+    ("sdpa_efficient", 2.22, 343.0),
+)
 
 
 def ablation(steps: int = 3, *, references: int = 4, **changes: Any) -> Ablation:
-    """Every step is 1.9 times its parent's speed, but every third from the second is rejected."""
-    rows = [row("baseline", None, BASELINE_US, Verdict.BASELINE)]
-    parent, now = "baseline", BASELINE_US
-    for i in range(1, steps + 1):
-        bad = i % 3 == 2
-        took = now * 1.04 if bad else now / 1.9
-        name, judged = f"fix{i}", Verdict.REJECTED if bad else Verdict.KEPT
-        rows.append(
-            row(name, parent, took, judged, before=now, intensity=400 - 12 * i, tensor=i > 3)
-        )
-        if not bad:
-            parent, now = name, took
-    kinds = (
-        ("sdpa", 1.0, 344.0),
-        ("sdpa_flash", 1.33, 146.0),
-        ("sdpa_cudnn", 1.01, 344.0),
-        ("sdpa_efficient", 2.22, 343.0),
+    """See ``steps_of``; the ladder of its one shape is made of its rows."""
+    rows = tuple(steps_of(steps))
+    others = tuple(
+        reference(name, REFERENCE_US * slower, at) for name, slower, at in REFERENCES[:references]
     )
-    others = [
-        row(name, None, REFERENCE_US * slower, "", intensity=at, tensor=True, reference=True)
-        for name, slower, at in kinds[:references]
-    ]
-    environment = {
-        "gpu": "NVIDIA H200",
-        "driver": "580.1",
-        "cuda": "13.0",
-        "nvrtc": "13.0",
-        "torch": "2.11.0",
-        "python": "3.12.3",
-        "ncu": "2025.3.1",
-        "date": "2026-01-02T03:04:05Z",
-        "ncu_flags": "--set full --clock-control none --cache-control all",
-        "workbench": "0.1.0",
-        "command": "workbench ablate",
-    }
+    best = best_of(rows)
+    assert best is not None
+    assert best.warm is not None
+    whole = comparison("baseline", best.variant, 1.5 * BASELINE_US, 1.5 * best.warm.median)
     found = Ablation(
-        "attention",
-        "Attention forward",
-        "",
-        "b2h8s512d64",
-        {"B": 2, "causal": False},
-        "NVIDIA H200",
-        "recorded",
-        "2026-01-02",
-        "sdpa",
-        tuple(rows),
-        tuple(others),
-        CEILINGS,
-        environment,
-        "20260102T030405Z.json",
-        (),
-        comparison("baseline", parent, 1.5 * BASELINE_US, 1.5 * now) if steps else None,
+        study="attention",
+        title="Attention forward",
+        summary="",
+        shape=SHAPE,
+        parameters=PARAMETERS,
+        gpu="NVIDIA H200",
+        source=Origin.RECORDED,
+        date="2026-01-02",
+        reference="sdpa",
+        rows=rows,
+        references=others,
+        ceilings=CEILINGS,
+        environment=ENVIRONMENT,
+        timing_file="20260102T030405Z.json",
+        warnings=(),
+        whole=whole if steps else None,
+        ladders=(ShapeLadder(shape=SHAPE, parameters=PARAMETERS, rows=rows, references=others),),
     )
     return dataclasses.replace(found, **changes)
 
@@ -289,13 +364,32 @@ def with_row(found: Ablation, variant: str, **changes: Any) -> Ablation:
 def not_current(found: Ablation, variant: str, status: str, problem: str) -> Ablation:
     """The ablation with one row stale, missing or failed, as the judge would make it."""
     old = found.row(variant)
-    judged = Verdict.INCONCLUSIVE if old.step and old.step.parent else old.verdict
-    return _put(found, Row(variant, old.title, old.step, CURRENT, status, problem, verdict=judged))
+    row = Row(
+        variant=variant,
+        title=old.title,
+        step=old.step,
+        state=CURRENT,
+        status=Status(status),
+        problem=problem,
+        verdict=Verdict.INCONCLUSIVE if old.step and old.step.parent else old.verdict,
+        role=old.role,
+    )
+    return _put(found, row)
 
 
 def _put(found: Ablation, new: Row) -> Ablation:
-    rows, references = (
-        tuple(new if r.variant == new.variant else r for r in group)
-        for group in (found.rows, found.references)
+    return dataclasses.replace(
+        found,
+        rows=_with(found.rows, new),
+        references=_with(found.references, new),
+        ladders=tuple(
+            dataclasses.replace(
+                ladder, rows=_with(ladder.rows, new), references=_with(ladder.references, new)
+            )
+            for ladder in found.ladders
+        ),
     )
-    return dataclasses.replace(found, rows=rows, references=references)
+
+
+def _with(rows: tuple[Row, ...], new: Row) -> tuple[Row, ...]:
+    return tuple(new if row.variant == new.variant else row for row in rows)

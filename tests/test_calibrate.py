@@ -14,33 +14,46 @@ from workbench.cli import main
 from workbench.errors import ToolFailed
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import CeilingsFile
+from workbench.evidence.records import Ceiling, CeilingsFile, Environment
 from workbench.run import calibrate, machine
-from workbench.run.process import Event, WorkerEnd
+from workbench.run.process import WorkerEnd
+from workbench.run.protocol import (
+    Broken,
+    CeilingFailed,
+    CeilingMeasured,
+    CeilingsJob,
+    Done,
+    ErrorText,
+    Event,
+    Surroundings,
+    WorkerEvent,
+)
 from workspaces import ROOT
 
 CEILINGS = ROOT / "profiler" / "workbench" / "run" / "worker" / "ceilings"
-ENVIRONMENT = {"event": "environment", "gpu": "NVIDIA H200", "driver": "580"}
-DONE = {"event": "done"}
+ENVIRONMENT = Surroundings(environment=Environment(gpu="NVIDIA H200", driver="580"))
+CEILING = Ceiling(
+    unit="FLOP/s",
+    value=1.9e13,
+    best=2e13,
+    rounds=15,
+    round_ms=8.0,
+    settings=1,
+    ran="scripted",
+    sm_clock_mhz=1980.0,
+    memory_clock_mhz=None,
+    temperature_c=None,
+    throttled=False,
+    tried=(),
+)
 
 
-def ceiling(name: str) -> Event:
-    return {
-        "event": "ceiling",
-        "id": name,
-        "unit": "FLOP/s",
-        "value": 1.9e13,
-        "best": 2e13,
-        "rounds": 15,
-        "round_ms": 8.0,
-        "settings": 1,
-        "ran": "scripted",
-        "sm_clock_mhz": 1980.0,
-        "memory_clock_mhz": None,
-        "temperature_c": None,
-        "throttled": False,
-        "tried": [],
-    }
+def ceiling(name: str) -> CeilingMeasured:
+    return CeilingMeasured(id=name, ceiling=CEILING)
+
+
+def failed(name: str, why: str) -> CeilingFailed:
+    return CeilingFailed(id=name, error=ErrorText(kind="RuntimeError", message=why))
 
 
 # ---- kernels ---------------------------------------------------------------------------------
@@ -148,6 +161,42 @@ def test_the_work_of_a_launch_by_hand(torch: Any) -> None:
     assert BENCHMARKS["tensor bf16"](found)[0].work == 132 * 16 * 8 * 8 * 16 * 8 * 16 * 2
 
 
+# ---- warming up --------------------------------------------------------------------------------
+class Card:
+    """Rates of rounds of 8 ms, one after another, and a clock that they take along."""
+
+    def __init__(self, rate: Callable[[float], float]) -> None:
+        self.rate, self.seconds = rate, 0.0
+
+    def round(self) -> float:
+        self.seconds += 0.008
+        return self.rate(self.seconds)
+
+    def warmed_up(self) -> list[float]:
+        from workbench.run.worker.benchmarks import warm_up
+
+        return warm_up(self.round, lambda: self.seconds)
+
+
+def test_a_card_that_lowers_its_clock_is_measured_only_after_it_did(torch: Any) -> None:
+    """Its first rounds agree as well, at a clock that does not last."""
+    card = Card(lambda seconds: 1.0 if seconds < 0.1 else max(0.9, 1.1 - seconds))
+    assert card.warmed_up()[-8:] == [0.9] * 8
+    assert 0.25 <= card.seconds < 0.4
+
+
+def test_a_steady_card_is_warm_after_a_quarter_of_a_second(torch: Any) -> None:
+    card = Card(lambda seconds: 1.0)
+    card.warmed_up()
+    assert card.seconds == pytest.approx(0.264, abs=0.01)
+
+
+def test_a_card_that_is_never_steady_is_waited_for_no_longer_than_a_second(torch: Any) -> None:
+    card = Card(lambda seconds: 1 + round(seconds / 0.008) % 2)
+    card.warmed_up()
+    assert card.seconds == pytest.approx(1.0, abs=0.01)
+
+
 # ---- the parent ------------------------------------------------------------------------------
 class Scripted:
     """Workers that do what their scripts say, one after another."""
@@ -155,9 +204,8 @@ class Scripted:
     def __init__(self, *scripts: WorkerEnd) -> None:
         self.scripts, self.asked = list(scripts), list[list[str]]()
 
-    def __call__(self, scratch: Path, job: dict[str, Any], module: str) -> Scripted:
-        assert module == "workbench.run.worker.benchmarks"
-        self.asked.append(job["ceilings"])
+    def __call__(self, scratch: Path, job: CeilingsJob) -> Scripted:
+        self.asked.append(list(job.ceilings))
         return self
 
     def watch(self, limit: float, on_event: Callable[[Event], None]) -> WorkerEnd:
@@ -167,9 +215,8 @@ class Scripted:
         return outcome
 
 
-def ended(*events: Event, current: str = "", **how: Any) -> WorkerEnd:
-    given = {"returncode": 1, "timed_out": False, "interrupted": False, "log": "", **how}
-    return WorkerEnd(list(events), current=current, **given)
+def ended(*events: WorkerEvent, **how: Any) -> WorkerEnd:
+    return WorkerEnd(events=list(events), returncode=1, **how)
 
 
 Play = Callable[..., tuple[EvidenceFolder, Scripted]]
@@ -190,11 +237,10 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
 
 def test_a_benchmark_that_fails_crashes_or_hangs_costs_only_itself(play: Play) -> None:
     names = list(calibrate.CEILINGS)
-    failed = {"event": "failed", "id": "l2", "message": "no L2"}
     folder, scripted = play(
-        ended(ENVIRONMENT, ceiling("dram"), failed, current="l1"),
+        ended(ENVIRONMENT, ceiling("dram"), failed("l2", "no L2"), current="l1"),
         ended(ENVIRONMENT, ceiling("fp32"), current="fp64", timed_out=True),
-        ended(ENVIRONMENT, *map(ceiling, names[5:]), DONE),
+        ended(ENVIRONMENT, *map(ceiling, names[5:]), Done()),
     )
     assert scripted.asked == [names, names[3:], names[5:]]
     found = store.read(folder.ceilings, CeilingsFile)
@@ -210,22 +256,22 @@ def test_a_benchmark_that_fails_crashes_or_hangs_costs_only_itself(play: Play) -
 
 def test_a_lost_context_goes_on_with_the_rest(play: Play) -> None:
     names = list(calibrate.CEILINGS)
-    failed = {"event": "failed", "id": "dram", "message": "illegal address"}
-    _, scripted = play(ended(failed), ended(*map(ceiling, names[1:]), DONE))
+    lost = failed("dram", "illegal address")
+    _, scripted = play(ended(lost), ended(*map(ceiling, names[1:]), Done()))
     assert scripted.asked == [names, names[1:]]
 
 
 def test_what_is_on_record_stays_when_nothing_new_is_complete(play: Play) -> None:
     names = list(calibrate.CEILINGS)
-    folder, _ = play(ended(*map(ceiling, names), DONE))
+    folder, _ = play(ended(*map(ceiling, names), Done()))
     before = folder.ceilings.read_bytes()
     with pytest.raises(KeyboardInterrupt):
         play(ended(ceiling("dram"), interrupted=True))
-    every = [{"event": "failed", "id": name, "message": "broken"} for name in names]
+    every = [failed(name, "broken") for name in names]
     with pytest.raises(ToolFailed, match="no ceiling could be measured: broken"):
-        play(ended(*every, DONE))
+        play(ended(*every, Done()))
     with pytest.raises(ToolFailed, match="did not start: no driver"):
-        play(ended({"event": "broken", "message": "no driver"}))
+        play(ended(Broken(error=ErrorText(kind="RuntimeError", message="no driver"))))
     assert folder.ceilings.read_bytes() == before
 
 
@@ -258,8 +304,8 @@ def test_it_writes_and_shows_what_was_measured(
     monkeypatch.setattr(machine, "find_gpu", lambda: machine.Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "missing_packages", list)
     found = map(ceiling, calibrate.CEILINGS[:-1])
-    failed = {"event": "failed", "id": calibrate.CEILINGS[-1], "message": "no FP8 here"}
-    monkeypatch.setattr(calibrate, "Worker", Scripted(ended(ENVIRONMENT, *found, failed, DONE)))
+    last = failed(calibrate.CEILINGS[-1], "no FP8 here")
+    monkeypatch.setattr(calibrate, "Worker", Scripted(ended(ENVIRONMENT, *found, last, Done())))
     assert main(["calibrate", "--project", str(root)]) == 0
     out, err = capsys.readouterr()
     assert "| FP32 " in out

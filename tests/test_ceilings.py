@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from handmade import metrics
 from synthetic import ablation, with_row
-from test_judge import LEVELS, ROOF, WGMMA, metrics
+from test_roofline import LEVELS, ROOF, WGMMA
 from workbench.cli import main
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings, other_clock
@@ -304,7 +305,7 @@ def test_a_recorded_workspace_that_is_calibrated_reports_it(
     text = (out / "OPTIMIZATION_REPORT.md").read_text()
     page = (out / "report.html").read_text()
     assert "share of measured" in text
-    assert "measured ceiling" in page
+    assert "measured on this card" in page
     for said in (text, page):
         assert "the measured fp32 ceiling is 13" in said
         assert "made up to be absent" in said

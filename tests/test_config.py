@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from workbench.cli import main
 from workbench.study.config import Config, read_config
+from workbench.study.params import base_name
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, make
+from workspaces import GOOD, ROOT, make
 
 
 def fails(capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> None:
@@ -92,6 +94,21 @@ def test_project_must_be_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixtu
             ["must be [low, high]"],
         ),
         ('variant = "b"', 'variant = "c"', ["names 'c'", "c.py"]),
+        (
+            'key_change = "b"',
+            'key_change = "b"\nchooses = ["basline"]',
+            ["step 'b' chooses 'basline'", "'baseline'"],
+        ),
+        (
+            'key_change = "b"',
+            'key_change = "b"\nchooses = ["b"]',
+            ["step 'b' chooses 'b', no other step"],
+        ),
+        (
+            'key_change = "b"',
+            'key_change = "b"\nchooses = "baseline"',
+            ["'step 'b'.chooses' must be a list of variants", 'chooses = ["fix1"'],
+        ),
     ],
 )
 def test_a_wrong_ladder_is_named(
@@ -113,3 +130,13 @@ def test_a_study_that_lacks_a_part_is_named(
     study = tmp_path / "kernels" / "scale" / "study.py"
     study.write_text(study.read_text().replace("def work", "def werk"))
     fails(capsys, tmp_path, "study.py does not define 'work'")
+
+
+def test_a_step_that_chooses_names_the_steps_it_chooses_among() -> None:
+    step = find_workspace(ROOT).study("attention").ladder.step("fix15")
+    assert step is not None
+    text = (ROOT / "kernels" / "attention" / "fix15.py").read_text()
+    assert {base_name(name) for name in step.chooses} == set(
+        re.findall(r'cuda\.variant\("(\w+)"', text)
+    )
+    assert len(step.chooses) == text.count("cuda.variant(")

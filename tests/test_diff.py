@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from test_hunks import patched
+from test_source_diff import patched
 from workbench.cli import main
-from workbench.commands.diff import lines_between
 from workbench.commands.target import find_target
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.diff.unified import unified
-from workbench.evidence.recorded import Evidence
-from workbench.ncu.captures import captures_of
-from workbench.study.sources import source_texts
+from workbench.judge.inputs import Snapshot
+from workbench.judge.snapshot import snapshot
+from workbench.judge.sources import pair_sources
 from workspaces import ROOT, copy_of_repository, ladder_steps
 
 HERE = ["--project", str(ROOT)]
@@ -27,8 +26,9 @@ STEPS = ladder_steps()
 
 
 @pytest.fixture(scope="module")
-def evidence() -> Evidence:
-    return find_target(ROOT, None, None).evidence()
+def evidence() -> Snapshot:
+    target = find_target(ROOT, None, None)
+    return snapshot(target.evidence(), target.steps([]), sources=True)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -38,12 +38,12 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest.mark.parametrize(("before", "after"), STEPS)
 def test_hunks_and_the_rest_add_up_to_all_that_was_sampled(
-    before: str, after: str, evidence: Evidence
+    before: str, after: str, evidence: Snapshot
 ) -> None:
-    found = lines_between(evidence, before, after)
+    found = pair_sources(evidence, before, after)
     assert found.has_costs
     for side, variant in enumerate((before, after)):
-        capture = captures_of(evidence).of(variant)
+        capture = evidence.shapes[evidence.shape].variants[variant].capture
         assert capture is not None
         stalls = capture.lines[~capture.lines["counter"].isin([*COUNTERS, "selected"])]
         parts = [(hunk.before, hunk.after)[side] for hunk in found.hunks]
@@ -61,25 +61,25 @@ def test_hunks_and_the_rest_add_up_to_all_that_was_sampled(
 
 @pytest.mark.parametrize(("before", "after"), STEPS)
 def test_the_diff_turns_one_variant_into_the_other(
-    before: str, after: str, evidence: Evidence
+    before: str, after: str, evidence: Snapshot
 ) -> None:
-    study = evidence.study
-    found = lines_between(evidence, before, after)
+    known = evidence.shapes[evidence.shape].variants
+    found = pair_sources(evidence, before, after)
     changed = [file for file in found.files if file.hunks]
     parts = unified(found).split("\n--- ") if changed else []
-    was, came = (source_texts(study, study.variants[name]) for name in (before, after))
-    assert {file.before for file in found.files} <= {"", *was}
+    old, new = known[before].texts, known[after].texts
+    assert {file.before for file in found.files} <= {"", *old}
     for file, part in zip(changed, parts, strict=True):
         part = part[part.index("@@") :]
-        assert patched(was.get(file.before, ""), part) == came.get(file.after, "")
+        assert patched(old.get(file.before, ""), part) == new.get(file.after, "")
     assert changed or before.split("[")[0] == after.split("[")[0]
 
 
 def test_what_the_tiles_changed_is_found_on_the_lines_that_read_k_and_v(
-    evidence: Evidence,
+    evidence: Snapshot,
 ) -> None:
     """The reads of K moved from global to shared memory without a change of their line."""
-    found = lines_between(evidence, "baseline", "fix1")
+    found = pair_sources(evidence, "baseline", "fix1")
     first = found.shifts[0]
     assert "score += query[d]" in first.after.text
     assert first.before.cost.top_stall == "long_scoreboard"
@@ -96,8 +96,9 @@ def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
     (folder / "tools.cuh").write_text("__device__ int tool() { return 1; }\n")
     source = folder / "fix1.cu"
     source.write_text('#include "tools.cuh"\n' + source.read_text())
-    evidence = find_target(root, None, None).evidence()
-    found = lines_between(evidence, "baseline", "fix1")
+    target = find_target(root, None, None)
+    evidence = snapshot(target.evidence(), target.steps([]), sources=True)
+    found = pair_sources(evidence, "baseline", "fix1")
     assert [file.after.rsplit("/")[-1] for file in found.files] == [
         "fix1.py",
         "fix1.cu",
@@ -113,10 +114,10 @@ def hunks(found: SourceDiff) -> list[int]:
 
 
 def test_json_has_every_hunk_with_both_costs(
-    capsys: pytest.CaptureFixture[str], evidence: Evidence
+    capsys: pytest.CaptureFixture[str], evidence: Snapshot
 ) -> None:
     data = json.loads(run(capsys, "diff", "fix4", "fix5", "--json"))
-    found = lines_between(evidence, "fix4", "fix5")
+    found = pair_sources(evidence, "fix4", "fix5")
     assert [h["hunk"] for h in data["hunks"]] == hunks(found)
     by_function: dict[str, Any] = {h["function"]: h for h in data["hunks"]}
     copy = by_function["copy_async"]
@@ -134,8 +135,14 @@ def test_json_has_every_hunk_with_both_costs(
     assert data["not_collected"] == {}
 
 
-def test_the_terminal_shows_metrics_then_hunks(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(capsys, "diff", "fix1", "fix2")
+def test_it_shows_what_moved_and_the_sources_on_demand(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    short = run(capsys, "diff", "fix1", "fix2")
+    text = run(capsys, "diff", "fix1", "fix2", "--source")
+    assert "hunk 1: fix1.py:1" not in short
+    assert "- hunk 7, `fix1.cu:33-34 → fix2.cu:35-37, attention_forward()`: 7.53 µs" in short
+    assert len(short.splitlines()) < 120
     assert text.startswith("recorded evidence: NVIDIA H200")
     assert re.search(r"fix2 over fix1, warm: [\d.]+x \[", text)
     assert "Against fix1: 2.03x = 0.945x (more instructions) × 1.09x (higher issue rate)" in text
@@ -144,6 +151,12 @@ def test_the_terminal_shows_metrics_then_hunks(capsys: pytest.CaptureFixture[str
     assert "\x1b" not in text
     # Clocks of other variants are not these two's concern.
     assert "sdpa_efficient" not in text
+
+
+def test_the_own_values_of_parameters_name_the_variant_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(capsys, "diff", "fix2[warps=4]", "fix3") == run(capsys, "diff", "fix2", "fix3")
 
 
 def test_a_variant_without_source_lines_still_compares_its_metrics(
@@ -162,6 +175,7 @@ def test_a_variant_without_source_lines_still_compares_its_metrics(
     [
         (["fix1", "fix1x"], "unknown variant 'fix1x'", "'fix1'"),
         (["fix1", "fix1"], "compared with itself", "two variants"),
+        (["fix2", "fix2[warps=4]"], "compared with itself", "two variants"),
         (["fix1", "fix2", "--kernel", "k"], "--kernel is for reports", "together"),
     ],
 )

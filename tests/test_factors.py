@@ -8,26 +8,19 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from handmade import metrics
 from workbench.derive.factors import Factor, SpeedupFactors, duration_parts, speedup_factors
 from workbench.derive.figures import Figure
 from workbench.derive.noise import ASSUMED, ASSUMED_NOISE, Noise, Size, noise_of
 from workbench.derive.stalls import UNSAMPLED, compare_times, stall_times
 from workbench.derive.standouts import standouts
-from workbench.judge.gates import PredictionOutcome, score
+from workbench.judge.predictions import PredictionOutcome, score
 from workbench.judge.rules import rule_changes
-from workbench.ncu.capture import METRIC_COLUMNS, RULE_COLUMNS
+from workbench.ncu.capture import RULE_COLUMNS
 from workbench.ncu.catalog import catalog
+from workbench.words import PredictionResult
 
 PREFIX = "smsp__pcsamp_warps_issue_stalled_"
-
-
-def metrics(*launches: dict[str, float]) -> pd.DataFrame:
-    rows = [
-        (i, f"k{i}", name, value, "")
-        for i, found in enumerate(launches)
-        for name, value in found.items()
-    ]
-    return pd.DataFrame(rows, columns=METRIC_COLUMNS)
 
 
 def launch(
@@ -299,7 +292,7 @@ def test_rules_that_were_not_collected_are_not_said_to_have_vanished() -> None:
 def test_the_score_counts_every_outcome() -> None:
     results = ["confirmed", "confirmed", "refuted", "not measurable"]
     outcomes: list[Any] = [
-        PredictionOutcome("x", "X", "", "", 1.0, 2.0, result) for result in results
+        PredictionOutcome("x", "X", "", "", 1.0, 2.0, PredictionResult(r)) for r in results
     ]
     found = score(outcomes)
     assert (found.confirmed, found.refuted, found.not_measurable, found.total) == (2, 1, 1, 4)

@@ -8,6 +8,7 @@ from pathlib import Path
 from workbench.commands.target import find_target
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
 from workbench.words import Role, Verdict
 
 ROOT = Path(__file__).parents[1]
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 @cache
 def recorded() -> Ablation:
     target = find_target(ROOT, None, None)
-    return judge(target.evidence(), target.workspace.config, target.steps([]))
+    return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
 
 
 def test_every_step_stands_once_in_a_ladder_with_its_parent() -> None:
@@ -41,7 +42,7 @@ def test_a_verdict_stands_beside_the_ratio_it_was_given_for() -> None:
         for row in ladder.rows:
             assert row.judged_at == ""
             if row.role == Role.START:
-                assert row.verdict == ""
+                assert row.verdict is None
                 assert not row.gates
                 continue
             assert row.verdict == found.row(row.variant).verdict

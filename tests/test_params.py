@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from workbench import cuda
+from workbench.cuda.build import kept_cubin
 from workbench.errors import UsageError
 from workbench.study.model import Variant
 from workbench.study.params import declared, find_variant
@@ -15,6 +16,7 @@ from workbench.study.workspace import find_workspace, including, load_module
 from workspaces import ROOT
 
 MODULE = """from workbench import cuda
+from workbench.cuda.build import kept_cubin
 params = cuda.params(warps=4, label="a", fast=False)
 kernel = cuda.kernel("k.cu", "f", defines=params)
 def run(x):
@@ -91,7 +93,7 @@ def test_a_cubin_is_passed_on_only_for_the_same_definitions(
     """Kernels of one source and other definitions once got the cubin of the first."""
     monkeypatch.setenv(cuda.CUBIN_FOLDER, str(tmp_path))
     paths = {
-        cuda._kept_cubin("source", "sm_90a", defines, options, "f")
+        kept_cubin("source", "sm_90a", defines, options, "f")
         for defines in ({"D": 64}, {"D": 128})
         for options in ((), ("-O1",))
     }

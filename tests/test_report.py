@@ -13,12 +13,15 @@ from synthetic import ablation, bottleneck, not_current, point, with_row
 from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.derive.speedup import Ratio
-from workbench.judge.gates import PredictionOutcome
+from workbench.judge.environment import Environment
+from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation
-from workbench.render import narrative, roofline_table
+from workbench.render import markdown
 from workbench.render.chart.charts import FILES
+from workbench.render.document import result, rooflines
+from workbench.render.document.blocks import Text
 from workbench.render.report import render_report, template_environment
-from workbench.words import Verdict
+from workbench.words import Origin, PredictionResult, Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 ENVIRONMENT = template_environment([TEMPLATES])
@@ -36,6 +39,10 @@ def render(found: Ablation, diffs: dict[str, SourceDiff] | None = None) -> str:
     return render_report(found, diffs or {}, ENVIRONMENT)
 
 
+def told(text: Text) -> str:
+    return markdown.spans(text)
+
+
 def headings(text: str) -> list[str]:
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     return [tokens[i + 1].content for i, t in enumerate(tokens) if t.type == "heading_open"]
@@ -44,15 +51,18 @@ def headings(text: str) -> list[str]:
 def test_sections_stand_in_order() -> None:
     assert headings(render(ablation(1))) == [
         "Optimization report: Attention forward",
-        "Environment and method",
-        "Where the baseline loses its time",
-        "Ablation",
+        "What was learned",
+        "Contents",
+        "The ladder",
         "Roofline",
         "Warp stalls",
         "Why it got faster",
         "Step by step",
+        "`baseline`: where it loses its time",
         "`fix1`: key change of fix1",
         "What did not work",
+        "Method",
+        "Environment",
         "Reproduce it",
         "Where each number comes from",
     ]
@@ -72,24 +82,24 @@ def test_same_evidence_gives_the_same_bytes() -> None:
     ],
 )
 def test_result_is_honest_about_the_reference(ratio: Ratio | None, words: str) -> None:
-    text = narrative.result(with_row(ablation(1), "fix1", over_reference=ratio))
+    text = told(result.result(with_row(ablation(1), "fix1", over_reference=ratio)))
     assert words in text.replace("`sdpa` (10.4 µs) within", "`sdpa` within")
 
 
 def test_result_names_its_basis() -> None:
-    text = narrative.result(ablation(3))
+    text = told(result.result(ablation(3)))
     assert "`fix3` takes 177 µs, 3.61x [3.57, 3.65] over `baseline` (640 µs)" in text
     assert "recorded evidence of 2026-01-02" in text
     assert "warm" in text
-    assert "Of 3 steps: 2 kept, 1 rejected." in text
-    measured = narrative.result(dataclasses.replace(ablation(3), source="measured"))
+    assert "Of 3 steps: 2 kept, 1 rejected; of " in text
+    measured = told(result.result(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
     assert "measured by this run on 2026-01-02" in measured
 
 
 def test_result_without_a_step_or_a_time() -> None:
-    assert "No step was kept: `baseline` takes 640 µs" in narrative.result(ablation(0))
+    assert "No step was kept: `baseline` takes 640 µs" in told(result.result(ablation(0)))
     nothing = not_current(ablation(0), "baseline", "missing", "not measured")
-    assert "there is no result yet" in narrative.result(nothing)
+    assert "there is no result yet" in told(result.result(nothing))
     assert "not collected" in render(nothing)
 
 
@@ -97,31 +107,32 @@ def test_stale_step_shows_no_figure() -> None:
     found = not_current(ablation(3), "fix3", "stale", "its sources changed")
     text = render(found)
     assert "177 µs" not in text
-    assert "No figures: stale." in text
+    assert "no figures, stale" in text
     assert "`fix3`: no verdict, stale." in text
     assert "`fix1` takes 337 µs" in text
 
 
 def test_what_did_not_work() -> None:
-    said = narrative.failures(ablation(3))
+    said = [told(line) for line in result.failures(ablation(3))]
     assert said[0] == (
         "`fix2` (key change of fix2) was rejected, 0.962x over `fix1`: "
         "lower end 0.952x < 1.03x over the parent."
     )
-    assert said[1] == "`fix2`, Time: expected 0.25 to 0.5x, came 350 (1.04x of 337)."
+    assert said[1] == "`fix2`, Time: expected 0.25 to 0.5x, measured 350 (1.04x of 337)."
     assert "Every step was kept and no prediction was refuted." in render(ablation(1))
 
 
 def test_refuted_prediction_of_a_kept_step_is_told() -> None:
-    outcome = PredictionOutcome("time", "Time", "µs", "0.1 to 0.2x", 640.0, 337.0, "refuted")
+    refuted = PredictionResult.REFUTED
+    outcome = PredictionOutcome("time", "Time", "µs", "0.1 to 0.2x", 640.0, 337.0, refuted)
     found = with_row(ablation(1), "fix1", predictions=(outcome,))
     assert found.row("fix1").verdict == Verdict.KEPT
-    assert any("expected 0.1 to 0.2x" in line for line in narrative.failures(found))
+    assert any("expected 0.1 to 0.2x" in told(line) for line in result.failures(found))
 
 
-def test_warnings_stand_right_before_the_table() -> None:
+def test_warnings_stand_before_everything() -> None:
     text = render(ablation(1, warnings=("captures differ in ncu: 1, 2",)))
-    assert "> [!WARNING]\n> - captures differ in ncu: 1, 2\n\n| version" in text
+    assert "forward\n\n> [!WARNING]\n> - captures differ in ncu: 1, 2\n\n**`fix1`" in text
     assert "[!WARNING]" not in render(ablation(1))
 
 
@@ -138,10 +149,11 @@ def test_bottlenecks_of_the_baseline() -> None:
 
 def test_method_follows_the_recorded_flags() -> None:
     assert "caches flushed before every pass, clocks left alone" in render(ablation(0))
-    kept = dict(ablation(0).environment, ncu_flags="--cache-control none --clock-control base")
+    flags = ("--cache-control", "none", "--clock-control", "base")
+    kept = dataclasses.replace(ablation(0).environment, ncu_flags=flags)
     text = render(ablation(0, environment=kept))
     assert "caches left as they were, clock control base" in text
-    assert "cache control not collected" in render(ablation(0, environment={}))
+    assert "cache control not collected" in render(ablation(0, environment=Environment()))
 
 
 def test_diff_is_a_collapsed_block() -> None:
@@ -164,7 +176,8 @@ def test_roof_is_named_by_what_sets_it_even_at_another_clock() -> None:
     slow = dataclasses.replace(point(10.0, 344.0, tensor=True), bound=984e12)
     low = point(10.0, 100.0, tensor=True)
     found = with_row(with_row(ablation(1), "sdpa", point=slow), "sdpa_flash", point=low)
-    lines = {line.split()[1]: line for line in roofline_table.roofline(found).splitlines()}
+    table = markdown.table(rooflines.roofline(found))
+    lines = {line.split()[1]: line for line in table.splitlines()}
     assert "984 | dense FP16 tensor" in lines["sdpa"]
     assert "481 | DRAM" in lines["sdpa_flash"]
     assert "67.0 | FP32" in lines["baseline"]
@@ -190,7 +203,7 @@ def test_hostile_text_stays_text() -> None:
     text = render(found, {"fix1": changed("", NASTY)})
     html = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script" not in html
-    assert html.count("</details>") == html.count("<details>") == 3
+    assert html.count("</details>") == html.count("<details>") == 13
     assert [h for h in headings(text) if h == "heading"] == []
     assert len(headings(text)) == len(headings(render(ablation(1))))
     assert html.count("<table>") == MarkdownIt("commonmark").enable("table").render(
@@ -199,7 +212,7 @@ def test_hostile_text_stays_text() -> None:
 
 
 def test_nothing_collected_at_all_still_renders() -> None:
-    found = ablation(2, ceilings=None, environment={}, timing_file="", date="")
+    found = ablation(2, ceilings=None, environment=Environment(), timing_file="", date="")
     for row in found.everything:
         found = not_current(found, row.variant, "missing", "not measured")
     text = render(found)
@@ -208,6 +221,47 @@ def test_nothing_collected_at_all_still_renders() -> None:
 
 
 def test_own_template_wins(tmp_path: Path) -> None:
-    (tmp_path / "OPTIMIZATION_REPORT.md.j2").write_text("mine: {{ ablation.study }}")
+    (tmp_path / "OPTIMIZATION_REPORT.md.j2").write_text(
+        "mine: {{ facts.study }}, {{ sections.result }}"
+    )
     mine = template_environment([tmp_path, TEMPLATES])
-    assert render_report(ablation(0), {}, mine) == "mine: attention\n"
+    assert render_report(ablation(0), {}, mine).startswith("mine: attention, **No step was kept")
+
+
+def prose(text: str) -> list[str]:
+    """The words that a reader meets: outside of folds and code, without numbers."""
+    text = re.sub(r"^(`{3,})[^\n]*\n.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
+    fold = re.compile(r"<details>(?:(?!<details>).)*?</details>", re.DOTALL)
+    while fold.search(text):
+        text = fold.sub("", text)
+    text = re.sub(r"`[^`]*`|<[^>]+>|\(#[^)]*\)", " ", text)
+    return [word for word in text.split() if re.search(r"[A-Za-z]{2,}", word)]
+
+
+def test_the_attention_ladder_is_read_in_a_quarter_of_an_hour() -> None:
+    report = TEMPLATES.parent / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
+    assert 2000 < len(prose(report.read_text())) <= 3600
+
+
+def test_contents_link_to_the_headings_as_github_names_them() -> None:
+    text = render(ablation(2))
+    links = dict(re.findall(r"\[([^\]]+)\]\(#([^)]+)\)", text))
+    assert links["The ladder"] == "the-ladder"
+    assert links["`fix2`"] == "fix2-key-change-of-fix2"
+    slugs = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(text)}
+    assert set(links.values()) <= slugs
+
+
+def test_every_step_has_its_verdict_its_why_and_its_lesson_in_sight() -> None:
+    found = ablation(2)
+    step = found.row("fix1").step
+    assert step is not None
+    step = dataclasses.replace(step, lesson="Tiles *pay*. Again and again.")
+    text = render(with_row(found, "fix1", step=step))
+    assert "- `fix1` (kept): Tiles *pay*.\n" in text
+    section = text.split("### `fix1`")[1].split("<details>")[0]
+    assert "**Kept**: 337 µs, 1.90x [1.88, 1.92] over `baseline`. Gates passed: " in section
+    assert "**Why.** 1.90x = 1.90x (fewer instructions), " in section
+    assert "**Lesson.** Tiles *pay*. Again and again." in section
+    section = text.split("### `fix2`")[1].split("<details>")[0]
+    assert "Gates failed: faster (lower end 0.952x < 1.03x over the parent); passed: " in section

@@ -27,11 +27,22 @@ from workbench.evidence.records import (
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.run import machine, measure
-from workbench.run.measure import Measurement, Plan
+from workbench.run.measure import Measurement
+from workbench.run.plan import Plan
 from workbench.run.process import WorkerEnd
+from workbench.run.protocol import (
+    Checked,
+    Done,
+    Start,
+    Timed,
+    TimingDone,
+    VariantsJob,
+    WorkerEvent,
+)
 from workbench.run.recording import Recorder, remove_superseded, remove_unused
 from workbench.study.config import Config, Profiler
 from workbench.study.workspace import find_workspace
+from workbench.words import CheckResult, Phase
 from workspaces import GOOD, ROOT, make
 
 BAD_MODULES = {
@@ -76,17 +87,17 @@ def test_a_spill_is_reported_as_a_warning_and_in_bytes(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "limit", "message"),
     [
-        ("import os\nos._exit(9)\n", "crashed the compiler's process"),
-        ("import time\ntime.sleep(600)\n", "takes too long"),
+        ("import os\nos._exit(9)\n", 60, "crashed the compiler's process"),
+        ("import time\ntime.sleep(600)\n", 8, "takes too long"),
     ],
 )
 def test_a_module_that_kills_or_hangs_its_process_is_named(
-    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, limit: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limit = "[limits]\nseconds_per_step = 6\n"
-    make(tmp_path, {"baseline": GOOD}, {"bad": text}, config=limit)
+    config = f"[limits]\nseconds_per_step = {limit}\n"
+    make(tmp_path, {"baseline": GOOD}, {"bad": text}, config=config)
     code, built, _ = build(tmp_path, capsys)
     assert code == 4
     assert built["baseline"]["error"] == ""
@@ -211,7 +222,7 @@ def test_a_full_disk_ends_in_a_hint_and_exit_code_3(
     assert "hint: free some space" in capsys.readouterr().err
 
 
-Script = list[dict[str, Any]]
+Script = list[WorkerEvent]
 
 
 class Scripted:
@@ -220,58 +231,54 @@ class Scripted:
     def __init__(self, *scripts: Script, **ends: Any) -> None:
         self.scripts = list(scripts)
         self.ends = ends
-        self.jobs: list[dict[str, Any]] = []
+        self.jobs: list[VariantsJob] = []
 
-    def run(self, scratch: Path, job: dict[str, Any], limit: float, on_event: Any) -> WorkerEnd:
+    def run(self, scratch: Path, job: VariantsJob, limit: float, on_event: Any) -> WorkerEnd:
         self.jobs.append(job)
         events = self.scripts.pop(0)
         for event in events:
             on_event(event)
-        done = any(e["event"] == "done" for e in events)
-        current = "" if done else next(e["variant"] for e in reversed(events) if "variant" in e)
+        done = Done() in events
+        named = [event.variant for event in events if isinstance(event, Start | Checked | Timed)]
         return WorkerEnd(
-            events,
-            0 if done else -11,
-            self.ends.get("timed_out", False),
-            self.ends.get("interrupted", False),
-            current,
-            "",
+            events=events,
+            returncode=0 if done else -11,
+            current="" if done else named[-1],
+            **self.ends,
         )
 
 
-def checked(name: str) -> dict[str, Any]:
-    return {
-        "event": "checked",
-        "variant": name,
-        "shape": "large",
-        "status": "correct",
-        "why": "",
-        "max_abs": 0.0,
-        "relative": 0.0,
-    }
+def checked(name: str, **changes: Any) -> Checked:
+    event = Checked(
+        variant=name,
+        shape="large",
+        status=CheckResult.CORRECT,
+        why="",
+        max_abs=0.0,
+        relative=0.0,
+    )
+    return structs.replace(event, **changes)
 
 
-def start(name: str) -> dict[str, Any]:
-    return {"event": "start", "variant": name, "phase": "check"}
+def start(name: str) -> Start:
+    return Start(variant=name, phase=Phase.CHECK)
 
 
-def timed(name: str) -> dict[str, Any]:
-    return {
-        "event": "timed",
-        "variant": name,
-        "mode": "warm",
-        "round": 0,
-        "order": 0,
-        "microseconds": 1.0,
-        "calls": 1,
-        "how": "graph",
-        "sm_clock_mhz": None,
-        "temperature_c": None,
-        "throttled": None,
-    }
+def timed(name: str) -> Timed:
+    return Timed(
+        variant=name,
+        mode="warm",
+        round=0,
+        order=0,
+        microseconds=1.0,
+        calls=1,
+        how="graph",
+        sm_clock_mhz=None,
+        temperature_c=None,
+        throttled=None,
+    )
 
 
-DONE = {"event": "done"}
 Runner = Callable[..., tuple[Any, EvidenceFolder, Scripted]]
 
 
@@ -295,11 +302,11 @@ def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
         start("baseline"),
         checked("baseline"),
         timed("baseline"),
-        {"event": "timing_done", "variants": ["baseline"]},
-        DONE,
+        TimingDone(variants=("baseline",)),
+        Done(),
     ]
     result, folder, scripted = play(first, again)
-    assert scripted.jobs[1]["variants"] == ["baseline"]
+    assert scripted.jobs[1].variants == ("baseline",)
     assert "crashed its process" in result.failures["bad"]
     assert store.read(folder.check("bad"), Checks).shapes["large"].status == "crashed"
     (session,) = folder.timings("large").glob("*.json")
@@ -307,7 +314,7 @@ def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
 
 
 def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
-    again = [start("baseline"), checked("baseline"), DONE]
+    again = [start("baseline"), checked("baseline"), Done()]
     result, folder, _ = play([start("bad")], again, timed_out=True)
     assert "hangs: nothing came for 120 s" in result.failures["bad"]
     assert store.read(folder.check("bad"), Checks).shapes["large"].status == "hung"

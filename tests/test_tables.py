@@ -1,4 +1,4 @@
-"""Numbers, escaping and the ablation table."""
+"""Numbers, tables of named columns and their Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from markdown_it import MarkdownIt
 from synthetic import ablation, not_current, ratio, with_row
 from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation
-from workbench.render import markdown, tables
+from workbench.render import markdown, numbers
+from workbench.render.document import ladder_table
+from workbench.render.document.authored import authored, first_sentence
+from workbench.render.document.blocks import Paragraph, Span, Table, code, line, strong, words
+from workbench.render.document.fields import Field, field, only, table
 
 
 def parse(text: str) -> list[list[str]]:
@@ -27,8 +31,20 @@ def parse(text: str) -> list[list[str]]:
     return rows
 
 
+def ladder(found: Ablation) -> str:
+    return markdown.table(ladder_table.ladder_table(found))
+
+
+def simple(header: list[str], rows: list[list[str]]) -> Table:
+    fields: list[Field[list[str]]] = [
+        field(name, name, lambda row, at=at: row[at], right=bool(at))
+        for at, name in enumerate(header)
+    ]
+    return table("simple", fields, rows)
+
+
 def cells(found: Ablation, variant: str) -> dict[str, str]:
-    header, *rows = parse(tables.ablation_table(found))
+    header, *rows = parse(ladder(found))
     return next(dict(zip(header, row, strict=True)) for row in rows if row[0] == variant)
 
 
@@ -53,24 +69,43 @@ def cells(found: Ablation, variant: str) -> dict[str, str]:
     ],
 )
 def test_number(value: float | None, shown: str) -> None:
-    assert tables.number(value) == shown
+    assert numbers.number(value) == shown
 
 
 def test_percent_never_shows_something_as_nothing() -> None:
-    assert tables.percent(0.000646) == "0.065 %"
-    assert tables.percent(0.7527) == "75 %"
-    assert tables.percent(0.0) == "0.0 %"
-    assert tables.percent(None) == "not collected"
+    assert numbers.percent(0.000646) == "0.065 %"
+    assert numbers.percent(0.7527) == "75 %"
+    assert numbers.percent(0.0) == "0.0 %"
+    assert numbers.percent(None) == "not collected"
 
 
 def test_ratio_and_interval() -> None:
-    assert tables.ratio(Ratio(2.912, 2.88, 2.951)) == "2.91x"
-    assert tables.interval(Ratio(2.912, 2.88, 2.951)) == "2.91x [2.88, 2.95]"
-    assert tables.ratio(None) == tables.interval(None) == "not collected"
+    assert numbers.ratio(Ratio(2.912, 2.88, 2.951)) == "2.91x"
+    assert numbers.interval(Ratio(2.912, 2.88, 2.951)) == "2.91x [2.88, 2.95]"
+    assert numbers.ratio(None) == numbers.interval(None) == "not collected"
+
+
+@pytest.mark.parametrize(
+    ("millions", "shown"),
+    [
+        (5.6e-5, "56"),
+        (0.0, "0"),
+        (0.0056, "5,600"),
+        (0.418, "418 k"),
+        (2.025203, "2.03 M"),
+        (4100.0, "4.10 G"),
+        (2.5e-7, "0.250"),
+        (math.nan, "not collected"),
+    ],
+)
+def test_counts_carry_their_own_unit(millions: float, shown: str) -> None:
+    assert numbers.quantity(millions, "M") == shown
+    assert numbers.with_unit("Bank conflicts", "M") == "Bank conflicts"
+    assert numbers.with_unit("Time", "µs") == "Time (µs)"
 
 
 def test_table_is_aligned_gfm() -> None:
-    text = tables.markdown_table(["name", "µs"], [["a", "1.5"], ["longer", "100"]], "lr")
+    text = markdown.table(simple(["name", "µs"], [["a", "1.5"], ["longer", "100"]]))
     assert text.splitlines() == [
         "| name   |  µs |",
         "| ------ | --: |",
@@ -81,17 +116,17 @@ def test_table_is_aligned_gfm() -> None:
 
 
 def test_table_cells_cannot_break_the_table() -> None:
-    text = tables.markdown_table(["a", "b"], [["x|y\nz", "p\r\n| q |"], ["", "`m|n`"]], "ll")
-    assert parse(text)[1:] == [["x|y z", "p | q |"], ["", "<code>m|n</code>"]]
+    text = markdown.table(simple(["a", "b"], [["x|y\nz", "p\r\n| q |"], ["", "<b>`m|n`"]]))
+    assert parse(text)[1:] == [["x|y z", "p | q |"], ["", "&lt;b&gt;`m|n`"]]
 
 
-def test_table_refuses_ragged_rows() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        tables.markdown_table(["a", "b"], [["only one"]], "ll")
+def test_a_table_can_be_narrowed_to_columns_in_another_order() -> None:
+    shown = only(simple(["a", "b", "c"], [["1", "2", "3"]]), ["c", "a", "none"])
+    assert parse(markdown.table(shown)) == [["c", "a"], ["3", "1"]]
 
 
 def test_ablation_table_has_the_columns_in_ladder_order() -> None:
-    header, *rows = parse(tables.ablation_table(ablation(3)))
+    header, *rows = parse(ladder(ablation(3)))
     assert header == [
         "version",
         "time, warm (µs)",
@@ -166,26 +201,71 @@ def test_tools_and_authors_cannot_break_the_table() -> None:
 
 
 def test_near_one_keeps_the_decimals_that_decide() -> None:
-    assert tables.ratio(ratio(1.013)) == "1.01x"
-    assert tables.ratio(ratio(0.0162)) == "0.0162x"
+    assert numbers.ratio(ratio(1.013)) == "1.01x"
+    assert numbers.ratio(ratio(0.0162)) == "0.0162x"
 
 
 @pytest.mark.parametrize(
-    "text", ["# title", "- item", "> quote", "1. one", "```", "* * *", "a `b` *c*", "&lt; <a> \\"]
+    "text",
+    [
+        "# title",
+        "- item",
+        "> quote",
+        "1. one",
+        "```",
+        "* * *",
+        "a `b` *c*",
+        "&lt; <a> \\",
+        "a_b _c_",
+    ],
 )
-def test_literal_text_stands_for_itself(text: str) -> None:
-    html = MarkdownIt("commonmark").render(markdown.literal(text))
+def test_text_stands_for_itself(text: str) -> None:
+    html = MarkdownIt("commonmark").render(markdown.paragraph(words(text)))
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert html == f"<p>{plain}</p>\n"
 
 
+@pytest.mark.parametrize(
+    "text", ["fix2[warps=12]", "2.00x [1.99, 2.01]", "[a](b)", "[x] y", "[^1]"]
+)
+def test_brackets_are_escaped_only_where_they_would_be_more(text: str) -> None:
+    html = MarkdownIt("commonmark").render(markdown.paragraph(words(text)))
+    assert html == f"<p>{text}</p>\n"
+    assert ("\\" in markdown.paragraph(words(text))) == (text in ("[a](b)", "[x] y", "[^1]"))
+
+
 @pytest.mark.parametrize("text", ["plain", "a`b", "``", "`", "a ``b`` c", "x | y"])
 def test_code_span_holds_any_backticks(text: str) -> None:
-    html = MarkdownIt("commonmark").renderInline(markdown.code(text))
+    html = MarkdownIt("commonmark").renderInline(markdown.spans(code(text)))
     assert html == f"<code>{text}</code>"
+
+
+def test_marks_stand_against_the_words() -> None:
+    text = line(
+        strong("a "), strong("b"), " c ", (Span("d", em=True),), (Span("e", href="http://x"),)
+    )
+    assert markdown.spans(text) == "**a b** c *d*[e](http://x)"
+    assert markdown.blocks([Paragraph(line(strong("Kept"), ": it"))]) == "**Kept**: it"
 
 
 def test_fence_cannot_be_closed_from_inside() -> None:
     html = MarkdownIt("commonmark").render(markdown.fenced("a\n````\nb\n```", "diff") + "\n\nend")
     assert "a\n````\nb\n```\n</code>" in html
     assert html.endswith("<p>end</p>\n")
+
+
+def test_what_authors_write_becomes_spans_once() -> None:
+    assert authored("a `b  c` **d *e*** [f](https://g) \\* <i>") == (
+        Span("a "),
+        Span("b c", code=True),
+        Span(" "),
+        Span("d ", strong=True),
+        Span("e", strong=True, em=True),
+        Span(" "),
+        Span("f", href="https://g"),
+        Span(" * <i>"),
+    )
+    assert authored("2 * 3 * 4 and a_b_c") == words("2 * 3 * 4 and a_b_c")
+    assert first_sentence("In `a. b` it is 1.2x. The rest.\n\nMore.") == line(
+        "In ", code("a. b"), " it is 1.2x."
+    )

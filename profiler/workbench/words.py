@@ -7,7 +7,10 @@ from enum import StrEnum
 SCHEMA_VERSION = 1
 ABSENT = "not collected"
 NONE = "—"  # where there is nothing to collect: the baseline has no parent
+VIRTUAL_ROOT = "/workbench/kernels"  # what sources are compiled under: no machine's path
 CLOCK_TOLERANCE = 0.02  # captures whose SM clocks differ by more are not compared in silence
+
+Parameter = bool | int | float | str  # of a shape or of a variant
 
 
 class Status(StrEnum):

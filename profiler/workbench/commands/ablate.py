@@ -14,9 +14,10 @@ from workbench.commands.progress import note
 from workbench.commands.report import shown_path, write_reports
 from workbench.commands.target import Target, find_study, find_target
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.recorded import Evidence
+from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import ladder_view
 
@@ -28,7 +29,7 @@ def load_pandas() -> None:
 
 def measured(
     target: Target, fixes: list[str], fresh: bool
-) -> tuple[Ablation, Evidence, dict[str, str]]:
+) -> tuple[Ablation, Snapshot, dict[str, str]]:
     """The ladder at the target's shape, the evidence it was judged on, and what failed of it.
 
     Ctrl-C leaves with 130.
@@ -38,8 +39,8 @@ def measured(
     if target.live:
         threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
-    evidence = target.evidence()  # as it is after measuring
-    judged = judge(evidence, target.workspace.config, steps, source=ensured.source)
+    evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
+    judged = judge(evidence, target.workspace.config, source=ensured.source)
     named = {name: why for name, why in ensured.unsupported.items() if name in fixes}
     return judged, evidence, {**ensured.failures, **named}
 
@@ -59,7 +60,7 @@ def run(options: AblateOptions) -> None:
         return run_all(options)
     target = find_target(options.project, options.study, options.shape)
     judged, evidence, failed = measured(target, options.fixes or [], options.fresh)
-    written = write_reports(target.workspace, evidence, judged, page=False)
+    written = write_reports(target, evidence, judged, page=False)
     if options.json:
         show_json(as_json.ablation(judged))
     else:
@@ -93,7 +94,7 @@ def run_all(options: AblateOptions) -> None:
         if not options.json:
             out.show(*ladder_view.ablation(judged, by_shape=False))
             out.gap()
-    written = write_reports(target.workspace, evidence, judged, page=False)
+    written = write_reports(target, evidence, judged, page=False)
     if options.json:
         show_json({"tables": [as_json.ablation(each) for each in tables]})
     else:

@@ -20,8 +20,9 @@ from workbench.ncu.captures import Captures
 from workbench.render import ceiling_table
 from workbench.run import machine
 from workbench.run.calibrate import calibrate
-from workbench.run.process import Event
+from workbench.run.protocol import CeilingFailed, CeilingMeasured, Event
 from workbench.study.model import Study
+from workbench.words import ABSENT
 
 
 def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
@@ -37,11 +38,12 @@ def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
 
 
 def _tell(event: Event) -> None:
-    if event["event"] == "ceiling":
-        value = ceiling_table.amount(event["value"], event["unit"])
-        note(f"{ceiling_table.name(event['id'])}: {value}")
-    elif event["event"] == "failed":
-        note(f"{ceiling_table.name(event['id'])}: not collected: {event['message']}")
+    match event:
+        case CeilingMeasured():
+            value = ceiling_table.amount(event.ceiling.value, event.ceiling.unit)
+            note(f"{ceiling_table.name(event.id)}: {value}")
+        case CeilingFailed():
+            note(f"{ceiling_table.name(event.id)}: {ABSENT}: {event.error.message}")
 
 
 def run(options: CalibrateOptions) -> None:

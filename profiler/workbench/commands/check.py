@@ -15,7 +15,8 @@ from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Block, Paragraph, words
 from workbench.render.document.checks import Checked
-from workbench.run.measure import Measurement, Plan
+from workbench.run.measure import Measurement
+from workbench.run.plan import Plan
 from workbench.study.model import tolerance_at
 from workbench.words import ABSENT, CheckResult, Origin, Status
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from workbench.commands.options import DiffOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.sides import changes_between
 from workbench.commands.target import find_target
 from workbench.errors import UsageError
-from workbench.judge.ladder import judge, judge_pair
+from workbench.judge.ladder import judge
+from workbench.judge.pairs import judge_pair
+from workbench.judge.snapshot import snapshot
+from workbench.judge.sources import pair_sources
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
 from workbench.render.as_json.diff import variant_pair
@@ -38,10 +40,11 @@ def variants(options: DiffOptions) -> None:
     one, other = target.variants([options.before, options.after])
     if one == other:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
-    evidence, config = target.evidence(), target.workspace.config
-    judged = judge(evidence, config, target.study.ladder.chain([]))
+    config = target.workspace.config
+    evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
+    judged = judge(evidence, config)
     found = judge_pair(evidence, config, judged.row(one), judged.row(other))
-    changes = changes_between(evidence, one, other)
+    changes = pair_sources(evidence, one, other)
     if options.json:
         return show_json(variant_pair(judged, found, changes))
     out = Output(options.wide, options.markdown)

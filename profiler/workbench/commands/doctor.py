@@ -53,14 +53,17 @@ def python_row() -> Row:
 
 
 def reader_row() -> Row:
-    found = package("ncu-report")
-    return Row(
-        "ncu-report",
-        OK if found else FAIL,
-        found or "missing",
-        "" if found else "pip install ncu-report",
-        "read",
-    )
+    return package_row("ncu-report", "pip install ncu-report")
+
+
+def records_row() -> Row:
+    return package_row("msgspec", "pip install msgspec")
+
+
+def package_row(name: str, fix: str) -> Row:
+    """A package that reading evidence needs."""
+    found = package(name)
+    return Row(name, OK if found else FAIL, found or "missing", "" if found else fix, "read")
 
 
 def gpu_row() -> Row:
@@ -171,6 +174,7 @@ def disk_row() -> Row:
 CHECKS: tuple[Callable[[], Row], ...] = (
     python_row,
     reader_row,
+    records_row,
     gpu_row,
     driver_row,
     ncu_row,

@@ -9,8 +9,7 @@ from typing import Any
 from workbench.commands.options import DiffOptions, ShowOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.show import listed, print_listing
-from workbench.commands.sides import imported
-from workbench.derive.diff.build import source_diff
+from workbench.derive.diff.build import imported, source_diff
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
@@ -167,7 +166,7 @@ def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
 def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDiff:
     """The imported sources of two launches, with what their lines cost."""
     sides = [
-        imported(capture, load_sources(capture.path, (launch.index,)))
+        imported(load_sources(capture.path, (launch.index,)), capture)
         for capture, launch in ((before, pair.before), (after, pair.after))
     ]
     was, came = pair.before.kernel, pair.after.kernel

@@ -10,8 +10,9 @@ import typer
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
-from workbench.run.measure import Measured, Measurement, Plan
-from workbench.words import CheckResult
+from workbench.run.measure import Measurement
+from workbench.run.plan import Plan
+from workbench.words import CheckResult, Origin
 
 INTERRUPTED = 130
 
@@ -20,7 +21,7 @@ INTERRUPTED = 130
 class Ensured:
     """``source`` is ``measured`` where anything was measured just now, else ``recorded``."""
 
-    source: str
+    source: Origin
     failures: dict[str, str] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
 
@@ -56,16 +57,16 @@ def ensure(
     if not target.live:
         if fresh:
             note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
-        return Ensured("recorded")
+        return Ensured(Origin.RECORDED)
     todo = plan(evidence, variants, fresh=fresh, capture=capture)
     if not todo.variants:
-        return Ensured("recorded")
+        return Ensured(Origin.RECORDED)
     started = time.monotonic()
     config = target.workspace.config
     with Progress(len(todo.captured), config.timing.rounds) as progress:
-        result: Measured = Measurement(target.study, config, target.folder, todo, progress).run()
+        result = Measurement(target.study, config, target.folder, todo, progress).run()
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)
     note(f"measured in {time.monotonic() - started:.1f} s")
-    return Ensured("measured", result.failures, result.unsupported)
+    return Ensured(Origin.MEASURED, result.failures, result.unsupported)

@@ -11,6 +11,7 @@ from workbench.commands.progress import note
 from workbench.commands.target import Target, find_target
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
+from workbench.judge.snapshot import snapshot
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Block, Callout, Paragraph, words
@@ -37,8 +38,8 @@ def run(options: ProfileOptions) -> None:
     target = find_target(options.project, options.study, options.shape)
     names = target.variants(options.variants)
     ensured = ensure(target, needed(target, names), fresh=options.fresh, capture=True)
-    steps = target.study.ladder.chain([])
-    judged = judge(target.evidence(), target.workspace.config, steps, source=ensured.source)
+    evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
+    judged = judge(evidence, target.workspace.config, source=ensured.source)
     rows = [judged.row(name) for name in names]
     if options.json:
         data = as_json.ablation(judged, full=True)

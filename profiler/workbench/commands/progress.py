@@ -7,9 +7,25 @@ import time
 from types import TracebackType
 from typing import Any
 
-from workbench.run.process import Event
+from workbench.run.protocol import (
+    Built,
+    Captured,
+    Checked,
+    Event,
+    Failed,
+    Passes,
+    Start,
+    Timed,
+    TimingDone,
+)
+from workbench.words import CheckResult, Phase
 
-VERBS = {"build": "building", "check": "checking", "time": "timing", "capture": "profiling"}
+VERBS = {
+    Phase.BUILD: "building",
+    Phase.CHECK: "checking",
+    Phase.TIME: "timing",
+    Phase.CAPTURE: "profiling",
+}
 
 
 class Progress:
@@ -66,38 +82,46 @@ class Progress:
             self.captures -= 1
 
     def __call__(self, event: Event) -> None:
-        kind, variant = event["event"], event.get("variant", "")
-        if kind == "failed" or event.get("status") == "wrong":
-            self.drop(variant)
-        if kind == "start":
-            self.current = variant
-            if event["phase"] == "capture" and not self.capture_started:
-                self.capture_started = time.monotonic()
-            self.live(f"{VERBS[event['phase']]} {variant}{self.left()}")
-        elif kind == "built":
-            warned = f", {len(event['warnings'])} warnings" if event["warnings"] else ""
-            if event["kernels"]:
-                used = ", ".join(f"{k['registers']} registers" for k in event["kernels"])
-                self.line(f"built {variant} for {event['arch']}: {used}{warned}")
-        elif kind == "checked":
-            error = "" if event["max_abs"] is None else f", max error {event['max_abs']:.2g}"
-            why = f": {event['why']}" if event["why"] else ""
-            self.line(f"checked {variant} at {event['shape']}: {event['status']}{error}{why}")
-        elif kind == "timed" and event["round"] != self.last_round:
-            self.last_round = event["round"]
-            self.live(f"timing all variants, round {event['round'] + 1} of {self.rounds}")
-        elif kind == "timing_done":
-            self.line(f"timed {len(event['variants'])} variants in {self.last_round + 1} rounds")
-        elif kind == "passes":
-            self.live(
-                f"profiling {self.current}: {event['kernel'][:40]} {event['percent']} % of "
-                f"its passes{self.left()}"
-            )
-        elif kind == "captured":
-            self.captured += 1
-            self.line(f"profiled {variant} ({self.captured} of {self.captures}{self.left()})")
-        elif kind == "failed":
-            self.line(f"failed {variant} ({event['phase']}): {event['message']}")
+        match event:
+            case Start():
+                self.start(event)
+            case Built() if event.kernels:
+                used = ", ".join(f"{kernel.registers} registers" for kernel in event.kernels)
+                warned = f", {len(event.warnings)} warnings" if event.warnings else ""
+                self.line(f"built {event.variant} for {event.arch}: {used}{warned}")
+            case Checked():
+                self.checked(event)
+            case Timed() if event.round != self.last_round:
+                self.last_round = event.round
+                self.live(f"timing all variants, round {event.round + 1} of {self.rounds}")
+            case TimingDone():
+                number = self.last_round + 1
+                self.line(f"timed {len(event.variants)} variants in {number} rounds")
+            case Passes():
+                self.live(
+                    f"profiling {self.current}: {event.kernel[:40]} {event.percent} % of "
+                    f"its passes{self.left()}"
+                )
+            case Captured():
+                self.captured += 1
+                done = f"{self.captured} of {self.captures}{self.left()}"
+                self.line(f"profiled {event.variant} ({done})")
+            case Failed():
+                self.drop(event.variant)
+                self.line(f"failed {event.variant} ({event.phase}): {event.error.message}")
+
+    def start(self, event: Start) -> None:
+        self.current = event.variant
+        if event.phase == Phase.CAPTURE and not self.capture_started:
+            self.capture_started = time.monotonic()
+        self.live(f"{VERBS[event.phase]} {event.variant}{self.left()}")
+
+    def checked(self, event: Checked) -> None:
+        if event.status == CheckResult.WRONG:
+            self.drop(event.variant)
+        error = "" if event.max_abs is None else f", max error {event.max_abs:.2g}"
+        why = f": {event.why}" if event.why else ""
+        self.line(f"checked {event.variant} at {event.shape}: {event.status}{error}{why}")
 
 
 def note(text: str) -> None:

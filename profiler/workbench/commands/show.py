@@ -13,6 +13,7 @@ from workbench.derive.diff.alignment import physical_lines
 from workbench.derive.diff.costs import LineCosts, line_costs
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
+from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import Capture, find_metric, load_sources, require_lines
 from workbench.ncu.captures import captures_of
 from workbench.ncu.reader import Wanted
@@ -121,8 +122,8 @@ def run(options: ShowOptions) -> None:
         return show_metric(target, name, options)
     if options.source:
         return show_source(target, name, options)
-    steps = target.study.ladder.chain([])
-    judged = judge(target.evidence(), target.workspace.config, steps)
+    evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
+    judged = judge(evidence, target.workspace.config)
     row = judged.row(name)
     if options.json:
         return show_json(

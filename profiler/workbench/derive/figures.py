@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from workbench.derive.tables import rows
 from workbench.ncu.catalog import LIMIT_PREFIX, LIMITERS, STALL_PREFIX, FigureSpec, catalog
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ class Figure:
 def by_launch(metrics: pd.DataFrame) -> Launches:
     """Launch number to metric name to value."""
     launches: dict[int, dict[str, float]] = {}
-    columns = (metrics[name] for name in ("launch", "metric", "value"))
-    for launch, name, value in zip(*columns, strict=True):
+    for launch, name, value in rows(metrics, "launch", "metric", "value"):
         launches.setdefault(int(launch), {})[str(name)] = float(value)
     return launches
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
 
 SEED = 20090526  # any fixed number: the same samples must always give the same interval
@@ -37,7 +36,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class TimedSamples:
     """The timed samples of one variant in one regime: microseconds, and the round of each."""
 
     mode: str
@@ -45,23 +44,28 @@ class Samples:
     microseconds: NDArray[np.float64]
 
 
-def samples_of(timings: pd.DataFrame) -> Mapping[tuple[str, str], Samples]:
-    """Variant and regime to their samples, in the order in which they were taken."""
+def samples_of(
+    *,
+    variants: Sequence[str],
+    modes: Sequence[str],
+    rounds: Sequence[int],
+    microseconds: Sequence[float],
+) -> Mapping[tuple[str, str], TimedSamples]:
+    """Variant and regime to their samples, from the columns of a timing session."""
     import numpy as np
 
-    groups: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
-    columns = (timings[name] for name in ("variant", "mode", "round", "microseconds"))
-    for variant, mode, number, microseconds in zip(*columns, strict=True):
-        rounds, values = groups.setdefault((str(variant), str(mode)), ([], []))
-        rounds.append(number)
-        values.append(microseconds)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for row, key in enumerate(zip(variants, modes, strict=True)):
+        groups.setdefault(key, []).append(row)
+    every_round = np.asarray(rounds, dtype=np.int64)
+    every_time = np.asarray(microseconds, dtype=np.float64)
     return {
-        key: Samples(key[1], np.array(rounds, dtype=np.int64), np.array(values, dtype=np.float64))
-        for key, (rounds, values) in groups.items()
+        key: TimedSamples(mode=key[1], rounds=every_round[rows], microseconds=every_time[rows])
+        for key, rows in groups.items()
     }
 
 
-def time_of(samples: Samples) -> Time:
+def time_of(samples: TimedSamples) -> Time:
     import numpy as np
 
     values = samples.microseconds
@@ -88,7 +92,7 @@ def _median_ranks(count: int, resamples: int) -> Any:
     return np.partition(draws, middle, axis=1)[:, middle]
 
 
-def paired_ratio(before: Samples, after: Samples, resamples: int) -> Ratio | None:
+def paired_ratio(before: TimedSamples, after: TimedSamples, resamples: int) -> Ratio | None:
     """How many times faster ``after`` is than ``before``; None where no round has both.
 
     Each round gives one ratio of times measured moments apart, so that drift cancels; the
@@ -105,7 +109,7 @@ def paired_ratio(before: Samples, after: Samples, resamples: int) -> Ratio | Non
     return Ratio(ratio=float(np.median(ratios)), low=float(low), high=float(high))
 
 
-def _ratios(before: Samples, after: Samples) -> NDArray[np.float64]:
+def _ratios(before: TimedSamples, after: TimedSamples) -> NDArray[np.float64]:
     """Of the rounds that have both."""
     import numpy as np
 

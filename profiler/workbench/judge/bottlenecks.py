@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from workbench.derive.figures import Figure, stall_label
+from workbench.derive.diff.costs import COUNTERS
+from workbench.derive.figures import ISSUING, STALL, Figure, stall_label
+from workbench.derive.tables import rows
 from workbench.ncu.catalog import STALL_PREFIX
 
 if TYPE_CHECKING:
@@ -16,13 +18,16 @@ if TYPE_CHECKING:
 
 TOP = 3
 BINDING_SHARE = 0.8
+STALL_RULE = "CPIStall"
+ALL_STALLS = "stalls"
+NO_STALL = (*COUNTERS, ISSUING)  # counters of a line that are no stall reason
 # A rule's line is the one with the most of this counter; others get the line with most samples.
 LINE_COUNTER = {
     "UncoalescedGlobalAccess": "excess_global_sectors",
     "MemoryCacheAccessPattern": "excess_global_sectors",
     "UncoalescedSharedAccess": "excess_shared_wavefronts",
     "SharedMemoryConflicts": "excess_shared_wavefronts",
-    "IssueSlotUtilization": "stalls",
+    "IssueSlotUtilization": ALL_STALLS,
 }
 # Rules that speak of the launch as a whole, not of a place in the source.
 NO_LINE = frozenset(
@@ -81,29 +86,34 @@ def plain(message: str) -> str:
 
 
 def hot_line(lines: pd.DataFrame, kernel: str, counter: str) -> HotLine | None:
-    """None where the capture has no source lines for the kernel."""
-    mine = lines[(lines["kernel"] == kernel) & (lines["line"] > 0)]
-    if counter == "stalls":
-        known = {"instructions", "excess_global_sectors", "excess_shared_wavefronts", "selected"}
-        mine = mine[~mine["counter"].isin(known)]
-    else:
-        mine = mine[mine["counter"] == counter]
-    if mine.empty:
-        return None
+    """The line of a kernel with the most of a counter, or of ``ALL_STALLS`` together.
+
+    None where the capture has no source lines for the kernel.
+    """
     sums: dict[tuple[str, int], float] = {}
-    for file, line, value in zip(mine["file"], mine["line"], mine["value"], strict=True):
-        sums[file, line] = sums.get((file, line), 0.0) + value
-    (file, line), most = max(sums.items(), key=lambda item: item[1])
-    return HotLine(str(file), int(line), counter, most / sum(sums.values()))
-
-
-def _counter(rule: str, title: str, lines: pd.DataFrame) -> str | None:
-    if rule in NO_LINE:
+    columns = ("kernel", "file", "line", "counter", "value")
+    for its_kernel, file, line, its_counter, value in rows(lines, *columns):
+        if its_kernel == kernel and line > 0 and _is_counted(its_counter, counter):
+            place = (str(file), int(line))
+            sums[place] = sums.get(place, 0.0) + value
+    if not sums:
         return None
-    if rule == "CPIStall":
-        reason = title.lower().replace(" stalls", "").replace(" ", "_")
-        return reason if reason in set(lines["counter"]) else "stalls"
-    return LINE_COUNTER.get(rule, "stalls")
+    (file, line), most = max(sums.items(), key=lambda item: item[1])
+    return HotLine(file=file, line=line, counter=counter, share=most / sum(sums.values()))
+
+
+def _is_counted(name: str, counter: str) -> bool:
+    return name not in NO_STALL if counter == ALL_STALLS else name == counter
+
+
+def _counter(rule: Rule, lines: pd.DataFrame) -> str | None:
+    """By which counter a rule's line is found; None where it speaks of no place."""
+    if rule.name in NO_LINE:
+        return None
+    if rule.name != STALL_RULE:
+        return LINE_COUNTER.get(rule.name, ALL_STALLS)
+    reason = rule.title.lower().replace(" stalls", "").replace(" ", "_")
+    return reason if reason in set(lines["counter"].tolist()) else ALL_STALLS
 
 
 # Stalls a warp sits in because of what a rule speaks of: no fix can win back more than their share.
@@ -117,7 +127,7 @@ RELATED_STALLS = {
 }
 
 
-def attainable(rule: str, title: str, estimate: float, found: Mapping[str, Figure]) -> float:
+def attainable(rule: str, title: str, estimate: float, figures: Mapping[str, Figure]) -> float:
     """NVIDIA's estimate, but at most the share of samples in the stalls the rule is about.
 
     The access-pattern rules estimate from sector counts alone and can promise 35 % for a store
@@ -125,13 +135,13 @@ def attainable(rule: str, title: str, estimate: float, found: Mapping[str, Figur
     """
     kind = "store" if "store" in title.lower() else "load"
     reasons = RELATED_STALLS.get(rule) or RELATED_STALLS.get(f"{rule}:{kind}")
-    if reasons is None or "stall.selected" not in found:
+    if reasons is None or "stall.selected" not in figures:
         return estimate
-    shares = [found[f"stall.{r}"].value for r in reasons if f"stall.{r}" in found]
+    shares = [figures[f"stall.{r}"].value for r in reasons if f"stall.{r}" in figures]
     return min(estimate, sum(shares))
 
 
-def is_binding(rule: str, found: Mapping[str, Figure]) -> bool:
+def is_binding(rule: str, figures: Mapping[str, Figure]) -> bool:
     """False for a limit on resident warps that the launch does not come near.
 
     ncu names theoretical occupancy even where the grid is too small to reach it: raising the
@@ -139,77 +149,101 @@ def is_binding(rule: str, found: Mapping[str, Figure]) -> bool:
     """
     if rule != "TheoreticalOccupancy":
         return True
-    achieved, limit = found.get("achieved_occupancy"), found.get("theoretical_occupancy")
+    achieved, limit = figures.get("achieved_occupancy"), figures.get("theoretical_occupancy")
     if achieved is None or limit is None:
         return True
     return achieved.value >= BINDING_SHARE * limit.value
 
 
 def bottlenecks(
-    rules: pd.DataFrame, lines: pd.DataFrame, found: Mapping[str, Figure], top: int = TOP
+    rules: pd.DataFrame, lines: pd.DataFrame, figures: Mapping[str, Figure], top: int = TOP
 ) -> list[Bottleneck]:
     """The rules with the largest estimates, each rule once per kernel.
 
     First those that bind, then by scope (the whole runtime before a rule's own part of it), then
     by what is attainable of the estimate. Without rules, the top stall reasons stand in.
     """
-    records: list[dict[str, Any]] = [
-        {str(key): value for key, value in record.items()} for record in rules.to_dict("records")
-    ]
-    ranked = sorted(
-        (r for r in records if math.isfinite(r["estimated_speedup_pct"])),
-        key=lambda r: (
-            not is_binding(r["rule"], found),
-            r["scope"] != "global",
-            -attainable(r["rule"], r["title"], r["estimated_speedup_pct"], found),
-            r["rule"],
-            r["title"],
-        ),
+    rated = [rule for rule in _rules(rules) if math.isfinite(rule.estimate)]
+    first: dict[tuple[str, str], Rule] = {}
+    for rule in sorted(rated, key=lambda rule: _rank(rule, figures)):
+        first.setdefault((rule.name, rule.kernel), rule)
+    ranked = list(first.values())[:top]
+    return [_bottleneck(rule, lines, figures) for rule in ranked] or top_stalls(lines, figures, top)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One result of ncu's rules; ``focus`` are metrics with their values."""
+
+    name: str
+    title: str
+    message: str
+    kernel: str
+    scope: str
+    estimate: float
+    focus: Sequence[tuple[str, float]]
+
+
+def _rules(rules: pd.DataFrame) -> list[Rule]:
+    columns = ("rule", "title", "message", "kernel", "scope", "estimated_speedup_pct", "focus")
+    return [Rule(*values) for values in rows(rules, *columns)]
+
+
+def _rank(rule: Rule, figures: Mapping[str, Figure]) -> tuple[bool, bool, float, str, str]:
+    return (
+        not is_binding(rule.name, figures),
+        rule.scope != "global",
+        -attainable(rule.name, rule.title, rule.estimate, figures),
+        rule.name,
+        rule.title,
     )
-    result: list[Bottleneck] = []
-    seen: set[tuple[str, str]] = set()
-    for r in ranked:
-        if (r["rule"], r["kernel"]) in seen or len(result) == top:
-            continue
-        seen.add((r["rule"], r["kernel"]))
-        metric, value = r["focus"][0] if r["focus"] else ("", math.nan)
-        counter = _counter(r["rule"], r["title"], lines)
-        if counter and r["rule"] == "CPIStall" and counter in set(lines["counter"]):
-            share = found.get(f"stall.{counter}")
-            metric, value = STALL_PREFIX + counter, share.value if share else math.nan
-        result.append(
-            Bottleneck(
-                title=r["title"] or READABLE.get(r["rule"], r["rule"]),
-                rule=r["rule"],
-                metric=metric,
-                value=value,
-                estimated_speedup_pct=r["estimated_speedup_pct"],
-                scope=r["scope"],
-                message=plain(r["message"]),
-                kernel=r["kernel"],
-                hot_line=hot_line(lines, r["kernel"], counter) if counter else None,
-            )
-        )
-    return result or top_stalls(lines, found, top)
+
+
+def _bottleneck(rule: Rule, lines: pd.DataFrame, figures: Mapping[str, Figure]) -> Bottleneck:
+    counter = _counter(rule, lines)
+    metric, value = _metric(rule, counter, figures)
+    return Bottleneck(
+        title=rule.title or READABLE.get(rule.name, rule.name),
+        rule=rule.name,
+        metric=metric,
+        value=value,
+        estimated_speedup_pct=rule.estimate,
+        scope=rule.scope,
+        message=plain(rule.message),
+        kernel=rule.kernel,
+        hot_line=hot_line(lines, rule.kernel, counter) if counter else None,
+    )
+
+
+def _metric(rule: Rule, counter: str | None, figures: Mapping[str, Figure]) -> tuple[str, float]:
+    """The metric that shows what a rule speaks of: the stall itself, or the first in its focus."""
+    if rule.name == STALL_RULE and counter and counter != ALL_STALLS:
+        share = figures.get(f"{STALL}{counter}")
+        return STALL_PREFIX + counter, share.value if share else math.nan
+    return rule.focus[0] if rule.focus else ("", math.nan)
 
 
 def top_stalls(
-    lines: pd.DataFrame, found: Mapping[str, Figure], top: int = TOP
+    lines: pd.DataFrame, figures: Mapping[str, Figure], top: int = TOP
 ) -> list[Bottleneck]:
     """The largest stall reasons as bottlenecks, for a report without rule results."""
-    stalls = [(k, f) for k, f in found.items() if k.startswith("stall.") and k != "stall.selected"]
     kernel = str(lines["kernel"].iloc[0]) if len(lines) else ""
+    stalls = {
+        key.removeprefix(STALL): figure.value
+        for key, figure in figures.items()
+        if key.startswith(STALL) and key != STALL + ISSUING
+    }
     return [
         Bottleneck(
-            f"{stall_label(key[6:]).capitalize()} stalls",
-            "",
-            STALL_PREFIX + key[6:],
-            figure.value,
-            math.nan,
-            "",
-            "",
-            kernel,
-            hot_line(lines, kernel, key[6:]),
+            title=f"{stall_label(reason).capitalize()} stalls",
+            rule="",
+            metric=STALL_PREFIX + reason,
+            value=share,
+            estimated_speedup_pct=math.nan,
+            scope="",
+            message="",
+            kernel=kernel,
+            hot_line=hot_line(lines, kernel, reason),
         )
-        for key, figure in stalls[:top]
+        for reason, share in list(stalls.items())[:top]
     ]

@@ -1,49 +1,126 @@
-"""What makes two reports not quite comparable, in words. Pure."""
+"""What makes captures and reports not quite comparable, in words. Pure."""
 
 from __future__ import annotations
 
-from workbench.derive.matching import Matching
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from workbench.derive.matching import LaunchPair, Matching
+from workbench.derive.roofline.measured import MeasuredCeilings
 from workbench.ncu.report import OPTIONS, Report
 from workbench.words import ABSENT, CLOCK_TOLERANCE
 
+if TYPE_CHECKING:
+    from workbench.evidence.records import CaptureIndex
+    from workbench.judge.rows import Row
+    from workbench.judge.view import View
+
+COMPARED = ("gpu", "driver", "cuda", "torch")
+
+
+def ladder_warnings(rows: Sequence[Row], view: View) -> Iterator[str]:
+    """Of the captures behind some rows, and of the timing session."""
+    yield from _clocks(rows)
+    yield from _provenance([i for row in rows if (i := _measured_index(row, view)) is not None])
+    yield from (_adopted(row, view) for row in rows if row.adopted)
+    for row in rows:
+        if row.point and row.point.above_roof:
+            yield f"{row.variant} stands above its roof: an error in the data"
+    throttled = view.times.session.throttled if view.times.session else 0.0
+    if throttled:
+        yield f"the GPU reported throttling in {throttled:.0%} of the timing rounds"
+
+
+def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[str]:
+    for roof in measured.wrong if measured else ():
+        yield (
+            f"the measured {roof.measured.id} ceiling is {100 * roof.share:.0f} % of the "
+            "theoretical one: an error in the data; run `workbench calibrate` again"
+        )
+
+
+def _clocks(rows: Sequence[Row]) -> Iterator[str]:
+    clocks = {r.variant: r.figures["sm_clock"].value for r in rows if "sm_clock" in r.figures}
+    if not clocks:
+        return
+    slow, fast = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
+    if clocks[fast] > clocks[slow] * (1 + CLOCK_TOLERANCE):
+        yield (
+            f"captures ran at different SM clocks: {slow} at {clocks[slow]:.3f} GHz, "
+            f"{fast} at {clocks[fast]:.3f} GHz"
+        )
+
+
+def _measured_index(row: Row, view: View) -> CaptureIndex | None:
+    """Of a capture made here."""
+    return view.variant(row.variant).index if row.capture and not row.adopted else None
+
+
+def _provenance(indexes: Sequence[CaptureIndex]) -> Iterator[str]:
+    values = {key: {str(_known(i, key)) for i in indexes} for key in COMPARED}
+    values["ncu"] = {index.ncu for index in indexes}
+    values["ncu_flags"] = {str(list(index.ncu_flags)) for index in indexes}
+    for key, different in values.items():
+        if len(different) > 1:
+            yield f"captures differ in {key}: {', '.join(sorted(different))}"
+
+
+def _known(index: CaptureIndex, key: str) -> str:
+    value = getattr(index.provenance, key)
+    return ABSENT if value is None else str(value)
+
+
+def _adopted(row: Row, view: View) -> str:
+    index = view.variant(row.variant).index
+    assert row.adopted is not None
+    assert index is not None
+    return (
+        f"{row.variant} is an adopted capture ({row.adopted.file}, ncu {index.ncu}): its shape and "
+        "sources are the word of whoever adopted it; timing, correctness, driver and CUDA were "
+        "not collected"
+    )
+
 
 def warnings(before: Report, after: Report, matching: Matching) -> list[str]:
-    """Differences of GPU, ncu, its options, and SM clocks that lie over 2 % apart."""
-    said = [
-        f"{report.name} holds launches of several GPUs: {', '.join(report.gpus)}"
-        for report in (before, after)
-        if len(report.gpus) > 1
-    ]
+    """Of two reports of anyone: GPU, ncu, its options, SM clocks, names of kernels."""
+    return [*_reports(before, after), *_pair_clocks(matching), *_renamed(matching)]
+
+
+def _reports(before: Report, after: Report) -> Iterator[str]:
+    for report in (before, after):
+        if len(report.gpus) > 1:
+            yield f"{report.name} holds launches of several GPUs: {', '.join(report.gpus)}"
     facts = [
         ("GPU", ", ".join(before.gpus), ", ".join(after.gpus)),
         ("ncu version", before.ncu, after.ncu),
         *((f"ncu {o}", before.options.get(o, ""), after.options.get(o, "")) for o in OPTIONS),
     ]
-    said += [
-        f"the reports differ in {what}: {one or ABSENT} and {other or ABSENT}"
-        for what, one, other in facts
-        if one != other
-    ]
-    worst = max(
-        (
-            (max(was, came) / min(was, came), pair)
-            for pair in matching.pairs
-            if (was := pair.before.sm_clock) and (came := pair.after.sm_clock)
-        ),
-        key=lambda item: item[0],
-        default=None,
-    )
-    if worst and worst[0] > 1 + CLOCK_TOLERANCE:
-        pair = worst[1]
-        said.append(
-            f"SM clocks are up to {100 * (worst[0] - 1):.1f} % apart ({pair.before.kernel}: "
+    for what, one, other in facts:
+        if one != other:
+            yield f"the reports differ in {what}: {one or ABSENT} and {other or ABSENT}"
+
+
+def _pair_clocks(matching: Matching) -> Iterator[str]:
+    """Of the pair that is furthest apart."""
+    apart = {pair: ratio for pair in matching.pairs if (ratio := _clock_ratio(pair))}
+    pair = max(apart, key=apart.__getitem__, default=None)
+    if pair is not None and apart[pair] > 1 + CLOCK_TOLERANCE:
+        yield (
+            f"SM clocks are up to {100 * (apart[pair] - 1):.1f} % apart ({pair.before.kernel}: "
             f"{pair.before.sm_clock:.3f} and {pair.after.sm_clock:.3f} GHz): compare cycles too"
         )
-    renamed = [pair for pair in matching.pairs if pair.before.kernel != pair.after.kernel]
-    if renamed:
-        pair = renamed[0]
-        said.append(
+
+
+def _clock_ratio(pair: LaunchPair) -> float | None:
+    """The faster clock over the slower; None where one was not collected."""
+    one, other = pair.before.sm_clock, pair.after.sm_clock
+    return max(one, other) / min(one, other) if one and other else None
+
+
+def _renamed(matching: Matching) -> Iterator[str]:
+    pair = next((p for p in matching.pairs if p.before.kernel != p.after.kernel), None)
+    if pair is not None:
+        yield (
             f"kernels of different names are compared, since they are {pair.how}: "
             f"{pair.before.kernel} and {pair.after.kernel}"
         )
-    return said

@@ -1,4 +1,4 @@
-"""Two captures side by side: how the ratio of their durations multiplies out, and what moved.
+"""Two captures side by side: how the ratio of their durations multiplies out, and what changed.
 
 ``compare`` needs nothing but captures, so that it serves any two of them, in a ladder or not.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
 from workbench.derive.figures import Figure, figures
@@ -14,7 +15,9 @@ from workbench.derive.noise import ASSUMED_NOISE, Noise
 from workbench.derive.stalls import StallTime, compare_times, stall_times
 from workbench.derive.standouts import Standouts, standouts
 from workbench.judge.rules import RuleChange, rule_changes
-from workbench.ncu.capture import Capture
+
+if TYPE_CHECKING:
+    from workbench.ncu.capture import Capture
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,18 @@ def compare(
     known: tuple[Mapping[str, Figure], Mapping[str, Figure]] | None = None,
 ) -> Comparison:
     """``names`` are what the two are called; ``known`` their figures, where already computed."""
-    was, came = known or (figures(before.metrics), figures(after.metrics))
-    old, new = duration_parts(before.metrics), duration_parts(after.metrics)
-    product = speedup_factors(old, new, names) if old and new else None
+    old, new = known or (figures(before.metrics), figures(after.metrics))
+    factors = _factors(before, after, names)
     return Comparison(
-        *names,
-        product,
-        tuple(compare_times(stall_times(before.metrics), stall_times(after.metrics))),
-        standouts(was, came, product, noise),
-        rule_changes(before.rules, after.rules),
+        before=names[0],
+        after=names[1],
+        factors=factors,
+        stall_times=tuple(compare_times(stall_times(before.metrics), stall_times(after.metrics))),
+        standouts=standouts(old, new, factors, noise),
+        rules=rule_changes(before.rules, after.rules),
     )
+
+
+def _factors(before: Capture, after: Capture, names: tuple[str, str]) -> SpeedupFactors | None:
+    old, new = duration_parts(before.metrics), duration_parts(after.metrics)
+    return speedup_factors(old, new, names) if old and new else None

@@ -1,134 +1,85 @@
-"""Gates, predictions and the verdict of a step."""
+"""The gates of a step, and the verdict that they give. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio
 from workbench.study.config import Gates
-from workbench.study.model import Prediction
-from workbench.words import PredictionResult, Verdict
+from workbench.words import ABSENT, CheckResult, GateState, Verdict
+
+if TYPE_CHECKING:
+    from workbench.evidence.records import Build, Check
+
+CORRECT, COMPILER, FASTER = "correct", "compiler", "faster"
+HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
 
 
 @dataclass(frozen=True)
 class Gate:
-    """One condition of a verdict; ``passed`` is None where there is no evidence for it."""
+    """One condition of a verdict."""
 
     name: str
-    passed: bool | None
+    state: GateState
     why: str
 
-
-@dataclass(frozen=True)
-class PredictionOutcome:
-    """A prediction beside what came: values of parent and variant, and their quotient."""
-
-    figure: str
-    label: str
-    unit: str
-    expected: str
-    before: float | None
-    after: float | None
-    result: str
-
-
-@dataclass(frozen=True)
-class Score:
-    """How the predictions of a ladder came out."""
-
-    confirmed: int
-    refuted: int
-    not_measurable: int
-
     @property
-    def total(self) -> int:
-        return self.confirmed + self.refuted + self.not_measurable
+    def passed(self) -> bool | None:
+        """None where there is no evidence for it."""
+        return None if self.state == GateState.OPEN else self.state == GateState.PASSED
 
 
-def score(outcomes: Iterable[PredictionOutcome]) -> Score:
-    counts = Counter(outcome.result for outcome in outcomes)
-    return Score(
-        counts[PredictionResult.CONFIRMED],
-        counts[PredictionResult.REFUTED],
-        counts[PredictionResult.NOT_MEASURABLE],
-    )
-
-
-def correct_gate(checks: Mapping[str, Mapping[str, Any]], shape: str) -> Gate:
+def correct_gate(checks: Mapping[str, Check], shape: str) -> Gate:
     """Every shape must be correct or declared unsupported; ``shape`` itself must be correct."""
     if shape not in checks:
-        return Gate("correct", None, "not collected")
-    for name, check in checks.items():
-        if check["status"] not in ("correct", "unsupported"):
-            return Gate("correct", False, f"{check['status']} at {name}: {check['why']}")
-    if checks[shape]["status"] != "correct":
-        return Gate("correct", False, f"unsupported at {shape}: {checks[shape]['why']}")
-    done = [c for c in checks.values() if c["status"] == "correct"]
-    worst = max(float(c["max_abs"]) for c in done)
-    return Gate("correct", True, f"max error {worst:.2g} over {len(done)} shapes")
+        return Gate(CORRECT, GateState.OPEN, ABSENT)
+    wrong = next((name for name, c in checks.items() if c.status not in HARMLESS), None)
+    if wrong is not None:
+        why = f"{checks[wrong].status} at {wrong}: {checks[wrong].why}"
+        return Gate(CORRECT, GateState.FAILED, why)
+    if checks[shape].status != CheckResult.CORRECT:
+        return Gate(CORRECT, GateState.FAILED, f"unsupported at {shape}: {checks[shape].why}")
+    errors = [c.max_abs for c in checks.values() if c.status == CheckResult.CORRECT]
+    worst = max(float(error) for error in errors if error is not None)
+    return Gate(CORRECT, GateState.PASSED, f"max error {worst:.2g} over {len(errors)} shapes")
 
 
-def compiler_gate(build: Mapping[str, Any] | None, gates: Gates) -> Gate:
+def compiler_gate(build: Build | None, gates: Gates) -> Gate:
     if build is None:
-        return Gate("compiler", None, "not collected")
-    if build.get("error"):
-        return Gate("compiler", False, str(build["error"]).splitlines()[0])
-    spilled = sum(k["spill_store_bytes"] + k["spill_load_bytes"] for k in build["kernels"])
-    if build["warnings"] and not gates.allow_warnings:
-        return Gate("compiler", False, build["warnings"][0])
+        return Gate(COMPILER, GateState.OPEN, ABSENT)
+    spilled = sum(k.spill_store_bytes + k.spill_load_bytes for k in build.kernels)
+    if build.error:
+        return Gate(COMPILER, GateState.FAILED, first_line(build.error))
+    if build.warnings and not gates.allow_warnings:
+        return Gate(COMPILER, GateState.FAILED, build.warnings[0])
     if spilled and not gates.allow_spills:
-        return Gate("compiler", False, f"{spilled} bytes of register spills")
-    return Gate("compiler", True, "no warning, no spill")
+        return Gate(COMPILER, GateState.FAILED, f"{spilled} bytes of register spills")
+    return Gate(COMPILER, GateState.PASSED, "no warning, no spill")
+
+
+def first_line(text: str) -> str:
+    return text.splitlines()[0]
 
 
 def faster_gate(over_parent: Ratio | None, gates: Gates) -> Gate:
     if over_parent is None:
-        return Gate("faster", None, "not collected")
+        return Gate(FASTER, GateState.OPEN, ABSENT)
     passed = over_parent.low >= gates.min_speedup
     sign = "≥" if passed else "<"
     why = f"lower end {over_parent.low:.3f}x {sign} {gates.min_speedup:g}x over the parent"
-    return Gate("faster", passed, why)
+    return Gate(FASTER, GateState.PASSED if passed else GateState.FAILED, why)
 
 
-def verdict(gates: list[Gate], over_parent: Ratio | None, limits: Gates) -> str:
+def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> Verdict:
     """kept: all gates passed. inconclusive: evidence is missing, or the interval spans the gate."""
-    failed = {gate.name for gate in gates if gate.passed is False}
-    if failed - {"faster"}:
+    failed = {gate.name for gate in gates if gate.state == GateState.FAILED}
+    if failed - {FASTER}:
         return Verdict.REJECTED
-    if any(gate.passed is None for gate in gates):
+    if any(gate.state == GateState.OPEN for gate in gates):
         return Verdict.INCONCLUSIVE
     if not failed:
         return Verdict.KEPT
     spans = over_parent is not None and over_parent.high >= limits.min_speedup
     return Verdict.INCONCLUSIVE if spans else Verdict.REJECTED
-
-
-def _bounds(pair: tuple[float, float], suffix: str) -> str:
-    return f"{pair[0]:g} to {pair[1]:g}{suffix}"
-
-
-def judge_prediction(
-    prediction: Prediction, before: Figure | None, after: Figure | None, label: str, unit: str
-) -> PredictionOutcome:
-    """confirmed where the value, or its factor over the parent's, lies in the predicted range."""
-    was = before.value if before else None
-    came = after.value if after else None
-    pair = prediction.factor or prediction.range
-    assert pair is not None
-    expected = _bounds(pair, "x" if prediction.factor else f" {unit}")
-    measured: float | None = came
-    if prediction.factor:
-        measured = came / was if came is not None and was else None
-    if measured is None:
-        result = PredictionResult.NOT_MEASURABLE
-    else:
-        result = (
-            PredictionResult.CONFIRMED
-            if pair[0] <= measured <= pair[1]
-            else PredictionResult.REFUTED
-        )
-    return PredictionOutcome(prediction.figure, label, unit, expected, was, came, result)

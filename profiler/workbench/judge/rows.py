@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure
 from workbench.derive.noise import ASSUMED_NOISE, Noise
@@ -14,33 +14,43 @@ from workbench.derive.roofline.point import Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
-from workbench.judge.gates import Gate, PredictionOutcome, Score, score
+from workbench.judge.environment import Environment
+from workbench.judge.gates import Gate
+from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.shapes import AcrossShapes
 from workbench.study.model import Step
-from workbench.words import Role, Status, Verdict
+from workbench.words import Origin, Regime, Role, Status, Verdict
+
+if TYPE_CHECKING:
+    from workbench.evidence.records import Adopted, Build, Check
+    from workbench.words import Parameter
 
 
 @dataclass(frozen=True)
 class Row:
     """One variant. Without current evidence its figures are absent, and ``problem`` says why.
 
-    ``adopted`` is where the figures come from where the capture was made elsewhere; such a row of
-    status ``adopted`` has no times and no speed. ``judged_at`` names the shape that gates, verdict
-    and predictions are about where that is not the table's, and ``deciding`` is the ratio over the
-    parent there; else it is ``over_parent``. ``compared_at`` is that shape where the captures
-    behind ``against_parent`` are of it too; ``limits`` are the bottlenecks in the last of them.
-    ``chosen`` is the fastest of those that a choice picks from, and ``over_chosen`` the ratio over
-    it.
+    ``state`` is that of build, check, timing and capture; ``samples`` are the microseconds of every
+    timed sample. ``adopted`` is where the figures come from where the capture was made elsewhere;
+    such a row of status ``adopted`` has no times and no speed. ``verdict`` is None but for steps
+    that are judged.
+
+    ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
+    the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
+    ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
+    ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
+    choice picks from, and ``over_chosen`` the ratio over it.
     """
 
     variant: str
     title: str
     step: Step | None
-    state: Mapping[str, str]
-    status: str
+    state: Mapping[str, Status]
+    status: Status
     problem: str = ""
     warm: Time | None = None
     cold: Time | None = None
+    samples: Mapping[Regime, tuple[float, ...]] = field(default_factory=dict)
     over_baseline: Ratio | None = None
     over_parent: Ratio | None = None
     over_reference: Ratio | None = None
@@ -50,13 +60,13 @@ class Row:
     bottlenecks: tuple[Bottleneck, ...] = ()
     point: Point | None = None
     gates: tuple[Gate, ...] = ()
-    verdict: str = ""
+    verdict: Verdict | None = None
     predictions: tuple[PredictionOutcome, ...] = ()
     kernels: tuple[str, ...] = ()
     capture: str = ""
-    checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    build: Mapping[str, Any] | None = None
-    adopted: Mapping[str, Any] | None = None
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    build: Build | None = None
+    adopted: Adopted | None = None
     against_parent: Comparison | None = None
     judged_at: str = ""
     deciding: Ratio | None = None
@@ -84,7 +94,7 @@ class ShapeLadder:
     """
 
     shape: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Parameter]
     rows: tuple[Row, ...]
     references: tuple[Row, ...]
 
@@ -94,7 +104,7 @@ class ShapeLadder:
 
 @dataclass(frozen=True)
 class Ablation:
-    """A ladder and its references at one shape; ``source`` is ``recorded`` or ``measured``.
+    """A ladder and its references at one shape; ``source`` is where its figures come from.
 
     ``whole`` compares the best step with the baseline; None where a capture is missing, or where
     no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
@@ -107,15 +117,15 @@ class Ablation:
     title: str
     summary: str
     shape: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Parameter]
     gpu: str
-    source: str
+    source: Origin
     date: str
     reference: str
     rows: tuple[Row, ...]
     references: tuple[Row, ...]
     ceilings: Ceilings | None
-    environment: Mapping[str, Any]
+    environment: Environment
     timing_file: str
     warnings: tuple[str, ...]
     whole: Comparison | None = None
@@ -133,9 +143,7 @@ class Ablation:
 
     @property
     def best(self) -> Row | None:
-        """The fastest row of the ladder that was kept (or is the baseline)."""
-        kept = [r for r in self.rows if r.warm and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
-        return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
+        return best_of(self.rows)
 
     @property
     def score(self) -> Score:
@@ -143,3 +151,9 @@ class Ablation:
         return score(
             o for row in self.rows if row.status == Status.CURRENT for o in row.predictions
         )
+
+
+def best_of(rows: Iterable[Row]) -> Row | None:
+    """The fastest row that was kept (or is the baseline)."""
+    kept = [r for r in rows if r.warm and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
+    return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from workbench.derive.tables import rows
 from workbench.judge.bottlenecks import READABLE
 from workbench.words import RuleMove
 
@@ -29,7 +29,7 @@ class RuleChange:
     rule: str
     title: str
     scope: str
-    change: str
+    change: RuleMove
     estimated_before_pct: float
     estimated_after_pct: float
 
@@ -41,23 +41,27 @@ class RuleChange:
 
 
 @dataclass(frozen=True)
-class _Said:
-    scope: str
-    estimate: float
+class _Advice:
+    """What a rule says of one capture; ``estimate`` in percent, NaN where it gave none."""
+
+    scope: str = ""
+    estimate: float = math.nan
+
+    @property
+    def is_rated(self) -> bool:
+        return math.isfinite(self.estimate)
 
 
-def _said(rules: pd.DataFrame) -> dict[Key, _Said]:
+def _advice(rules: pd.DataFrame) -> dict[Key, _Advice]:
     """Rule and title to its largest estimate over the kernels."""
-    found: dict[Key, _Said] = {}
-    for rule, title, scope, estimate in zip(
-        rules["rule"], rules["title"], rules["scope"], rules["estimated_speedup_pct"], strict=True
-    ):
-        key = (str(rule), str(title))
-        value = float(estimate)
-        old = found.get(key)
-        if old is None or not math.isfinite(old.estimate) or value > old.estimate:
-            found[key] = _Said(str(scope), value)
-    return found
+    largest: dict[Key, _Advice] = {}
+    columns = ("rule", "title", "scope", "estimated_speedup_pct")
+    for rule, title, scope, estimate in rows(rules, *columns):
+        key, advice = (str(rule), str(title)), _Advice(str(scope), float(estimate))
+        known = largest.get(key)
+        if known is None or not known.is_rated or advice.estimate > known.estimate:
+            largest[key] = advice
+    return largest
 
 
 def rule_changes(before: pd.DataFrame, after: pd.DataFrame) -> tuple[RuleChange, ...]:
@@ -67,33 +71,39 @@ def rule_changes(before: pd.DataFrame, after: pd.DataFrame) -> tuple[RuleChange,
     """
     if before.empty or after.empty:
         return ()
-    was, came = _said(before), _said(after)
-    found = [_change(key, was, came) for key in {**was, **came}]
-    return tuple(sorted(found, key=lambda c: (ORDER.index(c.change), -_size(c), c.rule, c.title)))
+    old, new = _advice(before), _advice(after)
+    changes = [_change(key, old.get(key), new.get(key)) for key in {**old, **new}]
+    return tuple(sorted(changes, key=lambda c: (ORDER.index(c.change), -_size(c), c.rule, c.title)))
 
 
 def _size(change: RuleChange) -> float:
-    known = [
-        v for v in (change.estimated_before_pct, change.estimated_after_pct) if math.isfinite(v)
-    ]
-    return max(known, default=-1.0)
+    estimates = (change.estimated_before_pct, change.estimated_after_pct)
+    return max((value for value in estimates if math.isfinite(value)), default=-1.0)
 
 
-def _change(key: Key, was: Mapping[Key, _Said], came: Mapping[Key, _Said]) -> RuleChange:
+def _change(key: Key, old: _Advice | None, new: _Advice | None) -> RuleChange:
     rule, title = key
-    old, new = was.get(key), came.get(key)
-    first = old.estimate if old else math.nan
-    last = new.estimate if new else math.nan
+    before, after = old or _Advice(), new or _Advice()
+    return RuleChange(
+        rule=rule,
+        title=_words(rule, title),
+        scope=before.scope or after.scope,
+        change=_move(old, new),
+        estimated_before_pct=before.estimate,
+        estimated_after_pct=after.estimate,
+    )
+
+
+def _move(old: _Advice | None, new: _Advice | None) -> RuleMove:
     if old is None:
-        word = RuleMove.APPEARED
-    elif new is None:
-        word = RuleMove.VANISHED
-    elif math.isfinite(first) and math.isfinite(last) and abs(last - first) >= LEAST_POINTS:
-        word = RuleMove.CHANGED
-    else:
-        word = RuleMove.SAME
-    scope = (old.scope if old else "") or (new.scope if new else "")
-    words = READABLE.get(rule, rule)
-    if title:
-        words = title if rule != "LaunchConfiguration" else f"{title} (launch configuration)"
-    return RuleChange(rule, words, scope, word, first, last)
+        return RuleMove.APPEARED
+    if new is None:
+        return RuleMove.VANISHED
+    changed = old.is_rated and new.is_rated and abs(new.estimate - old.estimate) >= LEAST_POINTS
+    return RuleMove.CHANGED if changed else RuleMove.SAME
+
+
+def _words(rule: str, title: str) -> str:
+    if not title:
+        return READABLE.get(rule, rule)
+    return f"{title} (launch configuration)" if rule == "LaunchConfiguration" else title

@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import Ratio, Time
+from workbench.words import Regime
+
+if TYPE_CHECKING:
+    from workbench.judge.view import View, Views
+    from workbench.words import Parameter
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,7 @@ class AtShape:
     """
 
     shape: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Parameter]
     time: Time
     reference: Time | None
     over_reference: Ratio | None
@@ -51,3 +56,25 @@ class AcrossShapes:
 def geometric_mean(ratios: Iterable[float]) -> float | None:
     logs = [math.log(ratio) for ratio in ratios]
     return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def across_shapes(views: Views, variant: str) -> AcrossShapes:
+    """The variant at every shape of the snapshot where it was timed as it is now."""
+    every = (views.at(shape) for shape in views.snapshot.shapes)
+    results = (_at_shape(view, variant) for view in every if variant in view.evidence.variants)
+    return AcrossShapes(variant, tuple(result for result in results if result is not None))
+
+
+def _at_shape(view: View, variant: str) -> AtShape | None:
+    time, flops = view.times.time(variant, Regime.WARM), view.evidence.flops
+    if time is None or flops is None:
+        return None
+    reference = view.ladder.primary_reference
+    return AtShape(
+        shape=view.shape,
+        parameters=view.evidence.parameters,
+        time=time,
+        reference=view.times.time(reference, Regime.WARM) if reference else None,
+        over_reference=view.times.ratio(reference, variant),
+        flops_per_second=flops / (time.median * 1e-6),
+    )

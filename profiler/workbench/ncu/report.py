@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.errors import UsageError, nearest
 from workbench.ncu.reader import actions, kernel_name, metric_value
-from workbench.study.sources import VIRTUAL_ROOT
+from workbench.words import VIRTUAL_ROOT
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
 KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from msgspec import to_builtins
+
 from workbench.derive.factors import SpeedupFactors
 from workbench.derive.figures import Figure
 from workbench.derive.roofline.point import Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.derive.standouts import Standout
+from workbench.evidence.store import content
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row
@@ -177,7 +180,7 @@ def row(found: Row) -> dict[str, Any]:
         "against_parent_at": found.compared_at or None,
         "kernels": list(found.kernels),
         "captures": [found.capture] if found.capture else [],
-        "adopted": dict(found.adopted) if found.adopted else None,
+        "adopted": to_builtins(found.adopted) if found.adopted else None,
     }
 
 
@@ -190,8 +193,8 @@ def full_row(found: Row) -> dict[str, Any]:
     return {
         **row(found),
         "figures": figures,
-        "build": found.build,
-        "checks": dict(found.checks),
+        "build": content(found.build) if found.build else None,
+        "checks": {shape: to_builtins(check) for shape, check in found.checks.items()},
         "evidence_state": dict(found.state),
     }
 

@@ -102,7 +102,7 @@ def method(ablation: Ablation) -> list[str]:
     """How correctness, times and profiles were had, as the provenance says."""
     samples = {r.warm.samples for r in ablation.everything if r.warm}
     rounds = " or ".join(str(n) for n in sorted(samples)) or f"a number of ({ABSENT})"
-    flags = str(ablation.environment.get("ncu_flags", ""))
+    flags = " ".join(ablation.environment.ncu_flags)
     return [
         "Correctness: every variant is checked against the study's float64 reference on fresh "
         "random inputs at several shapes; outputs are filled with NaN before each call, and inputs "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from itertools import pairwise
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS, SpeedupFactors
 from workbench.derive.speedup import Time
@@ -44,10 +43,14 @@ def environment_rows(ablation: Ablation) -> list[list[str]]:
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
     found = ablation.environment
     rows = [["Study and shape", f"{ablation.study}, {ablation.shape} ({parameters})"]]
-    rows += [[label, str(found.get(key) or ABSENT)] for label, key in ENVIRONMENT]
+    rows += [[label, _shown(getattr(found, key))] for label, key in ENVIRONMENT]
     rows.append(["SM clock under ncu", _clocks(ablation)])
-    rows.append(["Date", f"{found.get('date') or ABSENT} ({ablation.source})"])
+    rows.append(["Date", f"{found.date or ABSENT} ({ablation.source})"])
     return rows
+
+
+def _shown(value: str | tuple[str, ...] | None) -> str:
+    return (" ".join(value) if isinstance(value, tuple) else value) or ABSENT
 
 
 def environment(ablation: Ablation) -> str:
@@ -147,9 +150,7 @@ def factors(found: SpeedupFactors) -> str:
 
 def explained(ablation: Ablation) -> str:
     """Which durations the factors explain: what the captures' cache control makes of them."""
-    flags = str(ablation.environment.get("ncu_flags", "")).split()
-    options = dict(pairwise(flags))
-    flushed = options.get("--cache-control") == "all"
+    flushed = ablation.environment.ncu_options.get("--cache-control") == "all"
     words = (
         "they compare with the cold times, not with the warm ones"
         if flushed

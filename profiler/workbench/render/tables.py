@@ -108,7 +108,7 @@ def verdict(row: Row) -> str:
         return reason(row)
     if row.is_reference:
         return "reference"
-    return f"{row.verdict} at {row.judged_at}" if row.judged_at else row.verdict
+    return f"{row.verdict} at {row.judged_at}" if row.judged_at else str(row.verdict or "")
 
 
 def has_figures(row: Row) -> bool:

@@ -7,22 +7,25 @@ measured, or the run was interrupted, the file on record stays as it is.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from msgspec import convert
 
 from workbench.errors import ToolFailed
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Ceiling, CeilingsFile, Environment
-from workbench.run.process import Event, Worker, WorkerEnd
+from workbench.run.process import Worker, WorkerEnd
+from workbench.run.protocol import (
+    Broken,
+    CeilingFailed,
+    CeilingMeasured,
+    CeilingsJob,
+    Event,
+    Surroundings,
+)
 from workbench.run.recording import provenance
+from workbench.run.scratch import empty_scratch
 
-MODULE = "workbench.run.worker.benchmarks"
 CEILINGS = (
     "dram",
     "l2",
@@ -36,6 +39,7 @@ CEILINGS = (
     "tensor fp8",
 )
 SECONDS = 60.0  # the longest one ceiling may take, its compilation included
+HINT = "`workbench doctor` checks the GPU, the driver and the packages"
 
 
 def calibrate(
@@ -45,56 +49,60 @@ def calibrate(
 
     Raises ToolFailed where none could be measured, KeyboardInterrupt when it was stopped.
     """
-    measured: dict[str, dict[str, Any]] = {}
-    absent: dict[str, str] = {}
-    environment: dict[str, Any] = {}
-    scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
-    try:
-        while left := [name for name in CEILINGS if name not in {*measured, *absent}]:
-            worker = Worker(scratch, {"ceilings": left}, module=MODULE)
-            outcome = worker.watch(limit, on_event)
-            for event in outcome.events:
-                found = {key: value for key, value in event.items() if key != "event"}
-                if event["event"] == "environment":
-                    environment = found
-                elif event["event"] == "ceiling":
-                    measured[found.pop("id")] = found
-                elif event["event"] == "failed":
-                    absent[event["id"]] = event["message"].partition("\n")[0]
-            if outcome.interrupted:
-                raise KeyboardInterrupt
-            if not outcome.finished:
-                _blame(outcome, absent, limit)
-    except OSError as error:
-        raise store.disk_full(scratch, error) or error from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    if not measured:
-        raise ToolFailed(
-            f"no ceiling could be measured: {next(iter(absent.values()))}",
-            hint="`workbench doctor` checks the GPU, the driver and the packages",
-        )
+    work = Calibrating(on_event, limit)
+    with empty_scratch() as scratch:
+        work.run(scratch)
+    if not work.measured:
+        first = next(iter(work.absent.values()))
+        raise ToolFailed(f"no ceiling could be measured: {first}", hint=HINT)
     file = CeilingsFile(
-        ceilings=convert(measured, dict[str, Ceiling]),
-        not_collected=absent,
-        provenance=provenance(convert(environment, Environment)),
+        ceilings=work.measured,
+        not_collected=work.absent,
+        provenance=provenance(work.environment),
     )
     store.write(folder.ceilings, file)
     return file
 
 
-def _blame(outcome: WorkerEnd, absent: dict[str, str], limit: float) -> None:
-    """Write down the ceiling that ended the worker; raise ToolFailed where it was none of them."""
-    name = outcome.current
-    if name:
-        absent[name] = (
-            f"hangs: nothing came for {limit:g} s"
-            if outcome.timed_out
-            else f"crashed its process (exit {outcome.returncode})"
-        )
-    elif not any(event["event"] == "failed" for event in outcome.events):
-        broken = next((e["message"] for e in outcome.events if e["event"] == "broken"), None)
-        raise ToolFailed(
-            f"the benchmarks did not start: {broken or outcome.log[-500:].strip()}",
-            hint="`workbench doctor` checks the GPU, the driver and the packages",
-        )
+class Calibrating:
+    """Goes through the ceilings, in one worker after another where some break theirs."""
+
+    def __init__(self, on_event: Callable[[Event], None], limit: float) -> None:
+        self.on_event = on_event
+        self.limit = limit
+        self.measured: dict[str, Ceiling] = {}
+        self.absent: dict[str, str] = {}
+        self.environment = Environment()
+
+    def run(self, scratch: Path) -> None:
+        while left := [name for name in CEILINGS if name not in {*self.measured, *self.absent}]:
+            worker = Worker(scratch, CeilingsJob(ceilings=tuple(left)))
+            outcome = worker.watch(self.limit, self.on_event)
+            for event in outcome.events:
+                self.take(event)
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            if not outcome.finished:
+                self.blame(outcome)
+
+    def take(self, event: Event) -> None:
+        match event:
+            case Surroundings():
+                self.environment = event.environment
+            case CeilingMeasured():
+                self.measured[event.id] = event.ceiling
+            case CeilingFailed():
+                self.absent[event.id] = event.error.message.partition("\n")[0]
+
+    def blame(self, outcome: WorkerEnd) -> None:
+        """Write down the ceiling that ended the worker; ToolFailed where it was none of them."""
+        if outcome.current:
+            self.absent[outcome.current] = (
+                f"hangs: nothing came for {self.limit:g} s"
+                if outcome.timed_out
+                else f"crashed its process (exit {outcome.returncode})"
+            )
+        elif not outcome.of(CeilingFailed):
+            broken = outcome.of(Broken)
+            why = broken[0].error.message if broken else outcome.log[-500:].strip()
+            raise ToolFailed(f"the benchmarks did not start: {why}", hint=HINT)

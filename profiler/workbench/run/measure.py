@@ -7,81 +7,44 @@ itself: the others go on, in a fresh worker where it took the process along.
 from __future__ import annotations
 
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
-from msgspec import convert
-
-from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.errors import ToolFailed
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import BuiltKernel, Environment, Samples
-from workbench.evidence.store import disk_full
+from workbench.evidence.records import Samples
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
 from workbench.run import machine
-from workbench.run.process import Event, Worker, WorkerEnd, run_worker
+from workbench.run.build import params_of
+from workbench.run.plan import Measured, Plan
+from workbench.run.process import Worker, WorkerEnd, run_worker
+from workbench.run.protocol import (
+    Broken,
+    Built,
+    Captured,
+    Checked,
+    ContextLost,
+    ErrorText,
+    Event,
+    Failed,
+    Passes,
+    Start,
+    Surroundings,
+    Timed,
+    TimingDone,
+    TimingJob,
+    VariantsJob,
+)
 from workbench.run.recording import Recorder
+from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
 from workbench.study.model import Study
-from workbench.words import CheckResult
+from workbench.words import ABSENT, CheckResult, Phase
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What to measure at one shape.
-
-    ``checked`` are built and compared with the reference, ``timed`` also timed together in that
-    process, ``captured`` profiled in one ncu.
-    """
-
-    shape: str
-    checked: tuple[str, ...] = ()
-    timed: tuple[str, ...] = ()
-    captured: tuple[str, ...] = ()
-
-    @property
-    def variants(self) -> list[str]:
-        return list(dict.fromkeys([*self.checked, *self.timed, *self.captured]))
-
-
-@dataclass
-class Measured:
-    """What came out besides the files: failures by variant, and what was written.
-
-    A variant that does not support the shape has not failed, and is neither timed nor captured.
-    """
-
-    failures: dict[str, str] = field(default_factory=dict)
-    unsupported: dict[str, str] = field(default_factory=dict)
-    written: list[Path] = field(default_factory=list)
-    interrupted: bool = False
-
-    @property
-    def out(self) -> set[str]:
-        return {*self.failures, *self.unsupported}
-
-
-@contextmanager
-def scratch_folder(study: Study) -> Iterator[Path]:
-    """A folder with a copy of the study's sources, gone afterwards."""
-    scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
-    try:
-        shutil.copytree(
-            study.folder,
-            scratch / "kernels" / study.name,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
-        yield scratch
-    except OSError as error:
-        raise disk_full(scratch, error) or error from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
 
 
 class Measurement:
@@ -97,20 +60,18 @@ class Measurement:
     ) -> None:
         self.study = study
         self.config = config
-        self.folder = folder
         self.plan = plan
         self.on_event = on_event
         self.result = Measured()
         self.recorder = Recorder(study, plan.shape, folder, plan.variants)
-        self.samples: list[Event] = []
+        self.samples: list[Timed] = []
 
     def run(self) -> Measured:
         with scratch_folder(self.study) as scratch:
-            first = list(dict.fromkeys([*self.plan.checked, *self.plan.timed]))
-            ahead = self.start_capture(scratch, list(self.plan.captured), gated=True)
+            ahead = self.start_capture(scratch, self.plan.captured, gated=True)
             try:
-                if first:
-                    self.prepare(scratch, first, time=bool(self.plan.timed))
+                if self.plan.built:
+                    self.prepare(scratch)
                 if not self.result.interrupted:
                     self.capture(scratch, ahead)
             finally:
@@ -119,114 +80,31 @@ class Measurement:
         self.result.written += self.recorder.written
         return self.result
 
-    def start_capture(self, scratch: Path, variants: list[str], *, gated: bool) -> Worker | None:
-        """ncu with a worker in a folder of its own; None where nothing is to be captured.
-
-        A gated one loads its libraries while the variants are being checked and timed, which is
-        half of what a profiled process costs, and touches the GPU only when the gate opens.
-        """
-        if not variants:
-            return None
-        tool = machine.find_ncu()
-        if tool is None:
-            raise machine.why_not_measuring()
-        folder = scratch / "ncu"
-        folder.mkdir(exist_ok=True)
-        if not (folder / "kernels").exists():
-            shutil.copytree(scratch / "kernels", folder / "kernels")
-        (folder / ncu.REPORT).unlink(missing_ok=True)
-        job = {**self.job(variants, ["capture"]), "gated": gated}
-        return Worker(folder, job, self.ncu_command(tool), cubins=scratch)
-
-    def ncu_command(self, tool: str) -> list[str]:
-        return ncu.command(Path(tool).name, self.config.profiler)
-
-    def job(self, variants: list[str], phases: list[str]) -> dict[str, Any]:
-        shapes = [n for n, s in self.study.shapes.items() if s.captured and n != self.plan.shape]
-        return {
-            "study": self.study.name,
-            "variants": variants,
-            "params": params_of(self.study, variants),
-            "shape": self.plan.shape,
-            "check_shapes": [self.plan.shape, *shapes],
-            "phases": phases,
-            "ranges": {n: range_name(self.study.name, n, self.plan.shape) for n in variants},
-            "timing": {
-                "rounds": self.config.timing.rounds,
-                "seconds": self.config.timing.seconds,
-                "graph_microseconds": self.config.timing.graph_microseconds,
-            },
-        }
-
-    def fail(self, variant: str, phase: str, why: str, status: str) -> None:
-        self.result.failures[variant] = why
-        if phase in ("check", "time"):
-            self.recorder.check(variant, self.plan.shape, status=CheckResult(status), why=why)
-        elif phase == "build":
-            self.recorder.build(variant, error=why)
-
-    def take(self, event: Event) -> None:
-        """Keep what an event brings, as soon as it comes."""
-        kind, variant = event["event"], event.get("variant", "")
-        if kind == "environment":
-            self.recorder.environment = convert(event, Environment)
-        elif kind == "built":
-            self.recorder.build(
-                variant,
-                arch=event["arch"],
-                kernels=convert(event["kernels"], tuple[BuiltKernel, ...]),
-                warnings=tuple(event["warnings"]),
-            )
-        elif kind == "checked":
-            self.recorder.check(
-                variant,
-                event["shape"],
-                status=CheckResult(event["status"]),
-                why=event["why"],
-                max_abs=event["max_abs"],
-                relative=event["relative"],
-            )
-            if event["status"] == "wrong":
-                self.result.failures[variant] = f"wrong at {event['shape']}: {event['why']}"
-            elif event["status"] == "unsupported" and event["shape"] == self.plan.shape:
-                self.result.unsupported[variant] = f"does not support this shape: {event['why']}"
-        elif kind == "timed":
-            self.samples.append(event)
-        elif kind == "timing_done":
-            self.write_timings(event["variants"])
-        elif kind == "failed":
-            self.fail(variant, event["phase"], event["message"], "failed")
-        self.on_event(event)
-
-    def write_timings(self, variants: list[str]) -> None:
-        columns = {name: [one[name] for one in self.samples] for name in Samples.__struct_fields__}
-        self.recorder.session(variants, convert(columns, Samples))
-
-    def blame(self, outcome: WorkerEnd, limit: float) -> str | None:
-        """The variant that took the worker down, recorded as failed; None when it ended well."""
-        if outcome.finished or outcome.interrupted:
-            return None
-        if any(e["event"] == "context_lost" for e in outcome.events):
-            return next(str(e["variant"]) for e in outcome.events if e["event"] == "context_lost")
-        variant = outcome.current
-        if not variant:
-            broken = next((e for e in outcome.events if e["event"] == "broken"), None)
-            tail = broken["message"] if broken else "\n".join(outcome.log.splitlines()[-5:])
-            raise ToolFailed(f"the worker stopped: {tail}", hint="`workbench doctor` may say why")
-        starts = [e for e in outcome.events if e["event"] == "start" and e["variant"] == variant]
-        phase = starts[-1]["phase"] if starts else "build"
-        why = (
-            f"hangs: nothing came for {limit:g} s ({phase})"
-            if outcome.timed_out
-            else f"crashed its process ({phase}, exit {outcome.returncode})"
+    def job(
+        self, variants: Iterable[str], phases: tuple[Phase, ...], *, gated: bool = False
+    ) -> VariantsJob:
+        names, timing, shape = tuple(variants), self.config.timing, self.plan.shape
+        others = [n for n, s in self.study.shapes.items() if s.captured and n != shape]
+        return VariantsJob(
+            study=self.study.name,
+            variants=names,
+            params=params_of(self.study, names),
+            phases=phases,
+            shape=shape,
+            check_shapes=(shape, *others),
+            timing=TimingJob(
+                rounds=timing.rounds,
+                seconds=timing.seconds,
+                graph_microseconds=timing.graph_microseconds,
+            ),
+            ranges={name: range_name(self.study.name, name, shape) for name in names},
+            gated=gated,
         )
-        self.fail(variant, phase, why, "hung" if outcome.timed_out else "crashed")
-        self.on_event({"event": "failed", "variant": variant, "phase": phase, "message": why})
-        return variant
 
-    def prepare(self, scratch: Path, variants: list[str], *, time: bool) -> None:
+    def prepare(self, scratch: Path) -> None:
         """Build, check and, where asked for, time; again without the one that broke the worker."""
-        phases = ["build", "check", "time"] if time else ["build", "check"]
+        variants = self.plan.built
+        phases = (Phase.BUILD, Phase.CHECK, *((Phase.TIME,) if self.plan.timed else ()))
         limit = self.config.limits.seconds_per_step
         while variants:
             self.samples.clear()
@@ -239,6 +117,28 @@ class Measurement:
                 return
             variants = [v for v in variants if v != culprit and v not in self.result.out]
 
+    def start_capture(
+        self, scratch: Path, variants: Iterable[str], *, gated: bool
+    ) -> Worker | None:
+        """ncu with a worker in a folder of its own; None where nothing is to be captured.
+
+        A gated one loads its libraries while the variants are being checked and timed, which is
+        half of what a profiled process costs, and touches the GPU only when the gate opens.
+        """
+        job = self.job(variants, (Phase.CAPTURE,), gated=gated)
+        if not job.variants:
+            return None
+        tool = machine.find_ncu()
+        if tool is None:
+            raise machine.why_not_measuring()
+        folder = scratch / "ncu"
+        folder.mkdir(exist_ok=True)
+        if not (folder / "kernels").exists():
+            shutil.copytree(scratch / "kernels", folder / "kernels")
+        (folder / ncu.REPORT).unlink(missing_ok=True)
+        prefix = ncu.command(Path(tool).name, self.config.profiler)
+        return Worker(folder, job, prefix, cubins=scratch)
+
     def capture(self, scratch: Path, ahead: Worker | None) -> None:
         """One ncu process for all, and another for the rest when a variant breaks it."""
         left = [v for v in self.plan.captured if v not in self.result.out]
@@ -249,19 +149,9 @@ class Measurement:
             if worker is ahead:
                 worker.open_gate(left)
             ahead = None
-            seen = {"text": ""}
-
-            def on_log(text: str, seen: dict[str, str] = seen) -> None:
-                seen["text"] = (seen["text"] + text)[-4000:]
-                state = output.progress(seen["text"])
-                if state:
-                    self.on_event({"event": "passes", "kernel": state[0], "percent": state[1]})
-
-            outcome = worker.watch(limit, self.take, on_log)
+            outcome = worker.watch(limit, self.take, self.passes())
             self.result.interrupted = outcome.interrupted
-            done = [e["variant"] for e in outcome.events if e["event"] == "captured"]
-            report = worker.scratch / ncu.REPORT
-            stored = self.store(report, done) if report.exists() else []
+            stored = self.store(worker.scratch / ncu.REPORT, outcome.of(Captured))
             culprit = None
             if not outcome.finished and outcome.current:
                 culprit = self.blame(outcome, limit)
@@ -269,51 +159,102 @@ class Measurement:
             if not stored and not culprit and not outcome.interrupted and left:
                 raise output.failure(outcome.log)
 
-    def store(self, report: Path, variants: list[str]) -> list[str]:
-        """Keep the report, and an index entry for each variant it really holds."""
+    def passes(self) -> Callable[[str], None]:
+        """Tells from ncu's output, piece by piece, how far it is."""
+        text = ""
+
+        def on_log(piece: str) -> None:
+            nonlocal text
+            text = (text + piece)[-LOG_KEPT:]
+            if state := output.progress(text):
+                self.on_event(Passes(kernel=state[0], percent=state[1]))
+
+        return on_log
+
+    def store(self, report: Path, captured: Iterable[Captured]) -> list[str]:
+        """Keep the report with the variants that it really holds; these."""
+        if not report.exists():
+            return []
         counts = launches_by_range(report)
-        names = {v: range_name(self.study.name, v, self.plan.shape) for v in variants}
-        held = {v: counts[name] for v, name in names.items() if counts.get(name)}
+        held = {
+            event.variant: count
+            for event in captured
+            if (count := counts.get(range_name(self.study.name, event.variant, self.plan.shape)))
+        }
         if held:
-            version = machine.ncu_version(machine.find_ncu() or "ncu") or "not collected"
+            version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
             self.recorder.captures(report, held, self.config.profiler, version)
         return list(held)
 
+    def take(self, event: Event) -> None:
+        """Keep what an event brings, as soon as it comes."""
+        match event:
+            case Surroundings():
+                self.recorder.environment = event.environment
+            case Built():
+                self.recorder.build(
+                    event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
+                )
+            case Checked():
+                self.checked(event)
+            case Timed():
+                self.samples.append(event)
+            case TimingDone():
+                self.recorder.session(event.variants, columns(self.samples))
+            case Failed():
+                self.fail(event.variant, event.phase, event.error.message, CheckResult.FAILED)
+        self.on_event(event)
 
-def params_of(study: Study, variants: list[str]) -> dict[str, dict[str, Any]]:
-    """The parameters of a job's variants that differ from their own."""
-    return {name: dict(study.variants[name].params) for name in variants}
-
-
-def build_only(
-    study: Study, variants: list[str], arch: str, limit: float, on_event: Callable[[Event], None]
-) -> list[Event]:
-    """Compile for ``arch`` in a worker, without a GPU; the ``built`` and ``failed`` events."""
-    job = {
-        "study": study.name,
-        "variants": variants,
-        "params": params_of(study, variants),
-        "phases": ["build"],
-        "arch": arch,
-    }
-    if missing := machine.missing_to_run():
-        raise EnvironmentLacks(
-            f"building needs {' and '.join(missing)}", hint="pip install 'kernel-workbench[gpu]'"
+    def checked(self, event: Checked) -> None:
+        self.recorder.check(
+            event.variant,
+            event.shape,
+            status=event.status,
+            why=event.why,
+            max_abs=event.max_abs,
+            relative=event.relative,
         )
-    with scratch_folder(study) as scratch:
-        outcome = run_worker(scratch, job, limit, on_event)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    kept = [e for e in outcome.events if e["event"] in ("built", "failed")]
-    if not outcome.finished:
-        why = "takes too long" if outcome.timed_out else "crashed the compiler's process"
-        kept.append(
-            {
-                "event": "failed",
-                "variant": outcome.current,
-                "phase": "build",
-                "message": why,
-                "hint": "",
-            }
+        if event.status == CheckResult.WRONG:
+            self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
+        elif event.status == CheckResult.UNSUPPORTED and event.shape == self.plan.shape:
+            why = f"does not support this shape: {event.why}"
+            self.result.unsupported[event.variant] = why
+
+    def fail(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:
+        self.result.failures[variant] = why
+        if phase in (Phase.CHECK, Phase.TIME):
+            self.recorder.check(variant, self.plan.shape, status=status, why=why)
+        elif phase == Phase.BUILD:
+            self.recorder.build(variant, error=why)
+
+    def blame(self, outcome: WorkerEnd, limit: float) -> str | None:
+        """The variant that took the worker down, recorded as failed; None when it ended well."""
+        if outcome.finished or outcome.interrupted:
+            return None
+        if lost := outcome.of(ContextLost):
+            return lost[0].variant
+        variant = outcome.current
+        if not variant:
+            broken = outcome.of(Broken)
+            tail = "\n".join(outcome.log.splitlines()[-5:])
+            raise ToolFailed(
+                f"the worker stopped: {broken[0].error.message if broken else tail}",
+                hint="`workbench doctor` may say why",
+            )
+        phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
+        phase = phases[-1] if phases else Phase.BUILD
+        status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
+        why = (
+            f"hangs: nothing came for {limit:g} s ({phase})"
+            if outcome.timed_out
+            else f"crashed its process ({phase}, exit {outcome.returncode})"
         )
-    return kept
+        self.fail(variant, phase, why, status)
+        self.on_event(Failed(variant=variant, phase=phase, error=ErrorText(kind="", message=why)))
+        return variant
+
+
+def columns(samples: Iterable[Timed]) -> Samples:
+    rows = list(samples)
+    names = Samples.__struct_fields__
+    return Samples(**{name: tuple(getattr(row, name) for row in rows) for name in names})

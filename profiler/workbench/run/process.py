@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,31 +11,53 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from workbench.cuda import CUBIN_FOLDER
 from workbench.run import machine
-from workbench.run.worker.main import CURRENT, EVENTS, GATE
+from workbench.run.protocol import (
+    CURRENT,
+    EVENTS,
+    GATE,
+    JOB,
+    LOG,
+    CeilingsJob,
+    Done,
+    Event,
+    Hello,
+    Job,
+    WorkerEvent,
+    decode,
+    write_gate,
+    write_job,
+)
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
-Event = dict[str, Any]
+MAIN = "workbench.run.worker.main"
+BENCHMARKS = "workbench.run.worker.benchmarks"
+
+E = TypeVar("E", bound=WorkerEvent)
 
 
-@dataclass
+@dataclass(frozen=True)
 class WorkerEnd:
     """How a worker ended: its events, and who had the GPU when it did not end by itself."""
 
-    events: list[Event]
+    events: list[WorkerEvent]
     returncode: int
-    timed_out: bool
-    interrupted: bool
-    current: str
-    log: str
+    timed_out: bool = False
+    interrupted: bool = False
+    current: str = ""
+    log: str = ""
 
     @property
     def finished(self) -> bool:
-        return any(event["event"] == "done" for event in self.events)
+        return any(isinstance(event, Done) for event in self.events)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Its events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
 
 
 @dataclass
@@ -91,20 +112,20 @@ class Worker:
     def __init__(
         self,
         scratch: Path,
-        job: dict[str, Any],
+        job: Job,
         prefix: list[str] | None = None,
         cubins: Path | None = None,
-        module: str = "workbench.run.worker.main",
     ) -> None:
-        for name in (EVENTS, CURRENT, GATE, "log"):
+        for name in (EVENTS, CURRENT, GATE, LOG):
             (scratch / name).unlink(missing_ok=True)
-        (scratch / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        command = [*(prefix or []), "python3", "-m", module, "job.json"]
+        write_job(scratch / JOB, job)
+        module = BENCHMARKS if isinstance(job, CeilingsJob) else MAIN
+        command = [*(prefix or []), "python3", "-m", module, JOB]
         self.scratch = scratch
-        self.events: list[Event] = []
+        self.events: list[WorkerEvent] = []
         self.pieces: list[str] = []
-        self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / "log")
-        with (scratch / "log").open("wb") as output:
+        self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG)
+        with (scratch / LOG).open("wb") as output:
             self.process = subprocess.Popen(
                 command,
                 cwd=scratch,
@@ -117,16 +138,14 @@ class Worker:
 
     def open_gate(self, variants: list[str]) -> None:
         """Let a worker that was started ahead go on, with these variants."""
-        text = json.dumps(variants)
-        (self.scratch / f".{GATE}").write_text(text, encoding="utf-8")
-        (self.scratch / f".{GATE}").rename(self.scratch / GATE)
+        write_gate(self.scratch, variants)
 
     def drain(self, on_event: Callable[[Event], None], on_log: Callable[[str], None]) -> bool:
         text = self.log.read()
         self.pieces.append(text)
         if text:
             on_log(text)
-        fresh = [json.loads(line) for line in self.tail.lines()]
+        fresh = [decode(line) for line in self.tail.lines()]
         self.events.extend(fresh)
         for event in fresh:
             on_event(event)
@@ -162,8 +181,14 @@ class Worker:
         self.drain(on_event, on_log)
         current = self.scratch / CURRENT
         name = current.read_text().strip() if current.exists() else ""
-        code = self.process.returncode
-        return WorkerEnd(self.events, code, timed_out, interrupted, name, "".join(self.pieces))
+        return WorkerEnd(
+            events=self.events,
+            returncode=self.process.returncode,
+            timed_out=timed_out,
+            interrupted=interrupted,
+            current=name,
+            log="".join(self.pieces),
+        )
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -173,16 +198,16 @@ class Worker:
 
 def run_worker(
     scratch: Path,
-    job: dict[str, Any],
+    job: Job,
     limit_seconds: float,
     on_event: Callable[[Event], None],
 ) -> WorkerEnd:
     return Worker(scratch, job).watch(limit_seconds, on_event)
 
 
-def stop(process: subprocess.Popen[bytes], events: list[Event], how: signal.Signals) -> None:
+def stop(process: subprocess.Popen[bytes], events: list[WorkerEvent], how: signal.Signals) -> None:
     """Stop the worker itself first, so that an ncu around it can still write its report."""
-    pid = next((e["pid"] for e in events if e["event"] == "hello"), None)
+    pid = next((event.pid for event in events if isinstance(event, Hello)), None)
     if pid is not None and pid != process.pid:
         with suppress(ProcessLookupError):
             os.kill(pid, how)

@@ -15,11 +15,11 @@ STEP_KEYS = [
     "parent",
     "key_change",
     "shape",
+    "chooses",
     "bottleneck",
     "rationale",
     "lesson",
     "prediction",
-    "chooses",
 ]
 REFERENCE_KEYS = ["variant", "title", "primary", "captured"]
 PREDICTION_KEYS = ["figure", "factor", "range"]
@@ -51,23 +51,13 @@ def _prediction(path: Path, where: str, table: dict[str, Any]) -> Prediction:
     bounds = _pair(path, f"{where}.range", table.get("range"))
     if (factor is None) == (bounds is None):
         raise UsageError(f"{path}: {where} needs either 'factor' or 'range'")
-    return Prediction(figure, factor, bounds)
+    return Prediction(figure=figure, factor=factor, range=bounds)
 
 
 def _tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise UsageError(f"{path}: '{name}' must be tables", hint=f"write [[{name}]]")
     return value
-
-
-def _chooses(path: Path, where: str, value: Any, earlier: list[str]) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise UsageError(f"{path}: '{where}.chooses' must be a list of variants, not {value!r}")
-    for name in value:
-        if name not in earlier:
-            hint = nearest(name, earlier)
-            raise UsageError(f"{path}: {where} chooses '{name}', not an earlier step", hint=hint)
-    return tuple(value)
 
 
 def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
@@ -84,16 +74,60 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
         raise UsageError(f"{path}: {where} builds on '{parent}', not an earlier step", hint=hint)
     predictions = _tables(path, "step.prediction", table.get("prediction", []))
     return Step(
-        variant,
-        parent,
-        _text(path, where, table, "key_change", needed=True),
-        _text(path, where, table, "bottleneck"),
-        _text(path, where, table, "rationale"),
-        _text(path, where, table, "lesson"),
-        tuple(_prediction(path, f"{where}.prediction", p) for p in predictions),
-        _text(path, where, table, "shape"),
-        _chooses(path, where, table.get("chooses", []), earlier),
+        variant=variant,
+        parent=parent,
+        key_change=_text(path, where, table, "key_change", needed=True),
+        bottleneck=_text(path, where, table, "bottleneck"),
+        rationale=_text(path, where, table, "rationale"),
+        lesson=_text(path, where, table, "lesson"),
+        predictions=tuple(_prediction(path, f"{where}.prediction", p) for p in predictions),
+        shape=_text(path, where, table, "shape"),
+        chooses=_chosen(path, where, table),
     )
+
+
+def _chosen(path: Path, where: str, table: dict[str, Any]) -> tuple[str, ...]:
+    names = table.get("chooses", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UsageError(
+            f"{path}: '{where}.chooses' must be a list of variants, not {names!r}",
+            hint='such as chooses = ["fix1", "fix2[warps=8]"]',
+        )
+    return tuple(names)
+
+
+def _check_chosen(path: Path, steps: list[Step]) -> None:
+    """A step chooses among other steps: of no other is there evidence at its shapes."""
+    for step in steps:
+        others = [other.variant for other in steps if other is not step]
+        for name in step.chooses:
+            if name not in others:
+                raise UsageError(
+                    f"{path}: step '{step.variant}' chooses '{name}', no other step of the ladder",
+                    hint=nearest(name, others),
+                )
+
+
+def _reference(path: Path, table: dict[str, Any], folder: Path) -> tuple[Variant, bool]:
+    """The reference, and whether it is the primary one."""
+    check_keys(path, "reference", table, REFERENCE_KEYS)
+    name = _text(path, "reference", table, "variant", needed=True)
+    captured, primary = table.get("captured", False), bool(table.get("primary"))
+    if not isinstance(captured, bool):
+        raise UsageError(f"{path}: 'reference.captured' must be true or false")
+    if captured and primary:
+        raise UsageError(
+            f"{path}: reference '{name}' is only captured, so it cannot be primary",
+            hint="the primary reference is timed beside every variant",
+        )
+    reference = Variant(
+        name=name,
+        module=folder / f"{name}.py",
+        is_reference=True,
+        title=_text(path, "reference", table, "title") or name,
+        captured=captured,
+    )
+    return reference, primary
 
 
 def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
@@ -111,34 +145,22 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
         steps.append(_step(path, table, [s.variant for s in steps]))
     if not steps:
         raise UsageError(f"{path} has no steps", hint="write one [[step]] for the baseline")
-    references: list[Variant] = []
-    primary: list[str] = []
-    for table in _tables(path, "reference", data.get("reference", [])):
-        check_keys(path, "reference", table, REFERENCE_KEYS)
-        name = _text(path, "reference", table, "variant", needed=True)
-        title = _text(path, "reference", table, "title") or name
-        captured = table.get("captured", False)
-        if not isinstance(captured, bool):
-            raise UsageError(f"{path}: 'reference.captured' must be true or false")
-        if captured and table.get("primary"):
-            raise UsageError(
-                f"{path}: reference '{name}' is only captured, so it cannot be primary",
-                hint="the primary reference is timed beside every variant",
-            )
-        references.append(Variant(name, folder / f"{name}.py", True, title, captured))
-        if table.get("primary"):
-            primary.append(name)
+    _check_chosen(path, steps)
+    tables = _tables(path, "reference", data.get("reference", []))
+    read = [_reference(path, table, folder) for table in tables]
+    references = [reference for reference, _ in read]
+    primary = [reference.name for reference, is_primary in read if is_primary]
     names = [s.variant for s in steps] + [r.name for r in references]
     if len(set(names)) != len(names):
         raise UsageError(f"{path}: a variant is listed twice")
     if any(not r.captured for r in references) and len(primary) != 1:
         raise UsageError(f"{path}: exactly one reference must have primary = true")
     return Ladder(
-        study,
-        path,
-        tuple(steps),
-        tuple(references),
-        primary[0] if primary else "",
-        _text(path, "top", data, "title") or study,
-        _text(path, "top", data, "summary"),
+        study=study,
+        path=path,
+        steps=tuple(steps),
+        references=tuple(references),
+        primary_reference=primary[0] if primary else "",
+        title=_text(path, "top", data, "title") or study,
+        summary=_text(path, "top", data, "summary"),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-Parameter = bool | int | float | str
+from workbench.words import Parameter
 
 
 class Shape(Mapping[str, Parameter]):
@@ -107,8 +107,8 @@ class Step:
     """One rung of the ladder: a variant, its parent, the one change, and what was expected.
 
     ``shape`` is where it is judged, for a change that is made for another shape than the study's
-    default; "" for the shape that is looked at. ``chooses`` are earlier steps that it only picks
-    from, call by call.
+    default; "" for the shape that is looked at. A step that is no kernel of its own ``chooses``
+    among these other steps, by shape for instance.
     """
 
     variant: str

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.errors import UsageError, unknown
-from workbench.study.model import Parameter, Variant
+from workbench.study.model import Variant
+from workbench.words import Parameter
 
 _NAME = re.compile(r"([^\[\]]+)(?:\[([^\[\]]*)\])?")
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}

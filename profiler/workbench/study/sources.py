@@ -10,8 +10,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from workbench.study.model import Study, Variant
+from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
 
-VIRTUAL_ROOT = "/workbench/kernels"
 _NAMED_SOURCE = re.compile(r"""["']([\w./-]+\.cuh?)["']""")
 _NAMED_VARIANT = re.compile(r"""\bcuda\.variant\(\s*["'](\w+)["']""")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from types import ModuleType
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
 from workbench.study.ladder import read_ladder
-from workbench.study.model import Shape, Step, Study, Tolerance, Variant
+from workbench.study.model import Ladder, Shape, Step, Study, Tolerance, Variant
 from workbench.study.params import base_name, find_variant
 
 CONFIG_FILE = "workbench.toml"
@@ -80,9 +81,11 @@ def find_workspace(project: Path | None = None) -> Workspace:
         above = [p for p in (here, *here.parents) if (p / CONFIG_FILE).is_file()]
         if not above:
             root = packaged_content()
-            return Workspace(root, read_config(root / CONFIG_FILE), True, here)
+            return Workspace(
+                root=root, config=read_config(root / CONFIG_FILE), packaged=True, output=here
+            )
         root = above[0]
-    return Workspace(root, read_config(root / CONFIG_FILE), False, root)
+    return Workspace(root=root, config=read_config(root / CONFIG_FILE), packaged=False, output=root)
 
 
 def load_module(path: Path, name: str) -> ModuleType:
@@ -134,13 +137,33 @@ def read_study(workspace: Workspace, name: str) -> Study:
         ) from error
     check_study_module(path, module)
     ladder = read_ladder(workspace.ablations / name / "ablation.toml", name, folder)
+    check_shapes(ladder, module.shapes)
+    variants = variants_of(ladder, folder)
+    return Study(
+        name=name,
+        folder=folder,
+        shapes=module.shapes,
+        default_shape=module.default_shape,
+        tolerance=module.tolerance,
+        ladder=ladder,
+        variants=variants,
+        module=module,
+    )
+
+
+def check_shapes(ladder: Ladder, shapes: Mapping[str, Shape]) -> None:
+    """Raises UsageError for a step that is judged at a shape where nothing is measured."""
     for step in ladder.steps:
-        if step.shape and not (step.shape in module.shapes and module.shapes[step.shape].profiled):
+        if step.shape and not (step.shape in shapes and shapes[step.shape].profiled):
             raise UsageError(
                 f"{ladder.path}: step '{step.variant}' is judged at '{step.shape}', "
                 "which is no profiled shape of the study",
-                hint=nearest(step.shape, module.shapes),
+                hint=nearest(step.shape, shapes),
             )
+
+
+def variants_of(ladder: Ladder, folder: Path) -> dict[str, Variant]:
+    """Those of the steps, then the references. Raises UsageError where a file is missing."""
     names = [step.variant for step in ladder.steps]
     own = {base: Variant(base, folder / f"{base}.py") for base in map(base_name, names)}
     variants = {full: find_variant(folder, full, own) for full in names}
@@ -154,16 +177,7 @@ def read_study(workspace: Workspace, name: str) -> Study:
                 f"{ladder.path} names '{variant.name}', but there is no {variant.module}",
                 hint="add the file, or take the name out of ablation.toml",
             )
-    return Study(
-        name,
-        folder,
-        module.shapes,
-        module.default_shape,
-        module.tolerance,
-        ladder,
-        variants,
-        module,
-    )
+    return variants
 
 
 def including(study: Study, names: list[str]) -> tuple[Study, list[str]]:

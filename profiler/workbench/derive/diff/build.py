@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from workbench.derive.diff.costs import Cost, LineCosts, add, line_costs
 from workbench.derive.diff.model import (
@@ -28,7 +29,9 @@ from workbench.derive.diff.model import (
 )
 from workbench.derive.diff.relocated import ChangedLine, relocated_blocks
 from workbench.derive.diff.rows import Text, changed_spans, numbered, side_by_side, text_of
-from workbench.ncu.capture import Capture
+
+if TYPE_CHECKING:
+    from workbench.ncu.capture import Capture
 
 
 def pair_files(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:
@@ -59,6 +62,14 @@ def profiled(texts: Mapping[str, str], capture: Capture | None, why: str = "") -
     if not costs.has_lines:
         return Profiled(texts, None, "its capture has no source lines")
     return Profiled(texts, costs)
+
+
+def imported(texts: Mapping[str, str], capture: Capture) -> Profiled:
+    """One side of a capture made elsewhere, from the sources in the report itself."""
+    side = profiled(texts, capture)
+    if side.costs is not None and not texts:
+        return profiled({}, None, "the report has no text of its sources")
+    return side
 
 
 def source_diff(before: Profiled, after: Profiled) -> SourceDiff:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING
+from workbench.derive.tables import rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,10 +131,9 @@ def line_costs(lines: pd.DataFrame, metrics: pd.DataFrame, collected: Collection
 
 def _durations(metrics: pd.DataFrame) -> dict[int, float]:
     """Launch to its nanoseconds."""
-    columns = (metrics[name] for name in ("launch", "metric", "value"))
     return {
         int(launch): float(value)
-        for launch, name, value in zip(*columns, strict=True)
+        for launch, name, value in rows(metrics, "launch", "metric", "value")
         if name == DURATION
     }
 
@@ -141,8 +141,7 @@ def _durations(metrics: pd.DataFrame) -> dict[int, float]:
 def _samples_by_launch(lines: pd.DataFrame) -> dict[int, float]:
     """Launch to its warp state samples, those that issued among them."""
     samples: dict[int, float] = {}
-    columns = (lines[name] for name in ("launch", "counter", "value"))
-    for launch, counter, value in zip(*columns, strict=True):
+    for launch, counter, value in rows(lines, "launch", "counter", "value"):
         if counter not in COUNTERS:
             samples[int(launch)] = samples.get(int(launch), 0.0) + float(value)
     return samples
@@ -185,8 +184,8 @@ class _LineSums:
 
 def _sums(lines: pd.DataFrame, weights: Mapping[int, float]) -> dict[Place, _LineSums]:
     sums: dict[Place, _LineSums] = {}
-    columns = (lines[name] for name in ("launch", "file", "line", "counter", "value"))
-    for launch, file, line, counter, value in zip(*columns, strict=True):
+    columns = ("launch", "file", "line", "counter", "value")
+    for launch, file, line, counter, value in rows(lines, *columns):
         mine = sums.setdefault((str(file), int(line)), _LineSums())
         if counter in COUNTERS:
             mine.add(str(counter), float(value))

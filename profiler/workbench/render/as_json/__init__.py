@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import msgspec
+
 from workbench.words import SCHEMA_VERSION
 
 
@@ -15,6 +17,8 @@ def plain_data(value: Any) -> Any:
     """Records as objects, sequences as lists; what is no number is null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, msgspec.Struct):
+        return plain_data(msgspec.to_builtins(value))
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain_data(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):

@@ -9,7 +9,7 @@ from workbench.derive.diff.costs import NUMBERS, Cost
 from workbench.derive.diff.model import Hunk, Line, Shift, SourceDiff
 from workbench.derive.diff.relocated import RelocatedBlock
 from workbench.derive.figures import Figure
-from workbench.judge.ladder import VariantPair
+from workbench.judge.pairs import VariantPair
 from workbench.judge.rows import Ablation
 from workbench.render.as_json import plain_data
 from workbench.render.as_json.ladder import comparison, full_row, shape

@@ -107,7 +107,9 @@ def full_row(found: Ablation, each: Row) -> Data:
     return {
         **row(found, each),
         "figures": figures(each.figures),
-        "build": plain_data(each.build),
+        "build": {"schema_version": SCHEMA_VERSION, **plain_data(each.build)}
+        if each.build
+        else None,
         "checks": plain_data(each.checks),
         "evidence_state": dict(each.state),
     }

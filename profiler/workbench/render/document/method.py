@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS
 from workbench.derive.speedup import Time
@@ -48,6 +47,7 @@ Fact = tuple[str, Text]
 def method(ablation: Ablation) -> Bullets:
     """How correctness, times and profiles were had, as the provenance says."""
     samples = {r.warm.samples for r in ablation.everything if r.warm}
+    profiles = _profile(ablation.environment.ncu_options)
     rounds = " or ".join(str(n) for n in sorted(samples)) or f"a number of ({ABSENT})"
     return Bullets(
         (
@@ -63,19 +63,14 @@ def method(ablation: Ablation) -> Bullets:
                 "bootstrap interval."
             ),
             words(
-                f"Profiles: {_profile(_options(ablation))} So durations, rates and roofline points "
-                "under ncu are not to be compared with warm times."
+                f"Profiles: {profiles} So durations, rates and roofline points under ncu are "
+                "not to be compared with warm times."
             ),
         )
     )
 
 
-def _options(ablation: Ablation) -> dict[str, str]:
-    flags = str(ablation.environment.get("ncu_flags", "")).split()
-    return dict(pairwise(flags))
-
-
-def _profile(options: dict[str, str]) -> str:
+def _profile(options: Mapping[str, str]) -> str:
     caches = CACHES.get(options.get("--cache-control", ""), f"cache control {ABSENT}")
     clock = options.get("--clock-control", "")
     clocks = "clocks left alone" if clock == "none" else f"clock control {clock or ABSENT}"
@@ -84,7 +79,7 @@ def _profile(options: dict[str, str]) -> str:
 
 def explained(ablation: Ablation) -> str:
     """Which durations the factors explain: what the captures' cache control makes of them."""
-    if _options(ablation).get("--cache-control") == "all":
+    if ablation.environment.ncu_options.get("--cache-control") == "all":
         return (
             "Captures are runs of their own, with the caches flushed: they compare with the cold "
             "times, not with the warm ones."
@@ -100,11 +95,11 @@ def environment(ablation: Ablation) -> Table:
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
     facts: list[Fact] = [
         ("Study and shape", words(f"{ablation.study}, {ablation.shape} ({parameters})")),
-        *((label, words(str(known.get(key) or ABSENT))) for label, key in ENVIRONMENT),
-        ("ncu flags", code(str(known.get("ncu_flags") or "")) or words(ABSENT)),
+        *((label, words(getattr(known, key) or ABSENT)) for label, key in ENVIRONMENT),
+        ("ncu flags", code(" ".join(known.ncu_flags)) or words(ABSENT)),
         ("SM clock under ncu", words(_clocks(ablation))),
-        ("Date", words(f"{known.get('date') or ABSENT} ({ablation.source})")),
-        ("Measured by", code(str(known.get("command") or "")) or words(ABSENT)),
+        ("Date", words(f"{known.date or ABSENT} ({ablation.source})")),
+        ("Measured by", code(known.command or "") or words(ABSENT)),
     ]
     return _facts("environment", "what", "value", facts)
 

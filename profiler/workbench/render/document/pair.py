@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import Figure, figure_label
 from workbench.derive.speedup import Time
-from workbench.judge.ladder import VariantPair
+from workbench.judge.pairs import VariantPair
 from workbench.judge.rows import Row
 from workbench.render.document import hunks, variant, why
 from workbench.render.document.blocks import (

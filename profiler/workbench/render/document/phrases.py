@@ -15,7 +15,6 @@ from workbench.render.plain import shorten
 from workbench.words import ABSENT, Role, Status, Verdict
 
 REASON_WIDTH = 60
-GATE_STATES = {True: "passed", False: "failed", None: "open"}
 
 
 def has_figures(row: Row) -> bool:
@@ -41,14 +40,13 @@ def verdict(row: Row) -> str:
         return "reference"
     if row.role == Role.START:
         return "context"
-    return f"{row.verdict} at {row.judged_at}" if row.judged_at else row.verdict
+    return f"{row.verdict} at {row.judged_at}" if row.judged_at else str(row.verdict or ABSENT)
 
 
 def kind(row: Row) -> Kind:
     if row.is_reference:
         return Kind.REFERENCE
-    known = row.verdict and has_figures(row)
-    return Kind(row.verdict) if known else Kind.PLAIN
+    return Kind(row.verdict) if row.verdict and has_figures(row) else Kind.PLAIN
 
 
 def key_change(row: Row) -> Text:

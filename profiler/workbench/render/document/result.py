@@ -119,7 +119,7 @@ def lesson_line(row: Row) -> Text:
 
 
 def _short_verdict(row: Row) -> str:
-    return row.verdict if row.status == Status.CURRENT else reason(row)
+    return (row.verdict or ABSENT) if row.status == Status.CURRENT else reason(row)
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:

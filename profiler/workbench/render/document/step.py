@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from workbench.derive.diff.model import SourceDiff
-from workbench.judge.gates import Gate, PredictionOutcome
+from workbench.judge.gates import Gate
+from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Row
 from workbench.render.document import bottlenecks, hunks, why
 from workbench.render.document.authored import authored, paragraphs
@@ -26,7 +27,6 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import (
-    GATE_STATES,
     has_figures,
     kind,
     parent_of,
@@ -34,7 +34,7 @@ from workbench.render.document.phrases import (
     warm,
 )
 from workbench.render.numbers import interval, quantity, with_unit
-from workbench.words import ABSENT
+from workbench.words import ABSENT, GateState
 
 
 def anchor(variant: str) -> str:
@@ -66,7 +66,14 @@ def step_section(
 def verdict_line(row: Row, shape: str = "") -> Text:
     """The verdict, the shape it is about, time and speed, and the gates that decided it."""
     where = line(" at ", code(shape)) if shape else ()
-    return line(strong(row.verdict.capitalize()), where, ": ", _speed(row), ". ", gate_words(row))
+    return line(
+        strong((row.verdict or ABSENT).capitalize()),
+        where,
+        ": ",
+        _speed(row),
+        ". ",
+        gate_words(row),
+    )
 
 
 def _speed(row: Row) -> Text:
@@ -84,14 +91,14 @@ def gate_words(row: Row) -> Text:
     if not row.gates:
         return words(f"Gates: {ABSENT}.")
     told = []
-    for state in (False, None, True):
+    for state in (GateState.FAILED, GateState.OPEN, GateState.PASSED):
         gates = [
-            gate.name if gate.passed else f"{gate.name} ({gate.why})"
+            gate.name if state == GateState.PASSED else f"{gate.name} ({gate.why})"
             for gate in row.gates
-            if gate.passed is state
+            if gate.state == state
         ]
         if gates:
-            told.append(f"{GATE_STATES[state]}: {', '.join(gates)}")
+            told.append(f"{state}: {', '.join(gates)}")
     return words(f"Gates {'; '.join(told)}.")
 
 
@@ -138,7 +145,7 @@ PREDICTIONS: list[Field[PredictionOutcome]] = [
 ]
 GATES: list[Field[Gate]] = [
     field("gate", "gate", lambda gate: gate.name),
-    field("result", "result", lambda gate: GATE_STATES[gate.passed]),
+    field("result", "result", lambda gate: gate.state),
     field("why", "why", lambda gate: gate.why),
 ]
 

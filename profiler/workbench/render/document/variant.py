@@ -61,7 +61,7 @@ STALLS_SHOWN = 5
 
 def origin(ablation: Ablation) -> Text:
     """Where the figures come from: the first thing a reader must know."""
-    ncu = ablation.environment.get("ncu", ABSENT)
+    ncu = ablation.environment.ncu
     shape = " ".join(f"{k}={v}" for k, v in ablation.parameters.items())
     return words(
         f"{ablation.source} evidence: {ablation.gpu}, {ablation.date or 'no date'}, ncu {ncu}; "

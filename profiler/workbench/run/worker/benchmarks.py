@@ -1,18 +1,18 @@
 """What the card really reaches: microbenchmarks of every ceiling. Runs in a worker of its own,
 ``python -m workbench.run.worker.benchmarks job.json``, which imports no study.
 
-A ceiling is tried in a few settings, each for ``ROUNDS`` rounds of ``ROUND_MICROSECONDS`` after a
-warm-up. Its value is the median round of the best setting: the best setting, because a ceiling is
-what can be had; the median, because one lucky round cannot be had again.
+A ceiling is tried in a few settings, each for ``ROUNDS`` rounds of ``ROUND_MICROSECONDS`` once its
+rate is steady. Its value is the median round of the best setting: the best setting, because a
+ceiling is what can be had; the median, because one lucky round cannot be had again.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,12 +23,25 @@ import torch
 
 from workbench import cuda
 from workbench.errors import EnvironmentLacks
-from workbench.run.worker.main import CONTEXT_LOST, Journal, context_lost, describe, environment
-from workbench.run.worker.timing import Gauge
+from workbench.evidence.records import Ceiling, Tried
+from workbench.run.protocol import (
+    CONTEXT_LOST,
+    Broken,
+    CeilingFailed,
+    CeilingMeasured,
+    CeilingsJob,
+    Done,
+    Hello,
+    Surroundings,
+    read_job,
+)
+from workbench.run.worker.device import Gauge, context_lost, environment
+from workbench.run.worker.journal import Journal, describe
 
 ROUNDS = 15
-WARM_UP = 3
 ROUND_MICROSECONDS = 8000.0
+STEADY, STEADY_WITHIN = 8, 0.01  # so many rounds, no further apart than that
+WARM_UP_SECONDS, LONGEST_WARM_UP_SECONDS = 0.25, 1.0
 AHEAD = 16  # the part of a round that runs ahead of it
 FLOPS, BYTES = "FLOP/s", "byte/s"
 PIECE = 16  # bytes of one load
@@ -48,6 +61,23 @@ class Setting:
     what: str
     work: float
     launch: Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Round:
+    """``work`` in FLOPs or bytes, clocks in MHz while it ran; None is not collected."""
+
+    seconds: float
+    work: float
+    sm_clock_mhz: float | None
+    memory_clock_mhz: float | None
+    temperature_c: int | None
+    throttled: bool
+
+    @property
+    def rate(self) -> float:
+        """FLOP/s or byte/s."""
+        return self.work / self.seconds
 
 
 class Bench:
@@ -200,77 +230,85 @@ class Bench:
         ]
 
     # ---- measuring ---------------------------------------------------------------------------
-    def round(self, setting: Setting, amount: int) -> dict[str, Any]:
-        """One round: seconds between two events, and the clocks while it ran.
-
-        Some work ahead of it keeps the GPU busy until all of it has been launched from Python.
-        """
+    def round(self, setting: Setting, amount: int) -> Round:
+        """Some work ahead of it keeps the GPU busy until all of it has been launched."""
         setting.launch(max(1, amount // AHEAD))
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         setting.launch(amount)
         end.record()
-        state = self.gauge.read()
-        memory = self.memory_clock()
+        load = self.gauge.load()
+        memory = self.gauge.memory_clock_mhz()
         end.synchronize()
         cycles, nanoseconds = self.clocks.tolist()
-        if nanoseconds > 0:
-            state["sm_clock_mhz"] = cycles / nanoseconds * 1e3
-        return {**state, "memory_clock_mhz": memory, "seconds": start.elapsed_time(end) * 1e-3}
+        return Round(
+            seconds=float(start.elapsed_time(end)) * 1e-3,
+            work=setting.work * amount,
+            sm_clock_mhz=cycles / nanoseconds * 1e3 if nanoseconds > 0 else load.sm_clock_mhz,
+            memory_clock_mhz=memory,
+            temperature_c=load.temperature_c,
+            throttled=bool(load.throttled),
+        )
 
-    def memory_clock(self) -> float | None:
-        nvml = self.gauge.nvml
-        try:
-            return nvml and float(
-                nvml.nvmlDeviceGetClockInfo(self.gauge.handle, nvml.NVML_CLOCK_MEM)
-            )
-        except Exception:
-            return None
-
-    def measure(self, setting: Setting) -> list[dict[str, Any]]:
+    def measure(self, setting: Setting) -> list[Round]:
         self.round(setting, 1)
         amount = 1
-        while (seconds := self.round(setting, amount)["seconds"]) < 1e-3:
+        while (seconds := self.round(setting, amount).seconds) < 1e-3:
             amount *= 8
         amount = max(1, round(amount * ROUND_MICROSECONDS * 1e-6 / seconds))
-        for _ in range(WARM_UP):
-            self.round(setting, amount)
-        rounds = [self.round(setting, amount) for _ in range(ROUNDS)]
-        return [{**one, "rate": setting.work * amount / one["seconds"]} for one in rounds]
+        warm_up(lambda: self.round(setting, amount).rate)
+        return [self.round(setting, amount) for _ in range(ROUNDS)]
 
-    def ceiling(self, name: str) -> dict[str, Any]:
-        """The best of a ceiling's settings, as it goes into ``ceilings.json``."""
+    def ceiling(self, name: str) -> Ceiling:
+        """The best of a ceiling's settings."""
         settings = BENCHMARKS[name](self)
         measured = [(setting, self.measure(setting)) for setting in settings]
-        setting, rounds = max(measured, key=lambda pair: median(one["rate"] for one in pair[1]))
-        rates = [one["rate"] for one in rounds]
-        return {
-            "id": name,
-            "unit": BYTES if name in ("dram", "l2", "l1") else FLOPS,
-            "value": median(rates),
-            "best": max(rates),
-            "rounds": len(rounds),
-            "round_ms": median(one["seconds"] for one in rounds) * 1e3,
-            "settings": len(settings),
-            "ran": setting.what,
-            "sm_clock_mhz": _middle(rounds, "sm_clock_mhz"),
-            "memory_clock_mhz": _middle(rounds, "memory_clock_mhz"),
-            "temperature_c": _middle(rounds, "temperature_c"),
-            "throttled": any(one["throttled"] for one in rounds),
-            "tried": [
-                {"ran": tried.what, "median": median(one["rate"] for one in found)}
-                for tried, found in measured
-            ],
-        }
+        setting, rounds = max(measured, key=lambda pair: middle_rate(pair[1]))
+        return Ceiling(
+            unit=BYTES if name in ("dram", "l2", "l1") else FLOPS,
+            value=middle_rate(rounds),
+            best=max(one.rate for one in rounds),
+            rounds=len(rounds),
+            round_ms=median(one.seconds for one in rounds) * 1e3,
+            settings=len(settings),
+            ran=setting.what,
+            sm_clock_mhz=_middle(one.sm_clock_mhz for one in rounds),
+            memory_clock_mhz=_middle(one.memory_clock_mhz for one in rounds),
+            temperature_c=_middle(one.temperature_c for one in rounds),
+            throttled=any(one.throttled for one in rounds),
+            tried=tuple(Tried(ran=each.what, median=middle_rate(own)) for each, own in measured),
+        )
+
+
+def warm_up(rate: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> list[float]:
+    """Calls ``rate``, which runs a round, until it lasts: until the last ``STEADY`` rounds agree.
+
+    The card answers to the power that it draws only after a while, and the first rounds are at a
+    clock that does not last: so never less than ``WARM_UP_SECONDS``, and never more than
+    ``LONGEST_WARM_UP_SECONDS``. Returns the rates.
+    """
+    started, rates = clock(), list[float]()
+    while (spent := clock() - started) < LONGEST_WARM_UP_SECONDS:
+        rates.append(rate())
+        last = rates[-STEADY:]
+        agree = len(last) == STEADY and max(last) <= (1 + STEADY_WITHIN) * min(last)
+        if agree and spent >= WARM_UP_SECONDS:
+            break
+    return rates
+
+
+def middle_rate(rounds: Iterable[Round]) -> float:
+    return median(one.rate for one in rounds)
 
 
 def _signed(bits: int) -> int:
     return bits - 2**32 if bits >= 2**31 else bits
 
 
-def _middle(rounds: list[dict[str, Any]], key: str) -> float | None:
-    values = [one[key] for one in rounds if one[key] is not None]
-    return round(median(values), 1) if values else None
+def _middle(values: Iterable[float | None]) -> float | None:
+    """The median of those that were collected."""
+    known = [value for value in values if value is not None]
+    return round(median(known), 1) if known else None
 
 
 BENCHMARKS: Mapping[str, Callable[[Bench], list[Setting]]] = {
@@ -283,27 +321,33 @@ BENCHMARKS: Mapping[str, Callable[[Bench], list[Setting]]] = {
 
 
 def main() -> None:
-    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    journal = Journal(Path.cwd())
-    journal.write("hello", pid=os.getpid())
-    try:
-        journal.write("environment", **environment())
-        bench = Bench()
-    except Exception as error:
-        journal.write("broken", **describe(error))
-        traceback.print_exc()
-        raise SystemExit(1) from None
-    for name in job["ceilings"]:
-        journal.current(name)
+    job = read_job(Path(sys.argv[1]))
+    assert isinstance(job, CeilingsJob)
+    with Journal(Path.cwd()) as journal:
+        journal.write(Hello(pid=os.getpid()))
         try:
-            journal.write("ceiling", **bench.ceiling(name))
+            journal.write(Surroundings(environment=environment()))
+            bench = Bench()
         except Exception as error:
-            journal.write("failed", id=name, **describe(error))
-            if context_lost():
-                journal.current("")
-                os._exit(CONTEXT_LOST)
-    journal.current("")
-    journal.write("done")
+            journal.write(Broken(error=describe(error)))
+            traceback.print_exc()
+            raise SystemExit(1) from None
+        for name in job.ceilings:
+            journal.current(name)
+            measure(name, bench, journal)
+        journal.current("")
+        journal.write(Done())
+
+
+def measure(name: str, bench: Bench, journal: Journal) -> None:
+    """Leave the process where a benchmark took its CUDA context along."""
+    try:
+        journal.write(CeilingMeasured(id=name, ceiling=bench.ceiling(name)))
+    except Exception as error:
+        journal.write(CeilingFailed(id=name, error=describe(error)))
+        if context_lost():
+            journal.current("")
+            os._exit(CONTEXT_LOST)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,10 @@ from typing import Any
 
 import torch
 
+from workbench.run.protocol import Timed
+from workbench.run.worker.device import Gauge
+from workbench.words import Regime
+
 MAX_CALLS = 200
 TRIAL_CALLS = 10
 FEWEST_ROUNDS = 10
@@ -95,38 +99,9 @@ def measure(work: Callable[[], Any], before: Callable[[], Any] | None = None) ->
     return float(start.elapsed_time(end)) * 1e3
 
 
-class Gauge:
-    """SM clock, temperature and throttling from NVML; None where it does not answer."""
-
-    def __init__(self) -> None:
-        self.nvml: Any = None
-        try:
-            import pynvml
-
-            pynvml.nvmlInit()
-            index = torch.cuda.current_device()
-            self.handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            self.nvml = pynvml
-            self.read()
-        except Exception:
-            self.nvml = None
-
-    def read(self) -> dict[str, Any]:
-        if self.nvml is None:
-            return {"sm_clock_mhz": None, "temperature_c": None, "throttled": None}
-        n, h = self.nvml, self.handle
-        reasons = n.nvmlDeviceGetCurrentClocksEventReasons(h)
-        benign = n.nvmlClocksEventReasonGpuIdle | n.nvmlClocksEventReasonApplicationsClocksSetting
-        return {
-            "sm_clock_mhz": n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM),
-            "temperature_c": n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU),
-            "throttled": bool(reasons & ~benign),
-        }
-
-
 def interleave(
     cases: list[Case], rounds: int, seconds: float, current: Callable[[str], None]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Timed]:
     """Every case once per round and mode, in a new random order each round.
 
     After ``seconds`` no further round is begun, once there are FEWEST_ROUNDS.
@@ -141,22 +116,24 @@ def interleave(
         if number >= FEWEST_ROUNDS and time.monotonic() - started > seconds:
             return
         random.shuffle(order)
-        state = gauge.read()
-        for mode in ("warm", "cold"):
+        load = gauge.load()
+        for mode in (Regime.WARM, Regime.COLD):
             for position, case in enumerate(order):
                 current(case.name)
-                if mode == "warm":
+                if mode == Regime.WARM:
                     case.one()
                     microseconds = measure(case.many) / case.calls
                 else:
                     microseconds = measure(case.one, flush.zero_)
-                yield {
-                    "variant": case.name,
-                    "mode": mode,
-                    "round": number,
-                    "order": position,
-                    "microseconds": round(microseconds, 4),
-                    "calls": case.calls,
-                    "how": case.how,
-                    **state,
-                }
+                yield Timed(
+                    variant=case.name,
+                    mode=mode.value,
+                    round=number,
+                    order=position,
+                    microseconds=round(microseconds, 4),
+                    calls=case.calls,
+                    how=case.how,
+                    sm_clock_mhz=load.sm_clock_mhz,
+                    temperature_c=load.temperature_c,
+                    throttled=load.throttled,
+                )

@@ -16,8 +16,16 @@ from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.derive.diff.unified import signed, unified, with_context
 from workbench.derive.figures import DURATION
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS
-from workbench.render.diff_terminal import source_lines
-from workbench.render.hunks import absences, hunk_table, shift_lines, told_shifts
+from workbench.render import markdown, source_lines
+from workbench.render.document.blocks import plain
+from workbench.render.document.hunks import (
+    absences,
+    costliest,
+    costliest_lines,
+    hunk_table,
+    shifts,
+    told_shifts,
+)
 from workbench.render.plain import clip, printable
 
 FILE = "/workbench/kernels/s/{}.cu"
@@ -335,20 +343,31 @@ def test_a_side_without_lines_says_why_and_the_diff_stays() -> None:
 
 
 def test_the_table_shows_what_ran_and_a_dash_for_a_side_without_lines() -> None:
-    text = hunk_table(sample_diff())
+    text = markdown.table(hunk_table(sample_diff()))
     assert "60.0 µs (60 %) → 10.0 µs (10 %)" in text
     assert "one.cu:7 → two.cu:7-8, k()" in text
     assert "excess" not in text
     assert len(text.splitlines()) == 2 + 1 + 2
-    (line,) = shift_lines(sample_diff())
-    assert line.startswith("one.cu:3 → two.cu:3, `a();`: 10.0 µs (10 %), wait → 30.0 µs")
+    (line,) = shifts(sample_diff())
+    assert plain(line).startswith("one.cu:3 → two.cu:3, a();: 10.0 µs (10 %), wait → 30.0 µs")
     added = source_diff(costed("a();", "one", {}), costed("a();\nb();\nc();", "two", {2: 50}))
-    assert re.search(r"\| +— → 50.0 µs \(50 %\) \|", hunk_table(added))
+    assert re.search(r"\| +— → 50.0 µs \(50 %\) \|", markdown.table(hunk_table(added)))
+
+
+def test_the_costliest_hunks_come_first() -> None:
+    before = "a();\nb();\nc();\nd();\ne();\nf();\ng();"
+    after = before.replace("a", "x").replace("g", "y")
+    found = source_diff(costed(before, "one", {1: 10}), costed(after, "two", {1: 20, 7: 60}))
+    assert [hunk.number for hunk in costliest(found)] == [2, 1]
+    assert [plain(line)[:6] for line in costliest_lines(found)] == ["hunk 2", "hunk 1"]
+    shown = "\n".join(texts(found, None))
+    assert shown.index("hunk 2: ") < shown.index("hunk 1: ")
 
 
 def texts(found: SourceDiff, width: int | None) -> list[str]:
     return [
-        "".join(text for text, _ in pieces) for pieces in source_lines(found, ("one", "two"), width)
+        "".join(text for text, _ in pieces)
+        for pieces in source_lines.diff(found, ("one", "two"), width)
     ]
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from workbench.study.model import Tolerance, tolerance_at
+from workbench.words import CheckResult
 
 GUARD_BYTES = 64 * 1024
 POISON = 0xFF  # every float format reads all-ones as NaN
@@ -93,16 +95,30 @@ def check_once(study: ModuleType, run: Callable[..., Any], shape: Any) -> tuple[
     return absolute, relative, why
 
 
-def check_variant(study: ModuleType, run: Callable[..., Any], shape: Any) -> dict[str, Any]:
-    """The worst of a few fresh draws: status ``correct``, ``wrong`` or ``unsupported``."""
+@dataclass(frozen=True)
+class CheckOutcome:
+    """How a variant stood; errors are None where there is no finite one."""
+
+    status: CheckResult
+    why: str = ""
+    max_abs: float | None = None
+    relative: float | None = None
+
+
+def check_variant(study: ModuleType, run: Callable[..., Any], shape: Any) -> CheckOutcome:
+    """The worst of a few fresh draws: correct, wrong or unsupported."""
     worst = (0.0, 0.0)
     for _ in range(DRAWS):
         try:
             absolute, relative, why = check_once(study, run, shape)
         except NotImplementedError as error:
-            return {"status": "unsupported", "why": str(error), "max_abs": None, "relative": None}
+            return CheckOutcome(CheckResult.UNSUPPORTED, str(error))
         if why:
-            numbers = [None if math.isnan(x) else x for x in (absolute, relative)]
-            return {"status": "wrong", "why": why, "max_abs": numbers[0], "relative": numbers[1]}
+            return CheckOutcome(CheckResult.WRONG, why, finite(absolute), finite(relative))
         worst = (max(worst[0], absolute), max(worst[1], relative))
-    return {"status": "correct", "why": "", "max_abs": worst[0], "relative": worst[1]}
+    return CheckOutcome(CheckResult.CORRECT, "", finite(worst[0]), finite(worst[1]))
+
+
+def finite(number: float) -> float | None:
+    """JSON has no other numbers."""
+    return number if math.isfinite(number) else None

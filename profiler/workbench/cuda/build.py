@@ -1,0 +1,102 @@
+"""Compiles a kernel with NVRTC through cuda-core."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.cuda.includes import expand_includes, header_folders, virtual_name
+from workbench.cuda.log import KernelBuild, compiler_message, parse_log
+from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.words import Parameter
+
+STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
+CUBIN_FOLDER = "WORKBENCH_CUBINS"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    arch: str
+    kernels: tuple[KernelBuild, ...]
+    warnings: tuple[str, ...]
+
+
+class CompileError(ToolFailed):
+    """The compiler refused a source; the message holds its diagnostics with file and line."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel ``name`` in a file, compiled with these macros and these options of ptxas."""
+
+    path: Path
+    name: str
+    defines: Mapping[str, Parameter]
+    options: tuple[str, ...]
+
+    def compile(self, arch: str) -> tuple[Compiled, Any]:
+        """See ``Kernel.compile``."""
+        text = expand_includes(self.path)
+        kept = kept_cubin(text, arch, self.defines, self.options, self.name)
+        if kept is not None and kept.is_file():
+            return _restore(kept)
+        report, code = self._compile(text, arch)
+        if kept is not None:
+            kept.write_bytes(pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping))))
+        return report, code
+
+    def _compile(self, text: str, arch: str) -> tuple[Compiled, Any]:
+        try:
+            from cuda.core import Program, ProgramOptions
+        except ImportError as error:
+            raise EnvironmentLacks(
+                f"cuda-core cannot be imported: {error}",
+                hint="pip install 'kernel-workbench[gpu]'",
+            ) from None
+        options = ProgramOptions(
+            name=virtual_name(self.path),
+            arch=arch,
+            lineinfo=True,
+            include_path=header_folders(),
+            define_macro=[(key, str(value)) for key, value in self.defines.items()] or None,
+            ptxas_options=[*STANDARD_OPTIONS, *self.options],
+        )
+        log = io.StringIO()
+        plain = re.fullmatch(r"\w+", self.name) is not None
+        try:
+            program = Program(text, "c++", options)
+            code = program.compile("cubin", () if plain else (self.name,), logs=log)
+        except Exception as error:
+            told = "\n".join(filter(None, (log.getvalue().strip(), str(error).strip())))
+            raise CompileError(
+                f"{self.path.name} does not compile for {arch}\n{compiler_message(told)}",
+                hint="the compiler's message above names the file and line",
+            ) from error
+        builds, warnings = parse_log(log.getvalue())
+        return Compiled(arch, tuple(builds), tuple(warnings)), code
+
+
+def kept_cubin(source: str, *settings: object) -> Path | None:
+    """Where the workers of one measurement pass a cubin on; None outside of one.
+
+    ``settings`` are all that a build depends on besides its source.
+    """
+    folder = os.environ.get(CUBIN_FOLDER)
+    if not folder:
+        return None
+    key = hashlib.sha256(f"{source}\0{settings!r}".encode()).hexdigest()
+    return Path(folder) / f"{key}.pickle"
+
+
+def _restore(kept: Path) -> tuple[Compiled, Any]:
+    from cuda.core import ObjectCode
+
+    report, cubin, symbols = pickle.loads(kept.read_bytes())
+    return report, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)

@@ -1,0 +1,103 @@
+"""What a variant declares: its kernels, its parameters, and the variants that it calls."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from workbench.cuda.launch import Kernel
+from workbench.errors import UsageError
+from workbench.words import Parameter
+
+if TYPE_CHECKING:
+    import torch
+
+Value = TypeVar("Value", bound=Parameter)
+_declared: list[Kernel] = []
+_overrides: dict[str, Parameter] = {}
+
+
+def kernel(
+    source: str,
+    name: str,
+    *,
+    defines: Mapping[str, Parameter] | None = None,
+    options: tuple[str, ...] = (),
+    early_start: bool = False,
+) -> Kernel:
+    """Declare a kernel of ``source``, a file beside the calling module.
+
+    ``name`` is an ``extern "C"`` function or a template instance such as ``"forward<64>"``.
+    ``defines`` become ``-D`` macros, their names in upper case; ``options`` go to ptxas.
+    With ``early_start`` a launch may begin before the kernel ahead of it in the stream has ended
+    (programmatic dependent launch): the kernel itself waits with ``griddepcontrol.wait``.
+    """
+    folder = Path(sys._getframe(1).f_globals["__file__"]).resolve().parent
+    path = folder / source
+    if not path.is_file():
+        raise UsageError(f"there is no {source} in {folder.name}/", hint="cuda.kernel names it")
+    macros = {
+        key.upper(): int(v) if isinstance(v, bool) else v for key, v in (defines or {}).items()
+    }
+    result = Kernel(
+        path=path, name=name, defines=macros, options=tuple(options), early_start=early_start
+    )
+    _declared.append(result)
+    return result
+
+
+def params(**defaults: Value) -> dict[str, Value]:
+    """Declare the parameters of a variant, and what they are in this run.
+
+        params = cuda.params(warps=4)
+
+    ``workbench check 'fix2[warps=12]'`` runs the variant with other values. Give them to
+    ``kernel(..., defines=params)`` where the kernel needs them, and use them in ``run``.
+    """
+    given = {name: _overrides[name] for name in defaults if name in _overrides}
+    return {**defaults, **cast(dict[str, Value], given)}
+
+
+@contextmanager
+def overridden(values: Mapping[str, Parameter]) -> Iterator[None]:
+    """The values ``params`` gives to a module imported inside."""
+    _overrides.update(values)
+    try:
+        yield
+    finally:
+        _overrides.clear()
+
+
+class Part(Protocol):
+    """A variant's module, as another variant sees it."""
+
+    def run(self, *args: Any, **kwargs: Any) -> torch.Tensor: ...
+
+
+def variant(name: str, **values: Parameter) -> Part:
+    """Another variant of the study, with these values of its parameters: its ``run`` to call.
+
+        short = cuda.variant("fix11", stagger=1)
+
+    For a variant that chooses among kernels, by shape for instance.
+    """
+    folder = Path(sys._getframe(1).f_globals["__file__"]).resolve().parent
+    path = folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"workbench_part_{name}_{len(_declared)}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise UsageError(f"there is no {name}.py in {folder.name}/", hint="cuda.variant names it")
+    module = importlib.util.module_from_spec(spec)
+    with overridden(values):
+        spec.loader.exec_module(module)
+    return cast(Part, module)
+
+
+def take_declared() -> list[Kernel]:
+    """The kernels declared since the last call: the ones of the module just imported."""
+    taken = list(_declared)
+    _declared.clear()
+    return taken

@@ -1,0 +1,65 @@
+"""With what the figures of a ladder were measured. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from workbench.words import ABSENT
+
+if TYPE_CHECKING:
+    from workbench.evidence.records import CaptureIndex, Provenance
+
+
+@dataclass(frozen=True)
+class Environment:
+    """GPU, driver and libraries of the timing session, else of the newest capture; None is not
+    collected. ``date`` is in UTC, ``command`` what was typed; ``ncu`` and its flags are those of
+    the newest capture.
+    """
+
+    gpu: str | None = None
+    compute_capability: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    nvrtc: str | None = None
+    cudnn: str | None = None
+    torch: str | None = None
+    cuda_core: str | None = None
+    python: str | None = None
+    workbench: str | None = None
+    date: str | None = None
+    command: str | None = None
+    ncu: str = ABSENT
+    ncu_flags: tuple[str, ...] = ()
+
+    @property
+    def ncu_options(self) -> Mapping[str, str]:
+        """Options of ncu to their values, such as ``--cache-control`` to ``all``."""
+        return dict(pairwise(self.ncu_flags))
+
+    @property
+    def day(self) -> str:
+        """The date without its time; "" where not collected."""
+        return (self.date or "")[:10]
+
+
+PROVENANCE = [f.name for f in fields(Environment) if f.name not in ("ncu", "ncu_flags")]
+
+
+def environment(indexes: Iterable[CaptureIndex], session: Provenance | None) -> Environment:
+    """``indexes`` are of the captures measured here, ``session`` is that of the table."""
+    newest = max(indexes, key=lambda index: index.provenance.date, default=None)
+    sources = [session, newest.provenance if newest else None]
+    return Environment(
+        **{name: _first(sources, name) for name in PROVENANCE},
+        ncu=newest.ncu if newest else ABSENT,
+        ncu_flags=newest.ncu_flags if newest else (),
+    )
+
+
+def _first(sources: Iterable[Provenance | None], name: str) -> str | None:
+    values = (getattr(source, name) for source in sources if source is not None)
+    return next((value for value in values if value is not None), None)

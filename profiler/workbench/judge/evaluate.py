@@ -1,0 +1,190 @@
+"""One variant judged by the evidence at a shape. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import occupancy_limiters, stall_shares
+from workbench.derive.roofline.point import point
+from workbench.derive.speedup import Ratio
+from workbench.judge.gates import (
+    Gate,
+    compiler_gate,
+    correct_gate,
+    faster_gate,
+    first_line,
+    verdict,
+)
+from workbench.judge.predictions import PredictionOutcome, judge_prediction
+from workbench.judge.rows import Row
+from workbench.words import CheckResult, Regime, Role, Status, Verdict
+
+if TYPE_CHECKING:
+    from workbench.judge.inputs import VariantEvidence
+    from workbench.judge.view import View
+    from workbench.study.model import Step
+
+
+def reference_row(view: View, variant: str) -> Row:
+    bare = replace(_bare(view, variant), role=Role.REFERENCE)
+    return bare if bare.status == Status.STALE else _measured(bare, view)
+
+
+def start_row(view: View, step: Step) -> Row:
+    """Its times and figures alone: what became of it is told at the shape where it is judged."""
+    bare = replace(_bare(view, step.variant), step=step, role=Role.START)
+    return bare if bare.status == Status.STALE else _measured(bare, view)
+
+
+def step_row(view: View, deciding: View, step: Step) -> Row:
+    """A step as measured at one shape; gates, verdict and predictions are of ``deciding``."""
+    bare = replace(_bare(view, step.variant), step=step)
+    judgement = judge_step(deciding, step)
+    if bare.status == Status.STALE:
+        return replace(bare, verdict=judgement.without_evidence)
+    row = _with_choice(_measured(bare, view), view, step)
+    return replace(
+        row,
+        over_parent=view.times.ratio(step.parent, step.variant),
+        gates=judgement.gates,
+        verdict=judgement.verdict,
+        deciding=judgement.over_parent,
+        predictions=outcomes(deciding, step),
+        judged_at=deciding.shape if deciding is not view else "",
+    )
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on a step with the gates and the ratio that decided it."""
+
+    gates: tuple[Gate, ...]
+    verdict: Verdict
+    over_parent: Ratio | None = None
+
+    @property
+    def without_evidence(self) -> Verdict:
+        """What is left of the verdict where the evidence is of other sources."""
+        return self.verdict if self.verdict == Verdict.BASELINE else Verdict.INCONCLUSIVE
+
+
+def judge_step(view: View, step: Step) -> Judgement:
+    evidence, limits = view.variant(step.variant), view.config.gates
+    gates = [correct_gate(evidence.checks, view.shape), compiler_gate(evidence.build, limits)]
+    if step.parent is None:
+        return Judgement(tuple(gates), Verdict.BASELINE)
+    over = view.times.ratio(step.parent, step.variant)
+    gates.append(faster_gate(over, limits))
+    return Judgement(tuple(gates), verdict(gates, over, limits), over)
+
+
+def outcomes(view: View, step: Step) -> tuple[PredictionOutcome, ...]:
+    """What became of a step's predictions."""
+    return tuple(
+        judge_prediction(
+            prediction,
+            before=view.figure(step.parent, prediction.figure),
+            after=view.figure(step.variant, prediction.figure),
+        )
+        for prediction in step.predictions
+    )
+
+
+def _bare(view: View, variant: str) -> Row:
+    """What a row says even where there is no evidence."""
+    evidence = view.variant(variant)
+    status, problem = standing(evidence, view.shape)
+    return Row(
+        variant=variant,
+        title=evidence.title,
+        step=None,
+        state=evidence.state,
+        status=status,
+        problem=problem,
+    )
+
+
+def standing(evidence: VariantEvidence, shape: str) -> tuple[Status, str]:
+    """A row's status, and why it is not current."""
+    if evidence.build and evidence.build.error:
+        return Status.FAILED, first_line(evidence.build.error)
+    check = evidence.checks.get(shape)
+    if check is not None and check.status != CheckResult.CORRECT:
+        plain = check.status in (CheckResult.WRONG, CheckResult.UNSUPPORTED)
+        return Status.FAILED, f"{check.status}: {check.why}" if plain else check.why
+    return _on_record(evidence.state)
+
+
+def _on_record(state: Mapping[str, Status]) -> tuple[Status, str]:
+    late = [kind for kind, value in state.items() if value == Status.STALE]
+    if late:
+        why = f"its sources changed since ({', '.join(late)}); measure it again"
+        return Status.STALE, why
+    if state["timing"] != Status.MISSING:
+        return Status.CURRENT, ""
+    if state["capture"] == Status.MISSING:
+        return Status.MISSING, "not measured"
+    if state["capture"] == Status.ADOPTED:
+        return Status.ADOPTED, "a capture made elsewhere: neither checked nor timed here"
+    return Status.CURRENT, ""
+
+
+def _measured(row: Row, view: View) -> Row:
+    """With times, figures and what the compiler and the checks said."""
+    evidence = view.variant(row.variant)
+    row = replace(row, checks=evidence.checks, build=evidence.build)
+    row = _with_ratios(row, view)
+    if row.status == Status.FAILED:
+        return row
+    return _with_capture(_with_times(row, view), view)
+
+
+def _with_ratios(row: Row, view: View) -> Row:
+    ladder = view.ladder
+    return replace(
+        row,
+        over_baseline=view.times.ratio(ladder.steps[0].variant, row.variant),
+        over_reference=view.times.ratio(ladder.primary_reference, row.variant),
+    )
+
+
+def _with_times(row: Row, view: View) -> Row:
+    samples = {regime: view.times.samples(row.variant, regime) for regime in Regime}
+    return replace(
+        row,
+        warm=view.times.time(row.variant, Regime.WARM),
+        cold=view.times.time(row.variant, Regime.COLD),
+        samples={
+            regime: tuple(found.microseconds.tolist()) for regime, found in samples.items() if found
+        },
+    )
+
+
+def _with_capture(row: Row, view: View) -> Row:
+    evidence = view.variant(row.variant)
+    capture, index = evidence.capture, evidence.index
+    if capture is None or index is None:
+        return row
+    return replace(
+        row,
+        figures=evidence.figures,
+        stalls=stall_shares(capture.metrics),
+        limiters=tuple(occupancy_limiters(capture.metrics)),
+        bottlenecks=evidence.bottlenecks,
+        point=point(capture.metrics, view.ceilings),
+        kernels=capture.kernels,
+        capture=capture.path.name,
+        adopted=index.adopted,
+    )
+
+
+def _with_choice(row: Row, view: View, step: Step) -> Row:
+    """With the ratio over the fastest of those that it chooses among, where it chooses."""
+    if not step.chooses:
+        return row
+    ratios = {name: view.times.ratio(name, step.variant) for name in step.chooses}
+    known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
+    chosen = min(known, key=lambda name: known[name].ratio, default="")
+    return replace(row, role=Role.CHOICE, chosen=chosen, over_chosen=known.get(chosen))

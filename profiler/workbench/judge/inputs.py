@@ -1,0 +1,136 @@
+"""What is judged: all that is on record of some variants, and nothing more to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import Figure, figures
+from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
+from workbench.derive.speedup import TimedSamples, samples_of
+from workbench.judge.bottlenecks import Bottleneck, bottlenecks
+from workbench.words import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from workbench.evidence.ceilings import Calibration
+    from workbench.evidence.records import Build, CaptureIndex, Check, Provenance, Session
+    from workbench.ncu.capture import Capture
+    from workbench.study.model import Ladder, Step
+    from workbench.words import Parameter
+
+
+@dataclass(frozen=True, eq=False)
+class VariantEvidence:
+    """One variant at one shape.
+
+    ``state`` is that of build, check, timing and capture. ``build``, ``checks`` (by shape),
+    ``index`` and ``capture`` belong to the sources as they are, the last two also where they were
+    adopted; None where there is no such. ``correct`` is by the newest check at this shape.
+    ``texts`` are its sources by their name in the line table, where they were asked for.
+    """
+
+    variant: str
+    title: str
+    state: Mapping[str, Status]
+    correct: bool
+    build: Build | None = None
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    index: CaptureIndex | None = None
+    capture: Capture | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def figures(self) -> Mapping[str, Figure]:
+        """Empty without a capture."""
+        return figures(self.capture.metrics) if self.capture else {}
+
+    @cached_property
+    def bottlenecks(self) -> tuple[Bottleneck, ...]:
+        """Empty without a capture."""
+        if self.capture is None:
+            return ()
+        return tuple(bottlenecks(self.capture.rules, self.capture.lines, self.figures))
+
+    @property
+    def was_profiled(self) -> bool:
+        """Whether its capture was made here, so that it tells of what was timed."""
+        return self.index is not None and self.index.adopted is None
+
+
+@dataclass(frozen=True, eq=False)
+class TimingSession:
+    """One timing process; ``timed`` are its variants whose sources have not changed since."""
+
+    file: str
+    timed: frozenset[str]
+    session: Session
+
+    @property
+    def provenance(self) -> Provenance:
+        return self.session.provenance
+
+    @cached_property
+    def samples(self) -> Mapping[tuple[str, str], TimedSamples]:
+        """By variant and regime."""
+        columns = self.session.samples
+        return samples_of(
+            variants=columns.variant,
+            modes=columns.mode,
+            rounds=columns.round,
+            microseconds=columns.microseconds,
+        )
+
+    @property
+    def throttled(self) -> float:
+        """The share of the samples in which the GPU said that it slowed itself down."""
+        throttled = self.session.samples.throttled
+        return sum(value is True for value in throttled) / len(throttled) if throttled else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeEvidence:
+    """One shape: its timing sessions, oldest first, and the variants that were asked for there.
+
+    ``repeats`` are the metrics of every variant that was captured more than once as it is now.
+    ``flops`` is the study's work; None where it was not asked for.
+    """
+
+    shape: str
+    parameters: Mapping[str, Parameter]
+    sessions: tuple[TimingSession, ...]
+    variants: Mapping[str, VariantEvidence]
+    repeats: tuple[Sequence[pd.DataFrame], ...] = ()
+    flops: float | None = None
+
+    @cached_property
+    def noise(self) -> Noise:
+        """From all repeats on record, whichever variants are asked for; else assumed."""
+        groups = [[figures(metrics) for metrics in repeats] for repeats in self.repeats]
+        return noise_of(groups) if groups else ASSUMED_NOISE
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The evidence of a study on one GPU, as it was at one moment.
+
+    ``steps`` are those to be judged, ``shape`` the one that is looked at. ``shapes`` has it and
+    every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
+    """
+
+    study: str
+    gpu: str
+    ladder: Ladder
+    steps: tuple[Step, ...]
+    shape: str
+    default_shape: str
+    shapes: Mapping[str, ShapeEvidence]
+    calibration: Calibration | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The steps to be judged, and all references."""
+        return (*(s.variant for s in self.steps), *(r.name for r in self.ladder.references))

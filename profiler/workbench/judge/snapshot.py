@@ -1,0 +1,149 @@
+"""Pulls all that a judgement needs out of evidence and captures: after it no file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workbench.evidence.recorded import Evidence
+from workbench.judge.inputs import (
+    ShapeEvidence,
+    Snapshot,
+    TimingSession,
+    VariantEvidence,
+)
+from workbench.judge.ladders import shapes_of, shown_at
+from workbench.ncu.capture import load_sources
+from workbench.ncu.captures import captures_of
+from workbench.ncu.catalog import catalog
+from workbench.study.model import Ladder, Step
+from workbench.study.sources import source_texts
+from workbench.words import CheckResult, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which variants at one shape, and whether their captures (with all repeats) and texts."""
+
+    variants: tuple[str, ...]
+    captures: bool = False
+    texts: Texts | None = None
+
+
+class Texts:
+    """Sources of variants by their name in the line table, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Mapping[str, str]] = {}
+
+    def of(self, evidence: Evidence, variant: str) -> Mapping[str, str]:
+        """As they stand; of an adopted capture those in its report."""
+        entry = evidence.capture_index(variant)
+        if entry.state == Status.ADOPTED and entry.usable is not None:
+            return load_sources(evidence.report_path(entry.usable), entry.usable.wanted)
+        if variant not in self._known:
+            study = evidence.study
+            self._known[variant] = source_texts(study, study.variants[variant])
+        return self._known[variant]
+
+
+def snapshot(evidence: Evidence, steps: Sequence[Step], *, sources: bool = False) -> Snapshot:
+    """What is on record of ``steps`` and of all references at the shape of ``evidence``, and at
+    every other at which one of the steps is judged; of the last step its times at all shapes.
+
+    ``sources``: their texts as well.
+    """
+    catalog()  # a file, too
+    study = evidence.study
+    wanted = dict(_wanted(evidence, steps, Texts() if sources else None))
+    return Snapshot(
+        study=study.name,
+        gpu=evidence.folder.gpu,
+        ladder=study.ladder,
+        steps=tuple(steps),
+        shape=evidence.shape,
+        default_shape=study.default_shape,
+        shapes={shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted},
+        calibration=evidence.calibration,
+    )
+
+
+def _wanted(
+    evidence: Evidence, steps: Sequence[Step], texts: Texts | None
+) -> Iterator[tuple[str, Wanted]]:
+    """Shape to what is wanted there, in the order of the study."""
+    study, table = evidence.study, evidence.shape
+    ladders = shapes_of(steps, table)
+    for name, shape in study.shapes.items():
+        if name in ladders:
+            variants = [*_compared(steps, name, table), *_beside(study.ladder)]
+            yield name, Wanted(_once(variants), captures=True, texts=texts)
+        elif shape.profiled and steps and table == study.default_shape:
+            yield name, Wanted(_once([steps[-1].variant, study.ladder.primary_reference]))
+
+
+def _compared(steps: Sequence[Step], shape: str, table: str) -> Iterator[str]:
+    """What the ladder at a shape shows and compares, and the last step, for all shapes."""
+    for step in steps if shape == table else shown_at(steps, shape, table):
+        yield step.variant
+        yield from step.chooses
+        yield step.parent or ""
+    yield from (step.variant for step in steps[-1:])
+
+
+def _beside(ladder: Ladder) -> Iterator[str]:
+    yield ladder.steps[0].variant
+    yield from (reference.name for reference in ladder.references)
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys(names) if name)
+
+
+def _shape(evidence: Evidence, wanted: Wanted) -> ShapeEvidence:
+    shape = evidence.study.shapes[evidence.shape]
+    return ShapeEvidence(
+        shape=evidence.shape,
+        parameters=shape.parameters,
+        sessions=tuple(_sessions(evidence)),
+        variants={name: _variant(evidence, name, wanted) for name in wanted.variants},
+        repeats=tuple(_repeats(evidence)) if wanted.captures else (),
+        flops=evidence.study.work(evidence.shape).flops if shape.profiled else None,
+    )
+
+
+def _sessions(evidence: Evidence) -> Iterator[TimingSession]:
+    for file in evidence.sessions:
+        timed = frozenset(evidence.timed(file.session))
+        yield TimingSession(file=file.name, timed=timed, session=file.session)
+
+
+def _repeats(evidence: Evidence) -> Iterator[Sequence[pd.DataFrame]]:
+    """The metrics of a capture and of its repeats, for every variant of the study that has any."""
+    captures = captures_of(evidence)
+    for variant in evidence.study.variants:
+        repeats = captures.repeats(variant)
+        capture = captures.of(variant) if repeats else None
+        if capture is not None:
+            yield [capture.metrics, *repeats]
+
+
+def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidence:
+    study = evidence.study
+    check = evidence.check(variant).record
+    checks = {shape: evidence.check(variant, shape).current for shape in study.shapes}
+    return VariantEvidence(
+        variant=variant,
+        title=study.variants[variant].title,
+        state=evidence.state(variant),
+        correct=check is not None and check.status == CheckResult.CORRECT,
+        build=evidence.build(variant).current,
+        checks={shape: record for shape, record in checks.items() if record is not None},
+        index=evidence.capture_index(variant).usable,
+        capture=captures_of(evidence).of(variant) if wanted.captures else None,
+        texts=wanted.texts.of(evidence, variant) if wanted.texts else {},
+    )

@@ -1,0 +1,44 @@
+"""The sources of a ladder with what their lines cost, and each step's diff. Pure."""
+
+from __future__ import annotations
+
+from workbench.derive.diff.build import imported, profiled, source_diff
+from workbench.derive.diff.model import Profiled, SourceDiff, Sources
+from workbench.judge.inputs import ShapeEvidence, Snapshot
+from workbench.judge.rows import Ablation
+from workbench.words import Status
+
+
+def ladder_sources(snapshot: Snapshot, ablation: Ablation) -> Sources:
+    """The sources of every variant with what their lines cost, and each step's diff, at the shape
+    whose captures decide about it. ``snapshot`` is what was judged, taken with its sources.
+    """
+    table = snapshot.shapes[snapshot.shape]
+    sides = {row.variant: side(table, row.variant) for row in ablation.everything}
+    diffs, elsewhere = {}, {}
+    for row in ablation.rows:
+        if row.step is None or row.step.parent is None:
+            continue
+        pair = sides[row.step.parent], sides[row.variant]
+        if row.compared_at:
+            other = snapshot.shapes[row.compared_at]
+            pair = side(other, row.step.parent), side(other, row.variant)
+            elsewhere[row.variant] = pair
+        diffs[row.variant] = source_diff(*pair)
+    return Sources(sides, diffs, elsewhere)
+
+
+def pair_sources(snapshot: Snapshot, before: str, after: str) -> SourceDiff:
+    """The diff of two variants at the shape that is looked at."""
+    table = snapshot.shapes[snapshot.shape]
+    return source_diff(side(table, before), side(table, after))
+
+
+def side(evidence: ShapeEvidence, variant: str) -> Profiled:
+    """A variant's sources as they stand, and its line costs where its capture is current."""
+    known = evidence.variants[variant]
+    state = known.state["capture"]
+    if state == Status.ADOPTED and known.capture is not None:
+        return imported(known.texts, known.capture)
+    why = "it has no capture" if state == Status.MISSING else f"its capture is {state}"
+    return profiled(known.texts, known.capture, why)

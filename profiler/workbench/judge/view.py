@@ -1,0 +1,95 @@
+"""The evidence of a snapshot, one shape at a time, as a judgement looks at it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from workbench.derive.figures import TIME, Figure, figure_label
+from workbench.judge.comparison import Comparison, compare
+from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
+from workbench.judge.times import Times, main_session
+from workbench.study.config import Config
+from workbench.study.model import Ladder
+from workbench.words import Regime
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One shape. ``ceilings`` are the measured ones by id, empty where nothing was calibrated."""
+
+    evidence: ShapeEvidence
+    times: Times
+    ladder: Ladder
+    config: Config
+    ceilings: Mapping[str, float]
+
+    @property
+    def shape(self) -> str:
+        return self.evidence.shape
+
+    def variant(self, name: str) -> VariantEvidence:
+        return self.evidence.variants[name]
+
+    def figure(self, variant: str | None, name: str) -> Figure | None:
+        """``time`` comes from the timing session, everything else from a capture made here:
+        predictions are about what was measured.
+        """
+        if variant is None:
+            return None
+        if name != TIME:
+            evidence = self.variant(variant)
+            return evidence.figures.get(name) if evidence.was_profiled else None
+        time = self.times.time(variant, Regime.WARM)
+        label, unit = figure_label(TIME)
+        return Figure(TIME, label, time.median, unit, "", "lower") if time else None
+
+    def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
+        """None where either variant has no capture that counts; ``where`` is added to the names."""
+        one, other = self.variant(before), self.variant(after)
+        if one.capture is None or other.capture is None:
+            return None
+        return compare(
+            one.capture,
+            other.capture,
+            names=(before + where, after + where),
+            noise=self.evidence.noise,
+            known=(one.figures, other.figures),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """All shapes of a snapshot; ``variants`` decide which timing session is a table's."""
+
+    snapshot: Snapshot
+    config: Config
+    variants: tuple[str, ...]
+
+    @property
+    def table(self) -> View:
+        return self.at(self.snapshot.shape)
+
+    def at(self, shape: str) -> View:
+        if shape not in self._views:
+            self._views[shape] = self._view(self.snapshot.shapes[shape])
+        return self._views[shape]
+
+    @cached_property
+    def _views(self) -> dict[str, View]:
+        return {}
+
+    def _view(self, evidence: ShapeEvidence) -> View:
+        calibration = self.snapshot.calibration
+        return View(
+            evidence=evidence,
+            times=Times(
+                evidence=evidence,
+                session=main_session(evidence, self.variants),
+                resamples=self.config.timing.bootstrap_samples,
+            ),
+            ladder=self.snapshot.ladder,
+            config=self.config,
+            ceilings=calibration.values if calibration else {},
+        )

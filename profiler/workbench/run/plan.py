@@ -1,0 +1,46 @@
+"""What is to be measured, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure at one shape.
+
+    ``checked`` are built and compared with the reference, ``timed`` also timed together in that
+    process, ``captured`` profiled in one ncu.
+    """
+
+    shape: str
+    checked: tuple[str, ...] = ()
+    timed: tuple[str, ...] = ()
+    captured: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> list[str]:
+        return list(dict.fromkeys([*self.checked, *self.timed, *self.captured]))
+
+    @property
+    def built(self) -> list[str]:
+        """Those of the first worker; the others are only profiled."""
+        return list(dict.fromkeys([*self.checked, *self.timed]))
+
+
+@dataclass
+class Measured:
+    """What came out besides the files: failures by variant, and what was written.
+
+    A variant that does not support the shape has not failed, and is neither timed nor captured.
+    """
+
+    failures: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
+    written: list[Path] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def out(self) -> set[str]:
+        return {*self.failures, *self.unsupported}

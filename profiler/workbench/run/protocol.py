@@ -1,0 +1,241 @@
+"""What a worker is asked to do, and what it tells while it does it.
+
+The parent writes one job to ``job.json`` in the worker's folder. The worker appends one event a
+line to ``events.jsonl`` and keeps the name of whoever has the GPU in ``current``; a gated worker
+waits for ``gate.json``, which says which of its variants are still wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from workbench.errors import ToolFailed
+from workbench.evidence.records import BuiltKernel, Ceiling, Environment
+from workbench.words import CheckResult, Parameter, Phase
+
+JOB = "job.json"
+EVENTS = "events.jsonl"
+CURRENT = "current"
+GATE = "gate.json"
+LOG = "log"
+CONTEXT_LOST = 17  # the exit code of a worker that lost its CUDA context
+
+
+class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="job"):
+    pass
+
+
+class TimingJob(msgspec.Struct, frozen=True, kw_only=True):
+    """At most ``rounds`` in ``seconds``, samples of ``graph_microseconds``."""
+
+    rounds: int
+    seconds: float
+    graph_microseconds: float
+
+
+class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
+    """The ``phases`` of a study's ``variants`` at ``shape``, in the order of ``Phase``.
+
+    Variants are built for ``arch``, for the GPU at hand where it is empty, with the ``params``
+    that are not their own, checked at ``check_shapes`` and captured inside the NVTX ``ranges``.
+    """
+
+    study: str
+    variants: tuple[str, ...]
+    params: dict[str, dict[str, Parameter]]
+    phases: tuple[Phase, ...]
+    arch: str = ""
+    shape: str = ""
+    check_shapes: tuple[str, ...] = ()
+    timing: TimingJob | None = None
+    ranges: dict[str, str] = {}
+    gated: bool = False
+
+
+class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
+    """The ids of ceilings to measure."""
+
+    ceilings: tuple[str, ...]
+
+
+Job = VariantsJob | CeilingsJob
+
+
+class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
+    """An exception in words; ``kind`` is the name of its class."""
+
+    kind: str
+    message: str
+    hint: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+    pass
+
+
+class Hello(_Event, frozen=True, kw_only=True, tag="hello"):
+    """The first event: the worker's own process, which may run inside of ncu's."""
+
+    pid: int
+
+
+class Surroundings(_Event, frozen=True, kw_only=True, tag="environment"):
+    environment: Environment
+
+
+class Start(_Event, frozen=True, kw_only=True, tag="start"):
+    variant: str
+    phase: Phase
+
+
+class Built(_Event, frozen=True, kw_only=True, tag="built"):
+    variant: str
+    arch: str
+    kernels: tuple[BuiltKernel, ...]
+    warnings: tuple[str, ...]
+
+
+class Checked(_Event, frozen=True, kw_only=True, tag="checked"):
+    """See ``records.Check``."""
+
+    variant: str
+    shape: str
+    status: CheckResult
+    why: str
+    max_abs: float | None
+    relative: float | None
+
+
+class Timed(_Event, frozen=True, kw_only=True, tag="timed"):
+    """One sample; see ``records.Samples``."""
+
+    variant: str
+    mode: str
+    round: int
+    order: int
+    microseconds: float
+    calls: int
+    how: str
+    sm_clock_mhz: int | None
+    temperature_c: int | None
+    throttled: bool | None
+
+
+class TimingDone(_Event, frozen=True, kw_only=True, tag="timing_done"):
+    variants: tuple[str, ...]
+
+
+class Captured(_Event, frozen=True, kw_only=True, tag="captured"):
+    variant: str
+
+
+class Failed(_Event, frozen=True, kw_only=True, tag="failed"):
+    """A variant is out; the others go on."""
+
+    variant: str
+    phase: Phase
+    error: ErrorText
+
+
+class CeilingMeasured(_Event, frozen=True, kw_only=True, tag="ceiling"):
+    id: str
+    ceiling: Ceiling
+
+
+class CeilingFailed(_Event, frozen=True, kw_only=True, tag="ceiling_failed"):
+    id: str
+    error: ErrorText
+
+
+class ContextLost(_Event, frozen=True, kw_only=True, tag="context_lost"):
+    """The last event of a worker whose CUDA context a variant took along."""
+
+    variant: str
+
+
+class Broken(_Event, frozen=True, kw_only=True, tag="broken"):
+    """The worker itself cannot go on."""
+
+    error: ErrorText
+
+
+class Done(_Event, frozen=True, kw_only=True, tag="done"):
+    """The last event of a worker that did all it was asked to."""
+
+
+WorkerEvent = (
+    Hello
+    | Surroundings
+    | Start
+    | Built
+    | Checked
+    | Timed
+    | TimingDone
+    | Captured
+    | Failed
+    | CeilingMeasured
+    | CeilingFailed
+    | ContextLost
+    | Broken
+    | Done
+)
+
+
+class Passes(msgspec.Struct, frozen=True, kw_only=True):
+    """How far ncu is with a kernel, in percent of its passes: read from its output."""
+
+    kernel: str
+    percent: int
+
+
+Event = WorkerEvent | Passes
+_events: msgspec.json.Decoder[WorkerEvent] = msgspec.json.Decoder(WorkerEvent)
+
+
+def _plain(value: Any) -> Any:
+    """Strings and numbers of other libraries as Python's own."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    raise NotImplementedError(f"a {type(value).__name__} in an event")
+
+
+def encode(event: WorkerEvent) -> bytes:
+    """An event as a line. Text that is no Unicode, as in some file names, is replaced."""
+    text = json.dumps(msgspec.to_builtins(event, enc_hook=_plain), ensure_ascii=False)
+    return (text + "\n").encode("utf-8", "replace")
+
+
+def decode(line: str) -> WorkerEvent:
+    """Raises ToolFailed for a line that is no event."""
+    try:
+        return _events.decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ToolFailed(
+            f"the worker wrote what is no event: {error}: {line[:80]!r}",
+            hint="run the same command again: what was finished is kept",
+        ) from None
+
+
+def write_job(path: Path, job: Job) -> None:
+    path.write_bytes(msgspec.json.encode(job))
+
+
+def read_job(path: Path) -> Job:
+    job: Job = msgspec.json.decode(path.read_bytes(), type=Job)
+    return job
+
+
+def write_gate(folder: Path, variants: list[str]) -> None:
+    """All of it or nothing, since the worker looks for it all the time."""
+    hidden = folder / f".{GATE}"
+    hidden.write_bytes(msgspec.json.encode(variants))
+    hidden.rename(folder / GATE)
+
+
+def read_gate(folder: Path) -> tuple[str, ...]:
+    return msgspec.json.decode((folder / GATE).read_bytes(), type=tuple[str, ...])

@@ -1,0 +1,46 @@
+"""What a worker tells the parent; see ``run.protocol``."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from typing import Self
+
+from workbench.errors import WorkbenchError
+from workbench.run.protocol import CURRENT, EVENTS, ErrorText, WorkerEvent, encode
+
+NAME_BYTES = 256
+
+
+class Journal:
+    """Events as they finish, and the name of whoever has the GPU right now."""
+
+    def __init__(self, folder: Path) -> None:
+        self._events = (folder / EVENTS).open("ab")
+        self._current = os.open(folder / CURRENT, os.O_CREAT | os.O_WRONLY)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._events.close()
+        os.close(self._current)
+
+    def write(self, event: WorkerEvent) -> None:
+        self._events.write(encode(event))
+        self._events.flush()
+
+    def current(self, name: str) -> None:
+        os.pwrite(self._current, name.ljust(NAME_BYTES).encode(), 0)
+
+
+def describe(error: BaseException) -> ErrorText:
+    """The error in a line or, for a compiler, in its own words, with the user's file and line."""
+    kind = type(error).__name__
+    if isinstance(error, WorkbenchError):
+        return ErrorText(kind=kind, message=error.message, hint=error.hint)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/kernels/" in f.filename]
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    lines = str(error).strip().splitlines()
+    return ErrorText(kind=kind, message=f"{kind}: {lines[0] if lines else ''}{where}")

@@ -1,0 +1,17 @@
+"""Tables of a few rows for tests, as a capture has them."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from workbench.ncu.capture import METRIC_COLUMNS
+
+
+def metrics(*launches: dict[str, float]) -> pd.DataFrame:
+    """Of one kernel a launch: metric name to value."""
+    rows = [
+        (i, f"k{i}", name, value, "")
+        for i, found in enumerate(launches)
+        for name, value in found.items()
+    ]
+    return pd.DataFrame(rows, columns=METRIC_COLUMNS)

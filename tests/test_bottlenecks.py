@@ -1,0 +1,71 @@
+"""Which of the rules of ncu are named first, by hand-made numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from workbench.derive.figures import Figure
+from workbench.judge.bottlenecks import attainable, bottlenecks, is_binding, plain
+from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS
+
+
+def seen(value: float) -> Figure:
+    return Figure("x", "X", value, "u", "m")
+
+
+def rule(name: str, title: str, estimate: float, scope: str = "global") -> tuple[object, ...]:
+    return (0, "k", name, "S", title, "message", scope, estimate, [("metric", 1.0)])
+
+
+def share(reason: str, value: float) -> tuple[str, Figure]:
+    return f"stall.{reason}", Figure(reason, reason, value, "%", "m")
+
+
+def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
+    found = dict([share("long_scoreboard", 60.0), share("drain", 2.0), share("selected", 20.0)])
+    found["achieved_occupancy"], found["theoretical_occupancy"] = seen(6), seen(18)
+    rules = pd.DataFrame(
+        [
+            rule("TheoreticalOccupancy", "", 81),
+            rule("MemoryCacheAccessPattern", "L1TEX Global Store Access Pattern", 70),
+            rule("CPIStall", "Long Scoreboard Stalls", 55),
+            rule("HighPipeUtilization", "Low Utilization", 95, "local"),
+        ],
+        columns=RULE_COLUMNS,
+    )
+    lines = pd.DataFrame(
+        [
+            (0, "k", "/workbench/kernels/s/a.cu", n, "long_scoreboard", v)
+            for n, v in ((3, 10.0), (7, 30.0))
+        ],
+        columns=LINE_COLUMNS,
+    )
+    order = bottlenecks(rules, lines, found, top=4)
+    assert [b.rule for b in order] == [
+        "CPIStall",
+        "MemoryCacheAccessPattern",
+        "HighPipeUtilization",
+        "TheoreticalOccupancy",
+    ]
+    assert order[0].hot_line is not None
+    assert (order[0].hot_line.line, order[0].hot_line.share) == (7, 0.75)
+    assert order[0].value == 60.0
+    assert attainable("MemoryCacheAccessPattern", "Global Store", 70, found) == 2.0
+    assert not is_binding("TheoreticalOccupancy", found)
+
+
+def test_without_rules_the_stalls_stand_in() -> None:
+    found = dict([share("wait", 40.0), share("selected", 60.0)])
+    lines = pd.DataFrame([(0, "k", "a.cu", 1, "wait", 4.0)], columns=LINE_COLUMNS)
+    (only,) = bottlenecks(pd.DataFrame(columns=RULE_COLUMNS), lines, found)
+    assert only.title == "Wait stalls"
+    assert math.isnan(only.estimated_speedup_pct)
+
+
+def test_ncus_markup_is_rendered_as_text() -> None:
+    link = "@url:Guide:https://docs.nvidia.com/x#y@"
+    text = f"See the {link} and @section:LaunchStats:Launch Statistics@."
+    assert "@" not in plain(text)
+    assert "Guide" in plain(text)

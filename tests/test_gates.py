@@ -1,0 +1,107 @@
+"""Gates, verdicts and predictions, by hand-made numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.derive.figures import Figure
+from workbench.derive.speedup import Ratio
+from workbench.evidence.records import Build, BuiltKernel, Check, Provenance
+from workbench.judge.gates import Gate, compiler_gate, correct_gate, faster_gate, verdict
+from workbench.judge.predictions import judge_prediction
+from workbench.study.config import Gates
+from workbench.study.model import Prediction
+from workbench.words import CheckResult, GateState
+
+LIMITS = Gates()
+PASSED = [Gate("correct", GateState.PASSED, ""), Gate("compiler", GateState.PASSED, "")]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.5, 1.6, "kept"), (1.03, 1.04, "kept"), (1.0, 1.05, "inconclusive"), (0.9, 1.0, "rejected")],
+)
+def test_the_interval_decides(low: float, high: float, expected: str) -> None:
+    over = Ratio((low + high) / 2, low, high)
+    assert verdict([*PASSED, faster_gate(over, LIMITS)], over, LIMITS) == expected
+
+
+def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
+    over = Ratio(2.0, 1.9, 2.1)
+    faster = faster_gate(over, LIMITS)
+    wrong = Gate("correct", GateState.FAILED, "")
+    assert verdict([wrong, PASSED[1], faster], over, LIMITS) == "rejected"
+    assert (
+        verdict([PASSED[0], Gate("compiler", GateState.OPEN, ""), faster], over, LIMITS)
+        == "inconclusive"
+    )
+    assert verdict([*PASSED, faster_gate(None, LIMITS)], None, LIMITS) == "inconclusive"
+
+
+def build(*, spilled: int = 0, error: str = "", warnings: tuple[str, ...] = ()) -> Build:
+    kernel = BuiltKernel(
+        kernel="k",
+        registers=32,
+        shared_bytes=0,
+        stack_bytes=0,
+        spill_store_bytes=spilled,
+        spill_load_bytes=0,
+        source="k.cu",
+    )
+    return Build(
+        variant="fix1",
+        fingerprint="",
+        sources=("k.cu",),
+        arch="sm_90a",
+        kernels=(kernel,),
+        warnings=warnings,
+        error=error,
+        provenance=Provenance(date="2026-01-02T03:04:05Z"),
+    )
+
+
+def test_warnings_and_spills_fail_the_compiler_gate() -> None:
+    assert compiler_gate(build(), LIMITS).state == "passed"
+    assert compiler_gate(build(warnings=("w",)), LIMITS).why == "w"
+    assert compiler_gate(build(warnings=("w",)), Gates(allow_warnings=True)).passed is True
+    assert compiler_gate(build(spilled=8), LIMITS).passed is False
+    assert compiler_gate(build(spilled=8), Gates(allow_spills=True)).passed is True
+    assert compiler_gate(build(error="no\nmore"), LIMITS).why == "no"
+    assert compiler_gate(None, LIMITS).passed is None
+
+
+def check(status: CheckResult, why: str = "", error: float | None = None) -> Check:
+    return Check(status=status, why=why, max_abs=error, relative=None, fingerprint="")
+
+
+def test_one_wrong_shape_fails_the_correctness_gate() -> None:
+    good = check(CheckResult.CORRECT, error=1e-3)
+    bad = check(CheckResult.WRONG, "off by one", 1.0)
+    refused = check(CheckResult.UNSUPPORTED, "S is no multiple of 64")
+    assert correct_gate({"s": good, "t": refused}, "s").why == "max error 0.001 over 1 shapes"
+    assert correct_gate({"s": good, "t": bad}, "s").why == "wrong at t: off by one"
+    assert correct_gate({"s": good, "t": refused}, "t").passed is False
+    assert correct_gate({}, "s").state == "open"
+
+
+def seen(value: float) -> Figure:
+    return Figure("x", "X", value, "u", "m")
+
+
+def test_predictions_are_confirmed_refuted_or_not_measurable() -> None:
+    factor = Prediction("x", (0.4, 0.6), None)
+    bounds = Prediction("x", None, (10, 20))
+    judged = [
+        judge_prediction(factor, seen(100), seen(50)),
+        judge_prediction(factor, seen(100), seen(70)),
+        judge_prediction(factor, None, seen(50)),
+        judge_prediction(bounds, None, seen(20)),
+        judge_prediction(bounds, seen(15), None),
+    ]
+    assert [j.result for j in judged] == [
+        "confirmed",
+        "refuted",
+        "not measurable",
+        "confirmed",
+        "not measurable",
+    ]

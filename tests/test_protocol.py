@@ -1,0 +1,333 @@
+"""What the parent and its worker say to each other, and the worker's own loop, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workbench.errors import ToolFailed
+from workbench.evidence.records import BuiltKernel, Ceiling, Environment, Tried
+from workbench.run import protocol
+from workbench.run.process import Tail
+from workbench.run.protocol import (
+    EVENTS,
+    Broken,
+    Built,
+    Captured,
+    CeilingFailed,
+    CeilingMeasured,
+    CeilingsJob,
+    Checked,
+    ContextLost,
+    Done,
+    ErrorText,
+    Failed,
+    Hello,
+    Job,
+    Start,
+    Surroundings,
+    Timed,
+    TimingDone,
+    TimingJob,
+    VariantsJob,
+    WorkerEvent,
+    decode,
+    encode,
+)
+from workbench.words import CheckResult, Phase
+from workspaces import make
+
+ERROR = ErrorText(kind="ValueError", message="no such thing", hint="look again")
+KERNEL = BuiltKernel(
+    kernel="scale",
+    registers=24,
+    shared_bytes=0,
+    stack_bytes=0,
+    spill_store_bytes=0,
+    spill_load_bytes=0,
+    source="baseline.cu",
+)
+SAMPLE = Timed(
+    variant="fix2[warps=12]",
+    mode="warm",
+    round=3,
+    order=1,
+    microseconds=10.25,
+    calls=40,
+    how="graph",
+    sm_clock_mhz=1980,
+    temperature_c=None,
+    throttled=False,
+)
+CEILING = Ceiling(
+    unit="FLOP/s",
+    value=1.9e13,
+    best=2e13,
+    rounds=15,
+    round_ms=8.0,
+    settings=1,
+    ran="made up",
+    sm_clock_mhz=1980.5,
+    memory_clock_mhz=None,
+    temperature_c=40,
+    throttled=False,
+    tried=(Tried(ran="made up", median=1.9e13),),
+)
+EVERY: list[WorkerEvent] = [
+    Hello(pid=7),
+    Surroundings(environment=Environment(gpu="NVIDIA H200", sm_count=132)),
+    Start(variant="fix1", phase=Phase.CAPTURE),
+    Built(variant="fix1", arch="sm_90a", kernels=(KERNEL,), warnings=("a", "b")),
+    Checked(
+        variant="fix1",
+        shape="large",
+        status=CheckResult.WRONG,
+        why="μ",
+        max_abs=0.5,
+        relative=None,
+    ),
+    SAMPLE,
+    TimingDone(variants=("fix1",)),
+    Captured(variant="fix1"),
+    Failed(variant="fix1", phase=Phase.TIME, error=ERROR),
+    CeilingMeasured(id="fp32", ceiling=CEILING),
+    CeilingFailed(id="fp32", error=ERROR),
+    ContextLost(variant="fix1"),
+    Broken(error=ERROR),
+    Done(),
+]
+
+
+@pytest.mark.parametrize("event", EVERY, ids=lambda event: type(event).__name__)
+def test_an_event_arrives_as_it_was_sent(event: WorkerEvent) -> None:
+    line = encode(event)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert decode(line.decode()) == event
+
+
+def test_every_kind_of_event_is_tested() -> None:
+    assert {type(event) for event in EVERY} == set(WorkerEvent.__args__)
+
+
+def test_text_and_numbers_of_other_libraries_travel_too() -> None:
+    """torch's version is a string of its own kind; a file's name may be no Unicode."""
+    import numpy as np
+
+    class Version(str):
+        pass
+
+    found = decode(encode(Surroundings(environment=Environment(torch=Version("2.13")))).decode())
+    assert found == Surroundings(environment=Environment(torch="2.13"))
+    spoilt = Failed(
+        variant="a", phase=Phase.CHECK, error=ErrorText(kind="OSError", message="\udcff.cu")
+    )
+    assert decode(encode(spoilt).decode()).error.message == "?.cu"  # type: ignore[union-attr]
+    checked = Checked(
+        variant="a",
+        shape="large",
+        status=CheckResult.CORRECT,
+        why="",
+        max_abs=np.float64(0.25),
+        relative=0.0,
+    )
+    assert decode(encode(checked).decode()).max_abs == 0.25  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("", "truncated"),
+        ('{"event": "timed", "variant": "a"}', "missing required field `mode`"),
+        ('{"event": "passed"}', "'passed'"),
+        ('{"event": "hello", "pid": "7"}', "`$.pid`"),
+        ("no json", "malformed"),
+        ('{"later": ' + "[" * 100_000, "recursion"),
+    ],
+    ids=["empty", "missing", "unknown", "mistyped", "no JSON", "nested"],
+)
+def test_a_damaged_line_is_no_traceback(line: str, told: str) -> None:
+    with pytest.raises(ToolFailed, match="the worker wrote what is no event") as caught:
+        decode(line)
+    assert told in caught.value.message
+    assert caught.value.hint
+
+
+def test_half_a_line_waits_for_the_rest(tmp_path: Path) -> None:
+    whole = encode(Done())
+    path = tmp_path / EVENTS
+    path.write_bytes(whole + whole[:5])
+    tail = Tail(path)
+    assert [decode(line) for line in tail.lines()] == [Done()]
+    with path.open("ab") as file:
+        file.write(whole[5:])
+    assert [decode(line) for line in tail.lines()] == [Done()]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        CeilingsJob(ceilings=("dram", "tensor fp8")),
+        VariantsJob(
+            study="scale",
+            variants=("fix2[warps=12]",),
+            params={"fix2[warps=12]": {"warps": 12, "fast": True, "rate": 1.0, "label": "a"}},
+            phases=(Phase.BUILD, Phase.TIME),
+            shape="large",
+            timing=TimingJob(rounds=3, seconds=0.5, graph_microseconds=500.0),
+        ),
+    ],
+    ids=["ceilings", "variants"],
+)
+def test_a_job_is_read_as_it_was_written(job: Job, tmp_path: Path) -> None:
+    protocol.write_job(tmp_path / "job.json", job)
+    found = protocol.read_job(tmp_path / "job.json")
+    assert found == job
+    if isinstance(found, VariantsJob):
+        values = found.params["fix2[warps=12]"]
+        assert [type(value) for value in values.values()] == [int, bool, float, str]
+
+
+# ---- the worker's loop -----------------------------------------------------------------------
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="torch is not installed")
+
+
+@pytest.fixture
+def worker(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[WorkerEvent]]:
+    """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
+    from workbench.run.worker import check, device, main, timing
+
+    make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(device, "environment", lambda: Environment(gpu="NVIDIA H200"))
+    monkeypatch.setattr(device, "context_lost", lambda: False)
+    monkeypatch.setattr(timing, "draw", lambda study, shape: {"x": shape.n})
+    monkeypatch.setattr(timing, "measure", lambda work, before=None: work() and 10.0)
+    monkeypatch.setattr(timing, "capture", lambda call, times: SimpleNamespace(replay=call))
+    monkeypatch.setattr(device.Gauge, "load", lambda gauge: device.Load(sm_clock_mhz=1980))
+    for name in ("synchronize", "manual_seed", "nvtx.range_push", "nvtx.range_pop"):
+        monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
+    size = SimpleNamespace(L2_cache_size=1024)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: size)
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda size, **how: empty(size, dtype=torch.uint8))
+
+    def once(study: Any, run: Any, shape: Any) -> tuple[float, float, str]:
+        assert run(3) == 6
+        return 0.25, float("nan"), ""
+
+    monkeypatch.setattr(check, "check_once", once)
+
+    def run(*phases: Phase, variants: tuple[str, ...] = ("one", "two")) -> list[WorkerEvent]:
+        job = VariantsJob(
+            study="scale",
+            variants=variants,
+            params={},
+            phases=phases,
+            arch="sm_90a",
+            shape="large",
+            check_shapes=("large", "odd"),
+            timing=TimingJob(rounds=2, seconds=60.0, graph_microseconds=100.0),
+            ranges={name: f"workbench:scale/{name}/large" for name in variants},
+        )
+        protocol.write_job(tmp_path / protocol.JOB, job)
+        monkeypatch.setattr(sys, "argv", ["worker", protocol.JOB])
+        main.main()
+        lines = (tmp_path / EVENTS).read_text().splitlines()
+        return [decode(line) for line in lines]
+
+    return run
+
+
+def kinds(events: list[WorkerEvent]) -> Iterator[str]:
+    for event in events:
+        name = getattr(event, "variant", "")
+        yield f"{type(event).__name__} {name}".strip()
+
+
+def test_a_worker_builds_checks_and_times(worker: Callable[..., list[WorkerEvent]]) -> None:
+    events = worker(Phase.BUILD, Phase.CHECK, Phase.TIME)
+    told = list(kinds(events))
+    assert told[:6] == ["Hello", "Surroundings", "Start one", "Built one", "Start two", "Built two"]
+    assert told[6:12] == [
+        *("Start one", "Checked one", "Checked one"),
+        *("Start two", "Checked two", "Checked two"),
+    ]
+    assert told[-2:] == ["TimingDone", "Done"]
+    samples = [event for event in events if isinstance(event, Timed)]
+    assert len(samples) == 2 * 2 * 2
+    assert {(s.variant, s.mode) for s in samples} == {
+        (name, mode) for name in ("one", "two") for mode in ("warm", "cold")
+    }
+    assert {(s.calls, s.how, s.sm_clock_mhz) for s in samples} == {(100, "graph", 1980)}
+    (checked, *_) = [event for event in events if isinstance(event, Checked)]
+    assert (checked.status, checked.max_abs, checked.relative) == (CheckResult.CORRECT, 0.25, 0.0)
+
+
+def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]]) -> None:
+    told = list(kinds(worker(Phase.CAPTURE)))
+    assert told == [
+        *("Hello", "Surroundings", "Start one", "Start two"),
+        *("Start one", "Captured one", "Start two", "Captured two", "Done"),
+    ]
+
+
+def test_who_fails_is_out_and_the_others_go_on(
+    worker: Callable[..., list[WorkerEvent]], tmp_path: Path
+) -> None:
+    (tmp_path / "kernels" / "scale" / "one.py").write_text("def run(x):\n    raise ValueError\n")
+    events = worker(Phase.BUILD, Phase.CHECK, Phase.CAPTURE)
+    (failed,) = [event for event in events if isinstance(event, Failed)]
+    assert (failed.variant, failed.phase) == ("one", Phase.CHECK)
+    assert failed.error.message == "ValueError:  (one.py:2)"
+    assert [event.variant for event in events if isinstance(event, Captured)] == ["two"]
+    assert events[-1] == Done()
+
+
+def test_a_worker_without_a_gpu_says_why(
+    worker: Callable[..., list[WorkerEvent]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def none() -> Environment:
+        raise RuntimeError("no driver\nat all")
+
+    monkeypatch.setattr("workbench.run.worker.device.environment", none)
+    with pytest.raises(SystemExit):
+        worker(Phase.CHECK)
+    last = json.loads((tmp_path / EVENTS).read_text().splitlines()[-1])
+    assert last["event"] == "broken"
+    assert last["error"]["message"] == "RuntimeError: no driver"
+
+
+def test_the_benchmarks_tell_what_they_measure_and_why_not(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench.run.worker import benchmarks
+
+    class Bench:
+        def ceiling(self, name: str) -> Ceiling:
+            if name == "l2":
+                raise RuntimeError("no L2")
+            return CEILING
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(benchmarks, "Bench", Bench)
+    monkeypatch.setattr(benchmarks, "environment", lambda: Environment(gpu="NVIDIA H200"))
+    monkeypatch.setattr(benchmarks, "context_lost", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["worker", protocol.JOB])
+    protocol.write_job(tmp_path / protocol.JOB, CeilingsJob(ceilings=("dram", "l2")))
+    benchmarks.main()
+    events = [decode(line) for line in (tmp_path / EVENTS).read_text().splitlines()]
+    assert list(kinds(events)) == [
+        *("Hello", "Surroundings", "CeilingMeasured", "CeilingFailed", "Done")
+    ]
+    assert events[2] == CeilingMeasured(id="dram", ceiling=CEILING)

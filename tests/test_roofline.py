@@ -1,0 +1,173 @@
+"""Ceilings and points of the hierarchical roofline, by hand-made numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from handmade import metrics
+from workbench.derive.roofline.ceilings import ceilings
+from workbench.derive.roofline.point import point
+
+WGMMA = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off"
+ROOF = {
+    "dram__bytes.sum.peak_sustained": 1000.0,
+    "dram__cycles_elapsed.avg.per_second": 2e9,
+    "sm__cycles_elapsed.avg.per_second": 1e9,
+    "smsp__cycles_elapsed.avg.per_second": 1e9,
+    "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained": 10000.0,
+    "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off.sum.peak_sustained": 500000.0,
+    "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum.per_cycle_elapsed": 100.0,
+    "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum.per_cycle_elapsed": 100.0,
+    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed": 400.0,
+    "gpu__time_duration.sum": 1000.0,
+    "dram__bytes_read.sum": 500.0,
+    "dram__bytes_write.sum": 500.0,
+}
+
+
+def test_a_roofline_point_by_hand() -> None:
+    roof = ceilings(metrics(ROOF))
+    assert roof is not None
+    assert (roof.dram, roof.fp32, roof.tensor) == (2e12, 2e13, 5e14)
+    found = point(metrics(ROOF))
+    assert found is not None
+    # (100 + 100 + 2 * 400) per cycle * 1e9 cycles/s * 1 µs = 1e6 FLOP over 1000 bytes
+    assert found.flops == pytest.approx(1e6)
+    assert found.intensity == pytest.approx(1000)
+    assert found.flops_per_second == pytest.approx(1e12)
+    assert (found.ceiling, found.limit, found.above_roof) == ("fp32", "compute", False)
+    assert found.share == pytest.approx(0.05)
+
+
+def test_a_point_above_its_roof_is_an_error_in_the_data() -> None:
+    name = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed"
+    found = point(metrics({**ROOF, name: 20000.0}))
+    assert found is not None
+    assert found.above_roof
+
+
+def test_tensor_work_stands_under_the_dense_tensor_ceiling() -> None:
+    found = point(metrics({**ROOF, f"{WGMMA}.sum": 9e7}))
+    assert found is not None
+    assert (found.ceiling, found.tensor_type, found.path) == ("tensor", "fp16", "wgmma")
+    # 9e7 operations at 5e14/s are 180 ns of the 1000; FP32 work goes on beside them, on other units
+    assert found.compute_share == pytest.approx(0.18)
+    assert found.bound == pytest.approx(9.1e7 / 180e-9)
+
+
+def test_the_unit_that_would_be_busy_longest_sets_the_roof_not_the_one_with_most_flops() -> None:
+    found = point(metrics({**ROOF, f"{WGMMA}.sum": 9e6}))
+    assert found is not None
+    assert found.ceiling == "fp32"
+    assert found.compute_share == pytest.approx(0.05)
+
+
+def test_the_rollup_that_allows_sparsity_is_not_counted_again() -> None:
+    rollup = {"sm__ops_path_tensor_src_fp16.sum": 9e6}
+    found = point(metrics({**ROOF, f"{WGMMA}.sum": 9e6, **rollup}))
+    assert found is not None
+    assert found.flops == pytest.approx(1e7)
+
+
+def test_mma_sync_stands_under_its_own_ceiling_too() -> None:
+    name = "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum"
+    found = point(metrics({**ROOF, name: 9e7, f"{name}.peak_sustained": 250000.0}))
+    assert found is not None
+    assert (found.tensor_type, found.path) == ("fp16", "mma.sync")
+    assert found.compute_share == pytest.approx(0.18)  # of what wgmma can do
+    assert found.path_share == pytest.approx(0.36)
+
+
+def test_the_ceiling_is_of_the_type_that_ran() -> None:
+    bf16 = "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum"
+    sparse = f"{WGMMA.replace('_off', '_on')}.sum"
+    for name, peak, kind in ((bf16, 4e5, "bf16"), (sparse, 1e6, "fp16 sparse")):
+        table = metrics({**ROOF, name: 9e7, f"{name}.peak_sustained": peak})
+        found, roof = point(table), ceilings(table, kind)
+        assert found is not None
+        assert roof is not None
+        assert (found.tensor_type, roof.tensor) == (kind, peak * 1e9)
+        assert found.compute_share == pytest.approx(9e7 / (peak * 1e9) / 1e-6)
+
+
+def test_mixed_arithmetic_below_every_peak_is_not_above_its_roof() -> None:
+    fp32 = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed"
+    peak = {f"{WGMMA}.sum.peak_sustained": 20000.0}
+    table = {**ROOF, **peak, fp32: 9000.0, f"{WGMMA}.sum": 1.92e7, "dram__bytes_read.sum": 1.0}
+    found = point(metrics(table))
+    assert found is not None
+    # (2 * 9000 + 200) / 20000 of FP32 and 19200 / 20000 of tensor at once: more than either can do
+    assert found.flops_per_second == pytest.approx(1.82e13 + 1.92e13)
+    assert (found.ceiling, found.above_roof) == ("tensor", False)
+    assert found.compute_share == pytest.approx(0.96)
+
+
+LEVELS = {
+    "lts__cycles_elapsed.avg.per_second": 1e9,
+    "l1tex__cycles_elapsed.avg.per_second": 1e9,
+    "derived__lts__lts2xbar_bytes.sum.peak_sustained": 4000.0,
+    "derived__lts__lts2xbar_bytes.sum.per_second": 1e12,
+    "derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.peak_sustained": 10000.0,
+    "derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second": 4e12,
+}
+
+
+def test_every_level_has_its_intensity_and_its_share() -> None:
+    found = point(metrics({**ROOF, **LEVELS}))
+    assert found is not None
+    by_name = {level.level: level for level in found.levels}
+    assert list(by_name) == ["dram", "l2", "l1"]
+    assert [by_name[n].intensity for n in by_name] == pytest.approx([1000, 1, 0.25])
+    assert [by_name[n].bandwidth_share for n in by_name] == pytest.approx([5e-4, 0.25, 0.4])
+    assert [by_name[n].bound for n in by_name] == pytest.approx([2e13, 4e12, 2.5e12])
+    name, share = found.nearest
+    assert name == "l1"
+    assert share == pytest.approx(0.4)
+    assert not found.above_roof
+
+
+def test_older_names_give_the_same_levels() -> None:
+    old = {
+        "lts__lts2xbar_cycles_active.sum.peak_sustained": 125.0,
+        "lts__lts2xbar_cycles_active.sum.per_second": 1e12 / 32,
+        "l1tex__lsu_writeback_active_mem_lg.sum.peak_sustained": 10000.0 / 128,
+        "l1tex__lsu_writeback_active_mem_lg.sum.per_second": 4e12 / 128,
+    }
+    clocks = {k: v for k, v in LEVELS.items() if "cycles_elapsed" in k}
+    older, newer = point(metrics({**ROOF, **clocks, **old})), point(metrics({**ROOF, **LEVELS}))
+    assert older is not None
+    assert newer is not None
+    for was, now in zip(older.levels, newer.levels, strict=True):
+        assert was.bandwidth_share == pytest.approx(now.bandwidth_share)
+
+
+def test_a_level_that_one_launch_lacks_is_not_collected() -> None:
+    found = point(metrics({**ROOF, **LEVELS}, ROOF))
+    assert found is not None
+    assert [level.level for level in found.levels] == ["dram"]
+
+
+def test_traffic_above_a_levels_peak_is_an_error_in_the_data() -> None:
+    name = "derived__lts__lts2xbar_bytes.sum.per_second"
+    found = point(metrics({**ROOF, **LEVELS, name: 5e12}))
+    assert found is not None
+    assert found.above_roof
+    assert [level.above_roof for level in found.levels] == [False, True, False]
+
+
+def test_launches_at_different_clocks_combine_by_the_time_at_their_own_peaks() -> None:
+    slow = {**ROOF, "sm__cycles_elapsed.avg.per_second": 0.5e9}
+    found = point(metrics(ROOF, slow))
+    assert found is not None
+    assert found.compute_share == pytest.approx((0.05 + 0.10) / 2)
+
+
+def test_tensor_work_that_was_not_collected_makes_a_lower_bound() -> None:
+    busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": 30.0}
+    unknown = {k: v for k, v in ROOF.items() if "ops_path" not in k}
+    found = point(metrics({**unknown, **busy}))
+    known = point(metrics({**ROOF, **busy, f"{WGMMA}.sum": 0.0}))
+    assert found is not None
+    assert known is not None
+    assert found.undercounted
+    assert not known.undercounted
