@@ -305,7 +305,7 @@ def test_a_recorded_workspace_that_is_calibrated_reports_it(
     text = (out / "OPTIMIZATION_REPORT.md").read_text()
     page = (out / "report.html").read_text()
     assert "share of measured" in text
-    assert "measured ceiling" in page
+    assert "measured on this card" in page
     for said in (text, page):
         assert "the measured fp32 ceiling is 13" in said
         assert "made up to be absent" in said

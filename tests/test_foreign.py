@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from workbench.render.compare import figure_table, limiters
+from workbench.render.compare import limiters
 from workbench.render.launches import extent, kernel, unmatched
 
 from workbench.cli import main

@@ -21,6 +21,7 @@ from typing import Any
 
 import jinja2
 from rich.console import Console
+from workbench.judge.samples import timed_samples
 
 from workbench.commands.target import find_target
 from workbench.derive.diff.model import SourceDiff, Sources
@@ -28,7 +29,6 @@ from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.pairs import VariantPair, judge_pair
 from workbench.judge.rows import Ablation
-from workbench.judge.samples import timed_samples
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import ladder_sources, pair_sources
 from workbench.render import as_json, markdown, page, report, terminal

@@ -12,9 +12,9 @@ from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
-from workbench.judge.samples import timed_samples
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import ladder_sources
+from workbench.judge.times import timings
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
@@ -32,7 +32,8 @@ def write_reports(
 
     workspace = target.workspace
     folder = workspace.reports(target.study, judged.shape)
-    sources, samples = ladder_sources(evidence, judged), timed_samples(evidence)
+    sources = ladder_sources(evidence, judged)
+    samples = timings(evidence)
     environment = template_environment(workspace.template_folders)
     files = {REPORT: render_report(judged, sources.diffs, environment)}
     if page or (folder / PAGE).is_file():

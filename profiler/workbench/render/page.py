@@ -55,9 +55,9 @@ def render_page(
     ablation: Ablation,
     sources: Sources,
     environment: jinja2.Environment,
-    samples: Timings = NO_TIMINGS,
+    timings: Timings = NO_TIMINGS,
 ) -> str:
-    """The page as HTML; ``samples`` are those behind the times. The same values give the same
+    """The page as HTML; ``timings`` are the samples behind the times. The same values give the same
     bytes.
     """
     files = Files(sources)
@@ -66,7 +66,7 @@ def render_page(
     head, warnings, sections = parted(document.blocks)
     after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
     steps = {step.variant: step.key for section in sections for step in steps_of(section)}
-    writer = html.Writer(charts_of(ablation, samples), steps)
+    writer = html.Writer(charts_of(ablation, timings), steps)
     text = environment.get_template(TEMPLATE).render(
         title=plain(document.title),
         study=ablation.study,
@@ -92,10 +92,10 @@ def render_page(
     return text.rstrip() + "\n"
 
 
-def charts_of(ablation: Ablation, samples: Timings = NO_TIMINGS) -> dict[str, str]:
+def charts_of(ablation: Ablation, timings: Timings = NO_TIMINGS) -> dict[str, str]:
     """Each chart by its name, wide and narrow: a page shows the one that its width has room for."""
     return {
-        name: "".join(svg.inline(scene(name, ablation, samples, width)) for width in Width)
+        name: "".join(svg.inline(scene(name, ablation, timings, width)) for width in Width)
         for name in CHARTS
     }
 

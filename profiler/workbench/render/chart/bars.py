@@ -36,10 +36,10 @@ def fills(shares: Iterable[Mapping[str, float]]) -> dict[str, str]:
     stalls = [name for name in weights if name not in (ISSUING, UNSAMPLED)]
     reasons = sorted(stalls, key=lambda name: (-weights[name], name))[: len(COLOURS)]
     free = [fill for name, fill in COLOURS.items() if name not in reasons]
-    found = {ISSUING: ISSUING_FILL}
+    colours = {ISSUING: ISSUING_FILL}
     for name in reasons:
-        found[name] = COLOURS[name] if name in COLOURS else free.pop(0)
-    return {**found, OTHER: OTHER_FILL} if weights.keys() - found.keys() else found
+        colours[name] = COLOURS[name] if name in COLOURS else free.pop(0)
+    return {**colours, OTHER: OTHER_FILL} if weights.keys() - colours.keys() else colours
 
 
 def parts(row: Mapping[str, float], names: Iterable[str]) -> list[tuple[str, float]]:

@@ -32,7 +32,7 @@ ACROSS, UP = 90.0, 60.0  # pixels between ticks, about
 def draw(
     plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY], *, rates: bool = True
 ) -> tuple[list[Item], Space]:
-    """Everything under the marks, and the room that it leaves; ``rates`` are told with names."""
+    """Everything under the marks, and the room that it leaves; with ``rates`` names have theirs."""
     lines, segments = roof_lines(plot, level, roofs)
     named = roof_names(plot, level, roofs, marks, rates=rates)
     slope = slope_name(plot, level, roofs, marks)
@@ -104,7 +104,7 @@ def measured_lines(plot: Plot, level: str, roofs: Roofs) -> list[Segment]:
     """The measured slope ends at the highest flat line that there is."""
     rise = roofs.memory[level]
     rate = rise.measured or rise.rate
-    found = [
+    lines = [
         line
         for roof in roofs.compute
         if roof.measured
@@ -113,27 +113,27 @@ def measured_lines(plot: Plot, level: str, roofs: Roofs) -> list[Segment]:
         )
     ]
     if rise.measured:
-        found += _slope(plot, rate, max(roof.measured or roof.rate for roof in roofs.compute))
-    return found
+        lines += _slope(plot, rate, max(roof.measured or roof.rate for roof in roofs.compute))
+    return lines
 
 
 def region(plot: Plot, level: str, roofs: Roofs) -> list[Item]:
     """Under the roofs, a tint where memory is what bounds."""
     rise, top = roofs.memory[level].rate, roofs.compute[0].rate
-    found = _slope(plot, rise, top)
-    if not found:
+    slope = _slope(plot, rise, top)
+    if not slope:
         return []
-    (low, high), floor = found[0], plot.box.y1
+    (low, high), floor = slope[0], plot.box.y1
     return [Polygon((low, high, (high[0], floor), (low[0], floor)), "sky", 0.1)]
 
 
 def slope_name(plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY]) -> list[Label]:
     """Along the slope and over it, where the fewest marks are near; best at its lower end."""
     roof = roofs.memory[level]
-    found = _slope(plot, roof.rate, roofs.compute[0].rate)
-    if not found:
+    slope = _slope(plot, roof.rate, roofs.compute[0].rate)
+    if not slope:
         return []
-    (ax, ay), (bx, by) = found[0]
+    (ax, ay), (bx, by) = slope[0]
     angle, long = math.atan2(by - ay, bx - ax), math.dist((ax, ay), (bx, by))
     text = f"{roof.name} {roof.text} TB/s"
     half = text_width(text, SMALL) / 2
@@ -169,8 +169,8 @@ def _roof_options(
 ) -> Iterator[tuple[Label, Box]]:
     """Its name with its rates or with less, at either end."""
     brief = roof.name.replace(", dense", "")
-    said = roof.text, number(roof.rate)
-    texts = [f"{roof.name} {said[0]} TFLOP/s", *(f"{brief} {rate}" for rate in said)]
+    both, one = roof.text, number(roof.rate)
+    texts = [f"{roof.name} {both} TFLOP/s", f"{brief} {both}", f"{brief} {one}"]
     for text in (*(texts if rates else []), brief):
         for anchor, x in ((Anchor.END, right - 4), (Anchor.START, left + 8)):
             box = text_box((x, y - 5), text, SMALL, anchor)

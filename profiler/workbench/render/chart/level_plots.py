@@ -11,10 +11,10 @@ from workbench.render.chart import ground, names
 from workbench.render.chart.key import key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import Mark, arrows, choices, entries, marks_at
+from workbench.render.chart.notes import empty, not_drawn, where
 from workbench.render.chart.roofs import Roofs, roofs
 from workbench.render.chart.scale import Plot, plot
 from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, Scene, Width
-from workbench.render.chart.words import empty, not_drawn, where
 
 SIZE, ROW = 11.0, 14.0
 SIGN = 0.8  # of the size of a mark
@@ -139,8 +139,8 @@ def _panel(at: Plot, level: str, marks: Sequence[Mark], drawn: Roofs, ends: set[
 def _column(marks: dict[str, list[Mark]], plots: dict[str, Plot], layout: Layout) -> list[Item]:
     """Every name at its height, with a line to its mark in the last plot that has one."""
     last: dict[str, tuple[Mark, XY]] = {}
-    for level, found in marks.items():
-        last |= {mark.row.variant: (mark, plots[level].at(*mark.at)) for mark in found}
+    for level, here in marks.items():
+        last |= {mark.row.variant: (mark, plots[level].at(*mark.at)) for mark in here}
     named = [(mark, mark.row.label, place) for mark, place in last.values()]
     box = list(plots.values())[-1].box
     return names.column(named, box, layout.width - EDGE, SIZE, ROW)

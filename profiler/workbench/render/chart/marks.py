@@ -146,14 +146,14 @@ def _choice(marks: Sequence[Mark], places: Sequence[XY], size: float, counted: b
 def arrows(marks: Sequence[Mark], places: Sequence[XY], box: Box) -> list[Group]:
     """From each parent to its child, dashed where the child was not kept; only in the box."""
     at = {mark.row.variant: place for mark, place in zip(marks, places, strict=True)}
-    found = []
+    paths = []
     for mark in marks:
         parent = at.get(mark.row.step.parent or "") if mark.row.step else None
         if parent is not None:
             items = arrow(parent, at[mark.row.variant], mark.kind == Kind.KEPT, box)
             if items:
-                found.append(Group(items, (mark.row.variant,), "path"))
-    return found
+                paths.append(Group(items, (mark.row.variant,), "path"))
+    return paths
 
 
 def arrow(start: XY, end: XY, kept: bool, box: Box) -> tuple[Item, ...]:
@@ -178,11 +178,11 @@ def arrow(start: XY, end: XY, kept: bool, box: Box) -> tuple[Item, ...]:
 def entries(marks: Sequence[Mark], *, measured: bool) -> list[Entry]:
     """The key of a roofline."""
     kinds = {mark.kind for mark in marks}
-    found = [Entry(word, SIGNS[kind]) for kind, word in WORDS.items() if kind in kinds]
+    signs = [Entry(word, SIGNS[kind]) for kind, word in WORDS.items() if kind in kinds]
     if any(mark.row.step and mark.row.step.parent for mark in marks):
-        found.append(Entry("from parent to child", TO_CHILD))
+        signs.append(Entry("from parent to child", TO_CHILD))
     if any(mark.wrong for mark in marks):
-        found.append(Entry("above its roof: an error in the data", WRONG))
+        signs.append(Entry("above its roof: an error in the data", WRONG))
     if measured:
-        found.append(Entry("measured on this card (in brackets)", MEASURED))
-    return found
+        signs.append(Entry("measured on this card (in brackets)", MEASURED))
+    return signs

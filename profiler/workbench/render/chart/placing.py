@@ -57,13 +57,13 @@ def clusters(marks: Sequence[XY], near: float = NEAR) -> list[list[int]]:
 
     Marks of different groups are ``near`` or more apart, across or up.
     """
-    found: list[list[int]] = []
+    together: list[list[int]] = []
     for i, mark in enumerate(marks):
-        mine = [group for group in found if any(_covers(marks[n], mark, near) for n in group)]
+        mine = [group for group in together if any(_covers(marks[n], mark, near) for n in group)]
         merged = sorted(n for group in mine for n in group)
-        found = [group for group in found if group not in mine]
-        found.append([*merged, i])
-    return sorted(found)
+        together = [group for group in together if group not in mine]
+        together.append([*merged, i])
+    return sorted(together)
 
 
 def _covers(one: XY, other: XY, near: float) -> bool:

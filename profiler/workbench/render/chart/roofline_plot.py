@@ -11,6 +11,7 @@ from workbench.render.chart import ground, names
 from workbench.render.chart.key import key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import Mark, arrows, choices, entries, marks_at, sign
+from workbench.render.chart.notes import empty, not_drawn, where
 from workbench.render.chart.placing import around, clusters
 from workbench.render.chart.roofs import Roofs, roofs
 from workbench.render.chart.scale import Plot, plot
@@ -23,7 +24,6 @@ from workbench.render.chart.scene import (
     Stroke,
     Width,
 )
-from workbench.render.chart.words import empty, not_drawn, where
 
 SIZE = 12.0  # of names
 ROW = 16.0  # between names in a column
@@ -175,10 +175,10 @@ def _near(
     return [
         *ground.axes(near, X_TITLE, f"{Y_TITLE}, enlarged"),
         *ground.roof_lines(near, DRAM, drawn)[0],
+        *(label for label, _ in ground.roof_names(near, DRAM, drawn, places)),
         *arrows(marks, [near.at(*mark.at) for mark in marks], near.box),
         *names.column(named, near.box, layout.width - EDGE, layout.size, ROW),
         *choices(crowd, places, counted=False),
-        *(label for label, _ in ground.roof_names(near, DRAM, drawn, places)),
     ]
 
 

@@ -9,8 +9,10 @@ from typing import TypeAlias
 
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.key import Entry, key
-from workbench.render.chart.lettering import fitted, text_width
+from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import NOWHERE, kind_of
+from workbench.render.chart.notes import empty, not_drawn, where
+from workbench.render.chart.rows import BEFORE, EDGE, name, row_left, tops
 from workbench.render.chart.scale import evenly
 from workbench.render.chart.scene import (
     XY,
@@ -28,20 +30,19 @@ from workbench.render.chart.scene import (
     Stroke,
     Width,
 )
-from workbench.render.chart.words import empty, not_drawn, where
 from workbench.render.tables import number
 from workbench.words import Regime
 
 # Variant to regime to microseconds, in the order of the rounds.
 Timings: TypeAlias = Mapping[str, Mapping[str, Sequence[float]]]
 
-EDGE, NUMBER, GAP = 8.0, 11.0, 26.0
+NUMBER, GAP, SPACE = 11.0, 26.0, 8.0
 TAIL = 0.004  # of all samples, at either end, that may lie beyond an axis
 MIDDLE = (0.025, 0.975)  # as the range of a time is everywhere
 COLOURS = {Regime.WARM: "warm", Regime.COLD: "cold"}
 OTHERS = ("green", "pink", "orange")
 DOT, HAZE = 2.4, 0.75
-FAR = 1.5  # times the end of an axis, from where on it is told
+FAR = 1.5  # times the end of an axis, from where on it is named
 GRID, MEDIAN = Stroke("faint", 0.8), Stroke("ink", 1.2)
 ALT = "Every timed sample of every version as a deviation from the version's own median."
 CAPTION = (
@@ -107,24 +108,21 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
-def strip(microseconds: Sequence[float]) -> Strip | None:
-    if len(microseconds) == 0:
-        return None
-    median = quantile(sorted(microseconds), 0.5)
-    return Strip(median, tuple(100 * (value / median - 1) for value in microseconds))
+def strips_of(regimes: Mapping[str, Sequence[float]]) -> dict[str, Strip]:
+    """By regime, without those that have no samples."""
+    strips = {}
+    for regime, microseconds in regimes.items():
+        if len(microseconds):
+            median = quantile(sorted(microseconds), 0.5)
+            off = tuple(100 * (value / median - 1) for value in microseconds)
+            strips[regime] = Strip(median, off)
+    return strips
 
 
 def samples(ablation: Ablation, timings: Timings, width: Width = Width.WIDE) -> Scene:
     """``timings`` are those of the sessions behind the table's times."""
     layout = LAYOUTS[width]
-    strips = {
-        row.variant: {
-            regime: found
-            for regime, microseconds in timings.get(row.variant, {}).items()
-            if (found := strip(microseconds))
-        }
-        for row in ablation.everything
-    }
+    strips = {row.variant: strips_of(timings.get(row.variant, {})) for row in ablation.everything}
     rows = [row for row in ablation.everything if strips[row.variant]]
     if rows:
         items, height = _draw(rows, strips, layout)
@@ -154,16 +152,12 @@ def _draw(
     entries += [Entry("median", MEDIAN), Entry("middle 95 %", "faint")]
     items, top = key(entries, EDGE, 0, layout.width)
     top += 8
-    gap = 8 if len({row.is_reference for row in rows}) == 2 else 0
-    bottom = top + layout.row * len(rows) + gap
+    places, bottom = tops(rows, top, layout.row, SPACE)
     for axis in axes:
-        items += _ground(axis, top, bottom)
-    y = top
-    for n, row in enumerate(rows):
-        y += gap if row.is_reference and not rows[n - 1].is_reference else 0
+        items += _ground(axis, top, bottom, layout.width)
+    for row, y in zip(rows, places, strict=True):
         box = Box(2, y, layout.width - 2, y + layout.row)
         items.append(_row(row, strips[row.variant], axes, box, layout))
-        y += layout.row
     return items, bottom + 38
 
 
@@ -174,8 +168,9 @@ def _axes(
     every = dict.fromkeys(regime for row in rows for regime in strips[row.variant])
     regimes = [*(r for r in COLOURS if r in every), *(r for r in every if r not in COLOURS)]
     free = iter(OTHERS)
-    widest = max(text_width(row.label, layout.size, bold=True) for row in rows)
-    left = EDGE + 8 if layout.above else EDGE + min(widest, layout.names) + 12
+    left = EDGE + 8
+    if not layout.above:
+        left = row_left([row.label for row in rows], layout.names, layout.size) + 4
     each = (layout.width - EDGE - left - GAP * (len(regimes) - 1)) / len(regimes)
     axes = []
     for n, regime in enumerate(regimes):
@@ -196,13 +191,13 @@ def _axes(
     return axes
 
 
-def _ground(axis: Axis, top: float, bottom: float) -> list[Item]:
+def _ground(axis: Axis, top: float, bottom: float, width: float) -> list[Item]:
     items: list[Item] = []
     for tick in evenly(axis.low, axis.high, max(2, round((axis.right - axis.left) / 45))):
         x = axis.at(tick)
         items.append(Line(((x, top), (x, bottom)), GRID))
         text = f"{tick:+g} %" if tick else "0"
-        side = Anchor.END if axis.right - x < 12 else Anchor.MIDDLE
+        side = Anchor.END if x + text_width(text, NUMBER) / 2 > width else Anchor.MIDDLE
         items.append(Label((x, bottom + 15), text, NUMBER, "muted", side))
     title = f"{axis.regime}: off the median"
     middle = (axis.left + axis.right) / 2
@@ -213,51 +208,64 @@ def _ground(axis: Axis, top: float, bottom: float) -> list[Item]:
 def _row(
     row: Row, strips: Mapping[str, Strip], axes: Sequence[Axis], box: Box, layout: Layout
 ) -> Group:
-    own = not row.is_reference
-    foot = box.y1 - (layout.row - layout.strip) / 2 if not layout.above else box.y1 - 2
-    band = (foot - layout.strip, foot)
     mine = {axis.regime: strips[axis.regime] for axis in axes if axis.regime in strips}
-    medians = ", ".join(f"{number(s.median)} µs {regime}" for regime, s in mine.items())
-    room = axes[0].left - 12 - EDGE
-    y = (band[0] + band[1]) / 2 + 0.35 * layout.size
-    if layout.above:
-        room, y = layout.width - 2 * EDGE - text_width(medians, NUMBER) - 10, band[0] - 5
-    text = fitted(row.label, room, layout.size, bold=True)
-    items: list[Item] = [
-        Label((EDGE, y), text, layout.size, "ink" if own else "muted", bold=own),
-    ]
-    if layout.above:
-        end = (layout.width - EDGE, y)
-        items.append(Label(end, medians, NUMBER, "muted", Anchor.END))
-    for axis in axes:
-        if axis.regime in mine:
-            items += _strip(mine[axis.regime], axis, band, words=not layout.above)
-    told = "; ".join(f"{regime} {_spoken(s)}" for regime, s in mine.items())
+    foot = box.y1 - (2 if layout.above else (layout.row - layout.strip) / 2)
+    band = (foot - layout.strip, foot)
+    spoken = "; ".join(f"{regime} {_spoken(strip)}" for regime, strip in mine.items())
     return Group(
-        items=tuple(items),
+        items=(
+            *_names(row, mine, axes[0].left, band, layout),
+            *(
+                item
+                for axis in axes
+                if axis.regime in mine
+                for item in _strip(mine[axis.regime], axis, band, words=not layout.above)
+            ),
+        ),
         variants=(row.variant,),
         kind=kind_of(row),
         areas=(box,),
-        words=f"{row.label}: {told}",
+        words=f"{row.label}: {spoken}",
     )
 
 
-def _spoken(found: Strip) -> str:
-    low, high = found.middle
+def _names(
+    row: Row,
+    mine: Mapping[str, Strip],
+    left: float,
+    band: tuple[float, float],
+    layout: Layout,
+) -> list[Item]:
+    """The name before the strips; over them, with their medians, where it stands there."""
+    own = not row.is_reference
+    if not layout.above:
+        at = (EDGE, (band[0] + band[1]) / 2 + 0.35 * layout.size)
+        return [name(row.label, at, left - 4 - BEFORE - EDGE, layout.size, own=own)]
+    medians = ", ".join(f"{number(strip.median)} µs {regime}" for regime, strip in mine.items())
+    room = layout.width - 2 * EDGE - text_width(medians, NUMBER) - 10
+    y = band[0] - 5
+    return [
+        name(row.label, (EDGE, y), room, layout.size, own=own),
+        Label((layout.width - EDGE, y), medians, NUMBER, "muted", Anchor.END),
+    ]
+
+
+def _spoken(strip: Strip) -> str:
+    low, high = strip.middle
     return (
-        f"median {number(found.median)} µs of {len(found.off)} samples, "
+        f"median {number(strip.median)} µs of {len(strip.off)} samples, "
         f"the middle 95 % from {low:+.1f} to {high:+.1f} %"
     )
 
 
-def _strip(found: Strip, axis: Axis, band: tuple[float, float], *, words: bool) -> list[Item]:
+def _strip(strip: Strip, axis: Axis, band: tuple[float, float], *, words: bool) -> list[Item]:
     """The middle of the samples as a bar, the dots over it, and what lies beyond the axis."""
     top, foot = band
-    low, high = (min(max(end, axis.low), axis.high) for end in found.middle)
-    step = (foot - top - 2) / max(len(found.off) - 1, 1)
+    low, high = (min(max(end, axis.low), axis.high) for end in strip.middle)
+    step = (foot - top - 2) / max(len(strip.off) - 1, 1)
     dots: list[XY] = [
         (axis.at(off), top + 1 + n * step)
-        for n, off in enumerate(found.off)
+        for n, off in enumerate(strip.off)
         if axis.low <= off <= axis.high
     ]
     middle = axis.at(0.0)
@@ -267,11 +275,11 @@ def _strip(found: Strip, axis: Axis, band: tuple[float, float], *, words: bool) 
         Line(((middle, top), (middle, foot)), MEDIAN),
     ]
     y = (top + foot) / 2
-    items += _beyond([off for off in found.off if off < axis.low], axis.low, axis.left, y)
-    items += _beyond([off for off in found.off if off > axis.high], axis.high, axis.right, y)
+    items += _beyond([off for off in strip.off if off < axis.low], axis.low, axis.left, y)
+    items += _beyond([off for off in strip.off if off > axis.high], axis.high, axis.right, y)
     if words:
         at = (axis.right + 56, (top + foot) / 2 + 4)
-        items.append(Label(at, f"{number(found.median)} µs", NUMBER, "ink", Anchor.END))
+        items.append(Label(at, f"{number(strip.median)} µs", NUMBER, "ink", Anchor.END))
     return items
 
 

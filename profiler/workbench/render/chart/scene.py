@@ -209,10 +209,10 @@ def groups(items: Sequence[Item]) -> list[Group]:
 
 def labels(items: Sequence[Item]) -> list[Label]:
     """All texts among items, at any depth."""
-    found: list[Label] = []
+    texts: list[Label] = []
     for item in items:
         if isinstance(item, Label):
-            found.append(item)
+            texts.append(item)
         elif isinstance(item, Group):
-            found += labels(item.items)
-    return found
+            texts += labels(item.items)
+    return texts

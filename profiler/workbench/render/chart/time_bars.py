@@ -10,8 +10,10 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.bars import entries, fills, parts, stacked
 from workbench.render.chart.key import key
-from workbench.render.chart.lettering import fitted, text_width
+from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import kind_of
+from workbench.render.chart.notes import empty, not_drawn, where
+from workbench.render.chart.rows import BEFORE, EDGE, name, row_left
 from workbench.render.chart.scene import (
     Box,
     Group,
@@ -22,13 +24,12 @@ from workbench.render.chart.scene import (
     Stroke,
     Width,
 )
-from workbench.render.chart.words import empty, not_drawn, where
 from workbench.render.document.blocks import Kind
 from workbench.render.tables import factor, number
 from workbench.render.why import reason_label
 from workbench.words import Status
 
-EDGE, NUMBER, GAP = 8.0, 10.5, 14.0
+NUMBER, GAP = 10.5, 14.0
 RULE = Stroke("faint", 0.8)
 ALT = "Time under ncu by stall reason, every step beside its parent."
 CAPTION = (
@@ -77,17 +78,19 @@ class Pair:
 
     @property
     def words(self) -> str:
-        was, now = self.totals
+        before, after = self.totals
         return (
-            f"{self.comparison.before} {number(was)} µs, {self.comparison.after} "
-            f"{number(now)} µs, {factor(was / now)}"
+            f"{self.comparison.before} {number(before)} µs, {self.comparison.after} "
+            f"{number(after)} µs, {factor(before / after)}"
         )
 
 
 def pair_of(row: Row) -> Pair | None:
     """A step beside its parent; None where one of them was not sampled."""
-    found = row.against_parent
-    return Pair(found, (row.variant,), kind_of(row)) if found and found.stall_times else None
+    against = row.against_parent
+    if against is None or not against.stall_times:
+        return None
+    return Pair(against, (row.variant,), kind_of(row))
 
 
 def pairs(ablation: Ablation) -> list[Pair]:
@@ -110,12 +113,12 @@ def stall_time(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
 
 
 def of_pairs(
-    found: Sequence[Pair], told: str, width: Width = Width.WIDE, absent: Sequence[Row] = ()
+    shown: Sequence[Pair], of_what: str, width: Width = Width.WIDE, absent: Sequence[Row] = ()
 ) -> Scene:
-    """Of any pairs, such as one step alone; ``told`` says of what."""
+    """Of any pairs, such as one step alone; ``of_what`` is in the subtitle."""
     layout = LAYOUTS[width]
-    if found:
-        items, height = _draw(found, layout)
+    if shown:
+        items, height = _draw(shown, layout)
     else:
         items, height = empty("stall samples not collected", layout.width)
     foot, height = not_drawn(absent, layout.width, height)
@@ -125,26 +128,25 @@ def of_pairs(
         width=layout.width,
         height=height,
         title="Where did the time go, step by step?",
-        subtitle=f"{told}; µs under ncu, each pair on the scale of its parent",
+        subtitle=f"{of_what}; µs under ncu, each pair on the scale of its parent",
         alt=ALT,
         caption=CAPTION,
         items=(*items, *foot),
     )
 
 
-def _draw(found: Sequence[Pair], layout: Layout) -> tuple[list[Item], float]:
+def _draw(shown: Sequence[Pair], layout: Layout) -> tuple[list[Item], float]:
     # Of each pair the longer bar counts, so that what a step took away keeps its colour.
-    longest = [{r: max(p.before[r], p.after[r]) for r in p.before} for p in found]
+    longest = [{r: max(p.before[r], p.after[r]) for r in p.before} for p in shown]
     colours = fills(longest)
     items, top = key(entries(colours, reason_label), EDGE, 0, layout.width)
-    names = [name for p in found for name in (p.comparison.before, p.comparison.after)]
-    widest = max(text_width(name, layout.size, bold=True) for name in names)
-    left = EDGE if layout.above else EDGE + min(widest, layout.names) + 8
-    most = max(max(p.totals) / p.totals[0] for p in found)
-    room = max(text_width(_total(p), NUMBER) for p in found) + 10
+    names = [n for p in shown for n in (p.comparison.before, p.comparison.after)]
+    left = EDGE if layout.above else row_left(names, layout.names, layout.size)
+    most = max(max(p.totals) / p.totals[0] for p in shown)
+    room = max(text_width(_total(p), NUMBER) for p in shown) + 10
     unit = (layout.width - EDGE - left - (0 if layout.above else room)) / most
     y = top + 8
-    for n, pair in enumerate(found):
+    for n, pair in enumerate(shown):
         if n:
             items.append(Line(((EDGE, y), (layout.width - EDGE, y)), RULE))
         group, y = _pair(pair, colours, left, unit, y + GAP / 2, layout)
@@ -154,45 +156,41 @@ def _draw(found: Sequence[Pair], layout: Layout) -> tuple[list[Item], float]:
 
 
 def _total(pair: Pair) -> str:
-    was, now = pair.totals
-    return f"{number(now)} µs, {factor(was / now)}"
+    before, after = pair.totals
+    return f"{number(after)} µs, {factor(before / after)}"
 
 
 def _pair(
     pair: Pair, colours: Mapping[str, str], left: float, unit: float, top: float, layout: Layout
 ) -> tuple[Group, float]:
     """Both bars; ``unit`` is the length of the parent's. Returns where they end."""
-    was, now = pair.totals
+    before, after = pair.totals
     sides = (
-        (pair.comparison.before, pair.before, was, f"{number(was)} µs"),
-        (pair.comparison.after, pair.after, now, _total(pair)),
+        (pair.comparison.before, pair.before, before, f"{number(before)} µs"),
+        (pair.comparison.after, pair.after, after, _total(pair)),
     )
     items: list[Item] = []
     y = top
-    for n, (name, times, total, text) in enumerate(sides):
+    for n, (side, times, total, text) in enumerate(sides):
         y += layout.size + 4 if layout.above else 0
-        bar = Box(left, y, left + unit * total / was, y + layout.bar)
+        bar = Box(left, y, left + unit * total / before, y + layout.bar)
         items += stacked(parts(times, colours), colours, bar, number, NUMBER)
-        items += _words(name, text, bar, layout, strong=n == 1)
+        items += _words(side, text, bar, layout, strong=n == 1)
         y += layout.bar + 3
     area = Box(2, top - 3, layout.width - 2, y)
     return Group(tuple(items), pair.variants, pair.kind, (area,), words=pair.words), y
 
 
-def _words(name: str, total: str, bar: Box, layout: Layout, *, strong: bool) -> list[Item]:
-    colour = "ink" if strong else "muted"
+def _words(text: str, total: str, bar: Box, layout: Layout, *, strong: bool) -> list[Item]:
+    """The name of a bar, and its total beside it or beside the name."""
+    size = layout.size
     if layout.above:
+        at = (EDGE, bar.y0 - 4)
         room = layout.width - 2 * EDGE - text_width(total, NUMBER) - 10
-        text = fitted(name, room, layout.size, bold=True)
-        after = EDGE + text_width(text, layout.size, bold=strong) + 10
-        y = bar.y0 - 4
-        return [
-            Label((EDGE, y), text, layout.size, colour, bold=strong),
-            Label((after, y), total, NUMBER, colour),
-        ]
-    y = bar.middle[1] + 0.35 * layout.size
-    text = fitted(name, bar.x0 - 8 - EDGE, layout.size, bold=True)
-    return [
-        Label((EDGE, y), text, layout.size, colour, bold=strong),
-        Label((bar.x1 + 5, y), total, NUMBER, colour),
-    ]
+        label = name(text, at, room, size, own=strong)
+        end = EDGE + text_width(label.text, size, bold=strong) + 10
+    else:
+        at = (EDGE, bar.middle[1] + 0.35 * size)
+        label = name(text, at, bar.x0 - BEFORE - EDGE, size, own=strong)
+        end = bar.x1 + 5
+    return [label, Label((end, at[1]), total, NUMBER, label.colour)]

@@ -95,9 +95,24 @@ def _ladder(ablation: Ablation) -> Section:
             for ladder in others
         ),
         Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
-        Fold(words("Warm and cold times"), (method.times(ablation),)),
+        Fold(
+            words("Warm and cold times, and the samples behind them"),
+            (_samples(ablation), method.times(ablation)),
+        ),
     )
     return Section("ladder", words("The ladder"), blocks)
+
+
+def _samples(ablation: Ablation) -> Chart:
+    return Chart(
+        "samples",
+        f"Every timed sample of every version of {ablation.study} as a deviation from the version's "
+        "own median, warm and cold.",
+        words(
+            "A dot is one round, the first at the top of its row: what drifts leans, what jumps "
+            "shows two columns. The bar behind the dots is their middle 95 %."
+        ),
+    )
 
 
 def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:
