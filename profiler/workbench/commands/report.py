@@ -20,9 +20,7 @@ REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
 
 
-def write_reports(
-    target: Target, evidence: Snapshot, found: Ablation, *, page: bool
-) -> list[Path]:
+def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: bool) -> list[Path]:
     """Write the report and its charts, and the page where it is wanted or already there: a page
     of yesterday would tell other figures than the report. Returns the paths of the two.
     """
