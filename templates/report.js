@@ -251,17 +251,19 @@
   /** Made when it is first wanted: steps, files, then parts of the page and named rows of tables. */
   const makeIndex = () => {
     const titled = (element) => tidy($("h1, h2, h3, h4, h5, h6", element)?.textContent ?? "");
-    const about = (element) => titled(element.closest("article, section"));
-    const seen = new Set();
-    const rows = all("main tbody th[scope=row]").map((head) => [tidy(head.textContent), head])
-      .filter(([words, head]) => words && !head.closest(".is-ladder") && !seen.has(`${words} in ${about(head)}`) && seen.add(`${words} in ${about(head)}`));
+    const about = (element) => element.closest("[data-variant]")?.dataset.variant ?? titled(element.closest("section"));
+    const rows = new Map();
+    for (const head of all("main table:not(.is-ladder) tbody th")) {
+      const [words, where] = [tidy(head.textContent), about(head)];
+      if (words && !versions.has(words) && !rows.has(`${words} ${where}`)) rows.set(`${words} ${where}`, [words, where, head]);
+    }
     return [
       ...steps.map((step) => entry("step", titled(step), "", step)),
       ...all("[data-source]").map((holder) => entry("file", holder.dataset.source, holder.dataset.of, holder.closest("details"))),
       ...all("main > section").map((part) => entry("part", titled(part), "", part)),
       ...all("figure[data-chart]").map((figure) => entry("chart", $("svg", figure)?.getAttribute("aria-label") ?? "", "", figure)),
       ...all(".is-ladder thead th").map((head) => entry("figure", tidy(head.textContent), about(head), head)),
-      ...rows.map(([words, head]) => entry("figure", words, about(head), head)),
+      ...[...rows.values()].map(([words, where, head]) => entry("figure", words, where, head)),
     ];
   };
   const matches = (text) => {
@@ -363,7 +365,7 @@
     const near = all("tr[data-key]", mark.closest("section")).filter((row) => row.dataset.key === names[0]);
     const rows = near.length ? near : [versions.get(names[0])?.row].filter(Boolean);
     const seen = new Set();
-    return [title, rows.flatMap(rowFacts).filter(([what]) => !seen.has(what) && seen.add(what)).slice(0, 12)];
+    return [title, rows.flatMap(rowFacts).filter(([what]) => !seen.has(what) && seen.add(what)).slice(0, 9)];
   };
   const lineFacts = (cell) => {
     const { reasons, time, counters } = cell.heat;
@@ -661,7 +663,7 @@
     else buildSource(holder);
   };
   document.addEventListener("toggle", (event) => {
-    if (event.target.open) all("[data-source], [data-diff]", event.target).forEach(build);
+    if (event.target.open) all("[data-source], [data-diff]", event.target).filter((holder) => holder.checkVisibility()).forEach(build);
   }, true);
   narrow.addEventListener("change", () => {
     for (const holder of built) if (holder.dataset.diff !== undefined) buildDiff(holder);

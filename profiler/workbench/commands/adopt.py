@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json as json_module
-
 from workbench.commands.options import AdoptOptions
+from workbench.commands.printing import show_json
 from workbench.commands.progress import note
 from workbench.commands.target import find_study, latest, profiled_shape
 from workbench.derive.matching import groups
@@ -165,10 +164,10 @@ def run(options: AdoptOptions) -> None:
     if len(data) > LARGE:
         note(f"warning: the report takes {len(data) / 1e6:.0f} MB; profile fewer kernels")
     if options.json:
-        print(json_module.dumps(store.content(index), indent=1))
-        return
+        return show_json(store.content(index))
     names = ", ".join(printable(launch.kernel) for launch in launches)
     print(f"adopted {printable(file.name)} as {name} of {found.name} at {place}, {gpu}")
     print(f"  launches {', '.join(str(launch.index) for launch in launches)}: {names}")
     print(f"  ncu {index.ncu}; timing and correctness: {ABSENT}")
     print(f"  that it is {name} at {place} is your word: a report does not say")
+    return None

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import json as json_module
 import re
 from dataclasses import dataclass
 
 import typer
-from msgspec import to_builtins
 
 from workbench.commands.options import BuildOptions
+from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress
 from workbench.commands.target import find_study, refuse_captured
 from workbench.errors import UsageError
 from workbench.evidence.records import BuiltKernel
-from workbench.render.tables import markdown_table
+from workbench.render.document.blocks import Block
+from workbench.render.document.machine import CompiledKernel, compiled
 from workbench.run.build import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.workspace import including
-from workbench.words import SCHEMA_VERSION
-
-COLUMNS = {
-    "registers": "registers",
-    "shared_bytes": "shared B",
-    "stack_bytes": "stack B",
-    "spill_store_bytes": "spill stores B",
-    "spill_load_bytes": "spill loads B",
-}
 
 
 @dataclass(frozen=True)
@@ -48,31 +39,28 @@ def result_of(event: Built | Failed, arch: str) -> Result:
             return Result(event.variant, arch, error=event.error.message)
 
 
-def table(results: list[Result]) -> str:
-    rows = [
-        [
-            result.variant,
-            kernel.kernel,
-            *(str(getattr(kernel, column)) for column in COLUMNS),
-            str(len(result.warnings)),
-        ]
+def blocks(results: list[Result]) -> list[Block]:
+    kernels = [
+        CompiledKernel(
+            variant=result.variant,
+            kernel=kernel.kernel,
+            registers=kernel.registers,
+            shared_bytes=kernel.shared_bytes,
+            stack_bytes=kernel.stack_bytes,
+            spill_store_bytes=kernel.spill_store_bytes,
+            spill_load_bytes=kernel.spill_load_bytes,
+            warnings=len(result.warnings),
+        )
         for result in results
         for kernel in result.kernels
     ]
-    return markdown_table(["variant", "kernel", *COLUMNS.values(), "warnings"], rows, "llrrrrrr")
-
-
-def show(results: list[Result]) -> None:
-    print(table(results))
-    for result in results:
-        for warning in result.warnings:
-            print(f"\n{result.variant}: {warning}")
-        if not result.kernels and not result.error:
-            print(f"\n{result.variant}: no CUDA source of its own")
+    warnings = [(result.variant, text) for result in results for text in result.warnings]
+    without = [result.variant for result in results if not (result.kernels or result.error)]
+    return compiled(kernels, warnings, without)
 
 
 def run(options: BuildOptions) -> None:
-    names, arch, json = options.variants or [], options.arch, options.json
+    names, arch = options.variants or [], options.arch
     workspace, found = find_study(options.project, options.study)
     if re.fullmatch(r"sm_\d+[af]?", arch) is None:
         raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
@@ -83,11 +71,10 @@ def run(options: BuildOptions) -> None:
     with Progress() as progress:
         events = build_only(found, names, arch, workspace.config.limits.seconds_per_step, progress)
     results = [result_of(event, arch) for event in events]
-    if json:
-        data = {"schema_version": SCHEMA_VERSION, "builds": to_builtins(results)}
-        print(json_module.dumps(data, indent=1))
+    if options.json:
+        show_json({"builds": results})
     else:
-        show(results)
+        Output(options.wide, options.markdown).show(*blocks(results))
     errors = [result for result in results if result.error]
     for result in errors:
         typer.echo(f"error: {result.variant}: {result.error}", err=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json as json_module
-
 import typer
 
 from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.options import CalibrateOptions
+from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
 from workbench.commands.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
@@ -17,7 +16,9 @@ from workbench.evidence.ceilings import load_calibration
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.ncu.captures import Captures
-from workbench.render import ceiling_table
+from workbench.render.as_json.ladder import ceilings
+from workbench.render.document import rooflines
+from workbench.render.document.blocks import Paragraph, words
 from workbench.run import machine
 from workbench.run.calibrate import calibrate
 from workbench.run.protocol import CeilingFailed, CeilingMeasured, Event
@@ -40,10 +41,10 @@ def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
 def _tell(event: Event) -> None:
     match event:
         case CeilingMeasured():
-            value = ceiling_table.amount(event.ceiling.value, event.ceiling.unit)
-            note(f"{ceiling_table.name(event.id)}: {value}")
+            value = rooflines.amount(event.ceiling.value, event.ceiling.unit)
+            note(f"{rooflines.ceiling_name(event.id)}: {value}")
         case CeilingFailed():
-            note(f"{ceiling_table.name(event.id)}: {ABSENT}: {event.error.message}")
+            note(f"{rooflines.ceiling_name(event.id)}: {ABSENT}: {event.error.message}")
 
 
 def run(options: CalibrateOptions) -> None:
@@ -63,14 +64,15 @@ def run(options: CalibrateOptions) -> None:
         raise ToolFailed(f"{folder.ceilings} is gone")
     measured = measured_ceilings(calibration, capture_peaks(found, folder))
     if options.json:
-        print(json_module.dumps(ceiling_table.jsonable(measured), indent=1))
+        show_json(ceilings(measured))
     else:
-        print(f"measured ceilings: {measured.gpu}, {measured.date[:10]}; {found.name}\n")
-        print(ceiling_table.table(measured))
+        title = f"measured ceilings: {measured.gpu}, {measured.date[:10]}; {found.name}"
+        out = Output(options.wide, options.markdown)
+        out.show(Paragraph(words(title)), rooflines.ceilings(measured))
         if all(roof.theoretical is None for roof in measured.by_id.values()):
             note("no capture of this GPU is on record, so theoretical ceilings are not known")
     for roof in measured.wrong:
         note(
-            f"warning: the measured {ceiling_table.name(roof.measured.id)} ceiling is above what "
+            f"warning: the measured {rooflines.ceiling_name(roof.measured.id)} ceiling is above what "
             "the hardware can do: an error in the data"
         )

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import json as json_module
 import platform
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from workbench.commands.options import DoctorOptions
+from workbench.commands.printing import Output, show_json
 from workbench.cuda import header_folders
-from workbench.render.tables import markdown_table
+from workbench.render.document.blocks import Paragraph, words
+from workbench.render.document.machine import Finding, findings
 from workbench.run import machine
-from workbench.words import SCHEMA_VERSION
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 MIN_FREE_GB = 2.0
 INSTALL = "pip install 'kernel-workbench[gpu]'"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One thing looked at; ``needed_for`` is read, build or measure."""
-
-    name: str
-    result: str
-    found: str
-    fix: str
-    needed_for: str
 
 
 def package(name: str) -> str | None:
@@ -41,9 +29,9 @@ def package(name: str) -> str | None:
         return None
 
 
-def python_row() -> Row:
+def python_row() -> Finding:
     good = sys.version_info >= (3, 11)
-    return Row(
+    return Finding(
         "Python",
         OK if good else FAIL,
         platform.python_version(),
@@ -52,24 +40,24 @@ def python_row() -> Row:
     )
 
 
-def reader_row() -> Row:
+def reader_row() -> Finding:
     return package_row("ncu-report", "pip install ncu-report")
 
 
-def records_row() -> Row:
+def records_row() -> Finding:
     return package_row("msgspec", "pip install msgspec")
 
 
-def package_row(name: str, fix: str) -> Row:
+def package_row(name: str, fix: str) -> Finding:
     """A package that reading evidence needs."""
     found = package(name)
-    return Row(name, OK if found else FAIL, found or "missing", "" if found else fix, "read")
+    return Finding(name, OK if found else FAIL, found or "missing", "" if found else fix, "read")
 
 
-def gpu_row() -> Row:
+def gpu_row() -> Finding:
     gpu = machine.find_gpu()
     text = f"{gpu.name}, compute capability {gpu.compute_capability}" if gpu else "none"
-    return Row(
+    return Finding(
         "GPU",
         OK if gpu else FAIL,
         text,
@@ -78,9 +66,9 @@ def gpu_row() -> Row:
     )
 
 
-def driver_row() -> Row:
+def driver_row() -> Finding:
     gpu = machine.find_gpu()
-    return Row(
+    return Finding(
         "driver",
         OK if gpu else FAIL,
         gpu.driver if gpu else "none",
@@ -89,14 +77,14 @@ def driver_row() -> Row:
     )
 
 
-def ncu_row() -> Row:
+def ncu_row() -> Finding:
     path = machine.find_ncu()
     if path is None:
-        return Row(
+        return Finding(
             "ncu", FAIL, "not found", "install Nsight Compute, or put ncu on PATH", "measure"
         )
     found = machine.ncu_version(path)
-    return Row(
+    return Finding(
         "ncu",
         OK if found else FAIL,
         f"{found or 'does not run'} ({path})",
@@ -105,14 +93,16 @@ def ncu_row() -> Row:
     )
 
 
-def permission_row() -> Row:
+def permission_row() -> Finding:
     import os
 
     restricted = machine.counters_restricted()
     if restricted is None:
-        return Row("counter permission", WARN, "unknown: the driver does not say", "", "measure")
+        return Finding(
+            "counter permission", WARN, "unknown: the driver does not say", "", "measure"
+        )
     if restricted and os.geteuid() != 0:
-        return Row(
+        return Finding(
             "counter permission",
             FAIL,
             "RmProfilingAdminOnly: 1 (ERR_NVGPUCTRPERM)",
@@ -120,12 +110,14 @@ def permission_row() -> Row:
             "NVreg_RestrictProfilingToAdminUsers=0",
             "measure",
         )
-    return Row("counter permission", OK, f"RmProfilingAdminOnly: {int(restricted)}", "", "measure")
+    return Finding(
+        "counter permission", OK, f"RmProfilingAdminOnly: {int(restricted)}", "", "measure"
+    )
 
 
-def compiler_row() -> Row:
+def compiler_row() -> Finding:
     found = package("cuda-core")
-    return Row(
+    return Finding(
         "NVRTC (cuda-core)",
         OK if found else FAIL,
         found or "missing",
@@ -134,9 +126,9 @@ def compiler_row() -> Row:
     )
 
 
-def headers_row() -> Row:
+def headers_row() -> Finding:
     folders = header_folders()
-    return Row(
+    return Finding(
         "CUDA headers",
         OK if folders else FAIL,
         folders[0] if folders else "missing",
@@ -145,24 +137,24 @@ def headers_row() -> Row:
     )
 
 
-def torch_row() -> Row:
+def torch_row() -> Finding:
     found = package("torch")
-    return Row(
+    return Finding(
         "torch", OK if found else FAIL, found or "missing", "" if found else INSTALL, "build"
     )
 
 
-def compressor_row() -> Row:
+def compressor_row() -> Finding:
     found = package("zstandard")
-    return Row(
+    return Finding(
         "zstandard", OK if found else FAIL, found or "missing", "" if found else INSTALL, "measure"
     )
 
 
-def disk_row() -> Row:
+def disk_row() -> Finding:
     free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
     good = free >= MIN_FREE_GB
-    return Row(
+    return Finding(
         "disk",
         OK if good else WARN,
         f"{free:.0f} GB free",
@@ -171,7 +163,7 @@ def disk_row() -> Row:
     )
 
 
-CHECKS: tuple[Callable[[], Row], ...] = (
+CHECKS: tuple[Callable[[], Finding], ...] = (
     python_row,
     reader_row,
     records_row,
@@ -187,7 +179,7 @@ CHECKS: tuple[Callable[[], Row], ...] = (
 )
 
 
-def works(rows: list[Row]) -> dict[str, bool]:
+def works(rows: list[Finding]) -> dict[str, bool]:
     """What works here: reading evidence, building, measuring (which needs the other two)."""
     failed = {row.needed_for for row in rows if row.result == FAIL}
     read = "read" not in failed
@@ -210,17 +202,11 @@ def conclusion(can: dict[str, bool]) -> str:
 def run(options: DoctorOptions) -> None:
     rows = [check() for check in CHECKS]
     can = works(rows)
+    told = conclusion(can)
     if options.json:
-        data = {
-            "schema_version": SCHEMA_VERSION,
-            "rows": [asdict(r) for r in rows],
-            "works": can,
-            "conclusion": conclusion(can),
-        }
-        print(json_module.dumps(data, indent=1))
+        show_json({"rows": rows, "works": can, "conclusion": told})
     else:
-        table = [[f"[{r.result}]", r.name, r.found, r.fix] for r in rows]
-        print(markdown_table(["", "what", "found", "fix"], table, "llll"))
-        print(f"\n{conclusion(can)}")
+        out = Output(options.wide, options.markdown)
+        out.show(findings(rows), Paragraph(words(told)))
     if not can["read"]:
         raise SystemExit(3)

@@ -58,6 +58,8 @@ Variants = Annotated[
 class DoctorOptions:
     """Check this machine: GPU, driver, ncu, permissions, compiler, packages, disk."""
 
+    wide: Wide = False
+    markdown: Markdown = False
     json: Json = False
 
 
@@ -80,6 +82,8 @@ class BuildOptions:
     arch: Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")] = "sm_90a"
     project: Project = None
     study: StudyName = None
+    wide: Wide = False
+    markdown: Markdown = False
     json: Json = False
 
 
@@ -102,6 +106,8 @@ class CalibrateOptions:
 
     project: Project = None
     study: StudyName = None
+    wide: Wide = False
+    markdown: Markdown = False
     json: Json = False
 
 
