@@ -33,9 +33,8 @@ NUMBER, GAP = 10.5, 14.0
 RULE = Stroke("faint", 0.8)
 ALT = "Time under ncu by stall reason, every step beside its parent."
 CAPTION = (
-    "Microseconds of a reason are its share of the warp state samples times the duration under "
-    "ncu. Each pair is on the scale of its parent, so that lengths compare within a pair only. "
-    "It apportions time; it does not promise that without a reason all of it would be saved."
+    "Each pair is on the scale of its parent: lengths compare within a pair only. A colour is its "
+    "share of the samples times the duration, which is not what would be saved without it."
 )
 
 
