@@ -14,6 +14,7 @@ from benchmarks.intervals import (
     OPEN,
     SAME,
     SLOWER,
+    T_95,
     Interval,
     ratio_interval,
     spread,
@@ -22,6 +23,7 @@ from benchmarks.intervals import (
 
 SESSIONS, INSTANCES = 5, 4  # of one comparison
 REGIMES = (CHAINED, BARE, BACK_TO_BACK)
+GROUPINGS = 100
 PERCENT = 100.0
 
 
@@ -120,6 +122,12 @@ def pairs(added: Array) -> list[Interval]:
     ]
 
 
+def regrouped(added: Array, generator: np.random.Generator) -> Array:
+    """The same instances of every session in another order."""
+    order = np.tile(np.arange(added.shape[1]), (len(added), 1))
+    return np.take_along_axis(added, generator.permuted(order, axis=1), axis=1)
+
+
 def percent(part: int, whole: int) -> str:
     return f"{PERCENT * part / whole:.1f} %" if whole else "none"
 
@@ -171,22 +179,29 @@ def contexts(reader: Reader) -> str:
 def twin_rows(reader: Reader) -> str:
     rows = []
     every: list[Interval] = []
+    others: list[Interval] = []
+    generator = np.random.default_rng(0)
     for shape, case in reader.twins():
-        found = pairs(reader.times(shape, case).added())
+        added = reader.times(shape, case).added()
+        found = pairs(added)
+        again = [one for _ in range(GROUPINGS) for one in pairs(regrouped(added, generator))]
         every += found
-        rows.append([shape, name_of(case), *twin_row(found)])
-    rows.append(["all", "", *twin_row(every)])
-    header = ["shape", "kernel", "comparisons", "leave out 1", "half-width, median", "90th percent"]
-    return table([*header, "furthest ratio", SAME, OPEN, "other verdict"], rows)
+        others += again
+        rows.append([shape, name_of(case), *twin_row(found, again)])
+    rows.append(["all", "", *twin_row(every, others)])
+    header = ["shape", "kernel", "comparisons", "leave out 1", f"in {GROUPINGS} regroupings"]
+    header += ["half-width, median", "90th percent", "furthest ratio"]
+    return table([*header, SAME, OPEN, "other verdict"], rows)
 
 
-def twin_row(found: list[Interval]) -> list[str]:
+def twin_row(found: list[Interval], again: list[Interval]) -> list[str]:
     widths = [PERCENT * one.half_width for one in found]
     verdicts = Counter(verdict(one) for one in found)
     furthest = max((one.ratio for one in found), key=lambda ratio: abs(np.log(ratio)))
     return [
         str(len(found)),
         percent(sum(not one.holds(1.0) for one in found), len(found)),
+        percent(sum(not one.holds(1.0) for one in again), len(again)),
         f"{np.median(widths):.2f} %",
         f"{np.quantile(widths, 0.9):.2f} %",
         f"{furthest:.4f}",
@@ -264,7 +279,7 @@ def round_rows(reader: Reader) -> str:
         for session in logs:
             for one, other in zip(session[::2], session[1::2], strict=True):
                 apart = one - other
-                width = 2.365 * apart.std(ddof=1) / np.sqrt(len(apart))  # eight rounds
+                width = T_95[len(apart) - 2] * apart.std(ddof=1) / np.sqrt(len(apart))
                 missed.append(abs(apart.mean()) > width)
                 widths.append(width)
         row = [shape, name_of(case), str(len(missed)), percent(sum(missed), len(missed))]

@@ -43,13 +43,14 @@ FOLDER = Path(__file__).resolve().parents[1] / "kernels" / "attention"
 SHORT, LONG = "b2h8s512d64", "b4h16s2048d64"
 KERNELS = {SHORT: ("sdpa", "fix7", "fix11"), LONG: ("sdpa", "fix7", "fix14")}
 CALLS = {SHORT: 12, LONG: 2}  # of a graph
-WARM_SECONDS = {SHORT: 0.1, LONG: 0.7}
+WARM_SECONDS = {SHORT: 0.1, LONG: 0.5}
 EARLY = Case("fix11", {"early": 1})
-TWINS, PLANTED, PILOT = 40, 12, 4  # instances in a session
+TWINS, PLANTED, PILOT = 48, 12, 4  # instances in a session
 SLOWDOWNS = (0.01, 0.03)
-ROUNDS, ROUNDS_BEFORE = 8, 3  # counted; and before the card has switched contexts
+ROUNDS, ROUNDS_BEFORE = 6, 2  # counted; and before the card has switched contexts
 STEADY_SECONDS = 1.5
 REGIMES = (CHAINED, BARE, BACK_TO_BACK)
+SAMPLES, SESSIONS = "samples.npz", "sessions.json"
 SAMPLE = np.dtype(
     [
         ("session", "u2"),
@@ -300,25 +301,46 @@ def pilot_of(shape: str) -> Part:
     return Part(shape, tuple(Case(name, {}) for name in names), (1,) * len(names), 0)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--sessions", type=int, default=35)
-    parser.add_argument("--seconds", type=float, default=240, help="no session is begun after")
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as cubins:
-        os.environ[cuda.CUBIN_FOLDER] = cubins
-        recording = record(given.sessions, given.seconds)
-    np.savez_compressed(
-        given.folder / "samples.npz", samples=recording.samples, steady=recording.steady
-    )
+def save(recording: Recording, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / SAMPLES, samples=recording.samples, steady=recording.steady)
     about = {
         "gpu": recording.gpu,
         "marks": recording.marks,
         "cases": [[[c.variant, dict(c.parameters), c.planted] for c in s] for s in recording.cases],
     }
-    (given.folder / "sessions.json").write_text(json.dumps(about), encoding="utf-8")
+    (folder / SESSIONS).write_text(json.dumps(about), encoding="utf-8")
+
+
+def recorded(folder: Path) -> Recording:
+    arrays = np.load(folder / SAMPLES)
+    about = json.loads((folder / SESSIONS).read_text(encoding="utf-8"))
+    return Recording(
+        gpu=about["gpu"],
+        shapes=tuple(KERNELS),
+        cases=tuple(tuple(Case(*case) for case in cases) for cases in about["cases"]),
+        samples=arrays["samples"],
+        marks=tuple(about["marks"]),
+        steady=arrays["steady"],
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help=f"for {SAMPLES} and {SESSIONS}")
+    parser.add_argument("--recorded", action="store_true", help="print the tables of FOLDER again")
+    parser.add_argument("--sessions", type=int, default=30, help="at least 10")
+    parser.add_argument("--seconds", type=float, default=240, help="no session is begun after")
+    given = parser.parse_args()
+    if given.recorded:
+        print(tables(recorded(given.folder)))
+        return 0
+    if given.sessions < 10:
+        parser.error("two runs of five sessions are the least that can be compared")
+    with tempfile.TemporaryDirectory() as cubins:
+        os.environ[cuda.CUBIN_FOLDER] = cubins
+        recording = record(given.sessions, given.seconds)
+    save(recording, given.folder)
     print(tables(recording))
     return 0
 
