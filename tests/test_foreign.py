@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import zstandard
-from workbench.render.compare import limiters
-from workbench.render.launches import extent, kernel, unmatched
 
 from workbench.cli import main
 from workbench.derive.figures import Figure

@@ -21,7 +21,6 @@ from typing import Any
 
 import jinja2
 from rich.console import Console
-from workbench.judge.samples import timed_samples
 
 from workbench.commands.target import find_target
 from workbench.derive.diff.model import SourceDiff, Sources
@@ -31,6 +30,7 @@ from workbench.judge.pairs import VariantPair, judge_pair
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import ladder_sources, pair_sources
+from workbench.judge.times import timings
 from workbench.render import as_json, markdown, page, report, terminal
 from workbench.render.as_json import diff as diff_json
 from workbench.render.as_json import ladder as ladder_json
@@ -178,7 +178,7 @@ def judge_all(evidence: Snapshot, config: Config) -> Judged:
     return Judged(
         ablation=found,
         sources=ladder_sources(evidence, found),
-        samples=timed_samples(evidence),
+        samples=timings(evidence),
         pair=judge_pair(evidence, config, first, last),
         change=pair_sources(evidence, first.variant, last.variant),
     )

@@ -7,7 +7,6 @@ import re
 
 import pandas as pd
 import pytest
-from workbench.render.diff_terminal import source_lines
 
 from workbench.derive.diff.alignment import align, pair_changed, source
 from workbench.derive.diff.build import pair_files, source_diff

@@ -30,7 +30,7 @@ from workbench.render.chart.scene import (
     Stroke,
     Width,
 )
-from workbench.render.tables import number
+from workbench.render.numbers import number
 from workbench.words import Regime
 
 # Variant to regime to microseconds, in the order of the rounds.

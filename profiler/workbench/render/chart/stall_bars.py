@@ -24,7 +24,7 @@ from workbench.render.chart.scene import (
     Stroke,
     Width,
 )
-from workbench.render.tables import percent
+from workbench.render.numbers import percent
 from workbench.words import Verdict
 
 NUMBER, GAP = 11.0, 10.0

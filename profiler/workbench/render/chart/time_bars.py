@@ -25,7 +25,7 @@ from workbench.render.chart.scene import (
     Width,
 )
 from workbench.render.document.blocks import Kind
-from workbench.render.tables import factor, number
+from workbench.render.numbers import factor, number
 from workbench.render.why import reason_label
 from workbench.words import Status
 
