@@ -26,7 +26,6 @@ from workbench.render.chart.scene import (
 )
 from workbench.render.document.blocks import Kind
 from workbench.render.numbers import factor, number
-from workbench.render.why import reason_label
 from workbench.words import Status
 
 NUMBER, GAP = 10.5, 14.0
