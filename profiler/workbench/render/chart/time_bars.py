@@ -137,7 +137,7 @@ def _draw(shown: Sequence[Pair], layout: Layout) -> tuple[list[Item], float]:
     # Of each pair the longer bar counts, so that what a step took away keeps its colour.
     longest = [{r: max(p.before[r], p.after[r]) for r in p.before} for p in shown]
     colours = fills(longest)
-    items, top = key(entries(colours, reason_label), EDGE, 0, layout.width)
+    items, top = key(entries(colours, stall_words), EDGE, 0, layout.width)
     names = [n for p in shown for n in (p.comparison.before, p.comparison.after)]
     left = EDGE if layout.above else row_left(names, layout.names, layout.size)
     most = max(max(p.totals) / p.totals[0] for p in shown)
