@@ -118,7 +118,8 @@ class Session:
         random.shuffle(wanted)
         made = []
         for at, number in wanted:
-            regimes = REGIMES if number < PILOT and not part.cases[at].planted else REGIMES[:2]
+            more = number % (TWINS // PILOT) == 0 and not part.cases[at].planted
+            regimes = REGIMES if more else REGIMES[:2]
             case = part.cases[at]
             made.append(
                 (at, number, Instance(around, FOLDER, case, CALLS[part.shape], regimes)),
