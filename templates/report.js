@@ -2,11 +2,8 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
-  const variants = new Map(data.variants.map((variant) => [variant.name, variant]));
-  const order = data.variants.map((variant) => variant.name);
-  const marked = [...document.querySelectorAll("[data-variant]")];
-  const part = new Map([...new Set(data.reasons.map((r) => r.part))].map((key) => [key, 0]));
-  data.reasons.forEach((reason, place) => { if (part.has(reason.key)) part.set(reason.key, place); });
+  const $ = (selector, within = document) => within.querySelector(selector);
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
   /** An element with attributes and children; text is always text. */
   const make = (tag, attributes = {}, ...children) => {
@@ -17,284 +14,428 @@
     element.append(...children.filter((child) => child !== undefined));
     return element;
   };
+  const button = (label, act, attributes = {}) => {
+    const made = make("button", { type: "button", class: "plain", ...attributes }, label);
+    made.addEventListener("click", act);
+    return made;
+  };
   const percent = (share) => {
     const value = 100 * share;
     if (value >= 9.95) return `${Math.round(value)} %`;
     return value >= 0.1 ? `${value.toFixed(1)} %` : "<0.1 %";
   };
-  const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const between = (value, low, high) => Math.max(low, Math.min(value, high));
+  const tidy = (text) => text.replace(/\s+/g, " ").trim();
+  const motion = () => matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
 
-  // The address keeps the place in the page and the chosen version: #steps&variant=fix2
-  const place = { anchor: "", variant: "" };
-  const readHash = () => {
-    place.anchor = place.variant = "";
-    for (const piece of location.hash.slice(1).split("&")) {
-      if (!piece.startsWith("variant=")) { place.anchor ||= piece; continue; }
-      try { place.variant = decodeURIComponent(piece.slice(8)); } catch { /* not one of ours */ }
-    }
+  // Versions: what the ladders and the steps say of each, in the order of the page
+
+  const versions = new Map();
+  const version = (name) => {
+    if (!versions.has(name)) versions.set(name, { name, label: name, row: null, step: null });
+    return versions.get(name);
   };
-  const writeHash = (push) => {
-    const pieces = [place.anchor, place.variant && `variant=${encodeURIComponent(place.variant)}`];
-    const hash = pieces.filter(Boolean).join("&");
-    const address = hash ? `#${hash}` : location.pathname + location.search;
-    history[push ? "pushState" : "replaceState"](null, "", address);
+  for (const row of all(".is-ladder tr[data-key]")) version(row.dataset.key).row ??= row;
+  const steps = all("article.step");
+  for (const step of steps) version(step.dataset.variant).step = step;
+  for (const each of versions.values()) if (each.row) each.label = tidy($("th", each.row).textContent);
+  const order = [...versions.keys()];
+
+  const ownWords = (element) => tidy([...element.childNodes].filter((node) => node.nodeName !== "SMALL").map((node) => node.textContent).join(""));
+  /** [what, value, the metric behind it] of a row of a table. */
+  const rowFacts = (row) => {
+    const heads = all("thead th", row.closest("table"));
+    return all(":scope > td", row)
+      .map((cell, i) => [tidy($("span", heads[i + 1]).textContent), ownWords(cell), heads[i + 1]])
+      .map(([what, value, head]) => [what, `${value} ${/\d$/.test(value) ? tidy($("small", head)?.textContent ?? "") : ""}`.trim(), head.title])
+      .filter(([, value]) => value);
+  };
+  const verdictOf = ({ row }) => row && $(".mark", row);
+
+  // Steps: one is open at a time, beside the list of them
+
+  let openStep = null;
+  const place = $(".step-buttons span");
+  const openOnly = (step) => {
+    if (!step || step === openStep) return;
+    openStep = step;
+    for (const each of steps) each.classList.toggle("open", each === step);
+    for (const link of all(".step-list a")) {
+      if (link.dataset.variant === step.dataset.variant) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+    const at = steps.indexOf(step);
+    place.textContent = `${at + 1} of ${steps.length}`;
+    $('[data-go="-1"]').disabled = at === 0;
+    $('[data-go="1"]').disabled = at === steps.length - 1;
+    showInList($('.step-list [aria-current]'));
+    all("[data-diff]", step).forEach(build);
+  };
+  /** Scroll the list alone, never the page. */
+  const showInList = (link) => {
+    const list = $(".step-list ol");
+    const [box, item] = [list.getBoundingClientRect(), link.getBoundingClientRect()];
+    if (item.top < box.top) list.scrollTop -= box.top - item.top;
+    if (item.bottom > box.bottom) list.scrollTop += item.bottom - box.bottom;
+    if (item.left < box.left || item.right > box.right) list.scrollLeft += item.left - box.left;
+  };
+  const goBy = (by) => {
+    const next = steps[steps.indexOf(openStep) + by];
+    if (next) goTo(next.id);
   };
 
-  // Choosing a version
-  const bar = document.getElementById("chosen");
-  const show = (name, { aloud = false } = {}) => {
-    const found = variants.get(name);
-    root.classList.toggle("has-choice", Boolean(found));
-    for (const element of marked) {
-      const mine = Boolean(found) && element.dataset.variant === name;
-      element.classList.toggle("chosen", mine);
-      const buttons = [element, ...element.querySelectorAll("[data-choose]")];
-      for (const button of buttons) {
-        if (button.hasAttribute("aria-pressed")) button.setAttribute("aria-pressed", String(mine));
-      }
-    }
-    bar.hidden = !found;
-    if (!found) return;
-    const go = (label, kind) => {
-      const target = marked.find((element) => element.dataset.variant === name && element.id.startsWith(kind));
-      return make("a", { href: `#${target.id}` }, label);
-    };
-    const press = (label, title, act) => {
-      const button = make("button", { type: "button", class: "plain", "aria-label": title }, label);
-      button.addEventListener("click", act);
-      return button;
-    };
-    bar.replaceChildren(
-      make("b", {}, found.label),
-      make("span", { class: `pill ${found.kind}` }, found.word),
-      make("span", { class: "figures" }, found.line.join(", ")),
-      ...(found.step ? [go("step", "step-")] : []),
-      go("sources", "variant-"),
-      press("‹", "Version before", () => beside(-1)),
-      press("›", "Next version", () => beside(1)),
-      press("clear", "Clear the mark", () => choose("")),
-    );
-    if (aloud) document.getElementById("said").textContent = `${found.label} is marked: ${found.word}, ${found.line.join(", ")}`;
-  };
+  // Choosing a version marks it on the whole page and opens its step
+
+  const bar = $("#chosen");
+  let chosen = "";
+  const marks = "[data-variant], [data-variants], tr[data-key]";
+  const namesOf = ({ dataset }) => dataset.variants ? JSON.parse(dataset.variants) : [dataset.variant ?? dataset.key];
+  const ofVariant = all(marks).map((element) => [element, namesOf(element)]);
   const choose = (name) => {
-    place.variant = variants.has(name) ? name : "";
-    writeHash(false);
-    show(place.variant, { aloud: true });
+    chosen = versions.has(name) ? name : "";
+    root.classList.toggle("has-choice", Boolean(chosen));
+    for (const [element, names] of ofVariant) {
+      const mine = Boolean(chosen) && names.includes(chosen);
+      element.classList.toggle("chosen", mine);
+      if (element.hasAttribute("aria-pressed")) element.setAttribute("aria-pressed", String(mine));
+    }
+    bar.hidden = !chosen;
+    if (!chosen) return;
+    openOnly(versions.get(chosen).step);
+    $("#said").textContent = `${fillBar(versions.get(chosen))} is marked`;
   };
-  const beside = (by) => {
-    const at = order.indexOf(place.variant);
-    choose(order[(at + by + order.length) % order.length]);
+  const fillBar = (of) => {
+    const figures = of.row ? rowFacts(of.row).filter(([, value]) => /^[\d.]/.test(value)).slice(0, 3) : [];
+    const words = figures.map(([what, value]) => `${what} ${value}`).join(", ");
+    const source = all("#code > details").find((each) => each.dataset.variant === of.name);
+    bar.replaceChildren(
+      make("b", {}, of.label),
+      ...(verdictOf(of) ? [verdictOf(of).cloneNode(true)] : []),
+      make("span", { class: "figures" }, words),
+      ...(of.step ? [make("a", { href: `#${of.step.id}` }, "step")] : []),
+      ...(source ? [make("a", { href: `#${source.id}` }, "source")] : []),
+      button("‹", () => choose(beside(-1)), { "aria-label": "Version before" }),
+      button("›", () => choose(beside(1)), { "aria-label": "Next version" }),
+      button("×", () => choose(""), { "aria-label": "Clear the mark" }),
+    );
+    return `${of.label}: ${words}`;
   };
-  const chooser = (target) => target.closest("[data-choose]") ?? target.closest("#ladder-table tbody tr");
-  const owner = (element) => element.closest("[data-variant]").dataset.variant;
+  const beside = (by) => order[(order.indexOf(chosen) + by + order.length) % order.length];
+
+  // Going to a place on the page; the address keeps it
+
+  /** What an address means: an anchor of the page, or the name of a version. */
+  const target = (anchor) => {
+    if (!anchor) return null;
+    let name = "";
+    try { name = decodeURIComponent(anchor); } catch { /* not one of ours */ }
+    return document.getElementById(anchor) ?? versions.get(name)?.step ?? null;
+  };
+  const reach = (element, behavior = motion()) => {
+    for (let at = element; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+    openOnly(element.closest("article.step"));
+    element.scrollIntoView({ behavior });
+    const focus = element.tagName === "DETAILS" ? $("summary", element) : element;
+    if (!focus.matches("a, button, summary, [tabindex]")) focus.setAttribute("tabindex", "-1");
+    focus.focus({ preventScroll: true });
+  };
+  const goTo = (anchor) => {
+    history.pushState(null, "", `#${anchor}`);
+    const element = target(anchor);
+    if (element) reach(element);
+  };
+  const fromAddress = (behavior) => {
+    const element = target(location.hash.slice(1));
+    if (element) reach(element, behavior);
+  };
+  addEventListener("popstate", () => fromAddress());
+
+  // Clicks and keys
+
+  const toggle = (name) => choose(name === chosen ? "" : name);
+  const press = (element) => {
+    const names = namesOf(element);
+    if (names.length > 1) openMembers(element, names);
+    else toggle(names[0]);
+  };
   document.addEventListener("click", (event) => {
     const link = event.target.closest('a[href^="#"]');
-    if (link) return follow(event, link);
-    const toHunk = event.target.closest(".to-hunk");
-    if (toHunk) return showHunk(`${owner(toHunk)}/${toHunk.dataset.hunk}`);
-    const button = chooser(event.target);
-    if (!button || String(getSelection())) return;
-    const name = owner(button);
-    choose(name === place.variant ? "" : name);
+    if (link) {
+      if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+      event.preventDefault();
+      return goTo(link.getAttribute("href").slice(1));
+    }
+    if (!members.hidden && !members.contains(event.target)) closeMembers();
+    const go = event.target.closest("[data-go]");
+    if (go) return goBy(Number(go.dataset.go));
+    const hunk = event.target.closest(".hunks tbody tr[data-key]");
+    if (hunk) return showHunk(hunk.closest("article"), hunk.dataset.key);
+    if (event.target.closest("a, button, summary, input") || String(getSelection())) return;
+    const mark = event.target.closest(".chart [data-variant], .chart [data-variants], .is-ladder tr[data-key]");
+    if (mark) press(mark);
   });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
+  const charts = ".chart .choice";
+  const typing = (element) => element.matches?.("input, textarea, select");
+  const keys = {
+    "/": () => field?.focus(),
+    n: () => goBy(1),
+    p: () => goBy(-1),
+    Escape: () => {
+      if (!members.hidden) return closeMembers({ back: true });
       if (!tip.hidden) return hideTip();
-      if (place.variant) choose("");
-      return;
-    }
-    const button = event.target.closest?.("g[data-choose], .bar[data-choose]");
-    if (!button) return;
-    if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      const name = owner(button);
-      choose(name === place.variant ? "" : name);
-    }
-    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (by) {
-      event.preventDefault();
-      const all = [...button.parentElement.querySelectorAll(":scope > [data-choose]")];
-      all[(all.indexOf(button) + by + all.length) % all.length].focus();
-    }
+      choose("");
+    },
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.metaKey || event.ctrlKey || event.altKey || typing(event.target)) return;
+    const mark = event.target.closest?.(charts);
+    if (mark && chartKey(mark, event.key)) return event.preventDefault();
+    if (members.contains(event.target) && menuKey(event.key)) return event.preventDefault();
+    if (!keys[event.key]) return;
+    if (event.key === "/") event.preventDefault();
+    keys[event.key]();
   });
-
-  const showHunk = (name) => {
-    buildAll("[data-diff]");
-    const cell = [...document.querySelectorAll("td[data-hunk]")].find((each) => each.dataset.hunk === name);
-    if (!cell) return;
-    cell.scrollIntoView({ behavior: calm() ? "auto" : "smooth", block: "center" });
-    cell.focus({ preventScroll: true });
+  const steering = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  /** Focus the next of some elements; true where there was a key for it. */
+  const steer = (elements, at, key) => {
+    const by = steering[key];
+    if (by) elements[(elements.indexOf(at) + by + elements.length) % elements.length].focus();
+    return Boolean(by);
+  };
+  const chartKey = (mark, key) => {
+    if (key !== "Enter" && key !== " ") return steer(all(charts, mark.closest("svg")), mark, key);
+    press(mark);
+    return true;
   };
 
-  // Moving about keeps the choice in the address
-  const reach = (anchor, behavior = calm() ? "auto" : "smooth") => {
-    const target = anchor && document.getElementById(anchor);
-    if (!target) return;
-    buildAll("[data-diff]"); // what is built above the target later would push it away
-    for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
-    target.scrollIntoView({ behavior });
-    if (!target.hasAttribute("tabindex") && target.tagName !== "DETAILS") target.setAttribute("tabindex", "-1");
-    (target.tagName === "DETAILS" ? target.querySelector("summary") : target).focus({ preventScroll: true });
+  // Points that cover each other open a list of their versions
+
+  const members = $("#members");
+  let opener = null;
+  const openMembers = (element, names) => {
+    hideTip();
+    opener = element;
+    members.replaceChildren(...names.map((name) => {
+      const of = version(name);
+      const item = button(of.label, () => { closeMembers({ back: true }); choose(name); }, { role: "menuitem" });
+      if (verdictOf(of)) item.append(" ", verdictOf(of).cloneNode(true));
+      return item;
+    }));
+    members.hidden = false;
+    put(members, element.getBoundingClientRect());
+    $("button", members).focus({ preventScroll: true });
   };
-  const follow = (event, link) => {
-    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+  const closeMembers = ({ back = false } = {}) => {
+    members.hidden = true;
+    if (back) opener?.focus({ preventScroll: true });
+  };
+  const menuKey = (key) => steer(all("button", members), document.activeElement, key);
+  members.addEventListener("focusout", (event) => {
+    if (event.relatedTarget && !members.contains(event.relatedTarget)) closeMembers();
+  });
+  /** Put something fixed under a box, or over it where there is no room. */
+  const put = (element, box) => {
+    const { width, height } = element.getBoundingClientRect();
+    const below = box.bottom + 8 + height < innerHeight;
+    element.style.left = `${between(box.left, 8, innerWidth - width - 8)}px`;
+    element.style.top = `${Math.max(8, below ? box.bottom + 8 : box.top - height - 8)}px`;
+  };
+
+  // Search over steps, files and figures
+
+  const field = $("#search input");
+  const hits = $("#hits");
+  const MOST_HITS = 12;
+  let index = null;
+  const entry = (kind, words, where, element) => ({ kind, words, where, element, text: `${words} ${where}`.toLowerCase() });
+  /** Made when it is first wanted: steps, files, then parts of the page and named rows of tables. */
+  const makeIndex = () => {
+    const titled = (element) => tidy($("h1, h2, h3, h4, h5, h6", element)?.textContent ?? "");
+    const about = (element) => element.closest("[data-variant]")?.dataset.variant ?? titled(element.closest("section"));
+    const rows = new Map();
+    for (const head of all("main table:not(.is-ladder) tbody th")) {
+      const [words, where] = [tidy(head.textContent), about(head)];
+      if (words && !versions.has(words) && !rows.has(`${words} ${where}`)) rows.set(`${words} ${where}`, [words, where, head]);
+    }
+    return [
+      ...steps.map((step) => entry("step", titled(step), "", step)),
+      ...all("[data-source]").map((holder) => entry("file", holder.dataset.source, holder.dataset.of, holder.closest("details"))),
+      ...all("main > section").map((part) => entry("part", titled(part), "", part)),
+      ...all("figure[data-chart]").map((figure) => entry("chart", $("svg", figure)?.getAttribute("aria-label") ?? "", "", figure)),
+      ...all(".is-ladder thead th").map((head) => entry("figure", tidy(head.textContent), about(head), head)),
+      ...[...rows.values()].map(([words, where, head]) => entry("figure", words, where, head)),
+    ];
+  };
+  const matches = (text) => {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length) return [];
+    index ??= makeIndex();
+    const found = index.filter((each) => words.every((word) => each.text.includes(word)));
+    const rank = (each) => each.words.toLowerCase().startsWith(words[0]) ? 0 : 1;
+    return found.map((each, i) => [rank(each), i, each]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, , each]) => each);
+  };
+  const closeHits = () => {
+    hits.hidden = true;
+    field.setAttribute("aria-expanded", "false");
+    field.removeAttribute("aria-activedescendant");
+  };
+  const takeHit = (of) => {
+    closeHits();
+    field.value = "";
+    const anchor = of.element.id;
+    if (anchor) goTo(anchor);
+    else reach(of.element);
+  };
+  const search = () => {
+    const found = matches(field.value);
+    hits.replaceChildren(...found.slice(0, MOST_HITS).map((of, i) => {
+      const hit = make("li", { role: "option", id: `hit-${i}`, "aria-selected": String(i === 0) },
+        make("small", {}, of.kind), make("span", {}, of.words), make("small", {}, of.where));
+      hit.addEventListener("pointerdown", (event) => { event.preventDefault(); takeHit(of); });
+      hit.hit = of;
+      return hit;
+    }));
+    if (!found.length) hits.append(make("li", { class: "none" }, "nothing found"));
+    if (found.length > MOST_HITS) hits.append(make("li", { class: "none" }, `${found.length - MOST_HITS} more`));
+    hits.hidden = !field.value.trim();
+    field.setAttribute("aria-expanded", String(!hits.hidden));
+    activate(0);
+  };
+  const activate = (at) => {
+    const options = all("[role=option]", hits);
+    options.forEach((option, i) => option.setAttribute("aria-selected", String(i === at)));
+    if (!options[at]) return field.removeAttribute("aria-activedescendant");
+    field.setAttribute("aria-activedescendant", options[at].id);
+    options[at].scrollIntoView({ block: "nearest" });
+  };
+  const searchKey = (event) => {
+    const options = all("[role=option]", hits);
+    const at = options.findIndex((option) => option.getAttribute("aria-selected") === "true");
+    if (event.key === "Escape") { closeHits(); field.value = ""; field.blur(); }
+    else if (event.key === "Enter" && options[at]) takeHit(options[at].hit);
+    else if (event.key === "ArrowDown" && options.length) activate((at + 1) % options.length);
+    else if (event.key === "ArrowUp" && options.length) activate((at - 1 + options.length) % options.length);
+    else return;
     event.preventDefault();
-    place.anchor = link.getAttribute("href").slice(1);
-    writeHash(true);
-    reach(place.anchor);
   };
-  addEventListener("popstate", () => { readHash(); show(place.variant); reach(place.anchor); });
+  field.addEventListener("input", search);
+  field.addEventListener("keydown", searchKey);
+  field.addEventListener("blur", closeHits);
+  $("#search").addEventListener("submit", (event) => event.preventDefault());
 
-  // Sorting the ladder
-  const table = document.getElementById("ladder-table");
-  const heads = [...table.tHead.rows[0].cells];
-  const sort = (column, direction) => {
-    const value = (row) => row.cells[column].dataset.sort;
-    const numeric = column === 0 || heads[column].classList.contains("n") || heads[column].querySelector('[data-key="stall"]');
-    const compare = (a, b) => {
+  // Ladders are sorted by a heading
+
+  const sortBy = (head) => {
+    const table = head.closest("table");
+    const column = head.cellIndex;
+    const direction = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+    const rows = [...table.tBodies[0].rows];
+    const value = (row) => column ? row.cells[column].dataset.sort || null : row.dataset.order;
+    const numeric = rows.every((row) => value(row) === null || !Number.isNaN(Number(value(row))));
+    rows.sort((a, b) => {
       const [x, y] = [value(a), value(b)];
-      if (x === "" || y === "") return (x === "") - (y === "") || a.dataset.order - b.dataset.order;
-      const found = numeric ? x - y : x.localeCompare(y, "en");
-      return direction * found || a.dataset.order - b.dataset.order;
-    };
-    table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
-    heads.forEach((head, i) => {
-      if (i === column) head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
-      else head.removeAttribute("aria-sort");
+      const inOrder = a.dataset.order - b.dataset.order;
+      if (x === null || y === null) return (x === null) - (y === null) || inOrder;
+      return direction * (numeric ? x - y : x.localeCompare(y, "en")) || inOrder;
     });
+    table.tBodies[0].append(...rows);
+    for (const each of head.parentElement.cells) each.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
   };
-  heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
-    sort(column, head.getAttribute("aria-sort") === "ascending" ? -1 : 1);
-  }));
-  heads[0].setAttribute("aria-sort", "ascending");
+  for (const table of all(".is-ladder")) {
+    [...table.tBodies[0].rows].forEach((row, i) => { row.dataset.order = i; });
+    table.tHead.rows[0].cells[0].setAttribute("aria-sort", "ascending");
+    for (const head of all(".sort", table)) head.addEventListener("click", () => sortBy(head.closest("th")));
+  }
+  // What stands behind a mark of a chart or the cost of a line
 
-  // What stands behind a point, a part of a bar, a ceiling or a line
-  const tip = document.getElementById("tip");
+  const tip = $("#tip");
   let hiding = 0;
   let tipped = null;
   let shownAt = 0;
-  const facts = (rows) => make("dl", {}, ...rows.flatMap(([what, value, metric]) => [
+  const listed = (rows) => make("dl", {}, ...rows.flatMap(([what, value, metric]) => [
     make("dt", {}, what), make("dd", {}, value),
     ...(metric ? [make("dd", { class: "metric" }, metric)] : []),
   ]));
-  const words = (element) => {
-    const kind = element.dataset.tip;
-    if (kind === "roof") {
-      const roof = data.roofs[element.dataset.key];
-      return [roof.label, [["Ceiling", roof.value, roof.source]]];
-    }
-    if (kind === "line") {
-      const { reasons, time, counters } = element.heat;
-      return [`line ${element.dataset.line} of ${element.dataset.file}`, [
-        ...(time === null ? [] : [["stall time under ncu", `${time} µs`]]),
-        ...reasons.map(([r, share]) => [data.reasons[r].label, percent(share)]),
-        ...counters.map(([what, share]) => [what, percent(share)]),
-      ]];
-    }
-    const variant = variants.get(owner(element));
-    if (kind === "point") return [`${variant.label}, ${variant.word}`, variant.point];
-    if (kind === "stall") return [variant.label, variant.stalls[element.dataset.part]];
-    return [`${variant.label}: warp states`, Object.values(variant.stalls).flat().map(([what, value]) => [what, value])];
+  /** The rows about a version in the tables beside a chart, else its row of the ladder. */
+  const markFacts = (mark) => {
+    const names = namesOf(mark);
+    const title = mark.getAttribute("aria-label") ?? names.join(", ");
+    if (names.length > 1) return [title, []];
+    const near = all("tr[data-key]", mark.closest("section")).filter((row) => row.dataset.key === names[0]);
+    const rows = near.length ? near : [versions.get(names[0])?.row].filter(Boolean);
+    const seen = new Set();
+    return [title, rows.flatMap(rowFacts).filter(([what]) => !seen.has(what) && seen.add(what)).slice(0, 9)];
+  };
+  const lineFacts = (cell) => {
+    const { reasons, time, counters } = cell.heat;
+    return [`line ${cell.dataset.line} of ${cell.dataset.file}`, [
+      ...(time === null ? [] : [["stall time under ncu", `${time} µs`]]),
+      ...reasons.map(([reason, share]) => [data.reasons[reason].label, percent(share)]),
+      ...counters.map(([what, share]) => [what, percent(share)]),
+    ]];
   };
   const showTip = (element, x, y) => {
     clearTimeout(hiding);
     if (tipped !== element) {
-      tipped?.removeAttribute("aria-describedby");
-      const [title, rows] = words(element);
-      tip.replaceChildren(make("strong", {}, title), facts(rows));
+      const [title, rows] = element.heat ? lineFacts(element) : markFacts(element);
+      tip.replaceChildren(make("strong", {}, title), listed(rows));
       tipped = element;
-      if (element.hasAttribute("tabindex")) element.setAttribute("aria-describedby", "tip");
     }
     tip.hidden = false;
     shownAt = scrollY;
-    const { width, height } = tip.getBoundingClientRect();
-    const left = Math.min(Math.max(8, x + 14), innerWidth - width - 8);
-    const below = y + 18 + height < innerHeight;
-    tip.style.left = `${left}px`;
-    tip.style.top = `${Math.max(8, below ? y + 18 : y - height - 12)}px`;
+    put(tip, { left: x + 14, top: y - 4, bottom: y + 10 });
   };
-  const hideTip = () => {
-    tip.hidden = true;
-    tipped?.removeAttribute("aria-describedby");
-    tipped = null;
-  };
-  const soon = () => { clearTimeout(hiding); hiding = setTimeout(hideTip, 140); };
+  const hideTip = () => { tip.hidden = true; tipped = null; };
+  const hideSoon = () => { clearTimeout(hiding); hiding = setTimeout(hideTip, 140); };
+  const tips = `${charts}, td.heat[data-line]`;
   document.addEventListener("pointerover", (event) => {
     if (tip.contains(event.target)) return clearTimeout(hiding);
-    const element = event.target.closest("[data-tip]");
-    if (element) showTip(element, event.clientX, event.clientY);
-    else if (!tip.hidden) soon();
+    const element = event.target.closest(tips);
+    if (element && members.hidden) showTip(element, event.clientX, event.clientY);
+    else if (!tip.hidden) hideSoon();
   });
-  document.documentElement.addEventListener("pointerleave", soon);
+  root.addEventListener("pointerleave", hideSoon);
   document.addEventListener("focusin", (event) => {
-    const element = event.target.closest("[data-tip]");
+    const element = event.target.closest(tips);
     if (!element || !element.matches(":focus-visible")) return;
     const box = element.getBoundingClientRect();
-    showTip(element, box.left + Math.min(box.width / 2, 120), box.bottom - 8);
+    showTip(element, box.left + Math.min(box.width / 2, 120), box.bottom);
   });
-  document.addEventListener("focusout", soon);
+  document.addEventListener("focusout", hideSoon);
   addEventListener("scroll", () => {
     if (!tip.hidden && !tip.matches(":hover") && Math.abs(scrollY - shownAt) > 60) hideTip();
   }, { passive: true });
 
-  // Sources
-  const keywords = new Set(("alignas auto bool break case class const constexpr continue default do double else enum extern "
-    + "false float for if inline int long nullptr return short signed sizeof static struct switch template true "
-    + "typedef typename uint32_t uint64_t unsigned using void volatile while asm __global__ __device__ __shared__ "
-    + "__restrict__ __launch_bounds__ __forceinline__ and as def elif except from import in is lambda None not or pass "
-    + "raise True False try with yield").split(" "));
-  const token = /(?<c>\/\/.*|\/\*.*?(?:\*\/|$))|(?<s>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?<w>[A-Za-z_]\w*)/g;
-  const python = /(?<c>#.*)|(?<s>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?<w>[A-Za-z_]\w*)/g;
-  /** [start, end, class] of what is coloured in one line; `open` says that a comment goes on. */
-  const tokens = (line, file, open) => {
-    const found = [];
-    let from = 0;
-    if (open) {
-      const end = line.indexOf("*/");
-      found.push([0, end < 0 ? line.length : end + 2, "tok-c"]);
-      if (end < 0) return [found, true];
-      from = end + 2;
-    }
-    let on = false;
-    const pattern = file.endsWith(".py") ? python : token;
-    for (const match of line.slice(from).matchAll(pattern)) {
-      const { c, s, w } = match.groups;
-      const start = from + match.index;
-      if (c) { found.push([start, start + c.length, "tok-c"]); on = c.startsWith("/*") && !c.endsWith("*/"); }
-      else if (s) found.push([start, start + s.length, "tok-s"]);
-      else if (keywords.has(w)) found.push([start, start + w.length, "tok-k"]);
-    }
-    return [found, on];
-  };
+  // Lines of source: their words coloured, and what they cost
+
   const files = new Map();
+  /** The lines of a file, each with the parts of it that have a style, as [start, end, style]. */
   const file = (name) => {
     if (!files.has(name)) {
-      const text = (data.sources[name] ?? "").split("\n");
-      if (text.at(-1) === "") text.pop();
-      let open = false;
-      files.set(name, text.map((raw) => {
-        const line = raw.replace(/\r$/, "");
-        const [found, goes] = tokens(line, name, open);
-        open = goes;
-        return { text: line, tokens: found };
-      }));
+      const lines = (data.sources[name] ?? "").split("\n");
+      const styles = (data.tokens[name] ?? "").split("\n");
+      if (lines.at(-1) === "") lines.pop();
+      files.set(name, lines.map((text, i) => ({ text: text.replace(/\r$/, ""), tokens: unpacked(styles[i] ?? "") })));
     }
     return files.get(name);
   };
-  /** A line's text as nodes, with its tokens coloured and one range marked as changed. */
-  const painted = ({ text, tokens: found }, changed) => {
+  const unpacked = (packed) => {
+    let at = 0;
+    return [...packed.matchAll(/(\d+)(\D)/g)].map(([, length, style]) => [at, at += Number(length), style])
+      .filter(([, , style]) => style !== "-");
+  };
+  /** A line's text as nodes, with its words coloured and one range marked as changed. */
+  const painted = ({ text, tokens }, changed) => {
     const cuts = new Set([0, text.length, ...(changed ?? [])]);
-    for (const [a, b] of found) cuts.add(a).add(b);
+    for (const [start, end] of tokens) cuts.add(start).add(end);
     const at = [...cuts].sort((a, b) => a - b);
-    const nodes = [];
-    for (let i = 0; i + 1 < at.length; i++) {
-      const piece = text.slice(at[i], at[i + 1]);
-      const kind = found.find(([a, b]) => a <= at[i] && at[i] < b)?.[2];
-      const inner = kind ? make("span", { class: kind }, piece) : piece;
-      const new_ = changed && changed[0] <= at[i] && at[i] < changed[1];
-      nodes.push(new_ ? make("mark", {}, inner) : inner);
-    }
-    return nodes;
+    return at.slice(0, -1).map((start, i) => {
+      const style = tokens.find(([from, to]) => from <= start && start < to)?.[2];
+      const piece = text.slice(start, at[i + 1]);
+      const word = style ? make("span", { class: `tok-${style}` }, piece) : piece;
+      return changed && changed[0] <= start && start < changed[1] ? make("mark", {}, word) : word;
+    });
   };
   /** What differs between two lines: all but their common ends, at whole words. */
   const differing = (a, b) => {
@@ -304,13 +445,13 @@
     let end = 0;
     while (end < a.length - start && end < b.length - start && a.at(-1 - end) === b.at(-1 - end)) end++;
     while (end > 0 && /\w/.test(a.at(-end))) end--;
-    const trim = (text) => {
+    const trimmed = (text) => {
       const middle = text.slice(start, text.length - end);
       if (!middle.trim()) return null;
       const from = start + middle.length - middle.trimStart().length;
       return [from, from + middle.trim().length];
     };
-    return [trim(a), trim(b)];
+    return [trimmed(a), trimmed(b)];
   };
   const counterNames = ["of executed instructions", "of excess L2 sectors", "of excess shared wavefronts"];
   const heatOf = (variant, name, line) => data.heat[variant]?.[name]?.[line + 1];
@@ -326,12 +467,12 @@
     const strip = make("span", { class: "strip", "aria-hidden": "true" });
     for (const [reason, value] of heat[0]) {
       if (value / most < 0.02) continue;
-      const piece = make("i", { class: `r${part.get(data.reasons[reason].part)}` });
+      const piece = make("i", { class: `r${data.reasons[reason].part}` });
       piece.style.width = `${(100 * value / most).toFixed(2)}%`;
       strip.append(piece);
     }
-    cell.append(strip, share < 0.001 ? make("span", { class: "faint" }, percent(share)) : percent(share), make("span", { class: "hidden" }, ` of all samples, mostly ${data.reasons[heat[0][0][0]].label}`));
-    cell.dataset.tip = "line";
+    cell.append(strip, share < 0.001 ? make("span", { class: "faint" }, percent(share)) : percent(share),
+      make("span", { class: "hidden" }, ` of all samples, mostly ${data.reasons[heat[0][0][0]].label}`));
     cell.dataset.line = line + 1;
     cell.dataset.file = name;
     cell.heat = {
@@ -342,25 +483,29 @@
     return cell;
   };
   /** Code in its box, with a button where the box cuts it off. */
-  const boxed = (table_, label, note) => {
-    const box = make("div", { class: "code", tabindex: "0", role: "region", "aria-label": label }, table_);
+  const boxed = (table, label, note) => {
+    const box = make("div", { class: "code", tabindex: "0", role: "region", "aria-label": label }, table);
     const foot = make("p", { class: "code-foot" }, make("span", {}, note));
-    const more = make("button", { type: "button", class: "plain", "aria-expanded": "false" }, "show at full height");
-    more.addEventListener("click", () => {
+    const more = button("show at full height", () => {
       const whole = box.classList.toggle("whole");
       more.setAttribute("aria-expanded", String(whole));
       more.textContent = whole ? "show in a box" : "show at full height";
-    });
-    if (table_.tBodies[0].rows.length > 30) foot.append(more);
+    }, { "aria-expanded": "false" });
+    if (table.tBodies[0].rows.length > 30) foot.append(more);
     return [box, foot];
   };
+  const columnHead = (kind, words, ...more) =>
+    make("th", { scope: "col", class: kind }, words || make("span", { class: "hidden" }, "line"), ...more);
 
   // The diff: side by side, or one column where that is too wide
+
   const CONTEXT = 3;
   const HOT = 0.02;
-  const narrow = matchMedia("(max-width: 40rem)");
+  const narrow = matchMedia("(max-width: 82rem)");
   const numberCell = (line, sign, classes) => make("td", { class: `number ${classes}` },
     ...(sign ? [make("span", { class: "sign" }, sign)] : []), line === null ? "" : String(line + 1));
+  const changedParts = (of, [a, b, alike]) =>
+    alike ? differing(file(of.before)[a].text, file(of.after)[b].text) : [];
   const sideBySide = (of) => {
     const half = (line, name, variant, tone, sign, changed, extra) => {
       const look = line === null ? "void" : tone;
@@ -374,31 +519,27 @@
       ...half(a, of.before, of.heat[0], tones[0], signs[0], changed[0], ""),
       ...half(b, of.after, of.heat[1], tones[1], signs[1], changed[1], "side"));
     const head = (name, variant, extra) => [
-      make("th", { scope: "col", class: `heat ${extra}` }, "stalls"),
-      make("th", { scope: "col", class: "number" }, make("span", { class: "hidden" }, "line")),
-      make("th", { scope: "col", class: "text" }, name ?? "no such file", make("span", {}, ` ${variant}`)),
+      columnHead(`heat ${extra}`, "stalls"), columnHead("number", ""),
+      columnHead("text", name ?? "no such file", make("span", {}, ` ${variant}`)),
     ];
     return {
       columns: of.cold ? 4 : 6,
       head: () => [...head(of.before, of.heat[0], ""), ...head(of.after, of.heat[1], "side")],
       same: (a, b) => [row(a, b, ["", ""], ["", ""], [])],
-      differ: (pairs) => pairs.map(([a, b, alike]) => row(a, b, ["gone", "come"], ["−", "+"],
-        alike ? differing(file(of.before)[a].text, file(of.after)[b].text) : [])),
+      differ: (pairs) => pairs.map((pair) => row(pair[0], pair[1], ["gone", "come"], ["−", "+"], changedParts(of, pair))),
     };
   };
   const unified = (of) => {
     const row = (a, b, line, name, sign, tone, changed) => make("tr", {},
       heatCell(of.heat[0], of.before, a, of.most, tone), heatCell(of.heat[1], of.after, b, of.most, tone),
       numberCell(line, sign, tone), make("td", { class: `text ${tone}` }, ...painted(file(name)[line], changed)));
-    const marks = ([a, b, alike]) => alike ? differing(file(of.before)[a].text, file(of.after)[b].text) : [];
     return {
       columns: of.cold ? 2 : 4,
-      head: () => [["heat", "before"], ["heat", "after"], ["number", ""], ["text", of.after ?? of.before]]
-        .map(([kind, word]) => make("th", { scope: "col", class: kind }, word || make("span", { class: "hidden" }, "line"))),
+      head: () => [columnHead("heat", "before"), columnHead("heat", "after"), columnHead("number", ""), columnHead("text", of.after ?? of.before)],
       same: (a, b) => [row(a, b, b, of.after, "", "")],
       differ: (pairs) => [
-        ...pairs.filter(([a]) => a !== null).map((p) => row(p[0], null, p[0], of.before, "−", "gone", marks(p)[0])),
-        ...pairs.filter(([, b]) => b !== null).map((p) => row(null, p[1], p[1], of.after, "+", "come", marks(p)[1])),
+        ...pairs.filter(([a]) => a !== null).map((pair) => row(pair[0], null, pair[0], of.before, "−", "gone", changedParts(of, pair)[0])),
+        ...pairs.filter(([, b]) => b !== null).map((pair) => row(null, pair[1], pair[1], of.after, "+", "come", changedParts(of, pair)[1])),
       ],
     };
   };
@@ -412,133 +553,140 @@
     }
     return kept;
   };
-  const gap = (layout, from, to, length) => {
-    const button = make("button", { type: "button" }, `${length} unchanged lines`);
-    const row = make("tr", { class: "gap" }, make("td", { colspan: layout.columns }, button));
-    button.addEventListener("click", () => {
+  const gapRow = (layout, from, to, length) => {
+    const row = make("tr", { class: "gap" }, make("td", { colspan: layout.columns }, button(`${length} unchanged lines`, () => {
       row.replaceWith(...Array.from({ length }, (_, i) => layout.same(from + i, to + i)).flat());
-    });
+    })));
     return row;
   };
   /** Where a hunk stands and what its lines cost, before its first line. */
   const hunkRow = (of, layout, number) => {
     const [where, cost] = of.hunks[number];
-    return make("tr", { class: "hunk" }, make("td", { colspan: layout.columns, tabindex: "-1", "data-hunk": `${of.child}/${number}` },
+    return make("tr", { class: "hunk" }, make("td", { colspan: layout.columns, tabindex: "-1", "data-hunk": number },
       make("b", {}, `hunk ${number}: ${where}`), make("span", {}, cost)));
   };
-  const diffRows = (of, layout, blocks) => blocks.flatMap((block, n) => {
-    if (block.length === 2) {
-      const first = blocks.findIndex((other) => other.length === 2 && other[1] === block[1]) === n;
-      return [...(first ? [hunkRow(of, layout, block[1])] : []), ...layout.differ(block[0])];
-    }
+  const equalRows = (of, layout, block, first, last) => {
     const [from, to, length] = block;
-    const kept = shownLines(of, block, n === 0, n === blocks.length - 1);
+    const kept = shownLines(of, block, first, last);
     const rows = [];
     for (let i = 0; i < length;) {
       let end = i;
       while (end < length && !kept.has(end)) end++;
-      if (end - i > 1) rows.push(gap(layout, from + i, to + i, end - i));
+      if (end - i > 1) rows.push(gapRow(layout, from + i, to + i, end - i));
       else for (let j = i; j < Math.max(end, i + 1); j++) rows.push(...layout.same(from + j, to + j));
       i = Math.max(end, i + 1);
     }
     return rows;
-  });
+  };
+  const diffRows = (of, layout, blocks) => {
+    const begun = new Set();
+    return blocks.flatMap((block, n) => {
+      if (block.length !== 2) return equalRows(of, layout, block, n === 0, n === blocks.length - 1);
+      const [pairs, number] = block;
+      const heading = begun.has(number) ? [] : [hunkRow(of, layout, number)];
+      begun.add(number);
+      return [...heading, ...layout.differ(pairs)];
+    });
+  };
+  const diffTable = (of, blocks) => {
+    const layout = narrow.matches ? unified(of) : sideBySide(of);
+    const looks = [narrow.matches ? "unified" : "", of.cold ? "cold" : ""].filter(Boolean);
+    return make("table", { class: looks.join(" ") },
+      make("caption", { class: "hidden" }, `${of.pair}: ${of.heat[0]} beside ${of.heat[1]}, with the stall time of each line as a share of all samples`),
+      make("thead", {}, make("tr", {}, ...layout.head())), make("tbody", {}, ...diffRows(of, layout, blocks)));
+  };
   const buildDiff = (holder) => {
     const { diff: child } = holder.dataset;
-    holder.replaceChildren();
-    for (const { before, after, blocks, hunks, heat } of data.diffs[child] ?? []) {
+    const found = data.diffs[child] ?? [];
+    const parts = found.map(({ before, after, blocks, hunks, heat }) => {
       const most = Math.max(hottest(heat[0], before), hottest(heat[1], after), 1e-9);
       const cold = !data.heat[heat[0]]?.[before] && !data.heat[heat[1]]?.[after];
-      const of = { before, after, child, heat, most, cold, hunks };
-      const layout = narrow.matches ? unified(of) : sideBySide(of);
       const pair = before === after ? after : `${before ?? "no file"} to ${after ?? "no file"}`;
       const pairs = blocks.flatMap((block) => block.length === 2 ? block[0] : []);
-      const looks = [narrow.matches ? "unified" : "", cold ? "cold" : ""].filter(Boolean);
-      const grid = make("table", { class: looks.join(" ") },
-        make("caption", { class: "hidden" }, `${pair}: ${heat[0]} beside ${heat[1]}, with the stall time of each line as a share of all samples`),
-        make("thead", {}, make("tr", {}, ...layout.head())), make("tbody", {}, ...diffRows(of, layout, blocks)));
-      const count = (at) => pairs.filter((each) => each[at] !== null).length;
-      holder.append(...boxed(grid, `Diff of ${child}, ${pair}`,
-        `${pair}: ${count(1)} lines added, ${count(0)} removed.${cold ? "" : " Strips: stall time as a share of all samples of each version."}`));
-    }
+      const count = (side) => pairs.filter((each) => each[side] !== null).length;
+      const note = `${pair}: ${count(1)} lines added, ${count(0)} removed.${cold ? "" : " Strips: stall time as a share of all samples of each version."}`;
+      return boxed(diffTable({ before, after, pair, heat, most, cold, hunks }, blocks), `Diff of ${child}, ${pair}`, note);
+    });
+    const costly = found.flatMap(({ hunks }) => Object.entries(hunks)).map(([number, [where, , share]]) => [number, where, share])
+      .filter(([, , share]) => share > 0).sort((a, b) => b[2] - a[2]);
+    holder.replaceChildren(...(costly.length > 1 ? [hunkList(holder, costly)] : []), ...parts.flat());
+    if (costly.length) showHunk(holder, costly[0][0], { quietly: true });
   };
-  narrow.addEventListener("change", () => {
-    for (const holder of document.querySelectorAll("[data-diff]")) if (!later.has(holder)) buildDiff(holder);
-  });
+  const MOST_HUNKS = 6;
+  const hunkList = (holder, costly) => make("p", { class: "hunk-list" }, "Costliest hunks: ",
+    ...costly.slice(0, MOST_HUNKS).map(([number, where, share]) =>
+      button(`${number} (${percent(share)})`, () => showHunk(holder, number), { title: where })));
+  /** Scroll a hunk to the top of its box; quietly, the page stays where it is. */
+  const showHunk = (within, number, { quietly = false } = {}) => {
+    all("[data-diff]", within).forEach(build);
+    const cell = all("td[data-hunk]", within).find((each) => each.dataset.hunk === String(number));
+    if (!cell) return;
+    const box = cell.closest(".code");
+    const head = $("thead", box).offsetHeight;
+    box.scrollTop = cell.getBoundingClientRect().top - box.getBoundingClientRect().top + box.scrollTop - head;
+    if (quietly) return;
+    box.scrollIntoView({ behavior: motion(), block: "nearest" });
+    cell.focus({ preventScroll: true });
+  };
 
-  // The source view of one version
+  // The source of one version
+
+  const sourceRow = (variant, name, line, n, most, warm) => {
+    const heat = heatOf(variant, name, n);
+    const cells = warm ? [
+      heatCell(variant, name, n, most, ""),
+      make("td", { class: "why" }, shareOf(heat) ? data.reasons[heat[0][0][0]].label : ""),
+      make("td", { class: "run" }, heat?.[2] ? percent(heat[2]) : ""),
+    ] : [];
+    return make("tr", {}, ...cells, make("td", { class: "number" }, String(n + 1)), make("td", { class: "text" }, ...painted(line)));
+  };
   const buildSource = (holder) => {
     const { source: name, of: variant } = holder.dataset;
     const most = Math.max(hottest(variant, name), 1e-9);
-    const body = make("tbody");
     const warm = Boolean(data.heat[variant]?.[name]);
-    file(name).forEach((line, n) => {
-      const heat = heatOf(variant, name, n);
-      const share = shareOf(heat);
-      const top = share ? data.reasons[heat[0][0][0]].label : "";
-      const cells = warm ? [
-        heatCell(variant, name, n, most, ""), make("td", { class: "why" }, top),
-        make("td", { class: "run" }, heat?.[2] ? percent(heat[2]) : ""),
-      ] : [];
-      body.append(make("tr", {}, ...cells, make("td", { class: "number" }, String(n + 1)), make("td", { class: "text" }, ...painted(line))));
-    });
     const heads = warm ? [["heat", "stalls"], ["why", "mostly"], ["run", "executed"]] : [];
     const grid = make("table", {},
       make("caption", { class: "hidden" }, `${name} of ${variant} by line`),
-      make("thead", {}, make("tr", {}, ...heads.map(([kind, word]) => make("th", { scope: "col", class: kind }, word || make("span", { class: "hidden" }, "line"))),
-        make("th", { scope: "col", class: "number" }, make("span", { class: "hidden" }, "line")), make("th", { scope: "col", class: "text" }, name))), body);
-    const note = warm ? "stalls: share of all samples; mostly: the largest reason; executed: share of warp instructions." : "";
+      make("thead", {}, make("tr", {}, ...[...heads, ["number", ""], ["text", name]].map(([kind, words]) => columnHead(kind, words)))),
+      make("tbody", {}, ...file(name).map((line, n) => sourceRow(variant, name, line, n, most, warm))));
+    const note = warm ? "stalls: share of all samples; mostly: the largest reason; executed: share of warp instructions." : "costs by line: not collected.";
     holder.replaceChildren(...boxed(grid, `Source ${name} of ${variant}`, note));
   };
 
-  // Diffs and sources are built when there is time, or at once where they are wanted
-  const later = new Map();
-  const build = (holder) => {
-    const act = later.get(holder);
-    later.delete(holder);
-    act?.(holder);
-  };
-  const buildAll = (selector) => {
-    for (const holder of [...later.keys()]) if (holder.matches(selector)) build(holder);
-  };
-  for (const holder of document.querySelectorAll("[data-diff]")) later.set(holder, buildDiff);
-  for (const holder of document.querySelectorAll("[data-source]")) later.set(holder, buildSource);
-  document.addEventListener("toggle", (event) => {
-    if (event.target.open) event.target.querySelectorAll("[data-source]").forEach(build);
-  }, true);
-  const idle = (act) => globalThis.requestIdleCallback ? requestIdleCallback(act, { timeout: 200 }) : setTimeout(act, 20);
-  const next = () => {
-    const [holder] = later.keys();
-    if (!holder) return;
-    build(holder);
-    idle(next);
-  };
-  addEventListener("load", () => idle(next));
+  // Diffs and sources are built when they are first shown
 
-  // On paper everything is open
-  let opened = [];
-  addEventListener("beforeprint", () => {
-    buildAll("*");
-    opened = [...document.querySelectorAll("details:not([open])")];
-    for (const each of opened) each.open = true;
+  const built = new Set();
+  const build = (holder) => {
+    if (built.has(holder)) return;
+    built.add(holder);
+    if (holder.dataset.diff !== undefined) buildDiff(holder);
+    else buildSource(holder);
+  };
+  document.addEventListener("toggle", (event) => {
+    if (event.target.open) all("[data-source], [data-diff]", event.target).filter((holder) => holder.checkVisibility()).forEach(build);
+  }, true);
+  narrow.addEventListener("change", () => {
+    for (const holder of built) if (holder.dataset.diff !== undefined) buildDiff(holder);
   });
-  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
 
   // Light and dark
-  const theme = document.getElementById("theme");
+
+  const theme = $("#theme");
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (root.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
-  const label = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Switch to the ${isDark() ? "light" : "dark"} theme`); };
+  const nameTheme = () => {
+    theme.textContent = isDark() ? "Light" : "Dark";
+    theme.setAttribute("aria-label", `Switch to the ${isDark() ? "light" : "dark"} theme`);
+  };
   theme.hidden = false;
   theme.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
     try { localStorage.setItem("workbench-theme", root.dataset.theme); } catch { /* a file may have no storage */ }
-    label();
+    nameTheme();
   });
-  dark.addEventListener("change", label);
-  label();
+  dark.addEventListener("change", nameTheme);
+  nameTheme();
 
-  readHash();
-  show(place.variant);
-  if (place.anchor) reach(place.anchor, "auto");
+  openOnly(steps[0]);
+  fromAddress("auto");
 })();

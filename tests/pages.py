@@ -19,13 +19,19 @@ from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standouts
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
+from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
 from workbench.judge.snapshot import snapshot
-from workbench.judge.sources import ladder_sources
+from workbench.judge.source_diffs import ladder_sources
+from workbench.judge.times import timings
+from workbench.render.chart.charts import NO_TIMINGS
+from workbench.render.chart.sample_strips import Timings
+from workbench.render.document.report import report
 from workbench.render.page import page_environment, render_page
+from workbench.study.config import Config
 from workbench.study.sources import virtual_name
 from workbench.words import GateState, PredictionResult, RuleMove
 from workspaces import ROOT
@@ -37,21 +43,26 @@ NASTY = (
 )
 
 
-def render(found: Ablation, sources: Sources | None = None) -> str:
-    return render_page(found, sources or Sources(), ENVIRONMENT)
+def render(found: Ablation, sources: Sources | None = None, samples: Timings = NO_TIMINGS) -> str:
+    sources = sources or Sources()
+    return render_page(report(found, sources.diffs), found, sources, ENVIRONMENT, samples)
+
+
+@lru_cache
+def evidence() -> tuple[Snapshot, Config]:
+    target = find_target(ROOT, None, None)
+    return snapshot(target.evidence(), target.steps([]), sources=True), target.workspace.config
 
 
 @lru_cache
 def recorded() -> tuple[Ablation, Sources]:
-    target = find_target(ROOT, None, None)
-    evidence = snapshot(target.evidence(), target.steps([]), sources=True)
-    found = judge(evidence, target.workspace.config)
-    return found, ladder_sources(evidence, found)
+    found = judge(*evidence())
+    return found, ladder_sources(evidence()[0], found)
 
 
 @lru_cache
 def recorded_page() -> str:
-    return render(*recorded())
+    return render(*recorded(), timings(evidence()[0]))
 
 
 @lru_cache

@@ -22,10 +22,14 @@ from workbench.errors import UsageError
 from workbench.evidence.ceilings import Calibration, CeilingRecord, load_calibration
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.rows import Ablation
-from workbench.render import markdown, page_roofline
+from workbench.render import markdown
 from workbench.render.as_json import dumps
 from workbench.render.as_json import ladder as as_json
-from workbench.render.charts import chart
+from workbench.render.chart import ground, svg
+from workbench.render.chart.charts import scene
+from workbench.render.chart.roofs import roofs
+from workbench.render.chart.scale import plot
+from workbench.render.chart.scene import Box
 from workbench.render.document import rooflines
 from workspaces import copy_of_repository
 
@@ -259,22 +263,24 @@ def test_the_table_of_ceilings_has_both_and_the_clock() -> None:
 
 @pytest.mark.parametrize("name", ["roofline", "roofline-levels"])
 def test_charts_draw_them_only_where_the_card_was_calibrated(name: str) -> None:
-    with_them, plain = chart(name, calibrated()), chart(name, ablation())
-    assert "measured ceiling (dashed)" in with_them
-    assert with_them.count("stroke-dasharray") > plain.count("stroke-dasharray")
+    with_them, plain = (svg.files(scene(name, one))[0] for one in (calibrated(), ablation()))
+    assert "measured on this card (in brackets)" in with_them
+    assert "4.81 (1.80) TB/s" in with_them
+    assert with_them.count('stroke-dasharray="6 3"') > plain.count('stroke-dasharray="6 3"')
     assert "measured" not in plain
 
 
-def test_the_page_draws_one_dashed_line_a_measured_ceiling() -> None:
-    for size in (page_roofline.WIDE, page_roofline.NARROW):
-        drawings = page_roofline.drawings(calibrated(), size)
-        assert [len(drawing["measured"]) for drawing in drawings] == [3, 3, 3]
-        left, top, right, bottom = drawings[0]["plot"]
-        for drawing in drawings:
-            for line in drawing["measured"]:
-                assert left <= line["x1"] <= line["x2"] <= right + 0.2
-                assert top <= line["y2"] <= line["y1"] <= bottom + 0.2
-        assert not any(d["measured"] for d in page_roofline.drawings(ablation(), size))
+def test_a_roofline_has_one_dashed_line_a_measured_ceiling() -> None:
+    box = Box(50, 10, 450, 310)
+    at = plot(box, (0.1, 1e4), (0.1, 1e4))
+    known, plain = roofs(calibrated()), roofs(ablation())
+    assert known is not None
+    assert plain is not None
+    for level in known.memory:
+        lines = ground.measured_lines(at, level, known)
+        assert len(lines) == 3
+        assert all(box.grown(0.1).holds(end) for line in lines for end in line)
+        assert not ground.measured_lines(at, level, plain)
 
 
 def test_json_has_them_only_where_the_card_was_calibrated() -> None:
@@ -302,7 +308,7 @@ def test_a_recorded_workspace_that_is_calibrated_reports_it(
     text = (out / "OPTIMIZATION_REPORT.md").read_text()
     page = (out / "report.html").read_text()
     assert "share of measured" in text
-    assert "measured ceiling" in page
+    assert "measured on this card" in page
     for said in (text, page):
         assert "the measured fp32 ceiling is 13" in said
         assert "made up to be absent" in said

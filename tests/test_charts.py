@@ -1,9 +1,12 @@
-"""Charts: the same bytes each time, and true to the data."""
+"""Charts: the same bytes each time, true to the data, and every version can be reached."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 import os
+import random
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -11,217 +14,345 @@ from pathlib import Path
 
 import pytest
 
+import pages
 from synthetic import CEILINGS, ablation, not_current, point, with_row
 from workbench.judge.rows import Ablation
-from workbench.render.canvas import DARK, LIGHT, swap
-from workbench.render.charts import CHARTS, FILES, chart, chart_files
-from workbench.render.labels import Anchor, Box, place
-from workbench.render.stall_chart import COLOURS, ISSUING_FILL, OTHER_FILL, on
+from workbench.render.chart import svg
+from workbench.render.chart.bars import COLOURS, ISSUING_FILL, OTHER_FILL
+from workbench.render.chart.charts import CHARTS, FILES, chart_files, scene
+from workbench.render.chart.palette import PALETTE, contrast, ink_on
+from workbench.render.chart.sample_strips import Timings, quantile
+from workbench.render.chart.scene import Bar, Box, Dots, Group, Item, Width, groups, labels
+from workbench.render.numbers import percent
 
 HERE = Path(__file__).parent
+ROOFLINES = ("roofline", "roofline-levels")
 
 
-def texts(svg: str) -> list[str]:
+def timings(found: Ablation) -> Timings:
+    """Forty rounds of each version, the first of them a tenth slower."""
+    draw = random.Random(7)
+    return {
+        row.variant: {
+            regime: [time.median * (1.1, draw.uniform(0.99, 1.01))[n > 0] for n in range(40)]
+            for regime, time in (("warm", row.warm), ("cold", row.cold))
+            if time
+        }
+        for row in found.everything
+    }
+
+
+def chart(name: str, found: Ablation) -> str:
+    return svg.files(scene(name, found, timings(found)))[0]
+
+
+def texts(picture: str) -> list[str]:
     """The words of a chart; reading them also proves that it is well-formed XML."""
-    return [
-        "".join(e.itertext()).strip() for e in ET.fromstring(svg).iter() if e.tag.endswith("}text")
-    ]
+    root = ET.fromstring(picture)
+    return ["".join(e.itertext()).strip() for e in root.iter() if e.tag.endswith("}text")]
+
+
+def bars(items: tuple[Item, ...], part: str) -> list[Box]:
+    found = [item for group in groups(items) for item in group.items]
+    return [item.box for item in found if isinstance(item, Bar) and item.part == part]
 
 
 def test_two_renders_are_equal() -> None:
-    assert chart_files(ablation(3)) == chart_files(ablation(3))
+    found = ablation(3)
+    assert chart_files(found, timings(found)) == chart_files(found, timings(found))
     assert tuple(chart_files(ablation(1))) == FILES
 
 
-def test_bytes_do_not_depend_on_the_hash_seed_or_the_users_settings(tmp_path: Path) -> None:
-    (tmp_path / "matplotlibrc").write_text("font.size: 20\nsvg.fonttype: path\n")
+def test_bytes_do_not_depend_on_the_hash_seed() -> None:
     script = (
         "import hashlib; from synthetic import ablation; "
-        "from workbench.render.charts import chart_files; "
+        "from workbench.render.chart.charts import chart_files; "
         "print(hashlib.sha256(repr(chart_files(ablation(3))).encode()).hexdigest())"
     )
-    digests = set()
-    for seed, folder in (("1", HERE), ("2", tmp_path)):
-        source = os.pathsep.join([str(HERE), str(HERE.parent / "profiler")])
-        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": source}
-        done = subprocess.run(
-            [sys.executable, "-c", script], env=env, cwd=folder, capture_output=True, check=True
-        )
-        digests.add(done.stdout)
+    source = os.pathsep.join([str(HERE), str(HERE.parent / "profiler")])
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": source},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_direct_and_batch_agree(dark: bool) -> None:
-    files = chart_files(ablation(2))
-    for name in CHARTS:
-        light = chart(name, ablation(2))
-        assert files[f"{name}-dark.svg" if dark else f"{name}-light.svg"] == (
-            swap(light) if dark else light
-        )
-
-
-def test_importing_the_charts_does_not_import_matplotlib() -> None:
-    script = "import sys, workbench.render.charts, workbench.render.report; "
-    script += "assert not {'matplotlib', 'numpy', 'jinja2'} & set(sys.modules)"
+def test_no_drawing_library_is_imported() -> None:
+    script = "import sys, workbench.render.chart.charts; "
+    script += "assert not {'matplotlib', 'numpy', 'pandas', 'jinja2'} & set(sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(HERE.parent / "profiler")}
     subprocess.run([sys.executable, "-c", script], env=env, check=True)
 
 
+def test_light_and_dark_differ_in_their_style_alone() -> None:
+    files = chart_files(ablation(3), timings(ablation(3)))
+    for name in CHARTS:
+        light, dark = (files[f"{name}-{shade}.svg"].splitlines() for shade in ("light", "dark"))
+        apart = [pair for pair in zip(light, dark, strict=True) if pair[0] != pair[1]]
+        assert len(apart) == 1
+        assert all(line.startswith("<style>") for line in apart[0])
+        assert PALETTE["ink"].light in apart[0][0]
+        assert PALETTE["ink"].dark in apart[0][1]
+
+
+@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("width", list(Width))
+def test_names_of_any_kind_are_text(name: str, width: Width) -> None:
+    nasty = 'A <b> & $x_1$ "\x00\x1f\ud800\ufffe\n]]>'
+    found = ablation(3, gpu=nasty, shape="a|b", reference=nasty)
+    rows = tuple(
+        dataclasses.replace(row, variant=nasty) if row.variant == "fix1" else row
+        for row in found.rows
+    )
+    found = dataclasses.replace(found, rows=rows)
+    known = {**timings(ablation(3)), nasty: {"warm": [1.0, 2.0], nasty: [3.0]}}
+    one = scene(name, found, known, width)
+    for picture in (*svg.files(one), svg.inline(one)):
+        root = ET.fromstring(picture.encode())
+        assert "A <b> & $x_1$" in " ".join(root.itertext()) + " ".join(
+            value for e in root.iter() for value in e.attrib.values()
+        )
+        assert not {e.tag.rpartition("}")[2] for e in root.iter()} & {"b", "script"}
+
+
 def test_ceilings_carry_value_and_unit() -> None:
-    said = texts(chart("roofline", ablation(1)))
-    assert "DRAM: 4.81 TB/s" in said
-    assert "FP32: 67.0 TFLOP/s" in said
-    assert "Tensor, dense FP16: 1073 TFLOP/s" in said
-    assert "ridge: 13.9 FLOP/B" in said
+    told = texts(chart("roofline", ablation(1)))
+    assert "DRAM 4.81 TB/s" in told
+    assert "FP32 67.0 TFLOP/s" in told
+    assert "Tensor, dense FP16 1073 TFLOP/s" in told
+    assert "ridge 13.9" in told
 
 
-def test_every_variant_is_named_on_the_roofline_of_a_short_ladder() -> None:
-    said = " ".join(texts(chart("roofline", ablation(6))))
-    for row in ablation(6).everything:
-        assert row.variant in said
-    assert "fix2 (rejected)" in said
-    assert "without a name" not in said
+@pytest.mark.parametrize("steps", [1, 6])
+def test_every_variant_is_named_on_the_rooflines_of_a_short_ladder(steps: int) -> None:
+    found = ablation(steps)
+    for name in ROOFLINES:
+        told = texts(chart(name, found))
+        for row in found.everything:
+            assert any(text.split()[0] == row.variant for text in told)
 
 
-def test_a_long_ladder_names_its_ends_and_says_that_points_go_without() -> None:
-    found = ablation(24)
-    said = " ".join(texts(chart("roofline", found)))
-    assert found.best is not None
-    for name in (found.rows[0].variant, found.best.variant, found.reference):
-        assert f"{name} " in said
-    assert "crowded points without a name" in said
+def test_every_version_is_named_on_the_recorded_rooflines() -> None:
+    found, _ = pages.recorded()
+    one = scene("roofline", found)
+    named = {group.variants[0] for group in groups(one.items) if group.kind == "name"}
+    assert named == {row.variant for row in found.everything if row.point}
+
+
+def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
+    """Read back from the picture: the height of the mark under the roof over it."""
+    found, _ = pages.recorded()
+    assert found.ceilings is not None
+    row = found.row("fix15")
+    assert row.point is not None
+    assert found.ceilings.tensor is not None
+    over = min(found.ceilings.tensor, row.point.intensity * found.ceilings.dram)
+    share = row.point.flops_per_second / over
+    assert abs(share - row.point.share) > 0.01  # its own capture's roof is another one
+    (label,) = (t for t in texts(chart("roofline", found)) if t.startswith("fix15 "))
+    assert label == f"fix15 {percent(share)}"
+
+
+@pytest.mark.parametrize("width", list(Width))
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_version_can_be_reached_at_the_middle_of_its_mark(name: str, width: Width) -> None:
+    """Of all hit areas over the middle of one, the last drawn is its own group's."""
+    found, _ = pages.recorded()
+    one = scene(name, found, timings(found), width)
+    chosen = [group for group in groups(one.items) if group.areas]
+    for group in chosen:
+        assert group.words
+        for area in group.areas:
+            over = [g for g in chosen if any(a.holds(area.middle) for a in g.areas)]
+            assert over[-1] == group
+    reached = {variant for group in chosen for variant in group.variants}
+    steps = {row.variant for row in found.rows if row.step and row.step.parent}
+    assert reached >= (steps if name == "stall-time" else {r.variant for r in found.everything})
+
+
+def test_marks_that_cover_each_other_are_one_choice_that_lists_them() -> None:
+    same = point(100.0, 300.0)
+    found = with_row(with_row(ablation(3), "fix1", point=same), "fix3", point=same)
+    one = scene("roofline-levels", found)
+    clusters = [group for group in groups(one.items) if group.variants == ("fix1", "fix3")]
+    assert len(clusters) == 3  # one a level
+    assert clusters[0].kind == "cluster"
+    assert clusters[0].words == "2 versions that cover each other: fix1, fix3"
+    assert len(clusters[0].areas) == 2
+    root = ET.fromstring(svg.inline(one))
+    listed = [e.attrib for e in root.iter() if "data-variants" in e.attrib]
+    assert json.loads(listed[0]["data-variants"]) == ["fix1", "fix3"]
+    assert listed[0]["aria-haspopup"] == "true"
+    assert listed[0]["tabindex"] == "0"
+
+
+def test_the_crowd_is_enlarged_and_nothing_is_where_there_is_none() -> None:
+    found, _ = pages.recorded()
+    assert "TFLOP/s, enlarged" in texts(chart("roofline", found))
+    assert "TFLOP/s, enlarged" not in texts(chart("roofline", ablation(2)))
 
 
 def test_point_above_its_roof_is_marked() -> None:
-    word = "error in the data"
-    assert word not in " ".join(texts(chart("roofline", ablation(1))))
+    word = "above its roof: an error in the data"
     found = with_row(ablation(1), "fix1", point=point(5.0, 2.0))
     row = found.row("fix1")
     assert row.point is not None
     assert row.point.above_roof
-    said = texts(chart("roofline", found))
-    assert "above its roof: an error in the data" in said
-    assert any(text.startswith("fix1 (error in the data") for text in said)
+    for name in ROOFLINES:
+        assert word not in texts(chart(name, ablation(1)))
+        told = texts(chart(name, found))
+        assert word in told
+    assert "fix1 (error in the data)" in texts(chart("roofline", found))
 
 
-def test_rows_without_a_capture_are_named() -> None:
+def test_rows_without_evidence_are_named() -> None:
     found = not_current(ablation(3), "fix2", "stale", "sources changed")
-    for svg in chart_files(found).values():
-        said = texts(svg)
-        assert "not collected: fix2 (stale)" in said
-        assert not any(text.startswith("fix2") for text in said)
+    known = {name: by for name, by in timings(found).items() if name != "fix2"}
+    for name in CHARTS:
+        told = texts(svg.files(scene(name, found, known))[0])
+        assert "not collected: fix2 (stale)" in told
+        assert not any(text.startswith("fix2") for text in told)
 
 
-def test_no_ceilings_no_tensor_no_captures() -> None:
-    assert "ceilings not collected" in texts(chart("roofline", ablation(1, ceilings=None)))
-    plain = ablation(1, ceilings=type(CEILINGS)(CEILINGS.dram, CEILINGS.fp32, None))
-    assert not any("Tensor" in text for text in texts(chart("roofline", plain)))
+def test_no_ceilings_no_tensor_no_captures_no_samples() -> None:
     bare: Ablation = ablation(1)
     for row in bare.everything:
         bare = not_current(bare, row.variant, "missing", "not measured")
-    assert "stall samples not collected" in texts(chart("stalls", bare))
-    assert chart("roofline", bare)
-
-
-def test_every_level_has_its_panel_with_every_variant() -> None:
-    found = ablation(4)
-    said = texts(chart("roofline-levels", found))
-    for words in ("DRAM", "L2 to the SMs", "L1, global and local loads", "10.3 TB/s", "33.4 TB/s"):
-        assert words in said
-    for row in found.everything:
-        assert said.count(row.variant) == 3
-
-
-def test_of_many_steps_the_small_charts_name_the_ends() -> None:
-    said = texts(chart("roofline-levels", ablation(12)))
-    assert (said.count("baseline"), said.count("fix12"), said.count("sdpa_flash")) == (3, 3, 3)
-    assert "fix5" not in said
-    assert any("the table names the steps between" in text for text in said)
-
-
-def test_a_level_without_counters_says_so_and_an_error_in_the_data_is_marked() -> None:
-    bare = dataclasses.replace(CEILINGS, l1=None)
-    assert "not collected" in texts(chart("roofline-levels", ablation(1, ceilings=bare)))
+    assert "ceilings not collected" in texts(chart("roofline", ablation(1, ceilings=None)))
     assert "traffic by level not collected" in texts(
         chart("roofline-levels", ablation(1, ceilings=None))
     )
-    word = "above its roof: an error in the data"
-    assert word not in texts(chart("roofline-levels", ablation(1)))
-    wrong = dataclasses.replace(point(500.0), above_roof=True)
-    assert word in texts(chart("roofline-levels", with_row(ablation(1), "fix1", point=wrong)))
+    plain = ablation(1, ceilings=type(CEILINGS)(CEILINGS.dram, CEILINGS.fp32, None))
+    assert not any("Tensor" in text for text in texts(chart("roofline", plain)))
+    for name in CHARTS:
+        for width in Width:
+            assert scene(name, bare, {}, width).height < 700
+    assert "stall samples not collected" in texts(chart("stalls", bare))
+    assert "samples not collected" in texts(chart("samples", bare))
+
+
+def test_every_level_has_its_plot_with_its_own_bandwidth() -> None:
+    told = texts(chart("roofline-levels", ablation(4)))
+    for words in ("DRAM", "L2 to the SMs", "L1, global and local loads"):
+        assert words in told
+    for words in ("DRAM 4.81 TB/s", "L2 10.3 TB/s", "L1 33.4 TB/s"):
+        assert words in told
+    without = dataclasses.replace(CEILINGS, l1=None)
+    assert "not collected" in texts(chart("roofline-levels", ablation(1, ceilings=without)))
 
 
 def test_the_time_of_each_step_stands_beside_its_parent() -> None:
-    said = texts(chart("stall-time", ablation(3)))
+    told = texts(chart("stall-time", ablation(3)))
     # baseline is the parent of fix1 and of the whole ladder; fix1 of fix2 (rejected) and fix3
-    assert said.count("baseline") == 2
-    assert said.count("fix1") == 3
-    assert "960 µs" in said
-    assert "505 µs, 1.90x" in said
-    assert "266 µs, 3.61x" in said  # baseline to fix3
-    assert "672" in said  # of 960 µs, 70 % in long scoreboard
+    assert told.count("baseline") == 2
+    assert told.count("fix1") == 3
+    assert "960 µs" in told
+    assert "505 µs, 1.90x" in told
+    assert "266 µs, 3.61x" in told  # baseline to fix3
+    assert "672" in told  # of 960 µs, 70 % in long scoreboard
     nothing = ablation(1, whole=None)
     nothing = with_row(nothing, "fix1", against_parent=None)
     assert "stall samples not collected" in texts(chart("stall-time", nothing))
 
 
-def test_stall_shares_are_drawn_to_scale() -> None:
+def test_bars_are_drawn_to_scale() -> None:
     stalls = {"selected": 0.25, "long_scoreboard": 0.5, "odd_reason": 0.25}
     found = with_row(ablation(0, references=0), "baseline", stalls=stalls)
-    said = texts(chart("stalls", found))
-    assert said.count("50 %") == 2  # the bar and the axis
-    assert said.count("25 %") == 3
-    assert {"none (issuing)", "long scoreboard", "odd reason"} <= set(said)
-    assert "other" not in said
+    told = texts(chart("stalls", found))
+    assert told.count("50 %") == 2  # the bar and the axis
+    assert told.count("25 %") == 3
+    assert {"none (issuing)", "long scoreboard", "odd reason"} <= set(told)
+    assert "other" not in told
+    items = scene("stalls", found).items
+    (half,), (quarter,) = bars(items, "long_scoreboard"), bars(items, "odd_reason")
+    assert half.width == pytest.approx(2 * quarter.width, rel=0.01)
+    before, after = bars(scene("stall-time", ablation(1)).items, "long_scoreboard")[:2]
+    assert after.width / before.width == pytest.approx(0.4 / 0.7 / 1.9, rel=0.01)
 
 
 def test_small_reasons_are_summed_as_other() -> None:
     many = {f"reason{i}": 0.1 for i in range(10)}
-    said = texts(chart("stalls", with_row(ablation(0, references=0), "baseline", stalls=many)))
-    assert "other" in said
-    assert "30 %" in said
+    told = texts(chart("stalls", with_row(ablation(0, references=0), "baseline", stalls=many)))
+    assert "other" in told
+    assert "30 %" in told
 
 
-def test_odd_names_are_text() -> None:
-    found = ablation(1, gpu="A <b> & $x_1$", shape="a|b")
-    for svg in chart_files(found).values():
-        assert any("A <b> & $x_1$" in text for text in texts(svg))
+def test_every_sample_is_a_dot_at_its_deviation() -> None:
+    found = ablation(0, references=0)
+    microseconds = [100.0, 90.0, 110.0, 100.0]
+    one = scene("samples", found, {"baseline": {"warm": microseconds}})
+    (row,) = (group for group in groups(one.items) if group.areas)
+    (dots,) = (item for item in row.items if isinstance(item, Dots))
+    xs = [x for x, _ in dots.points]
+    assert xs[1] < xs[0] < xs[2]
+    assert xs[0] - xs[1] == pytest.approx(xs[2] - xs[0])
+    assert xs[3] == xs[0]
+    heights = [y for _, y in dots.points]
+    assert heights == sorted(heights)  # the first round at the top
+    assert "100 µs" in texts(svg.files(one)[0])
+    assert "of 4 samples" in row.words
 
 
-def test_dark_swaps_every_colour_of_the_palette_and_no_other() -> None:
-    light = vars(LIGHT).values()
-    assert len(set(light)) == len(light)
-    own = {*COLOURS.values(), OTHER_FILL}
-    assert not own & set(light)
-    assert LIGHT.faint == ISSUING_FILL
-    dark = swap(chart("roofline", ablation(3)))
-    assert not any(colour in dark for colour in light)
-    assert DARK.ink in dark
+def test_what_lies_far_beyond_the_axis_is_told() -> None:
+    found = ablation(0, references=0)
+    steady = [100.0 + 0.1 * (n % 5) for n in range(400)]
+    told = texts(svg.files(scene("samples", found, {"baseline": {"warm": [*steady, 300.0]}}))[0])
+    assert "+199 %" in told
 
 
-def test_number_on_a_bar_is_readable() -> None:
-    assert on("#0072b2") == "#ffffff"
-    assert on("#f0e442") == "#000000"
+def test_quantiles_are_those_of_numpy() -> None:
+    import numpy as np
+
+    values = sorted(random.Random(3).uniform(0, 9) for _ in range(41))
+    for share in (0.0, 0.025, 0.5, 0.61, 0.975, 1.0):
+        assert quantile(values, share) == pytest.approx(np.percentile(values, 100 * share))
 
 
-def test_labels_do_not_overlap() -> None:
-    anchors = [Anchor((200.0 + 3 * (i % 4), 60.0 + 11 * i), 90.0, 13.0) for i in range(16)]
-    page = Box(0, 0, 500, 400)
-    spots = place(anchors, [], [], page)
-    boxes = []
-    for anchor, spot in zip(anchors, spots, strict=True):
-        left = {"left": 0.0, "right": anchor.width, "center": anchor.width / 2}[spot.side]
-        x, y = spot.at[0] - left, spot.at[1] - anchor.height / 2
-        boxes.append(Box(x, y, x + anchor.width, y + anchor.height))
-    assert all(box.within(page) for box in boxes)
-    for i, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+def test_text_is_readable_in_both_themes() -> None:
+    for name in ("ink", "muted", "step", "reference", "rejected"):
+        for theme in ("light", "dark"):
+            text, paper = (getattr(PALETTE[one], theme) for one in (name, "paper"))
+            assert contrast(text, paper) >= 4.5
+    for fill in {*COLOURS.values(), ISSUING_FILL, OTHER_FILL}:
+        for theme in ("light", "dark"):
+            text, under = (getattr(PALETTE[one], theme) for one in (ink_on(fill), fill))
+            assert contrast(text, under) >= 4.5
 
 
-def test_segment_crosses_box() -> None:
-    box = Box(0, 0, 10, 10)
-    assert box.crossed_by(((-5, 5), (15, 5)))
-    assert box.crossed_by(((5, 5), (6, 6)))
-    assert not box.crossed_by(((-5, 2), (5, 22)))
-    assert not box.crossed_by(((-5, 12), (15, 12)))
+@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("width", list(Width))
+def test_nothing_leaves_the_picture_and_all_words_of_the_scene_are_there(
+    name: str, width: Width
+) -> None:
+    found, _ = pages.recorded()
+    one = scene(name, found, timings(found), width)
+    assert one.width == {Width.WIDE: 920, Width.NARROW: 360}[width]
+    for label in labels(one.items):
+        assert -1 <= label.at[0] <= one.width + 1
+        assert 0 <= label.at[1] <= one.height
+    assert all((one.title, one.subtitle, one.alt, one.caption))
+    assert "faster" not in one.caption
+
+
+def test_a_page_gets_buttons_and_no_colours_of_its_own() -> None:
+    one = scene("roofline", ablation(3))
+    root = ET.fromstring(svg.inline(one))
+    buttons = [e for e in root.iter() if e.attrib.get("role") == "button"]
+    assert buttons
+    assert all(e.attrib["aria-label"] and e.attrib["tabindex"] == "0" for e in buttons)
+    assert all("data-variant" in e.attrib or "data-variants" in e.attrib for e in buttons)
+    assert "#" not in "".join(v for e in root.iter() for k, v in e.attrib.items() if k != "d")
+    assert "light-dark(#1f2328,#f0f6fc)" in svg.page_style()
+    assert all(rule.startswith(".chart ") for rule in svg.page_style().split("}")[:-1])
+
+
+def test_an_unnumbered_group_is_not_a_button() -> None:
+    name = Group((), ("fix1",), "name")
+    one = dataclasses.replace(scene("roofline", ablation(1)), items=(name,))
+    assert "button" not in svg.inline(one)
+    assert math.isfinite(one.height)

@@ -1,27 +1,21 @@
-"""A label beside a point is read as the nearest point's: whose it is must be certain."""
+"""A name beside a point is read as the nearest point's: whose it is must be certain."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import Any
 
 import pytest
 
 import pages
 from synthetic import ablation
 from workbench.judge.rows import Ablation
-from workbench.render import roofline_chart
-from workbench.render.canvas import text_width
-from workbench.render.labels import CLEAR, XY, Anchor, Box, Segment, Spot, place
-from workbench.render.page_roofline import NARROW, WIDE, Size, drawings
+from workbench.render.chart.charts import scene
+from workbench.render.chart.placing import NEAR, Space, clusters, text_box
+from workbench.render.chart.scale import spread
+from workbench.render.chart.scene import XY, Box, Group, Label, Line, Sign, Width, groups
 
 PAGE = Box(0, 0, 500, 400)
-
-
-def box_of(anchor: Anchor, spot: Spot) -> Box:
-    left = {"left": 0.0, "right": anchor.width, "center": anchor.width / 2}[spot.side]
-    x, y = spot.at[0] - left, spot.at[1] - anchor.height / 2
-    return Box(x, y, x + anchor.width, y + anchor.height)
 
 
 def apart(box: Box, mark: XY) -> float:
@@ -30,115 +24,102 @@ def apart(box: Box, mark: XY) -> float:
     return math.dist((x, y), mark)
 
 
-def certain(box: Box, leader: object, own: list[XY], marks: list[XY]) -> bool:
-    """Nearer to one of its own than to any other mark, or led to its own and clear of others."""
-    others = min((apart(box, mark) for mark in marks if mark not in own), default=math.inf)
-    return others > CLEAR if leader else min(apart(box, mark) for mark in own) < others
-
-
-def long_or_recorded(ladder: str) -> Ablation:
-    return pages.recorded()[0] if ladder == "recorded" else ablation(24)
-
-
-def test_no_label_stands_nearer_to_another_mark_than_to_its_own() -> None:
+def test_no_name_stands_nearer_to_another_mark_than_to_its_own() -> None:
     column = [(250.0 + i % 2, 100.0 + 9 * i) for i in range(20)]  # too close to name them all
-    anchors = [
-        Anchor(at, 80.0, 12.0, must=i in (0, 7)) for i, at in enumerate(column) if i % 3 != 2
+    roofs = [((0.0, y), (500.0, y)) for _, y in column[::4]]  # push names up and down
+    space = Space(PAGE, column, lines=list(roofs))
+    spots = [(at, space.put([at], ["name of it"], 12.0)) for at in column[::3]]
+    shown = [(at, spot) for at, spot in spots if spot]
+    assert len(shown) > 3
+    for at, spot in shown:
+        assert spot.box.within(PAGE)
+        others = min(apart(spot.box, mark) for mark in column if mark != at)
+        assert spot.leader or apart(spot.box, at) < others
+    for (_, one), (_, other) in itertools.combinations(shown, 2):
+        assert not one.box.overlaps(other.box)
+
+
+def test_where_there_is_no_room_there_is_no_name() -> None:
+    walls = [Box(0, 0, 500, 195), Box(0, 205, 500, 400)]
+    space = Space(PAGE, [(250.0, 200.0)], boxes=walls)
+    assert space.put([(250.0, 200.0)], ["too high for the gap"], 12.0) is None
+
+
+def test_a_mark_without_a_name_is_not_covered() -> None:
+    beside = (130.0, 100.0)  # where the name would go
+    spot = Space(PAGE, [(100.0, 100.0), beside]).put([(100.0, 100.0)], ["some name"], 12.0)
+    assert spot is not None
+    assert apart(spot.box, beside) > 6
+
+
+def test_places_in_a_column_keep_their_order_and_distance() -> None:
+    wanted = [10.0, 11.0, 12.0, 80.0, 200.0]
+    found = spread(wanted, 14, 5, 205)
+    assert all(b - a >= 14 - 1e-9 for a, b in itertools.pairwise(found))
+    assert found[3:] == [80.0, 200.0]  # what has room stays where it wants to be
+    assert found[1] == pytest.approx(sum(wanted[:3]) / 3 + 8)  # pushed down by the upper end
+    assert spread([0.0, 1000.0], 10, 50, 100) == [50.0, 100.0]
+    assert spread([], 10, 0, 1) == []
+
+
+def test_marks_of_different_clusters_do_not_cover_each_other() -> None:
+    marks = [(10.0 * (i % 7), 4.0 * (i * i % 13)) for i in range(30)]
+    found = clusters(marks)
+    assert sorted(itertools.chain(*found)) == list(range(30))
+    for one, other in itertools.combinations(found, 2):
+        for i, j in itertools.product(one, other):
+            (ax, ay), (bx, by) = marks[i], marks[j]
+            assert max(abs(ax - bx), abs(ay - by)) >= NEAR
+
+
+def test_a_segment_is_cut_at_a_box() -> None:
+    box = Box(0, 0, 10, 10)
+    assert box.clipped(((-5, 5), (15, 5))) == ((0, 5), (10, 5))
+    assert box.clipped(((5, 5), (6, 6))) == ((5, 5), (6, 6))
+    assert box.clipped(((-5, 2), (5, 22))) is None
+    assert box.clipped(((-5, 12), (15, 12))) is None
+
+
+def ladder(name: str) -> Ablation:
+    return pages.recorded()[0] if name == "recorded" else ablation(24)
+
+
+def name_boxes(found: list[Group]) -> list[tuple[Label, Box]]:
+    words = [item for group in found for item in group.items if isinstance(item, Label)]
+    return [
+        (label, text_box(label.at, label.text, label.size, label.anchor, bold=label.bold))
+        for label in words
     ]
-    roofs = [((0.0, y), (500.0, y)) for _, y in column[::4]]  # push labels up and down
-    spots = place(anchors, [], roofs, PAGE, column)
-    shown = [(anchor, spot) for anchor, spot in zip(anchors, spots, strict=True) if not spot.spare]
-    assert len(shown) > 4
-    for anchor, spot in shown:
-        box = box_of(anchor, spot)
-        assert box.within(PAGE)
-        assert certain(box, spot.leader, [anchor.at], column)
 
 
-def test_what_must_be_named_is_and_the_rest_is_spare_where_there_is_no_room() -> None:
-    wall = [Box(0, 0, 500, 195), Box(0, 205, 500, 400)]
-    at = (250.0, 200.0)
-    optional, needed = place(
-        [Anchor(at, 60.0, 12.0, must=False), Anchor((300.0, 200.0), 60.0, 12.0)], wall, [], PAGE
-    )
-    assert optional.spare
-    assert not needed.spare
+@pytest.mark.parametrize("width", list(Width))
+@pytest.mark.parametrize("name", ["recorded", "long"])
+@pytest.mark.parametrize("chart", ["roofline", "roofline-levels"])
+def test_names_overlap_no_name_and_no_mark(chart: str, name: str, width: Width) -> None:
+    one = scene(chart, ladder(name), {}, width)
+    named = [group for group in groups(one.items) if group.kind == "name"]
+    boxes = name_boxes(named)
+    for (first, box), (second, other) in itertools.combinations(boxes, 2):
+        assert not box.grown(-1).overlaps(other.grown(-1)), (first.text, second.text)
+    marks = [
+        item.at for g in groups(one.items) if g.areas for item in g.items if isinstance(item, Sign)
+    ]
+    for label, box in boxes:
+        assert not any(box.holds(mark) for mark in marks), label.text
+        assert box.x1 <= one.width, label.text
 
 
-def test_an_unnamed_mark_is_not_covered() -> None:
-    anchor = Anchor((100.0, 100.0), 60.0, 12.0)
-    beside = (130.0, 100.0)  # where the label would go
-    (spot,) = place([anchor], [], [], PAGE, [beside])
-    assert apart(box_of(anchor, spot), beside) > 6
-
-
-def test_a_label_too_wide_for_either_side_of_its_point_stays_on_the_page() -> None:
-    anchor = Anchor((450.0, 200.0), 480.0, 12.0, must=False)
-    (spot,) = place([anchor], [], [], PAGE)
-    assert box_of(anchor, spot).within(PAGE)
-    assert spot.leader is not None
-
-
-@pytest.mark.parametrize("ladder", ["recorded", "long"])
-def test_the_chart_of_a_long_ladder_leaves_no_doubt(
-    ladder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = long_or_recorded(ladder)
-    placed: list[tuple[list[Anchor], list[Spot], list[XY]]] = []
-
-    def watched(
-        anchors: list[Anchor], taken: list[Box], lines: list[Segment], bounds: Box, marks: list[XY]
-    ) -> list[Spot]:
-        placed.append((anchors, place(anchors, taken, lines, bounds, marks), marks))
-        return placed[-1][1]
-
-    monkeypatch.setattr(roofline_chart, "place", watched)
-    assert roofline_chart.draw(found)
-    ((anchors, spots, marks),) = placed
-    assert len(marks) == len(found.everything)
-    shown = [pair for pair in zip(anchors, spots, strict=True) if not pair[1].spare]
-    assert shown
-    for anchor, spot in shown:
-        own = [*anchor.own]
-        assert certain(box_of(anchor, spot), spot.leader, own, marks)
-
-
-def label_boxes(labels: list[dict[str, Any]], size: Size) -> list[Box]:
-    boxes = []
-    for label in labels:
-        wide = text_width(label["text"], size.font)
-        x = label["x"] - {"start": 0.0, "middle": wide / 2, "end": wide}[label["anchor"]]
-        boxes.append(Box(x, label["y"] - 0.8 * size.font, x + wide, label["y"] + 0.2 * size.font))
-    return boxes
-
-
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize("ladder", ["recorded", "long"])
-def test_the_pages_rooflines_leave_no_doubt(ladder: str, size: Size) -> None:
-    found = long_or_recorded(ladder)
-    assert found.best is not None
-    for drawing in drawings(found, size):
-        marks = {p["variant"]: (p["kind"], (p["x"], p["y"])) for p in drawing["points"]}
-        labels = [label for label in drawing["labels"] if not label["spare"]]
-        named = {label["variant"] for label in labels}
-        assert {found.rows[0].variant, found.best.variant, found.reference} <= named
-        assert {label["variant"] for label in drawing["labels"]} == marks.keys()
-        led = [label for label in labels if label["leader"]]
-        for label, box in zip(labels, label_boxes(labels, size), strict=True):
-            kind, at = marks[label["variant"]]
-            # Lines of one label: of marks of one look in one place, the leader is the first's.
-            stack = [one for one in labels if one["x"] == label["x"] and one["kind"] == kind]
-            if any(one in led for one in stack):
-                continue
-            look_alike = [
-                place
-                for look, place in marks.values()
-                if look == kind and max(abs(place[0] - at[0]), abs(place[1] - at[1])) < 4
-            ]
-            others = [m for _, m in marks.values() if m not in look_alike]
-            boxes = [
-                b for one, b in zip(labels, label_boxes(labels, size), strict=True) if one in stack
-            ]
-            assert min(apart(b, m) for b in boxes for m in look_alike) < min(
-                apart(box, other) for other in others
-            )
+@pytest.mark.parametrize("width", list(Width))
+def test_in_the_enlarged_crowd_a_line_leads_from_each_name_to_its_mark(width: Width) -> None:
+    one = scene("roofline", pages.recorded()[0], {}, width)
+    everything = groups(one.items)
+    areas = {v: g.areas[g.variants.index(v)] for g in everything if g.areas for v in g.variants}
+    led = [
+        (group.variants[0], item)
+        for group in everything
+        for item in group.items
+        if group.kind == "name" and isinstance(item, Line) and len(item.points) == 3
+    ]
+    assert len(led) > 15
+    for variant, line in led:
+        assert math.dist(line.points[0], areas[variant].middle) < 0.1

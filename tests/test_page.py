@@ -6,11 +6,11 @@ import base64
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import re
 import subprocess
 import sys
+from functools import lru_cache
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -19,21 +19,16 @@ from typing import Any
 import pytest
 
 import pages
-from synthetic import ablation, not_current, point, with_row
+from synthetic import ablation, not_current, with_row
 from workbench.cli import main
 from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.model import Sources
-from workbench.derive.roofline.ceilings import LEVELS
 from workbench.judge.rows import Ablation
-from workbench.render import why
-from workbench.render.canvas import text_width
-from workbench.render.hunks import hunk_rows, shift_lines
-from workbench.render.page import page_environment, page_model, render_page
-from workbench.render.page_roofline import NARROW, WIDE, Size, drawings
-from workbench.render.page_stalls import bars
-from workbench.render.page_why import anatomy, times
-from workbench.render.spans import spans
-from workbench.render.tables import interval, number, ratio, top_stall
+from workbench.render.document.blocks import Section, plain
+from workbench.render.document.report import report
+from workbench.render.numbers import factor, interval
+from workbench.render.page import CODE, page_environment, render_page
+from workbench.render.page_tokens import tokens
 from workbench.study.sources import virtual_name
 from workbench.words import Status
 from workspaces import ROOT, copy_of_repository
@@ -97,39 +92,33 @@ def outline(found: Ablation, sources: Sources | None = None) -> Outline:
     return Outline(pages.render(found, sources))
 
 
+@lru_cache
+def recorded() -> Outline:
+    return Outline(pages.recorded_page())
+
+
 def test_headings_are_in_order_and_skip_no_level() -> None:
-    page = outline(*pages.recorded())
+    page = recorded()
     levels = [level for level, _ in page.headings]
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert [text for level, text in page.headings if level == 2] == [
-        "The ladder",
-        "Roofline",
-        "Where the warps spend their time",
-        "Why it got faster",
-        "Where baseline loses its time",
-        "Step by step",
-        "What did not work",
-        "Every version: figures and sources, line by line",
-        "Environment and method",
-        "Where each number comes from",
-    ]
+    titles = [text for level, text in page.headings if level == 2]
+    found, sources = pages.recorded()
+    document = report(found, sources.diffs)
+    told = [plain(b.title) for b in document.blocks if isinstance(b, Section) and b.title]
+    steps = titles.index("Step by step")
+    assert titles == [*told[: steps + 1], CODE, *told[steps + 1 :]]
+    assert titles[:2] == ["What was learned", "The ladder"]
 
 
 def test_landmarks_captions_and_names() -> None:
-    page = outline(*pages.recorded())
+    page = recorded()
     for tag in ("header", "nav", "main"):
         assert page.all(tag)
     assert len(page.all("caption")) == len(page.all("table"))
     assert all(heading.get("scope") for heading in page.all("th"))
-    assert all(
-        svg.get("aria-label")
-        or svg.get("aria-hidden")
-        or svg.get("width") == "18"
-        or svg.get("width") == "28"
-        for svg in page.all("svg")
-    )
+    assert all(svg.get("aria-label") for svg in page.all("svg"))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for _, attributes in page.tags:
@@ -138,7 +127,7 @@ def test_landmarks_captions_and_names() -> None:
 
 
 def test_it_needs_nothing_from_anywhere() -> None:
-    page = outline(*pages.recorded())
+    page = recorded()
     for tag, attributes in page.tags:
         assert not attributes.get("src"), tag
         where = attributes.get("href") or ""
@@ -150,7 +139,7 @@ def test_it_needs_nothing_from_anywhere() -> None:
 
 
 def test_only_its_own_scripts_may_run() -> None:
-    page = outline(*pages.recorded())
+    page = recorded()
     policy = next(m["content"] for m in page.all("meta") if "http-equiv" in m) or ""
     allowed = set(re.findall(r"'sha256-([^']+)'", policy))
     code = [text for attributes, text in page.scripts if not attributes.get("type")]
@@ -162,8 +151,7 @@ def test_only_its_own_scripts_may_run() -> None:
 
 def test_same_evidence_gives_the_same_bytes_whatever_the_hash_seed() -> None:
     script = (
-        "import hashlib, pages; "
-        "print(hashlib.sha256(pages.render(*pages.recorded()).encode()).hexdigest())"
+        "import hashlib, pages; print(hashlib.sha256(pages.recorded_page().encode()).hexdigest())"
     )
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "profiler")])
     digests = {
@@ -176,12 +164,6 @@ def test_same_evidence_gives_the_same_bytes_whatever_the_hash_seed() -> None:
         for seed in ("1", "2")
     }
     assert len(digests) == 1
-
-
-def test_model_is_plain_data() -> None:
-    found, sources = pages.recorded()
-    model = page_model(found, sources)
-    assert json.loads(json.dumps(model, allow_nan=False)).keys() == model.keys()
 
 
 def test_hostile_words_stay_words() -> None:
@@ -197,59 +179,54 @@ def test_hostile_words_stay_words() -> None:
     assert page.data["sources"]["baseline.cu"] == next(
         iter(sources.sides["baseline"].texts.values())
     )
-    (name,) = [v["name"] for v in page.data["variants"] if v["name"].startswith("fix1")]
-    assert name == f'fix1"{pages.NASTY}'
-    assert [attributes for attributes in page.all("g") if attributes.get("data-variant") == name]
+    name = f'fix1"{pages.NASTY}'
+    for tag in ("tr", "g", "article", "details"):
+        keys = ("data-variant", "data-key")
+        assert any(name in (a.get(key) for key in keys) for a in page.all(tag)), tag
 
 
-def test_every_version_has_its_row_point_bar_and_section() -> None:
-    found, sources = pages.recorded()
-    page = outline(found, sources)
+def test_every_version_has_its_row_points_step_and_sources() -> None:
+    found, _ = pages.recorded()
+    page = recorded()
     for row in found.everything:
         mine = [(tag, a) for tag, a in page.tags if a.get("data-variant") == row.variant]
         tags = [tag for tag, _ in mine]
-        assert "tr" in tags
         assert "details" in tags
-        assert row.point is not None
-        points = sum((a.get("class") or "").startswith("point") for _, a in mine)
-        assert points == 2 * sum(math.isfinite(level.intensity) for level in row.point.levels)
-        assert any((a.get("class") or "").startswith("bar") for _, a in mine)
-        assert ("article" in tags) == (row.step is not None and row.step.parent is not None)
+        assert ("article" in tags) == (row.step is not None)
+        assert any(a.get("data-key") == row.variant for a in page.all("tr"))
+        choices = [
+            json.loads(a.get("data-variants") or json.dumps([a.get("data-variant")]))
+            for a in page.all("g")
+            if (a.get("class") or "").startswith("choice")
+        ]
+        assert any(row.variant in names for names in choices)
 
 
-def test_figures_are_those_of_the_markdown_report() -> None:
-    found, sources = pages.recorded()
-    words = outline(found, sources).words
-    row = found.row("fix4")
-    best = found.best
+def test_figures_are_those_of_the_report() -> None:
+    found, _ = pages.recorded()
+    words = recorded().words
+    row, best = found.row("fix4"), found.best
     assert best is not None
-    for text in (
-        ratio(best.over_baseline),
-        interval(row.over_parent),
-        top_stall(row),
-        f"{found.score.confirmed} of {found.score.total}",
-    ):
-        assert text in words
-    facts = next(v for v in outline(found, sources).data["variants"] if v["name"] == "fix4")
-    assert row.point is not None
-    rate = number(row.point.flops_per_second / 1e12)
-    assert facts["point"][0][:2] == ["Performance", f"{rate} TFLOP/s"]
-    assert "dram__bytes_read.sum" in facts["point"][1][2]
+    assert best.over_baseline is not None
+    assert factor(best.over_baseline.ratio) in words
+    assert interval(row.over_parent) in words
+    assert f"{found.score.confirmed} of {found.score.total}" in words
+    for figure in row.figures.values():
+        assert figure.metric in words
 
 
 def test_each_source_is_carried_once() -> None:
-    found, sources = pages.recorded()
-    text = pages.render(found, sources)
+    text = pages.recorded_page()
     line = "const size_t mine = head + static_cast"
-    holders = [n for n, t in outline(found, sources).data["sources"].items() if line in t]
+    holders = [n for n, t in recorded().data["sources"].items() if line in t]
     assert len(holders) == text.count(line)
 
 
 def test_lines_carry_their_stalls() -> None:
-    found, sources = pages.recorded()
-    data = outline(found, sources).data
-    stalls, time, instructions, *_ = data["heat"]["baseline"]["baseline.cu"]["30"]
-    assert data["reasons"][stalls[0][0]]["key"] == "long_scoreboard"
+    _, sources = pages.recorded()
+    page = recorded()
+    stalls, time, instructions, *_ = page.data["heat"]["baseline"]["baseline.cu"]["30"]
+    assert page.data["reasons"][stalls[0][0]]["label"] == "long scoreboard"
     costs = sources.sides["baseline"].costs
     assert costs is not None
     cost = costs.of("/workbench/kernels/attention/baseline.cu", 30)
@@ -262,14 +239,43 @@ def test_lines_carry_their_stalls() -> None:
     assert instructions == pytest.approx(
         (cost.instructions or 0) / (costs.total.instructions or 1), abs=1e-5
     )
-    assert "sdpa" not in data["heat"]
-    words = outline(found, sources).words
-    assert "Costs by line are not collected: its capture has no source lines." in words
+    assert "sdpa" not in page.data["heat"]
+    assert "Costs by line are not collected: its capture has no source lines." in page.words
+
+
+def test_the_file_with_the_costliest_hunk_comes_first_and_comments_cost_nothing() -> None:
+    _, sources = pages.recorded()
+    data = recorded().data
+    for variant, diff in sources.diffs.items():
+        hunks = {str(hunk.number): hunk for hunk in diff.hunks}
+        costs = []
+        for file in data["diffs"][variant]:
+            for number, (_, words, share) in file["hunks"].items():
+                hunk = hunks[number]
+                sides = [side.share or 0.0 for side in (hunk.before, hunk.after)]
+                assert share == pytest.approx(0.0 if hunk.cosmetic else max(sides), abs=1e-5)
+                assert ("comments or blanks only" in words) == hunk.cosmetic
+            if not str(file["after"] or file["before"]).endswith(".py"):
+                costs.append(max(share for _, _, share in file["hunks"].values()))
+        assert costs == sorted(costs, reverse=True)
+
+
+def test_tokens_cover_their_lines() -> None:
+    text = """// one\n/* two\n   lines */ int x = 10; // "no"\n#include <a.h>\nfloat f("s");\n"""
+    assert tokens("a.cu", text) == ["6c", "6c", "11c1-3k5-2n2-7c", "8p1-5p", "5k3-3s", ""]
+    assert tokens("a.py", 'def f():\n    """Two\n    lines."""\n') == ["3k", "4-6s", "13s", ""]
+    data = recorded().data
+    for name, source in data["sources"].items():
+        lines = source.split("\n")
+        packed = data["tokens"][name].split("\n")
+        assert len(packed) == len(lines), name
+        for line, parts in zip(lines, packed, strict=True):
+            assert sum(map(int, re.findall(r"\d+", parts))) <= len(line), name
 
 
 def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
     found, sources = pages.recorded()
-    data = outline(found, sources).data
+    data = recorded().data
     for row in found.rows:
         if row.step is None or row.step.parent is None:
             continue
@@ -308,7 +314,8 @@ def test_a_long_ladder_stays_small() -> None:
 def test_a_row_without_evidence_shows_no_figure(status: str) -> None:
     words = outline(not_current(ablation(3), "fix3", status, "its sources changed")).words
     assert "177 µs" not in words
-    assert "No figures: " in words
+    why = {"missing": "not measured", "failed": "failed: its sources changed"}
+    assert why.get(status, status) in words
     assert "337 µs" in words
 
 
@@ -317,96 +324,9 @@ def test_what_was_not_collected_is_said() -> None:
     for row in bare.everything:
         bare = not_current(bare, row.variant, "missing", "not measured")
     words = outline(bare).words
-    assert "Ceilings: not collected" in words
-    assert "Stall samples: not collected" in words
-    assert "there is no result yet" in words
+    assert "not collected" in words
     assert not re.search(r"\bNone\b|\bnan\b|\binf\b", words.replace("None was made", ""))
     assert "There is no step beyond the baseline yet" in outline(ablation(0)).words
-
-
-def test_without_a_primary_reference_there_is_no_such_column() -> None:
-    found = ablation(1, references=0, reference="")
-    assert not any(
-        c["key"] == "reference" for c in page_model(found, Sources())["ladder"]["columns"]
-    )
-    assert outline(found)
-
-
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_labels_on_the_roofline_keep_apart(size: Size) -> None:
-    for drawing in drawings(ablation(12), size):
-        shown = [label for label in drawing["labels"] if not label["spare"]]
-        assert len(shown) > 5
-        keep_apart(shown, size)
-
-
-def keep_apart(labels: list[dict[str, Any]], size: Size) -> None:
-    boxes = []
-    for label in labels:
-        wide = text_width(label["text"], size.font)
-        x = label["x"] - {"start": 0.0, "middle": wide / 2, "end": wide}[label["anchor"]]
-        boxes.append((x, label["y"] - 0.8 * size.font, x + wide, label["y"] + 0.2 * size.font))
-        assert x >= 0
-        assert x + wide <= size.width
-    for n, (ax, ay, bx, by) in enumerate(boxes):
-        for cx, cy, dx, dy in boxes[n + 1 :]:
-            assert ax >= dx or cx >= bx or ay >= dy or cy >= by
-
-
-def test_points_stand_where_their_figures_say() -> None:
-    found = ablation(3)
-    made = drawings(found, WIDE)
-    assert [drawing["level"] for drawing in made] == list(LEVELS)
-    for n, drawing in enumerate(made):
-        at = {p["variant"]: (p["x"], p["y"]) for p in drawing["points"]}
-        for a in found.everything:
-            for b in found.everything:
-                assert a.point is not None
-                assert b.point is not None
-                if a.point.flops_per_second > 1.01 * b.point.flops_per_second:
-                    assert at[a.variant][1] < at[b.variant][1]
-                if a.point.levels[n].intensity > 1.01 * b.point.levels[n].intensity:
-                    assert at[a.variant][0] > at[b.variant][0]
-        assert [arrow["kept"] for arrow in drawing["arrows"]] == [True, False, True]
-    heights = [[p["y"] for p in drawing["points"]] for drawing in made]
-    assert heights[0] == heights[1] == heights[2]  # the same axes at every level
-
-
-def test_a_point_above_its_roof_is_called_an_error() -> None:
-    found = with_row(ablation(1), "fix1", point=point(5.0, 2.0))
-    page = outline(found)
-    assert "above its roof: an error in the data" in page.words
-    assert any("error in the data" in (g.get("aria-label") or "") for g in page.all("g"))
-
-
-def test_bars_add_up() -> None:
-    for bar in bars(pages.recorded()[0]):
-        assert sum(part["width"] for part in bar["parts"]) == pytest.approx(100, abs=0.02)
-
-
-def words(text: str) -> list[tuple[str, str]]:
-    return [
-        (s["text"], "".join(k[0] for k in ("code", "strong", "em", "href") if s[k]))
-        for s in spans(text)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("a `b` c", [("a ", ""), ("b", "c"), (" c", "")]),
-        ("``a ` b``", [("a ` b", "c")]),
-        ("`` `a` ``", [("`a`", "c")]),
-        ("**x `y`** z", [("x ", "s"), ("y", "cs"), (" z", "")]),
-        ("*so* 2*3*4 a_b_c", [("so", "e"), (" 2*3*4 a_b_c", "")]),
-        (r"\*\_\<b> \`x\`", [("*_<b> `x`", "")]),
-        ("[t](https://x.y) [t](javascript:x)", [("t", "h"), (" [t](javascript:x)", "")]),
-        ("<b>&amp;`", [("<b>&amp;`", "")]),
-        ("", []),
-    ],
-)
-def test_inline_markdown(text: str, found: list[tuple[str, str]]) -> None:
-    assert words(text) == found
 
 
 def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None:
@@ -433,63 +353,6 @@ def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None
     assert re.search(r"Of all samples, \d+ % on lines of fix2.cu, not shown here", words)
 
 
-def test_a_step_is_accounted_for_as_in_the_markdown_report() -> None:
-    found, sources = pages.recorded()
-    page = outline(found, sources)
-    for row in found.rows:
-        told = row.against_parent
-        if told is None:
-            continue
-        assert told.factors is not None
-        assert why.equation(told.factors) in page.words
-        header, rows = hunk_rows(sources.diffs[row.variant])
-        cells = [*why.rule_rows(told), *why.time_rows(told), *rows, header, *why.move_rows(told)]
-        for text in (text for cell in cells for text in cell):
-            assert text in page.words
-        for line in shift_lines(sources.diffs[row.variant]):
-            assert "".join(span["text"] for span in spans(line)) in page.words
-    whole = found.whole
-    assert whole is not None
-    assert whole.factors is not None
-    assert why.equation(whole.factors) in page.words
-
-
-def test_the_bars_of_the_factors_join_up_to_the_ratio_of_the_captures() -> None:
-    found = dataclasses.replace(ablation(1), whole=None)
-    told = found.row("fix1").against_parent
-    assert told is not None
-    assert told.factors is not None
-    gains = (4.0, 0.5, 2.0, 1.0)
-    factors = tuple(
-        dataclasses.replace(f, gain=gain)
-        for f, gain in zip(told.factors.factors, gains, strict=True)
-    )
-    made = anatomy(dataclasses.replace(told.factors, factors=factors, measured=4.0))
-    bars = [row["bar"] for row in made["rows"]]
-    assert [bar["faster"] for bar in bars] == [True, False, True, True]
-    ends = [(bar["x"], bar["x"] + bar["width"]) for bar in bars]
-    assert ends[0][0] == made["one"]
-    assert ends[1][1] == pytest.approx(ends[0][1], abs=0.02)  # a loss starts where the gain ended
-    assert ends[2][0] == pytest.approx(ends[1][0], abs=0.02)
-    total = made["total"]["bar"]
-    assert (total["x"], total["x"] + total["width"]) == pytest.approx(
-        (made["one"], ends[2][1]), abs=0.02
-    )
-    assert bars[1]["width"] == pytest.approx(bars[0]["width"] / 2, abs=0.02)
-
-
-def test_bars_of_stall_time_are_on_one_scale() -> None:
-    found, _ = pages.recorded()
-    told = found.row("fix1").against_parent
-    assert told is not None
-    shown = [entry["key"] for entry in page_model(found, Sources())["stalls"]["reasons"]]
-    before, after = times(told, shown)["bars"]
-    wide = [sum(part["width"] for part in bar["parts"]) for bar in (before, after)]
-    assert told.factors is not None
-    assert wide[0] == pytest.approx(100, abs=0.02)
-    assert wide[0] / wide[1] == pytest.approx(told.factors.measured, rel=1e-3)
-
-
 def test_an_adopted_capture_is_marked_wherever_it_is_shown() -> None:
     found = with_row(
         ablation(2),
@@ -502,11 +365,8 @@ def test_an_adopted_capture_is_marked_wherever_it_is_shown() -> None:
         over_baseline=None,
     )
     page = outline(found)
-    assert "adopted from theirs.ncu-rep" in page.words
     assert "adopted, not timed" in page.words
-    assert page.words.count("fix2 (adopted)") >= 8  # ladder, points, bar, tables, step, sources
-    (told,) = [v for v in page.data["variants"] if v["name"] == "fix2"]
-    assert told["label"] == "fix2 (adopted)"
+    assert page.words.count("fix2 (adopted)") >= 4  # ladders, charts, tables, sources
 
 
 def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
@@ -542,5 +402,7 @@ def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
 
 def test_own_template_wins(tmp_path: Path) -> None:
     (tmp_path / "report.css").write_text("body { color: teal }")
-    text = render_page(ablation(0), Sources(), page_environment([tmp_path, ROOT / "templates"]))
+    found = ablation(0)
+    environment = page_environment([tmp_path, ROOT / "templates"])
+    text = render_page(report(found, {}), found, Sources(), environment)
     assert "color: teal" in text

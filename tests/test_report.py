@@ -17,7 +17,7 @@ from workbench.judge.environment import Environment
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation
 from workbench.render import markdown
-from workbench.render.charts import FILES
+from workbench.render.chart.charts import FILES
 from workbench.render.document import result, rooflines
 from workbench.render.document.blocks import Text
 from workbench.render.report import render_report, template_environment

@@ -11,7 +11,7 @@ from workbench.commands.measuring import ensure
 from workbench.commands.options import AblateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
-from workbench.commands.report import drawing, shown_path, write_reports
+from workbench.commands.report import shown_path, write_reports
 from workbench.commands.target import Target, find_study, find_target
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.inputs import Snapshot
@@ -59,9 +59,8 @@ def run(options: AblateOptions) -> None:
     if options.all_shapes:
         return run_all(options)
     target = find_target(options.project, options.study, options.shape)
-    with drawing() as charts:
-        judged, evidence, failed = measured(target, options.fixes or [], options.fresh)
-        written = write_reports(target, evidence, judged, charts, page=False)
+    judged, evidence, failed = measured(target, options.fixes or [], options.fresh)
+    written = write_reports(target, evidence, judged, page=False)
     if options.json:
         show_json(as_json.ablation(judged))
     else:
@@ -95,8 +94,7 @@ def run_all(options: AblateOptions) -> None:
         if not options.json:
             out.show(*ladder_view.ablation(judged, by_shape=False))
             out.gap()
-    with drawing() as charts:
-        written = write_reports(target, evidence, judged, charts, page=False)
+    written = write_reports(target, evidence, judged, page=False)
     if options.json:
         show_json({"tables": [as_json.ablation(each) for each in tables]})
     else:

@@ -13,45 +13,37 @@ from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
-from workbench.judge.sources import ladder_sources
-from workbench.run.aside import Aside
+from workbench.judge.source_diffs import ladder_sources
+from workbench.judge.times import timings
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
 
 
-def drawing() -> Aside[dict[str, str]]:
-    """Draws the charts of a report in a process that imports matplotlib from now on."""
-    from workbench.render.charts import chart_files
-
-    return Aside(chart_files, ("matplotlib.figure", "matplotlib.backends.backend_svg"))
-
-
 def write_reports(
-    target: Target,
-    evidence: Snapshot,
-    found: Ablation,
-    charts: Aside[dict[str, str]],
-    *,
-    page: bool,
+    target: Target, evidence: Snapshot, judged: Ablation, *, page: bool
 ) -> list[Path]:
     """Write the report and its charts, and the page where it is wanted or already there: a page
     of yesterday would tell other figures than the report. Returns the paths of the two.
     """
+    from workbench.render.chart.charts import chart_files
+    from workbench.render.document.report import report
     from workbench.render.report import render_report, template_environment
 
-    charts.give(found)
     workspace = target.workspace
-    folder = workspace.reports(target.study, found.shape)
-    sources = ladder_sources(evidence, found)
+    folder = workspace.reports(target.study, judged.shape)
+    sources = ladder_sources(evidence, judged)
+    samples = timings(evidence)
     environment = template_environment(workspace.template_folders)
-    text = render_report(found, sources.diffs, environment)
-    files = {REPORT: text}
+    files = {REPORT: render_report(judged, sources.diffs, environment)}
     if page or (folder / PAGE).is_file():
+        from workbench.render.document.report import report
         from workbench.render.page import page_environment, render_page
 
-        files[PAGE] = render_page(found, sources, page_environment(workspace.template_folders))
-    for name, content in {**charts.result(), **files}.items():
+        document = report(judged, sources.diffs)
+        environment = page_environment(workspace.template_folders)
+        files[PAGE] = render_page(document, judged, sources, environment, samples)
+    for name, content in {**chart_files(judged, samples), **files}.items():
         write_bytes(folder / name, content.encode())
     return [folder / name for name in files]
 
@@ -75,10 +67,9 @@ def run(options: ReportOptions) -> None:
     target = find_target(options.project, options.study, options.shape)
     steps = target.steps(options.fixes or [])
     page = options.html or options.open_
-    with drawing() as charts:
-        evidence = snapshot(target.evidence(), steps, sources=True)
-        judged = judge(evidence, target.workspace.config)
-        written = write_reports(target, evidence, judged, charts, page=page)
+    evidence = snapshot(target.evidence(), steps, sources=True)
+    judged = judge(evidence, target.workspace.config)
+    written = write_reports(target, evidence, judged, page=page)
     for path in written:
         note(f"wrote {shown_path(path)}")
     if options.open_:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from workbench.derive.speedup import Ratio, Time, TimedSamples, paired_ratio, ti
 from workbench.words import Regime
 
 if TYPE_CHECKING:
-    from workbench.judge.inputs import ShapeEvidence, TimingSession
+    from workbench.judge.inputs import ShapeEvidence, Snapshot, TimingSession
 
 
 def main_session(evidence: ShapeEvidence, variants: Iterable[str]) -> TimingSession | None:
@@ -36,10 +36,12 @@ class Times:
         return next((s for s in sessions if s.timed >= set(variants)), None)
 
     def samples(self, variant: str, regime: Regime) -> TimedSamples | None:
+        """Those that a time is made of; None where it was not timed as it is now."""
         session = self.together(variant)
         return session.samples.get((variant, regime)) if session else None
 
     def time(self, variant: str, regime: Regime) -> Time | None:
+        """None where it was not timed as it is now."""
         samples = self.samples(variant, regime)
         return time_of(samples) if samples else None
 
@@ -55,3 +57,18 @@ class Times:
     def _are_correct(self, *variants: str) -> bool:
         known = [self.evidence.variants.get(variant) for variant in variants]
         return all(evidence is not None and evidence.correct for evidence in known)
+
+
+def timings(snapshot: Snapshot) -> Mapping[str, Mapping[str, Sequence[float]]]:
+    """Variant to regime to the microseconds behind its time in the table, by round."""
+    evidence = snapshot.shapes[snapshot.shape]
+    times = Times(evidence, main_session(evidence, snapshot.names), resamples=0)
+    by_variant: dict[str, dict[str, Sequence[float]]] = {}
+    for variant in snapshot.names:
+        for regime in Regime:
+            samples = times.samples(variant, regime)
+            if samples is not None:
+                order = samples.rounds.argsort(kind="stable")
+                regimes = by_variant.setdefault(variant, {})
+                regimes[regime] = samples.microseconds[order].tolist()
+    return by_variant

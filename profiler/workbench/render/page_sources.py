@@ -10,14 +10,16 @@ from itertools import chain, groupby
 from typing import Any
 
 from workbench.derive.diff.costs import COUNTERS, Cost
-from workbench.derive.diff.model import DiffRow, Hunk, Profiled, Sources, base, is_host
+from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, Profiled, Sources, base, is_host
 from workbench.judge.rows import Ablation
 from workbench.judge.rows import Row as Judged
-from workbench.render.hunks import costs, where
+from workbench.render.document.hunks import costs, where
+from workbench.render.numbers import percent
 from workbench.study.sources import VIRTUAL_ROOT
-from workbench.words import LineKind
+from workbench.words import ABSENT, LineKind
 
 LIKENESS = {LineKind.CHANGED: 1, LineKind.COSMETIC: 2}
+WORTH_SAYING = 0.005  # of all samples
 DIGITS = 5  # of shares: a thousandth of a percent
 
 
@@ -69,7 +71,7 @@ def diffs(ablation: Ablation, sources: Sources, files: Files) -> dict[str, list[
             continue
         changed = [file for file in diff.files if file.hunks]
         shown_files = []
-        for file in sorted(changed, key=lambda f: is_host(f.after or f.before)):
+        for file in sorted(changed, key=_cost_of_file, reverse=True):
             before = files.key(row.step.parent, file.before)
             after = files.key(row.variant, file.after)
             if (before or not file.before) and (after or not file.after):
@@ -93,11 +95,23 @@ def _heat_keys(row: Judged, sources: Sources) -> list[str]:
     return [f"{row.step.parent}{where}", f"{row.variant}{where}"]
 
 
-def _heading(hunk: Hunk) -> list[str]:
-    """Where a hunk stands, and what its lines cost."""
+def _cost_of_file(file: FileDiff) -> tuple[bool, float]:
+    """Code that runs on the GPU before modules, the file with the costliest hunk first."""
+    return not is_host(file.after or file.before), max(cost_of_hunk(h) for h in file.hunks)
+
+
+def cost_of_hunk(hunk: Hunk) -> float:
+    """Share of all samples, of the side where it is larger; what changes no code costs nothing."""
+    return 0.0 if hunk.cosmetic else max(hunk.before.share or 0.0, hunk.after.share or 0.0)
+
+
+def _heading(hunk: Hunk) -> list[Any]:
+    """Where a hunk stands, what its lines cost in words, and as a share."""
     if hunk.cosmetic:
-        return [where(hunk), "comments or blanks only"]
-    return [where(hunk), "host code" if hunk.host else "; ".join(costs(hunk))]
+        words = "comments or blanks only"
+    else:
+        words = "host code" if hunk.host else "; ".join(costs(hunk))
+    return [where(hunk), words, round(cost_of_hunk(hunk), DIGITS)]
 
 
 def _blocks(rows: Iterable[DiffRow]) -> list[list[Any]]:
@@ -176,3 +190,17 @@ def all_reasons(sources: Sources, first: list[str]) -> list[str]:
         for reason in cost.stalls
     }
     return [*first, *sorted(more - set(first))]
+
+
+def beside(side: Profiled | None, known: list[tuple[str, str]]) -> str:
+    """Which part of the samples the shown lines do not account for, or why nothing is known."""
+    if side is None or side.costs is None:
+        why = f": {side.why}" if side and side.why else ""
+        return f"Costs by line are {ABSENT}{why}."
+    names = {name for name, _ in known}
+    parts = [
+        f"{percent(cost.share)} on {f'lines of {base(file)}' if file else 'no known line'}"
+        for file, cost in side.costs.by_file().items()
+        if file not in names and (cost.share or 0.0) >= WORTH_SAYING
+    ]
+    return f"Of all samples, {' and '.join(parts)}, not shown here." if parts else ""

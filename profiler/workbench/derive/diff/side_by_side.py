@@ -1,0 +1,108 @@
+"""Two sources side by side, row by row. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
+
+from workbench.derive.diff.alignment import Source, align, pair_changed, source
+from workbench.derive.diff.functions import functions
+from workbench.derive.diff.model import NOTHING, DiffRow, Line, Profiled, is_host
+from workbench.words import LineKind
+
+JOINED = 2  # hunks with so few unchanged lines between them are one
+
+
+@dataclass(frozen=True)
+class Text:
+    """One file of one side: its source without the skipped function, its lines with their costs,
+    and the function that each line of the whole file stands in.
+    """
+
+    source: Source
+    lines: Sequence[Line]
+    functions: Sequence[str]
+
+    def function(self, line: Line) -> str:
+        """The function that a line stands in; "" outside of any."""
+        return self.functions[line.number - 1]
+
+
+def text_of(side: Profiled, file: str, *, python: bool) -> Text:
+    """An empty one where the side has no such file."""
+    whole, names = _parsed(side.texts.get(file, ""), python)
+    costs = None if is_host(file) else side.costs
+    lines = [
+        Line(
+            number=i + 1,
+            text=whole.lines[i],
+            cost=costs.of(file, i + 1) if costs else NOTHING,
+            code=whole.code[i],
+        )
+        for i, name in enumerate(names)
+        if not name or name != side.skipped
+    ]
+    kept = Source(tuple(x.text for x in lines), tuple(x.code for x in lines))
+    return Text(kept, lines, names)
+
+
+@lru_cache(maxsize=64)  # a step's sources are one side of its diff and of its children's
+def _parsed(text: str, python: bool) -> tuple[Source, list[str]]:
+    """A source, and the function that each of its lines stands in."""
+    parsed = source(text, python=python)
+    return parsed, functions(parsed, python=python)
+
+
+def side_by_side(before: Text, after: Text) -> Iterator[DiffRow]:
+    """Every line of both, those that are the same in one row."""
+    ends = (len(before.lines), len(after.lines))
+    at_a = at_b = 0
+    for i, j in [*align(before.source, after.source), ends]:
+        yield from _between(before.lines[at_a:i], after.lines[at_b:j])
+        if (i, j) != ends:
+            same = before.lines[i].text == after.lines[j].text
+            kind = LineKind.SAME if same else LineKind.COSMETIC
+            yield DiffRow(kind, before.lines[i], after.lines[j])
+        at_a, at_b = i + 1, j + 1
+
+
+def _between(old: Sequence[Line], new: Sequence[Line]) -> Iterator[DiffRow]:
+    """Lines between two that are the same: rewritten ones paired, the others on their own."""
+    ends = (len(old), len(new))
+    at_a = at_b = 0
+    for i, j in [*pair_changed([x.code for x in old], [x.code for x in new]), ends]:
+        yield from (DiffRow(_kind(x, LineKind.REMOVED), x, None) for x in old[at_a:i])
+        yield from (DiffRow(_kind(x, LineKind.ADDED), None, x) for x in new[at_b:j])
+        if (i, j) != ends:
+            yield DiffRow(LineKind.CHANGED, old[i], new[j])
+        at_a, at_b = i + 1, j + 1
+
+
+def _kind(line: Line, kind: LineKind) -> LineKind:
+    return kind if line.code else LineKind.COSMETIC
+
+
+def changed_spans(rows: Sequence[DiffRow]) -> list[tuple[int, int]]:
+    """Where the hunks start and stop: runs of changes, with short gaps between them closed."""
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for same, group in groupby(rows, key=lambda row: row.kind == LineKind.SAME):
+        stop = at + len(list(group))
+        if not same and spans and at - spans[-1][1] <= JOINED:
+            spans[-1] = (spans[-1][0], stop)
+        elif not same:
+            spans.append((at, stop))
+        at = stop
+    return spans
+
+
+def numbered(
+    rows: Sequence[DiffRow], spans: Sequence[tuple[int, int]], first: int
+) -> list[DiffRow]:
+    """The rows, those of each span with its hunk's number."""
+    result = list(rows)
+    for number, (start, stop) in enumerate(spans, start=first):
+        result[start:stop] = [replace(row, hunk=number) for row in rows[start:stop]]
+    return result

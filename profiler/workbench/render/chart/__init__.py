@@ -1,0 +1,1 @@
+"""Charts: scenes built once from judged values, and one writer of SVG for files and pages."""

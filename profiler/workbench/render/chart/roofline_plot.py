@@ -1,0 +1,198 @@
+"""The roofline over DRAM: the whole of it, and beside it the crowd, enlarged until it is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.derive.roofline.ceilings import DRAM
+from workbench.judge.rows import Ablation
+from workbench.render.chart import ground, names
+from workbench.render.chart.key import key
+from workbench.render.chart.lettering import text_width
+from workbench.render.chart.marks import Mark, arrows, choices, entries, marks_at, sign
+from workbench.render.chart.notes import empty, not_drawn, where
+from workbench.render.chart.placing import around, clusters
+from workbench.render.chart.roofs import Roofs, roofs
+from workbench.render.chart.scale import Plot, plot
+from workbench.render.chart.scene import (
+    Box,
+    Item,
+    Line,
+    Outline,
+    Scene,
+    Stroke,
+    Width,
+)
+
+SIZE = 12.0  # of names
+ROW = 16.0  # between names in a column
+CROWD = 4  # marks that touch are a crowd
+TOUCH = 20.0
+FRAME = Stroke("muted", 1.0, (3, 3))
+X_TITLE, Y_TITLE = "FLOP per DRAM byte", "TFLOP/s"
+ALT = "Roofline over DRAM: performance of every version against its arithmetic intensity."
+CAPTION = (
+    "The slope is what DRAM can feed, the flat lines what each kind of arithmetic can compute, at "
+    "the clocks of one capture; a percentage is of the roof drawn over the point (the tables have "
+    "each capture's own). Height does not rank versions that do different work. Far under every "
+    "roof a version waits for what the stalls name."
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Of one width; ``side``: the enlarged crowd stands beside the whole, else under it."""
+
+    width: float
+    left: float
+    height: float  # of the whole roofline's plot
+    part: float  # the width of its plot, beside an enlarged crowd
+    names: float  # the most that names take beside the crowd
+    size: float
+    side: bool
+
+
+LAYOUTS = {
+    Width.WIDE: Layout(920, 46, 400, 330, 290, SIZE, side=True),
+    Width.NARROW: Layout(360, 40, 270, 312, 215, 11, side=False),
+}
+TOP, FOOT, EDGE, BETWEEN = 26.0, 40.0, 8.0, 56.0
+
+
+def roofline(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
+    layout = LAYOUTS[width]
+    drawn = roofs(ablation)
+    marks = marks_at(ablation, DRAM, drawn) if drawn else []
+    absent = [row for row in ablation.everything if not row.point]
+    if drawn is None:
+        items, height = empty("ceilings not collected", layout.width)
+    else:
+        items, height = _draw(marks, drawn, layout)
+    foot, height = not_drawn(absent, layout.width, height)
+    return Scene(
+        name="roofline",
+        size=width,
+        width=layout.width,
+        height=height,
+        title="How close does each version come to the hardware's limit?",
+        subtitle=f"{where(ablation)}; percentages are of the roof drawn over each point",
+        alt=ALT,
+        caption=CAPTION if drawn else "",
+        items=(*items, *foot),
+    )
+
+
+def _draw(marks: Sequence[Mark], drawn: Roofs, layout: Layout) -> tuple[list[Item], float]:
+    box = Box(layout.left, TOP, layout.left + layout.part, TOP + layout.height)
+    whole = _plot(box, marks, drawn)
+    crowd = _crowd(whole, marks)
+    if not crowd and layout.side:
+        whole = _plot(Box(box.x0, box.y0, layout.width - EDGE, box.y1), marks, drawn)
+    items: list[Item] = []
+    near: list[Item] = []
+    bottom = whole.box.y1 + FOOT
+    frame = None
+    if crowd:
+        frame = around([whole.at(*mark.at) for mark in crowd], 8)
+        near_plot = _near_plot(crowd, layout, whole.box)
+        near = _near(near_plot, crowd, marks, drawn, layout)
+        bottom = near_plot.box.y1 + FOOT
+        items = _tie(frame, near_plot.box) if layout.side else []
+    items += _whole(whole, marks, crowd, drawn, layout, [*items, *_frame(frame)])
+    legend, bottom = key(entries(marks, measured=drawn.measured), EDGE, bottom + 4, layout.width)
+    return [*items, *near, *legend], bottom
+
+
+def _frame(box: Box | None) -> list[Item]:
+    return [Outline(box, FRAME, 3)] if box else []
+
+
+def _whole(
+    whole: Plot,
+    marks: Sequence[Mark],
+    crowd: Sequence[Mark],
+    drawn: Roofs,
+    layout: Layout,
+    over: Sequence[Item],
+) -> list[Item]:
+    """Everything, the crowd only as a place; ``over`` is what no name may cover besides."""
+    places = [whole.at(*mark.at) for mark in marks]
+    under, space = ground.draw(whole, DRAM, drawn, places)
+    paths = arrows(marks, places, whole.box)
+    rest = [mark for mark in marks if mark not in crowd]
+    apart = [whole.at(*mark.at) for mark in rest]
+    chosen = choices(rest, apart, counted=False)
+    space.keep_clear((*paths, *chosen, *over))
+    return [
+        *ground.axes(whole, X_TITLE, Y_TITLE),
+        *under,
+        *paths,
+        *(item for mark in crowd for item in sign(mark, whole.at(*mark.at), 0.6)),
+        *(item for item in over if isinstance(item, Outline)),
+        *names.beside(rest, apart, space, layout.size),
+        *chosen,
+    ]
+
+
+def _plot(box: Box, marks: Sequence[Mark], drawn: Roofs) -> Plot:
+    """All ridges and points, with room for their names."""
+    rates = [roof.rate for roof in drawn.compute]
+    xs = [drawn.ridge(DRAM, roof) for roof in drawn.compute] + [mark.at[0] for mark in marks]
+    ys = [*rates, *(mark.at[1] for mark in marks)]
+    return plot(box, (min(xs) / 3, max(xs) * 3), (min(ys) / 2, max(ys) * 1.6))
+
+
+def _crowd(whole: Plot, marks: Sequence[Mark]) -> list[Mark]:
+    """The most marks that touch, and what lies between them; empty where all stand apart."""
+    places = [whole.at(*mark.at) for mark in marks]
+    most = max(clusters(places, TOUCH), key=len, default=[])
+    if len(most) < CROWD:
+        return []
+    box = around([places[i] for i in most], 0)
+    return [mark for mark, at in zip(marks, places, strict=True) if box.holds(at)]
+
+
+def _near_plot(crowd: Sequence[Mark], layout: Layout, whole: Box) -> Plot:
+    """Where the crowd is enlarged, with a column for names right of it."""
+    widest = max(text_width(mark.text, layout.size, bold=True) for mark in crowd) + 6
+    column = names.APART + min(layout.names, widest)
+    left = whole.x1 + BETWEEN if layout.side else layout.left
+    top = TOP if layout.side else whole.y1 + FOOT + 34
+    high = max(layout.height, ROW * len(crowd) + 4)
+    return plot(Box(left, top, layout.width - EDGE - column, top + high), *_range(crowd))
+
+
+def _near(
+    near: Plot,
+    crowd: Sequence[Mark],
+    marks: Sequence[Mark],
+    drawn: Roofs,
+    layout: Layout,
+) -> list[Item]:
+    places = [near.at(*mark.at) for mark in crowd]
+    named = [(mark, mark.text, at) for mark, at in zip(crowd, places, strict=True)]
+    return [
+        *ground.axes(near, X_TITLE, f"{Y_TITLE}, enlarged"),
+        *ground.roof_lines(near, DRAM, drawn)[0],
+        *(label for label, _ in ground.roof_names(near, DRAM, drawn, places)),
+        *arrows(marks, [near.at(*mark.at) for mark in marks], near.box),
+        *names.column(named, near.box, layout.width - EDGE, layout.size, ROW),
+        *choices(crowd, places, counted=False),
+    ]
+
+
+def _range(crowd: Sequence[Mark]) -> tuple[tuple[float, float], tuple[float, float]]:
+    xs, ys = [mark.at[0] for mark in crowd], [mark.at[1] for mark in crowd]
+    wide, high = max(xs) / min(xs), max(max(ys) / min(ys), 1.2)
+    across, up = max(wide**0.3, 1.006), high**0.06
+    # More on the left, where the roofs are named.
+    return (min(xs) / across**2.5, max(xs) * across), (min(ys) / up, max(ys) * up)
+
+
+def _tie(frame: Box, box: Box) -> list[Item]:
+    """From the crowd's frame to where it is enlarged."""
+    return [
+        Line(((frame.x1, frame.y0), (box.x0, box.y0)), FRAME),
+        Line(((frame.x1, frame.y1), (box.x0, box.y1)), FRAME),
+    ]

@@ -1,0 +1,218 @@
+"""What a chart is made of, in the place where it is drawn: CSS pixels, y downwards.
+
+A scene knows no format and no theme: its colours are names of ``palette``. Builders make one for
+each width; ``svg`` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+XY: TypeAlias = tuple[float, float]
+Segment: TypeAlias = tuple[XY, XY]
+
+
+class Anchor(StrEnum):
+    """Which end of a text stands at its place."""
+
+    START = "start"
+    MIDDLE = "middle"
+    END = "end"
+
+
+class Shape(StrEnum):
+    CIRCLE = "circle"
+    SQUARE = "square"
+    DIAMOND = "diamond"
+    CROSS = "cross"
+    RIGHT = "right"  # a triangle that points there
+    LEFT = "left"
+
+
+class Width(StrEnum):
+    """Text that shrinks with its picture cannot be read on a phone: every scene has two forms."""
+
+    WIDE = "wide"
+    NARROW = "narrow"
+
+
+@dataclass(frozen=True)
+class Box:
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def width(self) -> float:
+        return self.x1 - self.x0
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+    @property
+    def middle(self) -> XY:
+        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
+
+    def grown(self, by: float) -> Box:
+        return Box(self.x0 - by, self.y0 - by, self.x1 + by, self.y1 + by)
+
+    def overlaps(self, other: Box) -> bool:
+        across = self.x0 < other.x1 and other.x0 < self.x1
+        return across and self.y0 < other.y1 and other.y0 < self.y1
+
+    def within(self, other: Box) -> bool:
+        across = self.x0 >= other.x0 and self.x1 <= other.x1
+        return across and self.y0 >= other.y0 and self.y1 <= other.y1
+
+    def holds(self, at: XY) -> bool:
+        return self.x0 <= at[0] <= self.x1 and self.y0 <= at[1] <= self.y1
+
+    def clipped(self, segment: Segment) -> Segment | None:
+        """The part of a segment that lies inside (Liang and Barsky); None where none does."""
+        (ax, ay), (bx, by) = segment
+        start, end = 0.0, 1.0
+        for step, low, high in (
+            (bx - ax, self.x0 - ax, self.x1 - ax),
+            (by - ay, self.y0 - ay, self.y1 - ay),
+        ):
+            if step == 0:
+                if low > 0 or high < 0:
+                    return None
+                continue
+            first, last = sorted((low / step, high / step))
+            start, end = max(start, first), min(end, last)
+        if start > end:
+            return None
+        at = [(ax + part * (bx - ax), ay + part * (by - ay)) for part in (start, end)]
+        return at[0], at[1]
+
+
+@dataclass(frozen=True)
+class Stroke:
+    colour: str
+    width: float = 1.0
+    dash: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """Straight from point to point."""
+
+    points: tuple[XY, ...]
+    stroke: Stroke
+
+
+@dataclass(frozen=True)
+class Polygon:
+    points: tuple[XY, ...]
+    fill: str
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A filled rectangle; ``part`` names what it stands for, for a page that tells more of it."""
+
+    box: Box
+    fill: str
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Outline:
+    box: Box
+    stroke: Stroke
+    round: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A marker; not filled, it is an outline on paper."""
+
+    at: XY
+    shape: Shape
+    colour: str
+    filled: bool = True
+    size: float = 12.0
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Many equal points."""
+
+    points: tuple[XY, ...]
+    colour: str
+    size: float
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Label:
+    """One line of text; ``turn`` in degrees, clockwise. ``halo`` keeps it legible over lines."""
+
+    at: XY
+    text: str
+    size: float
+    colour: str = "ink"
+    anchor: Anchor = Anchor.START
+    bold: bool = False
+    turn: float = 0.0
+    halo: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Items that belong to variants. ``areas`` make it something to choose: where it is hit, with
+    round corners, and ``words`` as its accessible name; several variants are a list to choose from.
+
+    Without areas it only belongs to its variant: a page may mark it, or choose by a click.
+    """
+
+    items: tuple[Item, ...]
+    variants: tuple[str, ...]
+    kind: str = ""
+    areas: tuple[Box, ...] = ()
+    round: float = 4.0
+    words: str = ""
+
+
+Item: TypeAlias = Line | Polygon | Bar | Outline | Sign | Dots | Label | Group
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A chart of one width. ``title`` and ``subtitle`` stand over it in a file; ``alt`` says what
+    it shows, ``caption`` how to read it.
+    """
+
+    name: str
+    size: Width
+    width: float
+    height: float
+    title: str
+    subtitle: str
+    alt: str
+    caption: str
+    items: tuple[Item, ...]
+
+
+def groups(items: Sequence[Item]) -> list[Group]:
+    """All groups among items, at any depth."""
+    mine = [item for item in items if isinstance(item, Group)]
+    return [group for one in mine for group in (one, *groups(one.items))]
+
+
+def labels(items: Sequence[Item]) -> list[Label]:
+    """All texts among items, at any depth."""
+    texts: list[Label] = []
+    for item in items:
+        if isinstance(item, Label):
+            texts.append(item)
+        elif isinstance(item, Group):
+            texts += labels(item.items)
+    return texts

@@ -1,0 +1,222 @@
+"""The one writer of SVG: a scene as a file of one theme, or inline for a page that has both.
+
+Elements carry classes and no colours, so that the body is the same in all; only the style differs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import singledispatchmethod
+
+from workbench.render.chart.lettering import fitted
+from workbench.render.chart.palette import PALETTE
+from workbench.render.chart.scene import (
+    XY,
+    Anchor,
+    Bar,
+    Box,
+    Dots,
+    Group,
+    Item,
+    Label,
+    Line,
+    Outline,
+    Polygon,
+    Scene,
+    Shape,
+    Sign,
+    Stroke,
+)
+
+HEAD = 46.0  # of a file, for its title
+TITLE, SUBTITLE = 16.0, 12.0
+EDGE = 8.0
+# What XML 1.0 cannot hold, not even escaped; lone surrogates could not be encoded.
+UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+CLASSES, COLOUR = re.compile('class="([^"]*)"'), re.compile(r"\b[fs]-(\w+)")
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
+LOOKS = {
+    "text": "font-family:system-ui,sans-serif",
+    ".b": "font-weight:600",
+    ".h": "paint-order:stroke;stroke-width:3px;stroke-linejoin:round",
+    ".d": "stroke-linecap:round",
+}
+SIGNS = {
+    Shape.DIAMOND: "M{0} {1}l{2} {2} -{2} {2} -{2} -{2}z",
+    Shape.RIGHT: "M{3} {1}l{4} {2} -{4} {2}z",
+    Shape.LEFT: "M{5} {1}l-{4} {2} {4} {2}z",
+}
+
+
+def escape(text: str) -> str:
+    clean = UNWRITABLE.sub("�", " ".join(re.split(r"[\t\r\n]", text)))
+    return re.sub("[&<>\"']", lambda match: ENTITIES[match[0]], clean)
+
+
+def _number(value: float) -> str:
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def _place(at: XY) -> str:
+    return f"{_number(at[0])} {_number(at[1])}"
+
+
+def _path(points: Iterable[XY]) -> str:
+    return "M" + "L".join(_place(at) for at in points)
+
+
+def _box(box: Box) -> str:
+    corner = f'x="{_number(box.x0)}" y="{_number(box.y0)}"'
+    return f'{corner} width="{_number(box.width)}" height="{_number(box.height)}"'
+
+
+def _stroke(stroke: Stroke) -> str:
+    dash = " ".join(_number(part) for part in stroke.dash)
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    return f'class="s-{stroke.colour}" stroke-width="{_number(stroke.width)}"{dashes}'
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """``live``: with what a page's script and a screen reader need."""
+
+    live: bool
+
+    def all(self, items: Iterable[Item]) -> str:
+        return "".join(self.write(item) for item in items)
+
+    @singledispatchmethod
+    def write(self, item: Item) -> str:
+        raise TypeError(item)
+
+    @write.register
+    def _(self, line: Line) -> str:
+        return f'<path d="{_path(line.points)}" fill="none" {_stroke(line.stroke)}/>\n'
+
+    @write.register
+    def _(self, area: Polygon) -> str:
+        opacity = f' opacity="{area.opacity:g}"' if area.opacity < 1 else ""
+        return f'<path class="f-{area.fill}" d="{_path(area.points)}Z"{opacity}/>\n'
+
+    @write.register
+    def _(self, bar: Bar) -> str:
+        part = f' data-part="{escape(bar.part)}"' if self.live and bar.part else ""
+        return f'<rect class="f-{bar.fill}" {_box(bar.box)}{part}/>\n'
+
+    @write.register
+    def _(self, outline: Outline) -> str:
+        rounded = f' rx="{_number(outline.round)}"' if outline.round else ""
+        return f'<rect {_box(outline.box)}{rounded} fill="none" {_stroke(outline.stroke)}/>\n'
+
+    @write.register
+    def _(self, sign: Sign) -> str:
+        (x, y), half = sign.at, sign.size / 2
+        fill = sign.colour if sign.filled else "paper"
+        look = f'class="f-{fill} s-{sign.colour}" stroke-width="1.6"'
+        if sign.shape == Shape.CIRCLE:
+            return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="{_number(half)}" {look}/>\n'
+        if sign.shape == Shape.SQUARE:
+            return f"<rect {_box(Box(x - half, y - half, x + half, y + half))} {look}/>\n"
+        if sign.shape == Shape.CROSS:
+            wide = _number(sign.size)
+            arms = f"M{_place((x - half, y - half))}l{wide} {wide}m0 -{wide}l-{wide} {wide}"
+            return f'<path class="s-{sign.colour}" fill="none" stroke-width="2.2" d="{arms}"/>\n'
+        numbers = [_number(n) for n in (x, y - half, half, x - half, 2 * half, x + half)]
+        return f'<path d="{SIGNS[sign.shape].format(*numbers)}" {look}/>\n'
+
+    @write.register
+    def _(self, dots: Dots) -> str:
+        path = "".join(f"M{_place(at)}h0" for at in dots.points)
+        look = f'class="d s-{dots.colour}" stroke-width="{_number(dots.size)}"'
+        return f'<path d="{path}" fill="none" {look} opacity="{dots.opacity:g}"/>\n'
+
+    @write.register
+    def _(self, label: Label) -> str:
+        (x, y), size = label.at, label.size
+        classes = f"f-{label.colour}" + " b" * label.bold + " h s-paper" * label.halo
+        place = f'x="{_number(x)}" y="{_number(y)}"'
+        if label.turn:
+            place = f'transform="translate({_place((x, y))})rotate({_number(label.turn)})"'
+        side = f' text-anchor="{label.anchor}"' if label.anchor != Anchor.START else ""
+        text = escape(label.text)
+        return f'<text class="{classes}" {place} font-size="{_number(size)}"{side}>{text}</text>\n'
+
+    @write.register
+    def _(self, group: Group) -> str:
+        inside = self.all(group.items)
+        if not self.live:
+            return inside
+        names = f'data-variants="{escape(json.dumps(list(group.variants)))}"'
+        if len(group.variants) == 1:
+            names = f'data-variant="{escape(group.variants[0])}"'
+        if not group.areas:
+            return f'<g class="of" {names} aria-hidden="true">\n{inside}</g>\n'
+        several = ' aria-haspopup="true"' if len(group.variants) > 1 else ' aria-pressed="false"'
+        rounded = _number(group.round)
+        rings = "".join(f'<rect class="ring" {_box(a)} rx="{rounded}"/>\n' for a in group.areas)
+        return (
+            f'<g class="choice {group.kind}" {names} tabindex="0" role="button"{several} '
+            f'aria-label="{escape(group.words)}">\n{rings}{inside}</g>\n'
+        )
+
+
+def files(scene: Scene) -> tuple[str, str]:
+    """A file for a light page and one for a dark page, without backgrounds of their own."""
+    content = _Writer(live=False).all((*_head(scene), *scene.items))
+    used = {name for classes in CLASSES.findall(content) for name in COLOUR.findall(classes)}
+    shades = {name: both for name, both in PALETTE.items() if name in used}
+    light = _file(scene, content, {name: both.light for name, both in shades.items()})
+    return light, _file(scene, content, {name: both.dark for name, both in shades.items()})
+
+
+def _file(scene: Scene, content: str, shades: Mapping[str, str]) -> str:
+    wide, high = _number(scene.width), _number(scene.height + HEAD)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
+        f'viewBox="0 {_number(-HEAD)} {wide} {high}" role="img" '
+        f'aria-labelledby="{scene.name}-title {scene.name}-text">\n'
+        f'<title id="{scene.name}-title">{escape(f"{scene.title} {scene.subtitle}")}</title>\n'
+        f'<desc id="{scene.name}-text">{escape(f"{scene.alt} {scene.caption}".strip())}</desc>\n'
+        f"<style>{_style(shades)}</style>\n"
+        f"{content}</svg>\n"
+    )
+
+
+def _head(scene: Scene) -> tuple[Label, ...]:
+    room = scene.width - 2 * EDGE
+    title = fitted(scene.title, room, TITLE, bold=True)
+    return (
+        Label((EDGE, TITLE + 3 - HEAD), title, TITLE, bold=True),
+        Label((EDGE, TITLE + 21 - HEAD), fitted(scene.subtitle, room, SUBTITLE), SUBTITLE, "muted"),
+    )
+
+
+def inline(scene: Scene) -> str:
+    """For a page that has ``page_style``: every group with areas is a button."""
+    wide, high = _number(scene.width), _number(scene.height)
+    return (
+        f'<svg class="chart {scene.size}" data-chart="{scene.name}" viewBox="0 0 {wide} {high}" '
+        f'width="{wide}" height="{high}" role="group" aria-label="{escape(scene.alt)}">\n'
+        f"{_Writer(live=True).all(scene.items)}</svg>\n"
+    )
+
+
+def page_style() -> str:
+    """CSS that gives inline charts their colours in the page's theme (its ``color-scheme``)."""
+    shades = {
+        name: f"light-dark({both.light},{both.dark})" if both.light != both.dark else both.light
+        for name, both in PALETTE.items()
+    }
+    return f"{_style(shades, '.chart ')}.chart .ring{{fill:transparent}}"
+
+
+def _style(shades: Mapping[str, str], scope: str = "") -> str:
+    rules = dict(LOOKS)
+    for name, shade in shades.items():
+        rules[f".f-{name}"] = f"fill:{shade}"
+        rules[f".s-{name}"] = f"stroke:{shade}"
+    return "".join(f"{scope}{selector}{{{rule}}}" for selector, rule in rules.items())

@@ -1,0 +1,195 @@
+"""Where the time went: every step beside its parent, microseconds under ncu by stall reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from workbench.judge.comparison import Comparison
+from workbench.judge.rows import Ablation, Row
+from workbench.render.chart.bars import entries, fills, parts, stacked
+from workbench.render.chart.key import key
+from workbench.render.chart.lettering import text_width
+from workbench.render.chart.marks import kind_of
+from workbench.render.chart.notes import empty, not_drawn, where
+from workbench.render.chart.rows import BEFORE, EDGE, name, row_left
+from workbench.render.chart.scene import (
+    Box,
+    Group,
+    Item,
+    Label,
+    Line,
+    Scene,
+    Stroke,
+    Width,
+)
+from workbench.render.document.blocks import Kind
+from workbench.render.document.phrases import stall_words
+from workbench.render.numbers import factor, number
+from workbench.words import Status
+
+NUMBER, GAP = 10.5, 14.0
+RULE = Stroke("faint", 0.8)
+ALT = "Time under ncu by stall reason, every step beside its parent."
+CAPTION = (
+    "Each pair is on the scale of its parent: lengths compare within a pair only. A colour is its "
+    "share of the samples times the duration, which is not what would be saved without it."
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``above``: names and totals stand over their bars, else beside them."""
+
+    width: float
+    names: float
+    size: float
+    bar: float
+    above: bool
+
+
+LAYOUTS = {
+    Width.WIDE: Layout(920, 260, 12, 18, above=False),
+    Width.NARROW: Layout(360, 0, 11.5, 16, above=True),
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """``variants`` are those a click on it may mean: the step; of the whole ladder, its ends."""
+
+    comparison: Comparison
+    variants: tuple[str, ...]
+    kind: Kind
+
+    @property
+    def before(self) -> dict[str, float]:
+        return {time.reason: time.before for time in self.comparison.stall_times}
+
+    @property
+    def after(self) -> dict[str, float]:
+        return {time.reason: time.after for time in self.comparison.stall_times}
+
+    @property
+    def totals(self) -> tuple[float, float]:
+        return fsum(self.before.values()), fsum(self.after.values())
+
+    @property
+    def words(self) -> str:
+        before, after = self.totals
+        return (
+            f"{self.comparison.before} {number(before)} µs, {self.comparison.after} "
+            f"{number(after)} µs, {factor(before / after)}"
+        )
+
+
+def pair_of(row: Row) -> Pair | None:
+    """A step beside its parent; None where one of them was not sampled."""
+    against = row.against_parent
+    if against is None or not against.stall_times:
+        return None
+    return Pair(against, (row.variant,), kind_of(row))
+
+
+def pairs(ablation: Ablation) -> list[Pair]:
+    """The steps, and the whole ladder last."""
+    steps = [pair for row in ablation.rows if (pair := pair_of(row))]
+    whole = ablation.whole
+    if len(steps) > 1 and whole and whole.stall_times:
+        steps.append(Pair(whole, (whole.before, whole.after), Kind.PLAIN))
+    return steps
+
+
+def stall_time(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
+    absent = [
+        row
+        for row in ablation.rows
+        if not (row.against_parent and row.against_parent.stall_times)
+        and (row.status != Status.CURRENT or (row.step and row.step.parent))
+    ]
+    return of_pairs(pairs(ablation), where(ablation), width, absent)
+
+
+def of_pairs(
+    shown: Sequence[Pair], of_what: str, width: Width = Width.WIDE, absent: Sequence[Row] = ()
+) -> Scene:
+    """Of any pairs, such as one step alone; ``of_what`` is in the subtitle."""
+    layout = LAYOUTS[width]
+    if shown:
+        items, height = _draw(shown, layout)
+    else:
+        items, height = empty("stall samples not collected", layout.width)
+    foot, height = not_drawn(absent, layout.width, height)
+    return Scene(
+        name="stall-time",
+        size=width,
+        width=layout.width,
+        height=height,
+        title="Where did the time go, step by step?",
+        subtitle=f"{of_what}; µs under ncu, each pair on the scale of its parent",
+        alt=ALT,
+        caption=CAPTION,
+        items=(*items, *foot),
+    )
+
+
+def _draw(shown: Sequence[Pair], layout: Layout) -> tuple[list[Item], float]:
+    # Of each pair the longer bar counts, so that what a step took away keeps its colour.
+    longest = [{r: max(p.before[r], p.after[r]) for r in p.before} for p in shown]
+    colours = fills(longest)
+    items, top = key(entries(colours, stall_words), EDGE, 0, layout.width)
+    names = [n for p in shown for n in (p.comparison.before, p.comparison.after)]
+    left = EDGE if layout.above else row_left(names, layout.names, layout.size)
+    most = max(max(p.totals) / p.totals[0] for p in shown)
+    room = max(text_width(_total(p), NUMBER) for p in shown) + 10
+    unit = (layout.width - EDGE - left - (0 if layout.above else room)) / most
+    y = top + 8
+    for n, pair in enumerate(shown):
+        if n:
+            items.append(Line(((EDGE, y), (layout.width - EDGE, y)), RULE))
+        group, y = _pair(pair, colours, left, unit, y + GAP / 2, layout)
+        items.append(group)
+        y += GAP / 2
+    return items, y + 4
+
+
+def _total(pair: Pair) -> str:
+    before, after = pair.totals
+    return f"{number(after)} µs, {factor(before / after)}"
+
+
+def _pair(
+    pair: Pair, colours: Mapping[str, str], left: float, unit: float, top: float, layout: Layout
+) -> tuple[Group, float]:
+    """Both bars; ``unit`` is the length of the parent's. Returns where they end."""
+    before, after = pair.totals
+    sides = (
+        (pair.comparison.before, pair.before, before, f"{number(before)} µs"),
+        (pair.comparison.after, pair.after, after, _total(pair)),
+    )
+    items: list[Item] = []
+    y = top
+    for n, (side, times, total, text) in enumerate(sides):
+        y += layout.size + 4 if layout.above else 0
+        bar = Box(left, y, left + unit * total / before, y + layout.bar)
+        items += stacked(parts(times, colours), colours, bar, number, NUMBER)
+        items += _words(side, text, bar, layout, strong=n == 1)
+        y += layout.bar + 3
+    area = Box(2, top - 3, layout.width - 2, y)
+    return Group(tuple(items), pair.variants, pair.kind, (area,), words=pair.words), y
+
+
+def _words(text: str, total: str, bar: Box, layout: Layout, *, strong: bool) -> list[Item]:
+    """The name of a bar, and its total beside it or beside the name."""
+    size = layout.size
+    if layout.above:
+        at = (EDGE, bar.y0 - 4)
+        room = layout.width - 2 * EDGE - text_width(total, NUMBER) - 10
+        label = name(text, at, room, size, own=strong)
+        end = EDGE + text_width(label.text, size, bold=strong) + 10
+    else:
+        at = (EDGE, bar.middle[1] + 0.35 * size)
+        label = name(text, at, bar.x0 - BEFORE - EDGE, size, own=strong)
+        end = bar.x1 + 5
+    return [label, Label((end, at[1]), total, NUMBER, label.colour)]

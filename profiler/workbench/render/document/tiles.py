@@ -1,0 +1,56 @@
+"""The few figures that a reader looks for first, each by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workbench.derive.speedup import Ratio
+from workbench.judge.rows import Ablation
+from workbench.render.document.phrases import steps
+from workbench.render.numbers import factor, number
+from workbench.words import Verdict
+
+
+@dataclass(frozen=True)
+class Tile:
+    label: str
+    value: str
+    note: str
+
+
+def tiles(ablation: Ablation) -> list[Tile]:
+    return [*_speed(ablation), *_verdicts(ablation), *_predictions(ablation)]
+
+
+def _speed(ablation: Ablation) -> Iterator[Tile]:
+    best = ablation.best
+    if best is None or best.warm is None:
+        return
+    yield Tile(f"best: {best.variant}", f"{number(best.warm.median)} µs", "warm median")
+    for ratio, name in (
+        (best.over_baseline, ablation.rows[0].variant),
+        (best.over_reference, ablation.reference),
+    ):
+        if ratio is not None and name not in ("", best.variant):
+            yield Tile(f"speed relative to {name}", factor(ratio.ratio), _interval(ratio))
+
+
+def _interval(ratio: Ratio) -> str:
+    return f"{factor(ratio.low)} to {factor(ratio.high)}, 95 % interval"
+
+
+def _verdicts(ablation: Ablation) -> Iterator[Tile]:
+    count = Counter(row.verdict or row.status for row in steps(ablation))
+    kept = count.pop(Verdict.KEPT, 0)
+    others = ", ".join(f"{n} {word}" for word, n in sorted(count.items()))
+    if total := kept + count.total():
+        yield Tile("steps kept", f"{kept} of {total}", others or "none was rejected")
+
+
+def _predictions(ablation: Ablation) -> Iterator[Tile]:
+    score = ablation.score
+    if score.total:
+        note = f"{score.refuted} refuted, {score.not_measurable} not measurable"
+        yield Tile("predictions confirmed", f"{score.confirmed} of {score.total}", note)
