@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from synthetic import ablation, bottleneck, with_row
 from workbench.commands.target import find_target
-from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import Profiled, Sources
+from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standouts
 from workbench.judge.environment import Environment

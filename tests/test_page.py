@@ -21,8 +21,8 @@ import pytest
 import pages
 from synthetic import ablation, not_current, with_row
 from workbench.cli import main
-from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.model import Sources
+from workbench.derive.diff.source_diff import source_diff
 from workbench.judge.rows import Ablation
 from workbench.render.document.blocks import Section, plain
 from workbench.render.document.report import report
