@@ -55,7 +55,7 @@ def test_a_column_added_in_one_place_is_in_every_output(
     assert label not in write(ablation(1)).split('"figures"')[0]
 
     def fields(found: Ablation) -> list[Field[Row]]:
-        registers = field(
+        registers: Field[Row] = field(
             "registers",
             "registers",
             lambda row: figure_cell(figure(row, "registers")),
