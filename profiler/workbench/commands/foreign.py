@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.commands.options import DiffOptions, ShowOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.show import listed, print_listing
+from workbench.commands.source_listing import listed, print_listing
 from workbench.derive.diff.build import imported, source_diff
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.diff.model import SourceDiff

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from workbench.commands.options import ShowOptions
 from workbench.commands.printing import Output, show_json
+from workbench.commands.source_listing import listed, print_listing
 from workbench.commands.target import Target, find_target
-from workbench.derive.diff.alignment import physical_lines
-from workbench.derive.diff.costs import LineCosts, line_costs
+from workbench.derive.diff.costs import line_costs
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
@@ -22,7 +20,7 @@ from workbench.render import source_lines
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Paragraph, words
-from workbench.render.source_lines import Listing, SourceLine
+from workbench.render.source_lines import Listing
 from workbench.words import Status
 
 
@@ -50,46 +48,6 @@ def show_metric(target: Target, name: str, options: ShowOptions) -> None:
         return
     title = Paragraph(words(f"{options.metric} of {name} ({path.name})"))
     Output(options.wide, options.markdown).show(title, variant.metric_table(rows))
-
-
-def listed(costs: LineCosts, file: str, text: str) -> list[SourceLine]:
-    """Every line of a source with what it cost."""
-    told = []
-    for number, content in enumerate(physical_lines(text), start=1):
-        cost = costs.of(file, number)
-        told.append(
-            SourceLine(
-                line=number,
-                samples=_whole(cost.samples),
-                share=cost.share,
-                microseconds=cost.microseconds,
-                top_stall=cost.top_stall,
-                instructions=_whole(cost.instructions),
-                text=content,
-            )
-        )
-    return told
-
-
-def _whole(count: float | None) -> int | None:
-    return None if count is None else int(count)
-
-
-def print_listing(
-    files: Mapping[str, Sequence[SourceLine]],
-    options: ShowOptions,
-    notes: Mapping[str, str] | None = None,
-) -> None:
-    """Every file with its stalls, or the hottest lines of all; ``notes`` stand under a file."""
-    out = Output(options.wide, options.markdown)
-    if options.top is not None:
-        most = options.top
-        return out.lines(lambda width: source_lines.hottest(files, most, width))
-    for file, lines in files.items():
-        note = (notes or {}).get(file, "")
-        out.lines(partial(source_lines.source, file, lines, note))
-        out.gap()
-    return None
 
 
 def show_source(target: Target, name: str, options: ShowOptions) -> None:
