@@ -18,6 +18,7 @@ import torch
 
 from workbench import cuda
 from workbench.study.workspace import load_module
+from workbench.words import Parameter
 
 CHAINED, BARE, BACK_TO_BACK = "chained", "bare", "back to back"
 SPARE = 8192  # places in the pool where inputs may start, 16 bytes apart
@@ -34,7 +35,7 @@ class Case:
     """What is timed: a variant with parameters, and cycles that are planted behind its calls."""
 
     variant: str
-    parameters: Mapping[str, cuda.Parameter]
+    parameters: Mapping[str, Parameter]
     planted: int = 0
 
 

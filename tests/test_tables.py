@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 
 import pytest
 from markdown_it import MarkdownIt
@@ -37,8 +38,7 @@ def ladder(found: Ablation) -> str:
 
 def simple(header: list[str], rows: list[list[str]]) -> Table:
     fields: list[Field[list[str]]] = [
-        field(name, name, lambda row, at=at: row[at], right=bool(at))
-        for at, name in enumerate(header)
+        field(name, name, itemgetter(at), right=bool(at)) for at, name in enumerate(header)
     ]
     return table("simple", fields, rows)
 
