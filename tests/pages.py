@@ -25,7 +25,7 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
 from workbench.judge.snapshot import snapshot
-from workbench.judge.sources import ladder_sources
+from workbench.judge.source_diffs import ladder_sources
 from workbench.judge.times import timings
 from workbench.render.chart.charts import NO_TIMINGS
 from workbench.render.chart.sample_strips import Timings

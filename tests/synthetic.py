@@ -40,7 +40,6 @@ CURRENT = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
 SHAPE = "b2h8s512d64"
 PARAMETERS = {"B": 2, "causal": False}
 CEILINGS = Ceilings(dram=4.81e12, fp32=67.0e12, tensor=1073e12, l2=10.3e12, l1=33.4e12)
-SPREAD = tuple(1 + (0.02 if i < 50 else 0.03) * (i - 49.5) / 49.5 for i in range(100))
 BASELINE_US, REFERENCE_US, FLOPS = 640.0, 10.4, 1.37e9
 CAPTURE = "b2h8s512d64-20260102T030405Z.ncu-repz"
 
@@ -50,12 +49,7 @@ def ratio(value: float, spread: float = 0.01) -> Ratio:
 
 
 def time(median: float, regime: Regime = Regime.WARM) -> Time:
-    return Time(median, median * 0.98, median * 1.03, regime, len(SPREAD))
-
-
-def samples(median: float) -> tuple[float, ...]:
-    """Microseconds of as many rounds, from 2 % below the median to 3 % above it."""
-    return tuple(median * factor for factor in SPREAD)
+    return Time(median, median * 0.98, median * 1.03, regime, 100)
 
 
 def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False) -> Point:
@@ -224,7 +218,6 @@ def measured(
         status=Status.CURRENT,
         warm=time(microseconds),
         cold=time(microseconds * 1.5, Regime.COLD),
-        samples={Regime.WARM: samples(microseconds), Regime.COLD: samples(microseconds * 1.5)},
         over_baseline=ratio(BASELINE_US / microseconds),
         over_reference=ratio(REFERENCE_US / microseconds),
         figures=figures(microseconds, stalls),

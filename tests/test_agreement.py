@@ -31,7 +31,7 @@ from workbench.judge.comparison import compare
 from workbench.ncu.capture import Capture, load_capture
 from workbench.ncu.catalog import needed_metrics
 from workbench.ncu.reader import actions
-from workbench.render.tables import factor
+from workbench.render.numbers import factor
 from workspaces import (
     EVIDENCE,
     ROOT,

@@ -22,12 +22,15 @@ from workbench.errors import UsageError
 from workbench.evidence.ceilings import Calibration, CeilingRecord, load_calibration
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.rows import Ablation
-from workbench.render import ceiling_table, jsonable, roofline_table
+from workbench.render import markdown
+from workbench.render.as_json import dumps
+from workbench.render.as_json import ladder as as_json
 from workbench.render.chart import ground, svg
 from workbench.render.chart.charts import scene
 from workbench.render.chart.roofs import roofs
 from workbench.render.chart.scale import plot
 from workbench.render.chart.scene import Box
+from workbench.render.document import rooflines
 from workspaces import copy_of_repository
 
 MADE_UP = {
@@ -194,7 +197,7 @@ def test_above_theory_is_an_error_in_the_data() -> None:
         calibration(), Peaks(1e9, {"fp32": 1.9e13 / 1.04, "dram": 1.8e12 / 1.06})
     )
     assert [roof.measured.id for roof in low.wrong] == ["dram"]
-    assert "above theory: an error in the data" in ceiling_table.table(low)
+    assert "above theory: an error in the data" in markdown.table(rooflines.ceilings(low))
     assert not measured_ceilings(calibration(), None).wrong
 
 
@@ -228,30 +231,30 @@ def test_tables_gain_columns_only_where_the_card_was_calibrated() -> None:
     found, plain = calibrated(), ablation()
     point = found.row("baseline").point
     assert point is not None
-    table = roofline_table.roofline(found)
+    table = markdown.table(rooflines.roofline(found))
     assert cells(table, "version")[-2:] == ["measured roof (TFLOP/s)", "share of measured"]
     assert cells(table, "baseline")[-1] == "50 %"
     assert float(cells(table, "baseline")[-2]) == pytest.approx(
         2 * point.flops_per_second / 1e12, rel=0.01
     )
     assert cells(table, "fix1")[-2:] == ["not collected"] * 2
-    levels = roofline_table.levels(found)
+    levels = markdown.table(rooflines.levels(found))
     assert cells(levels, "version")[-1] == "to the measured one"
     away = 4.0 if point.nearest[0] != "compute" else 2.0
     assert float(cells(levels, "baseline")[-1].removesuffix("x")) == away
-    assert "measured" not in roofline_table.roofline(plain) + roofline_table.levels(plain)
+    assert "measured" not in markdown.blocks([rooflines.roofline(plain), rooflines.levels(plain)])
 
 
 def test_notes_tell_both_clocks_and_that_nothing_is_scaled() -> None:
-    said = " ".join(roofline_table.notes(calibrated()))
+    said = " ".join(map(markdown.spans, rooflines.notes(calibrated())))
     assert "not scaled to a capture's" in said
     assert "`baseline` 1100 (1000)" in said
     assert "none of them was calibrated" not in said
-    assert "none of them was calibrated" in " ".join(roofline_table.notes(ablation()))
+    assert "none of them was calibrated" in markdown.spans(rooflines.notes(ablation())[0])
 
 
 def test_the_table_of_ceilings_has_both_and_the_clock() -> None:
-    table = ceiling_table.table(measured())
+    table = markdown.table(rooflines.ceilings(measured()))
     assert cells(table, "FP32")[1:5] == ["19.0 TFLOP/s", "20.0 TFLOP/s", "95 %", "1000"]
     assert cells(table, "DRAM")[1:4] == ["1.80 TB/s", "not collected", "not collected"]
     assert cells(table, "FP64")[1] == "not collected"
@@ -281,13 +284,13 @@ def test_a_roofline_has_one_dashed_line_a_measured_ceiling() -> None:
 
 
 def test_json_has_them_only_where_the_card_was_calibrated() -> None:
-    found = json.loads(json.dumps(jsonable.ablation(calibrated()), allow_nan=False))
+    found = json.loads(dumps(as_json.ablation(calibrated())))
     assert found["measured_ceilings"]["ceilings"]["fp32"]["share_of_theoretical"] == 0.95
     assert found["measured_ceilings"]["not_collected"] == {"fp64": "it | broke"}
     shares = found["versions"][0]["roofline"]["share_of_measured"]
     assert shares == {"compute": 0.5, "dram": 0.25, "l2": 0.25, "l1": 0.25}
     assert "share_of_measured" not in found["versions"][1]["roofline"]
-    plain = json.dumps(jsonable.ablation(ablation()))
+    plain = dumps(as_json.ablation(ablation()))
     assert "measured_ceilings" not in plain
     assert "share_of_measured" not in plain
 

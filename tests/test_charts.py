@@ -23,7 +23,7 @@ from workbench.render.chart.charts import CHARTS, FILES, chart_files, scene
 from workbench.render.chart.palette import PALETTE, contrast, ink_on
 from workbench.render.chart.sample_strips import Timings, quantile
 from workbench.render.chart.scene import Bar, Box, Dots, Group, Item, Width, groups, labels
-from workbench.render.tables import percent
+from workbench.render.numbers import percent
 
 HERE = Path(__file__).parent
 ROOFLINES = ("roofline", "roofline-levels")

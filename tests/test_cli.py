@@ -131,3 +131,18 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_doctor_names_a_package_without_which_nothing_else_starts() -> None:
+    code = (
+        "import sys; sys.modules['msgspec'] = None; import importlib.metadata as metadata;"
+        "known = metadata.version;"
+        "\ndef version(name):\n"
+        "    if name == 'msgspec': raise metadata.PackageNotFoundError(name)\n"
+        "    return known(name)\n"
+        "metadata.version = version\n"
+        "from workbench.cli import main; sys.exit(main(['doctor']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert "[fail]  msgspec  missing  pip install msgspec" in done.stdout

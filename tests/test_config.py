@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from workbench.cli import main
+from workbench.errors import UsageError
 from workbench.study.config import Config, read_config
 from workbench.study.params import base_name
 from workbench.study.workspace import find_workspace
@@ -130,6 +132,28 @@ def test_a_study_that_lacks_a_part_is_named(
     study = tmp_path / "kernels" / "scale" / "study.py"
     study.write_text(study.read_text().replace("def work", "def werk"))
     fails(capsys, tmp_path, "study.py does not define 'work'")
+
+
+def test_the_only_study_goes_without_saying(tmp_path: Path) -> None:
+    root = make(tmp_path / "ws", {"baseline": GOOD})
+    (root / "workbench.toml").write_text("")
+    assert find_workspace(root).study().name == "scale"
+
+
+def test_of_several_studies_one_must_be_named(tmp_path: Path) -> None:
+    root = make(tmp_path / "ws", {"baseline": GOOD})
+    (root / "workbench.toml").write_text("")
+    shutil.copytree(root / "kernels" / "scale", root / "kernels" / "other")
+    with pytest.raises(UsageError, match="does not say which study") as caught:
+        find_workspace(root).study()
+    assert caught.value.hint == 'write study = "other" there, or use --study: other, scale'
+
+
+def test_an_empty_workspace_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "workbench.toml").write_text("")
+    with pytest.raises(UsageError, match="there is no study") as caught:
+        find_workspace(tmp_path).study()
+    assert "study.py" in caught.value.hint
 
 
 def test_a_step_that_chooses_names_the_steps_it_chooses_among() -> None:

@@ -18,7 +18,7 @@ from workbench.derive.diff.model import SourceDiff
 from workbench.derive.diff.unified import unified
 from workbench.judge.inputs import Snapshot
 from workbench.judge.snapshot import snapshot
-from workbench.judge.sources import pair_sources
+from workbench.judge.source_diffs import pair_sources
 from workspaces import ROOT, copy_of_repository, ladder_steps
 
 HERE = ["--project", str(ROOT)]

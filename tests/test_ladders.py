@@ -1,14 +1,21 @@
-"""One ladder a shape: every step stands where it is judged, on the evidence of recorded runs."""
+"""One ladder a shape: every step stands where it is judged, on recorded evidence and by hand."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+from snapshots import snapshot as by_hand
+from snapshots import step
 from workbench.commands.target import find_target
 from workbench.judge.ladder import judge
-from workbench.judge.rows import Ablation
+from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
+from workbench.study.config import Config
 from workbench.words import Role, Verdict
 
 ROOT = Path(__file__).parents[1]
@@ -78,3 +85,124 @@ def test_a_choice_is_compared_with_the_best_of_what_it_picks_from() -> None:
     assert row.chosen == "fix11[stagger=1,early=1,polynomial=3]"
     assert row.over_chosen is not None
     assert 0.95 < row.over_chosen.ratio < 1.05
+
+
+STEPS = [
+    step("base", None),
+    step("small", "base"),
+    step("wide", "small", shape="large"),
+    step("wider", "wide", shape="large"),
+    step("tiny", "small"),
+    step("either", "wider", chooses=["tiny", "wider"]),
+]
+TIMES = {
+    "normal": {
+        "base": 80.0,
+        "small": 40.0,
+        "wide": 60.0,
+        "wider": 50.0,
+        "tiny": 20.0,
+        "either": 21.0,
+        "library": 30.0,
+    },
+    "large": {"small": 900.0, "wide": 600.0, "wider": 300.0, "either": 301.0, "library": 450.0},
+}
+
+
+def made(times: Mapping[str, Mapping[str, float]] = TIMES) -> Ablation:
+    return judge(by_hand(STEPS, times), Config())
+
+
+def told(ladder: ShapeLadder) -> dict[str, tuple[Role, Verdict | None]]:
+    return {row.variant: (row.role, row.verdict) for row in ladder.rows}
+
+
+def test_each_shape_has_its_steps_and_their_parents_in_the_order_of_the_ladder() -> None:
+    normal, large = made().ladders
+    assert told(normal) == {
+        "base": (Role.STEP, Verdict.BASELINE),
+        "small": (Role.STEP, Verdict.KEPT),
+        "wider": (Role.START, None),
+        "tiny": (Role.STEP, Verdict.KEPT),
+        "either": (Role.CHOICE, Verdict.KEPT),
+    }
+    assert told(large) == {
+        "small": (Role.START, None),
+        "wide": (Role.STEP, Verdict.KEPT),
+        "wider": (Role.STEP, Verdict.KEPT),
+    }
+    assert (normal.shape, large.shape) == ("normal", "large")
+    assert [row.variant for row in large.references] == ["library"]
+
+
+def test_ratios_and_times_are_of_the_ladders_own_shape() -> None:
+    found = made()
+    large = found.ladders[1]
+    row, start = large.row("wider"), large.row("small")
+    assert row.warm is not None
+    assert row.warm.median == pytest.approx(300, rel=1e-2)
+    assert row.over_parent is not None
+    assert row.over_parent.ratio == pytest.approx(2)
+    assert row.over_reference is not None
+    assert row.over_reference.ratio == pytest.approx(1.5)
+    assert start.over_parent is None
+    assert start.over_reference is not None
+    assert start.over_reference.ratio == pytest.approx(0.5)
+    table = found.row("wider")
+    assert table.judged_at == "large"
+    assert table.deciding == row.over_parent
+    assert table.over_parent is not None
+    assert table.over_parent.ratio == pytest.approx(1.2)
+
+
+def test_a_choice_is_held_against_the_fastest_at_its_shape() -> None:
+    row = made().ladders[0].row("either")
+    assert row.chosen == "tiny"
+    assert row.over_chosen is not None
+    assert row.over_chosen.ratio == pytest.approx(20 / 21)
+    assert row.over_parent is not None
+    assert row.over_parent.ratio == pytest.approx(50 / 21)
+
+
+def test_a_choice_without_times_of_what_it_chooses_is_held_against_nothing() -> None:
+    normal = {k: v for k, v in TIMES["normal"].items() if k not in ("tiny", "wider")}
+    row = made({**TIMES, "normal": normal}).ladders[0].row("either")
+    assert (row.role, row.chosen, row.over_chosen) == (Role.CHOICE, "", None)
+    assert row.verdict == Verdict.INCONCLUSIVE
+
+
+def test_what_was_not_measured_at_another_shape_is_inconclusive_there_and_here() -> None:
+    found = made({**TIMES, "large": {}})
+    row = found.ladders[1].row("wide")
+    assert (row.warm, row.over_parent, row.verdict) == (None, None, Verdict.INCONCLUSIVE)
+    assert found.row("wide").verdict == Verdict.INCONCLUSIVE
+    assert found.row("wide").warm is not None
+    assert [gate.state for gate in row.gates] == ["passed", "passed", "open"]
+
+
+def test_all_shapes_are_told_of_the_last_step() -> None:
+    across = made().across
+    assert across is not None
+    assert [result.shape for result in across.results] == ["normal", "large"]
+    assert across.geometric_mean == pytest.approx(math.sqrt(30 / 21 * 450 / 301))
+    assert across.worst is not None
+    assert across.worst.shape == "normal"
+
+
+def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -> None:
+    target = find_target(ROOT, None, None)
+    taken = snapshot(target.evidence(), target.steps([]))
+    judged = {"b2h8s512d64", "b4h16s2048d64", "b4h16s2048d128", "b4h16s2048d128-causal"}
+    for name, shape in taken.shapes.items():
+        if name in judged:
+            continue
+        assert set(shape.variants) == {"fix15", "sdpa"}
+        assert not any(variant.capture for variant in shape.variants.values())
+        assert shape.repeats == ()
+    causal = taken.shapes["b4h16s2048d128-causal"].variants
+    assert {name for name, variant in causal.items() if variant.capture} == {
+        "fix9",
+        "fix10",
+        "sdpa",
+    }
+    assert not any(variant.texts for variant in causal.values())

@@ -151,8 +151,7 @@ def test_only_its_own_scripts_may_run() -> None:
 
 def test_same_evidence_gives_the_same_bytes_whatever_the_hash_seed() -> None:
     script = (
-        "import hashlib, pages; "
-        "print(hashlib.sha256(pages.recorded_page().encode()).hexdigest())"
+        "import hashlib, pages; print(hashlib.sha256(pages.recorded_page().encode()).hexdigest())"
     )
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "profiler")])
     digests = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -16,14 +17,84 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_its_table_is_the_one_that_ablate_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = README.split("<!-- table: workbench ablate -->\n")[1].split("\n<!-- /table -->")[0]
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def tables(text: str) -> list[dict[str, dict[str, str]]]:
+    """Every Markdown table of a text: first cell of a row to its cells by header."""
+    found: list[dict[str, dict[str, str]]] = []
+    header: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            header = []
+        elif not header:
+            header = cells(line)
+            found.append({})
+        elif set(line) - set("|-: "):
+            row = dict(zip(header, cells(line), strict=True))
+            found[-1][row[header[0]]] = row
+    return found
+
+
+def test_its_rows_are_rows_of_the_table_that_ablate_prints(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = README.split("<!-- rows: workbench ablate -->\n")[1].split("<!-- /rows -->")[0]
     assert main(["ablate", "--project", str(ROOT)]) == 0
-    assert shown in capsys.readouterr().out
+    printed = tables(capsys.readouterr().out)[0]
+    rows = tables(shown)[0]
+    assert len(rows) == 6
+    for version, row in rows.items():
+        assert row.items() <= printed[version].items(), version
 
 
-OUTPUTS = re.findall(r"<!-- output: workbench (.*?) -->\n```text\n(.*?)\n```", README, re.DOTALL)
-CAPTURED = re.findall(r"```toml\n(\[\[reference\]\].*?)```", README, re.DOTALL)
+def test_its_sentence_about_all_shapes_is_that_of_the_report() -> None:
+    sentence = README.split("<!-- sentence: ")[1].split("-->\n")[1].split("\n<!--")[0]
+    report = (ROOT / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
+    assert sentence.strip()
+    assert " ".join(sentence.split()) in " ".join(report.split())
+
+
+def own_kernel(root: Path) -> Path:
+    """The workspace that README shows: each block names its file in its first line."""
+    text = README.split("## Your own kernel")[1].split("\n## ")[0]
+    for block in re.findall(r"```(?:toml|python|cuda)\n(.*?)```", text, re.DOTALL):
+        name = re.match(r"(?:#|//) ([\w./]+)", block)
+        assert name is not None
+        path = root / name[1]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block)
+    (root / "workbench.toml").write_text("")
+    return root
+
+
+def test_its_own_kernel_builds_as_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = own_kernel(tmp_path / "mine")
+    assert len([path for path in root.rglob("*") if path.is_file()]) == 7
+    assert main(["list", "--json", "--project", str(root)]) == 0
+    study = json.loads(capsys.readouterr().out)["studies"][0]
+    assert [v["variant"] for v in study["variants"]] == ["baseline", "vector", "eager"]
+    assert main(["build", "--json", "--project", str(root)]) == 0
+    builds = json.loads(capsys.readouterr().out)["builds"]
+    assert [b["variant"] for b in builds] == ["baseline", "vector"]
+    assert all(b["kernels"] and not b["warnings"] and not b["error"] for b in builds)
+
+
+PAGES = [
+    README,
+    *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))),
+]
+OUTPUTS = [
+    output
+    for page in PAGES
+    for output in re.findall(
+        r"<!-- output: workbench (.*?) -->\n```text\n(.*?)\n```", page, re.DOTALL
+    )
+]
+CAPTURED = re.findall(r"```toml\n(\[\[reference\]\].*?)```", "\n".join(PAGES[1:]), re.DOTALL)
 
 
 @pytest.mark.parametrize(("command", "shown"), OUTPUTS, ids=[o[0].split()[0] for o in OUTPUTS])
@@ -43,6 +114,16 @@ def test_its_outputs_are_what_the_commands_print(
     for part in shown.split("\n...\n"):
         assert f"{part}\n" in said
         said = said.split(part, 1)[1]
+
+
+LINKS = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+
+
+def test_its_links_and_those_of_the_docs_lead_somewhere() -> None:
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        prose = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for link in LINKS.findall(prose):
+            assert (path.parent / link).exists(), f"{path.name}: {link}"
 
 
 def test_it_shows_what_the_newer_verbs_print() -> None:
@@ -76,21 +157,12 @@ def test_recorded_evidence_is_current() -> None:
         assert set(evidence.state(variant).values()) == {"current"}, variant
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "OPTIMIZATION_REPORT.md",
-        "report.html",
-        "roofline-light.svg",
-        "stalls-dark.svg",
-        "roofline-levels-dark.svg",
-        "stall-time-light.svg",
-    ],
-)
 def test_the_committed_report_is_what_the_evidence_gives(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
     assert main(["report", "--html", "--project", str(ROOT)]) == 0
-    committed = ROOT / "reports" / "attention" / name
-    assert (tmp_path / name).read_bytes() == committed.read_bytes()
+    committed = ROOT / "reports" / "attention"
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {path.name for path in committed.iterdir()}
+    assert [n for n in names if (tmp_path / n).read_bytes() != (committed / n).read_bytes()] == []

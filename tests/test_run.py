@@ -320,7 +320,7 @@ def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
     assert store.read(folder.check("bad"), Checks).shapes["large"].status == "hung"
 
 
-NO_SAMPLES = Samples(**dict.fromkeys(Samples.__struct_fields__, ()))
+NO_TIMINGS = Samples(**dict.fromkeys(Samples.__struct_fields__, ()))
 ORIGIN = Provenance(date="2026-01-02T03:04:05Z", driver="1")
 
 
@@ -330,7 +330,7 @@ def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
             study="scale",
             shape="large",
             fingerprints=dict.fromkeys(variants, "x"),
-            samples=NO_SAMPLES,
+            samples=NO_TIMINGS,
             provenance=ORIGIN,
         )
         store.write(tmp_path / f"{name}.json", session)

@@ -73,6 +73,6 @@ def run(options: CalibrateOptions) -> None:
             note("no capture of this GPU is on record, so theoretical ceilings are not known")
     for roof in measured.wrong:
         note(
-            f"warning: the measured {rooflines.ceiling_name(roof.measured.id)} ceiling is above what "
-            "the hardware can do: an error in the data"
+            f"warning: the measured {rooflines.ceiling_name(roof.measured.id)} ceiling is above "
+            "what the hardware can do: an error in the data"
         )

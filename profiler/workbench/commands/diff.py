@@ -11,7 +11,7 @@ from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.pairs import judge_pair
 from workbench.judge.snapshot import snapshot
-from workbench.judge.sources import pair_sources
+from workbench.judge.source_diffs import pair_sources
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
 from workbench.render.as_json.diff import variant_pair

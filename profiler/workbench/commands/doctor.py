@@ -13,7 +13,6 @@ from pathlib import Path
 from workbench.commands.options import DoctorOptions
 from workbench.commands.printing import Output, show_json
 from workbench.cuda import header_folders
-from workbench.render.document.blocks import Paragraph, words
 from workbench.render.document.machine import Finding, findings
 from workbench.run import machine
 
@@ -207,6 +206,6 @@ def run(options: DoctorOptions) -> None:
         show_json({"rows": rows, "works": can, "conclusion": told})
     else:
         out = Output(options.wide, options.markdown)
-        out.show(findings(rows), Paragraph(words(told)))
+        out.show(*findings(rows, told))
     if not can["read"]:
         raise SystemExit(3)

@@ -38,7 +38,8 @@ def run(options: ProfileOptions) -> None:
     target = find_target(options.project, options.study, options.shape)
     names = target.variants(options.variants)
     ensured = ensure(target, needed(target, names), fresh=options.fresh, capture=True)
-    evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
+    steps = target.study.ladder.chain([])
+    evidence = snapshot(target.evidence(), steps)
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     rows = [judged.row(name) for name in names]
     if options.json:

@@ -13,7 +13,7 @@ from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
-from workbench.judge.sources import ladder_sources
+from workbench.judge.source_diffs import ladder_sources
 from workbench.judge.times import timings
 
 REPORT = "OPTIMIZATION_REPORT.md"
@@ -21,29 +21,29 @@ PAGE = "report.html"
 
 
 def write_reports(
-    target: Target, evidence: Snapshot, found: Ablation, *, page: bool
+    target: Target, evidence: Snapshot, judged: Ablation, *, page: bool
 ) -> list[Path]:
     """Write the report and its charts, and the page where it is wanted or already there: a page
     of yesterday would tell other figures than the report. Returns the paths of the two.
     """
     from workbench.render.chart.charts import chart_files
+    from workbench.render.document.report import report
     from workbench.render.report import render_report, template_environment
 
     workspace = target.workspace
-    folder = workspace.reports(target.study, found.shape)
-    sources = ladder_sources(evidence, found)
+    folder = workspace.reports(target.study, judged.shape)
+    sources = ladder_sources(evidence, judged)
     samples = timings(evidence)
     environment = template_environment(workspace.template_folders)
-    text = render_report(found, sources.diffs, environment)
-    files = {REPORT: text}
+    files = {REPORT: render_report(judged, sources.diffs, environment)}
     if page or (folder / PAGE).is_file():
         from workbench.render.document.report import report
         from workbench.render.page import page_environment, render_page
 
-        document = report(found, sources.diffs)
+        document = report(judged, sources.diffs)
         environment = page_environment(workspace.template_folders)
-        files[PAGE] = render_page(document, found, sources, environment, samples)
-    for name, content in {**chart_files(found, samples), **files}.items():
+        files[PAGE] = render_page(document, judged, sources, environment, samples)
+    for name, content in {**chart_files(judged, samples), **files}.items():
         write_bytes(folder / name, content.encode())
     return [folder / name for name in files]
 

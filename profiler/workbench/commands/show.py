@@ -122,8 +122,8 @@ def run(options: ShowOptions) -> None:
         return show_metric(target, name, options)
     if options.source:
         return show_source(target, name, options)
-    evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
-    judged = judge(evidence, target.workspace.config)
+    steps = target.study.ladder.chain([])
+    judged = judge(snapshot(target.evidence(), steps), target.workspace.config)
     row = judged.row(name)
     if options.json:
         return show_json(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.tables import rows
+from workbench.derive.rowwise import rows
 from workbench.ncu.catalog import LIMIT_PREFIX, LIMITERS, STALL_PREFIX, FigureSpec, catalog
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ def figure_label(name: str) -> tuple[str, str]:
 
 
 def stall_label(reason: str) -> str:
+    """A stall reason in words."""
     return "none (issuing)" if reason == ISSUING else reason.replace("_", " ")
 
 

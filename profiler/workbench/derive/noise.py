@@ -41,11 +41,13 @@ ASSUMED: Mapping[str, Size] = MappingProxyType(
 
 
 def kind(figure: str) -> str:
+    """Which of ``ASSUMED`` a figure is of; what the catalogue does not know is a pace."""
     spec = catalog().get(figure)
     return spec.noise if spec else "pace"
 
 
 def is_share(figure: Figure) -> bool:
+    """Whether a figure is a percentage, whose moves count in points."""
     return figure.unit.startswith("%")
 
 
@@ -57,6 +59,7 @@ class Noise:
     captures: int = 0
 
     def size(self, figure: str) -> Size:
+        """Of a figure by its id: measured, but never far below what is assumed of its kind."""
         assumed = ASSUMED[kind(figure)]
         measured = self.measured.get(figure)
         if measured is None:

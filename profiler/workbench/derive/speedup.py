@@ -66,6 +66,7 @@ def samples_of(
 
 
 def time_of(samples: TimedSamples) -> Time:
+    """Median and spread of some samples."""
     import numpy as np
 
     values = samples.microseconds

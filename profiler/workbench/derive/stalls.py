@@ -29,6 +29,7 @@ class StallTime:
 
     @property
     def change(self) -> float:
+        """Microseconds after less those before."""
         return self.after - self.before
 
 

@@ -43,14 +43,17 @@ class Standout:
 
     @property
     def factor(self) -> float | None:
+        """After over before; None from or to zero."""
         return self.after / self.before if self.before and self.after else None
 
     @property
     def score(self) -> float:
+        """By which figures are ranked."""
         return max(self.part, LEAST_PART) * math.log2(1 + self.surprise)
 
     @property
     def log(self) -> float:
+        """The logarithm of its factor; see ``noise.log_factor``."""
         return log_factor(self.before, self.after)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.figures import ISSUING, STALL, Figure, stall_label
-from workbench.derive.tables import rows
+from workbench.derive.rowwise import rows
 from workbench.ncu.catalog import STALL_PREFIX
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ def ladder_warnings(rows: Sequence[Row], view: View) -> Iterator[str]:
 
 
 def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[str]:
+    """Of measured ceilings that lie above the theoretical ones."""
     for roof in measured.wrong if measured else ():
         yield (
             f"the measured {roof.measured.id} ceiling is {100 * roof.share:.0f} % of the "

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 def reference_row(view: View, variant: str) -> Row:
+    """A reference as measured at one shape: it has neither gates nor a verdict."""
     bare = replace(_bare(view, variant), role=Role.REFERENCE)
     return bare if bare.status == Status.STALE else _measured(bare, view)
 
@@ -71,6 +72,7 @@ class Judgement:
 
 
 def judge_step(view: View, step: Step) -> Judgement:
+    """A step by the evidence at one shape."""
     evidence, limits = view.variant(step.variant), view.config.gates
     gates = [correct_gate(evidence.checks, view.shape), compiler_gate(evidence.build, limits)]
     if step.parent is None:
@@ -151,14 +153,10 @@ def _with_ratios(row: Row, view: View) -> Row:
 
 
 def _with_times(row: Row, view: View) -> Row:
-    samples = {regime: view.times.samples(row.variant, regime) for regime in Regime}
     return replace(
         row,
         warm=view.times.time(row.variant, Regime.WARM),
         cold=view.times.time(row.variant, Regime.COLD),
-        samples={
-            regime: tuple(found.microseconds.tolist()) for regime, found in samples.items() if found
-        },
     )
 
 

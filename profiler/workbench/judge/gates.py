@@ -47,6 +47,7 @@ def correct_gate(checks: Mapping[str, Check], shape: str) -> Gate:
 
 
 def compiler_gate(build: Build | None, gates: Gates) -> Gate:
+    """It must compile, by default without a warning and without spilled registers."""
     if build is None:
         return Gate(COMPILER, GateState.OPEN, ABSENT)
     spilled = sum(k.spill_store_bytes + k.spill_load_bytes for k in build.kernels)
@@ -60,10 +61,12 @@ def compiler_gate(build: Build | None, gates: Gates) -> Gate:
 
 
 def first_line(text: str) -> str:
+    """Of a message of several lines."""
     return text.splitlines()[0]
 
 
 def faster_gate(over_parent: Ratio | None, gates: Gates) -> Gate:
+    """The lower end of the interval over the parent must reach the least speedup."""
     if over_parent is None:
         return Gate(FASTER, GateState.OPEN, ABSENT)
     passed = over_parent.low >= gates.min_speedup

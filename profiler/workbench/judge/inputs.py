@@ -71,6 +71,7 @@ class TimingSession:
 
     @property
     def provenance(self) -> Provenance:
+        """Of the process that timed."""
         return self.session.provenance
 
     @cached_property

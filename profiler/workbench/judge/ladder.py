@@ -116,7 +116,7 @@ def _ceilings(rows: Sequence[Row], profiled: Sequence[VariantEvidence]) -> Ceili
     kinds = (row.point.tensor_type for row in rows if row.point and row.point.tensor_type)
     kind = next(kinds, "fp16")
     every = (ceilings(v.capture.metrics, kind) for v in profiled if v.capture)
-    return next((found for found in every if found is not None), None)
+    return next((roof for roof in every if roof is not None), None)
 
 
 def _measured_ceilings(
@@ -126,7 +126,7 @@ def _measured_ceilings(
     if snapshot.calibration is None:
         return None
     every = (peaks(variant.capture.metrics) for variant in profiled if variant.capture)
-    theory = next((found for found in every if found is not None), None)
+    theory = next((rates for rates in every if rates is not None), None)
     return measured_ceilings(snapshot.calibration, theory)
 
 

@@ -34,10 +34,12 @@ class Score:
 
     @property
     def total(self) -> int:
+        """All predictions."""
         return self.confirmed + self.refuted + self.not_measurable
 
 
 def score(outcomes: Iterable[PredictionOutcome]) -> Score:
+    """Count outcomes by their result."""
     counts = Counter(outcome.result for outcome in outcomes)
     return Score(
         confirmed=counts[PredictionResult.CONFIRMED],

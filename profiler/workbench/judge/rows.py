@@ -19,7 +19,7 @@ from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.shapes import AcrossShapes
 from workbench.study.model import Step
-from workbench.words import Origin, Regime, Role, Status, Verdict
+from workbench.words import Origin, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Adopted, Build, Check
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 class Row:
     """One variant. Without current evidence its figures are absent, and ``problem`` says why.
 
-    ``state`` is that of build, check, timing and capture; ``samples`` are the microseconds of every
-    timed sample. ``adopted`` is where the figures come from where the capture was made elsewhere;
-    such a row of status ``adopted`` has no times and no speed. ``verdict`` is None but for steps
-    that are judged.
+    ``state`` is that of build, check, timing and capture. ``adopted`` is where the figures come
+    from where the capture was made elsewhere; such a row of status ``adopted`` has no times and no
+    speed. ``verdict`` is None but for steps that are judged.
 
     ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
     the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
@@ -50,7 +49,6 @@ class Row:
     problem: str = ""
     warm: Time | None = None
     cold: Time | None = None
-    samples: Mapping[Regime, tuple[float, ...]] = field(default_factory=dict)
     over_baseline: Ratio | None = None
     over_parent: Ratio | None = None
     over_reference: Ratio | None = None
@@ -83,6 +81,7 @@ class Row:
 
     @property
     def is_reference(self) -> bool:
+        """Whether it is no step of the ladder."""
         return self.step is None
 
 
@@ -99,6 +98,7 @@ class ShapeLadder:
     references: tuple[Row, ...]
 
     def row(self, variant: str) -> Row:
+        """A step or a reference by its name. Raises StopIteration for what is not shown."""
         return next(row for row in (*self.rows, *self.references) if row.variant == variant)
 
 
@@ -136,13 +136,16 @@ class Ablation:
 
     @property
     def everything(self) -> tuple[Row, ...]:
+        """Steps and references."""
         return (*self.rows, *self.references)
 
     def row(self, variant: str) -> Row:
+        """A step or a reference by its name. Raises StopIteration for what is not shown."""
         return next(row for row in self.everything if row.variant == variant)
 
     @property
     def best(self) -> Row | None:
+        """See ``best_of``."""
         return best_of(self.rows)
 
     @property

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.tables import rows
+from workbench.derive.rowwise import rows
 from workbench.judge.bottlenecks import READABLE
 from workbench.words import RuleMove
 

@@ -39,14 +39,17 @@ class AcrossShapes:
 
     @property
     def ratios(self) -> list[float]:
+        """Over the reference, where it was timed beside the variant."""
         return [r.over_reference.ratio for r in self.results if r.over_reference]
 
     @property
     def geometric_mean(self) -> float | None:
+        """None without any ratio."""
         return geometric_mean(self.ratios)
 
     @property
     def worst(self) -> AtShape | None:
+        """Where the variant does least well against the reference."""
         compared = [r for r in self.results if r.over_reference]
         return min(
             compared, key=lambda r: r.over_reference.ratio if r.over_reference else 0, default=None
@@ -54,6 +57,7 @@ class AcrossShapes:
 
 
 def geometric_mean(ratios: Iterable[float]) -> float | None:
+    """None without any ratio."""
     logs = [math.log(ratio) for ratio in ratios]
     return math.exp(sum(logs) / len(logs)) if logs else None
 

@@ -36,10 +36,12 @@ class Times:
         return next((s for s in sessions if s.timed >= set(variants)), None)
 
     def samples(self, variant: str, regime: Regime) -> TimedSamples | None:
+        """Those that a time is made of; None where it was not timed as it is now."""
         session = self.together(variant)
         return session.samples.get((variant, regime)) if session else None
 
     def time(self, variant: str, regime: Regime) -> Time | None:
+        """None where it was not timed as it is now."""
         samples = self.samples(variant, regime)
         return time_of(samples) if samples else None
 

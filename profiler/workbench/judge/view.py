@@ -27,9 +27,11 @@ class View:
 
     @property
     def shape(self) -> str:
+        """Its name."""
         return self.evidence.shape
 
     def variant(self, name: str) -> VariantEvidence:
+        """What is on record of a variant at this shape."""
         return self.evidence.variants[name]
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
@@ -69,9 +71,11 @@ class Views:
 
     @property
     def table(self) -> View:
+        """The shape that is looked at."""
         return self.at(self.snapshot.shape)
 
     def at(self, shape: str) -> View:
+        """Another shape of the snapshot."""
         if shape not in self._views:
             self._views[shape] = self._view(self.snapshot.shapes[shape])
         return self._views[shape]

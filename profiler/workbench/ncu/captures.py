@@ -47,11 +47,11 @@ class Captures:
 
     def repeats(self, variant: str) -> list[pd.DataFrame]:
         """Metrics of earlier captures of the same sources under the same ncu, newest first."""
-        index = self.evidence.capture_index(variant).current
-        folder = self.evidence.folder
-        names = (index.repeats or ()) if index else ()
-        there = [name for name in names if (folder.reports / name).is_file()]
-        return [self._reports.capture(folder, n, index.wanted).metrics for n in there if index]
+        index, folder = self.evidence.capture_index(variant).current, self.evidence.folder
+        if index is None:
+            return []
+        kept = [name for name in index.repeats or () if (folder.reports / name).is_file()]
+        return [self._reports.capture(folder, name, index.wanted).metrics for name in kept]
 
     def at(self, shape: str) -> Captures:
         """Those at another shape; what has been read is shared."""

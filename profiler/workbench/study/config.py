@@ -41,7 +41,7 @@ class Profiler:
 
 @dataclass(frozen=True)
 class Config:
-    study: str = "attention"
+    study: str = ""  # where there is only one, it goes without saying
     gates: Gates = field(default_factory=Gates)
     timing: Timing = field(default_factory=Timing)
     limits: Limits = field(default_factory=Limits)

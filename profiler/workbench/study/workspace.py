@@ -62,7 +62,22 @@ class Workspace:
         return sorted(p.parent.name for p in self.kernels.glob("*/study.py"))
 
     def study(self, name: str | None = None) -> Study:
-        return read_study(self, name or self.config.study)
+        """The named one, else that of ``workbench.toml``, else the only one. Raises UsageError."""
+        return read_study(self, name or self.config.study or self._only_study())
+
+    def _only_study(self) -> str:
+        names = self.studies()
+        if len(names) == 1:
+            return names[0]
+        if names:
+            raise UsageError(
+                f"{self.root / CONFIG_FILE} does not say which study is meant",
+                hint=f'write study = "{names[0]}" there, or use --study: {", ".join(names)}',
+            )
+        raise UsageError(
+            f"there is no study in {self.kernels}",
+            hint="a study is a folder with a study.py: see 'Your own kernel' in README",
+        )
 
 
 def find_workspace(project: Path | None = None) -> Workspace:

@@ -44,6 +44,7 @@ class Source:
         return [bool(code) and not trivial(code) for code in self.code]
 
     def indent(self, index: int) -> int:
+        """Columns before the first character of a line, tabs to multiples of four."""
         line = self.lines[index].expandtabs(4)
         return len(line) - len(line.lstrip())
 

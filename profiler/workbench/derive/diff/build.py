@@ -28,7 +28,7 @@ from workbench.derive.diff.model import (
     is_host,
 )
 from workbench.derive.diff.relocated import ChangedLine, relocated_blocks
-from workbench.derive.diff.rows import Text, changed_spans, numbered, side_by_side, text_of
+from workbench.derive.diff.side_by_side import Text, changed_spans, numbered, side_by_side, text_of
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Capture

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING
-from workbench.derive.tables import rows
+from workbench.derive.rowwise import rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,18 +95,22 @@ class LineCosts:
     duration: float | None
 
     def of(self, file: str, line: int) -> Cost:
+        """The cost of a line; that of nothing where the capture has no entry for it."""
         return self.lines.get((file, line), self.nothing)
 
     def by_file(self) -> dict[str, Cost]:
+        """File to the cost of all of its lines."""
         files = sorted({file for file, _ in self.lines})
         return {f: add(c for (file, _), c in self.lines.items() if file == f) for f in files}
 
     @property
     def total(self) -> Cost:
+        """The cost of all lines, with and without a known place."""
         return add([self.nothing, *self.lines.values()])
 
     @property
     def has_lines(self) -> bool:
+        """Whether any cost has a known line."""
         return any(line > 0 for _, line in self.lines)
 
 

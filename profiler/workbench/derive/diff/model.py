@@ -19,10 +19,12 @@ NOTHING = Cost()
 
 
 def is_host(file: str) -> bool:
+    """Whether a file is code of the CPU: no capture has costs of it."""
     return file.endswith(".py")
 
 
 def base(file: str) -> str:
+    """A file name without its folders, on whichever system it was compiled."""
     return PurePath(file.replace("\\", "/")).name
 
 
@@ -124,6 +126,7 @@ class Shift:
 
     @property
     def change(self) -> float:
+        """Microseconds after less those before."""
         return (self.after.cost.microseconds or 0.0) - (self.before.cost.microseconds or 0.0)
 
     @property
@@ -155,6 +158,7 @@ class SourceDiff:
 
     @property
     def hunks(self) -> tuple[Hunk, ...]:
+        """Those of all files, in order of their numbers."""
         return tuple(hunk for file in self.files for hunk in file.hunks)
 
     @property
@@ -164,6 +168,7 @@ class SourceDiff:
 
     @property
     def has_costs(self) -> bool:
+        """Whether both sides have costs."""
         return not any(self.why)
 
 

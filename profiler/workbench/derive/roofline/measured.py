@@ -50,11 +50,13 @@ class MeasuredCeilings:
     absent: Mapping[str, str]
 
     def value(self, name: str) -> float | None:
+        """FLOP/s or bytes/s; None where not measured."""
         roof = self.by_id.get(name)
         return roof.measured.value if roof else None
 
     @property
     def wrong(self) -> list[MeasuredCeiling]:
+        """Those above what the hardware can do."""
         return [roof for roof in self.by_id.values() if roof.above_theory]
 
 

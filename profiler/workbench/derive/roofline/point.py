@@ -62,6 +62,7 @@ class LevelPoint:
 
     @property
     def above_roof(self) -> bool:
+        """More than the level can do: an error in the data."""
         return self.bandwidth_share > ERROR_MARGIN
 
 
@@ -98,6 +99,7 @@ class Point:
 
     @property
     def share(self) -> float:
+        """The achieved part of the roof over the point."""
         return self.flops_per_second / self.bound
 
     @property

@@ -8,10 +8,18 @@ svg.inline(scene), svg.page_style()         # for a page
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.judge.rows import Ablation
-from workbench.render.chart import svg
+from workbench.render.chart import (
+    level_plots,
+    roofline_plot,
+    sample_strips,
+    stall_bars,
+    svg,
+    time_bars,
+)
 from workbench.render.chart.level_plots import levels
 from workbench.render.chart.roofline_plot import roofline
 from workbench.render.chart.sample_strips import Timings, samples
@@ -21,16 +29,30 @@ from workbench.render.chart.time_bars import stall_time
 
 NO_TIMINGS: Timings = MappingProxyType({})
 
-BUILDERS: Mapping[str, Callable[[Ablation, Timings, Width], Scene]] = MappingProxyType(
+
+@dataclass(frozen=True)
+class Chart:
+    """``alt`` says what it shows, for who does not see it, ``caption`` how to read it."""
+
+    build: Callable[[Ablation, Timings, Width], Scene]
+    alt: str
+    caption: str
+
+
+def _timeless(build: Callable[[Ablation, Width], Scene], alt: str, caption: str) -> Chart:
+    """A chart that has nothing of the samples behind the times."""
+    return Chart(lambda ablation, _, width: build(ablation, width), alt, caption)
+
+
+CHARTS: Mapping[str, Chart] = MappingProxyType(
     {
-        "roofline": lambda ablation, _, width: roofline(ablation, width),
-        "roofline-levels": lambda ablation, _, width: levels(ablation, width),
-        "stalls": lambda ablation, _, width: stalls(ablation, width),
-        "stall-time": lambda ablation, _, width: stall_time(ablation, width),
-        "samples": samples,
+        "roofline": _timeless(roofline, roofline_plot.ALT, roofline_plot.CAPTION),
+        "roofline-levels": _timeless(levels, level_plots.ALT, level_plots.CAPTION),
+        "stalls": _timeless(stalls, stall_bars.ALT, stall_bars.CAPTION),
+        "stall-time": _timeless(stall_time, time_bars.ALT, time_bars.CAPTION),
+        "samples": Chart(samples, sample_strips.ALT, sample_strips.CAPTION),
     }
 )
-CHARTS = tuple(BUILDERS)
 # In the order in which the report shows them, the light one of each first.
 FILES = tuple(f"{name}-{shade}.svg" for name in CHARTS for shade in ("light", "dark"))
 
@@ -39,7 +61,7 @@ def scene(
     name: str, ablation: Ablation, timings: Timings = NO_TIMINGS, width: Width = Width.WIDE
 ) -> Scene:
     """One of ``CHARTS``."""
-    return BUILDERS[name](ablation, timings, width)
+    return CHARTS[name].build(ablation, timings, width)
 
 
 def chart_files(ablation: Ablation, timings: Timings = NO_TIMINGS) -> dict[str, str]:

@@ -21,7 +21,7 @@ from workbench.render.chart.scene import (
     Segment,
     Stroke,
 )
-from workbench.render.tables import number
+from workbench.render.numbers import number
 
 TICK, SMALL = 11.0, 11.0
 GRID, AXIS, ROOF = Stroke("faint", 0.8), Stroke("muted", 0.8), Stroke("ink", 1.6)

@@ -24,9 +24,8 @@ ALT = (
     "Rooflines of every level of memory: performance of every version against FLOP per byte there."
 )
 CAPTION = (
-    "The same axes in all: a version has the same height everywhere, and the nearer it is to a "
-    "level's slope, the more of that level's bandwidth it uses. Roofs are at the clocks of one "
-    "capture. A number beside marks says how many cover each other."
+    "A version has the same height in all. Close under a slope that level limits it; far under all "
+    "of them it waits on latency. A number beside marks says how many cover each other."
 )
 TOP, FOOT, EDGE = 44.0, 40.0, 8.0
 

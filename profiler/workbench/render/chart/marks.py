@@ -26,7 +26,7 @@ from workbench.render.chart.scene import (
     Stroke,
 )
 from workbench.render.document.blocks import Kind
-from workbench.render.tables import number, percent
+from workbench.render.numbers import number, percent
 from workbench.words import Verdict
 
 NOWHERE = (0.0, 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.lettering import wrapped
 from workbench.render.chart.scene import Anchor, Item, Label
-from workbench.render.tables import reason
+from workbench.render.document.phrases import reason
 from workbench.words import ABSENT
 
 SMALL, LINE, EDGE = 11.0, 15.0, 8.0

@@ -33,10 +33,10 @@ FRAME = Stroke("muted", 1.0, (3, 3))
 X_TITLE, Y_TITLE = "FLOP per DRAM byte", "TFLOP/s"
 ALT = "Roofline over DRAM: performance of every version against its arithmetic intensity."
 CAPTION = (
-    "The slope is what DRAM can feed, the flat lines are what each kind of arithmetic can compute, "
-    "both at the clocks of one capture; a percentage is of the roof as it is drawn over the point. "
-    "The tables hold every version against the roofs at the clocks of its own capture. Height does "
-    "not rank versions that do different work."
+    "The slope is what DRAM can feed, the flat lines what each kind of arithmetic can compute, at "
+    "the clocks of one capture; a percentage is of the roof drawn over the point (the tables have "
+    "each capture's own). Height does not rank versions that do different work. Far under every "
+    "roof a version waits for what the stalls name."
 )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from workbench.derive.roofline.ceilings import DRAM, LEVELS, TENSOR
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.judge.rows import Ablation
-from workbench.render.tables import number
+from workbench.render.numbers import number
 
 TERA = 1e12
 NAMES = {"fp32": "FP32", "half": "Packed FP16", "fp64": "FP64"}

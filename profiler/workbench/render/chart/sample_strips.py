@@ -30,7 +30,7 @@ from workbench.render.chart.scene import (
     Stroke,
     Width,
 )
-from workbench.render.tables import number
+from workbench.render.numbers import number
 from workbench.words import Regime
 
 # Variant to regime to microseconds, in the order of the rounds.
@@ -47,9 +47,8 @@ GRID, MEDIAN = Stroke("faint", 0.8), Stroke("ink", 1.2)
 ALT = "Every timed sample of every version as a deviation from the version's own median."
 CAPTION = (
     "A dot is one round, the first at the top of its row: what drifts leans, what jumps shows two "
-    "columns. Deviations are from a version's own median, which is beside its row; the bar behind "
-    "the dots is its middle 95 %. A triangle stands for samples beyond the axis, with the farthest "
-    "where it is far out."
+    "columns. The bar behind the dots is their middle 95 %; a triangle stands for samples beyond "
+    "the axis."
 )
 
 

@@ -24,7 +24,7 @@ from workbench.render.chart.scene import (
     Stroke,
     Width,
 )
-from workbench.render.tables import percent
+from workbench.render.numbers import percent
 from workbench.words import Verdict
 
 NUMBER, GAP = 11.0, 10.0
@@ -33,8 +33,8 @@ TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 SPOKEN = 6  # reasons
 ALT = "Shares of warp state samples by stall reason, one bar a version."
 CAPTION = (
-    "Each bar is all warp state samples of a version: first the warps that issued, then every "
-    "reason to wait, the same colour everywhere."
+    "Each bar is all samples of a version: first the warps that issued, then every reason to wait. "
+    "A fix works on the widest colour; when that shrinks, the next one decides."
 )
 
 

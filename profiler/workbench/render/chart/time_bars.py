@@ -25,17 +25,16 @@ from workbench.render.chart.scene import (
     Width,
 )
 from workbench.render.document.blocks import Kind
-from workbench.render.tables import factor, number
-from workbench.render.why import reason_label
+from workbench.render.document.phrases import stall_words
+from workbench.render.numbers import factor, number
 from workbench.words import Status
 
 NUMBER, GAP = 10.5, 14.0
 RULE = Stroke("faint", 0.8)
 ALT = "Time under ncu by stall reason, every step beside its parent."
 CAPTION = (
-    "Microseconds of a reason are its share of the warp state samples times the duration under "
-    "ncu. Each pair is on the scale of its parent, so that lengths compare within a pair only. "
-    "It apportions time; it does not promise that without a reason all of it would be saved."
+    "Each pair is on the scale of its parent: lengths compare within a pair only. A colour is its "
+    "share of the samples times the duration, which is not what would be saved without it."
 )
 
 
@@ -139,7 +138,7 @@ def _draw(shown: Sequence[Pair], layout: Layout) -> tuple[list[Item], float]:
     # Of each pair the longer bar counts, so that what a step took away keeps its colour.
     longest = [{r: max(p.before[r], p.after[r]) for r in p.before} for p in shown]
     colours = fills(longest)
-    items, top = key(entries(colours, reason_label), EDGE, 0, layout.width)
+    items, top = key(entries(colours, stall_words), EDGE, 0, layout.width)
     names = [n for p in shown for n in (p.comparison.before, p.comparison.after)]
     left = EDGE if layout.above else row_left(names, layout.names, layout.size)
     most = max(max(p.totals) / p.totals[0] for p in shown)

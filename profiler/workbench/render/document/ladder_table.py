@@ -165,5 +165,7 @@ def _key_change(row: Row) -> Cell:
 
 def _verdict(row: Row) -> Cell:
     word = verdict(row)
-    note = f"(a choice, {factor(row.over_chosen.ratio)} of {row.chosen})" if row.over_chosen else ""
+    if row.role == Role.CHOICE:
+        word += ", a choice"
+    note = f"({factor(row.over_chosen.ratio)} of {row.chosen})" if row.over_chosen else ""
     return Cell(words(word), sort=word, note=note, data=row.verdict or None)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AtShape
+from workbench.render.chart.charts import CHARTS
 from workbench.render.document import bottlenecks, method, rooflines, why
 from workbench.render.document import result as said
 from workbench.render.document.blocks import (
@@ -97,22 +98,15 @@ def _ladder(ablation: Ablation) -> Section:
         Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
         Fold(
             words("Warm and cold times, and the samples behind them"),
-            (_samples(ablation), method.times(ablation)),
+            (_chart("samples", ablation), method.times(ablation)),
         ),
     )
     return Section("ladder", words("The ladder"), blocks)
 
 
-def _samples(ablation: Ablation) -> Chart:
-    return Chart(
-        "samples",
-        f"Every timed sample of every version of {ablation.study} as a deviation from the version's "
-        "own median, warm and cold.",
-        words(
-            "A dot is one round, the first at the top of its row: what drifts leans, what jumps "
-            "shows two columns. The bar behind the dots is their middle 95 %."
-        ),
-    )
+def _chart(name: str, ablation: Ablation) -> Chart:
+    of_what = f"Of {ablation.study}, {ablation.shape}, on {ablation.gpu}."
+    return Chart(name, f"{CHARTS[name].alt} {of_what}", words(CHARTS[name].caption))
 
 
 def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:
@@ -159,7 +153,6 @@ def _shapes(ablation: Ablation) -> tuple[Section, ...]:
 
 
 def _roofline(ablation: Ablation) -> Section:
-    where = f"{ablation.study} on {ablation.gpu}"
     measured: tuple[Block, ...] = ()
     if ablation.measured:
         measured = (Fold(words("Measured ceilings"), (rooflines.ceilings(ablation.measured),)),)
@@ -167,26 +160,8 @@ def _roofline(ablation: Ablation) -> Section:
         "roofline",
         words("Roofline"),
         (
-            Chart(
-                "roofline",
-                f"Roofline of {where}: performance against arithmetic intensity of every version, "
-                "under the DRAM, FP32 and tensor ceilings. The table below has the numbers.",
-                words(
-                    "The slope is what DRAM can feed, the flat lines are what the FP32 units and "
-                    "the tensor cores can compute; a point left of a ridge is limited by memory, "
-                    "right of it by that unit. Higher is faster; a version far under every roof "
-                    "waits for something else, which the stalls name."
-                ),
-            ),
-            Chart(
-                "roofline-levels",
-                f"Rooflines of {where} at three levels of memory, side by side: DRAM, L2 and L1. "
-                "The table below has the numbers.",
-                words(
-                    "The same versions against the bytes of each level. A point close under a "
-                    "slope is limited by that level; far under all of them it waits on latency."
-                ),
-            ),
+            _chart("roofline", ablation),
+            _chart("roofline-levels", ablation),
             Fold(words("The roof over each version"), (rooflines.roofline(ablation),)),
             Fold(
                 words("Distance to the roofs of every level"),
@@ -198,16 +173,7 @@ def _roofline(ablation: Ablation) -> Section:
 
 
 def _stalls(ablation: Ablation) -> Section:
-    chart = Chart(
-        "stalls",
-        f"Shares of warp state samples by stall reason for every version of {ablation.study} on "
-        f"{ablation.gpu}.",
-        words(
-            "Each bar is all samples of a version; grey at the left is warps that issued, every "
-            "colour a reason to wait. A fix works on the widest colour; when that shrinks, the "
-            "next one decides."
-        ),
-    )
+    chart = _chart("stalls", ablation)
     return Section("stalls", words("Warp stalls"), (chart,))
 
 
@@ -229,17 +195,7 @@ def _why(ablation: Ablation) -> Section:
         blocks.append(Fold(words("The factors of every step"), (factors,)))
     else:
         blocks.append(Paragraph(words(f"The factors of the speedup: {ABSENT}.")))
-    blocks.append(
-        Chart(
-            "stall-time",
-            "Time under ncu of every step and its parent, shared out by stall reason in "
-            f"microseconds, for {ablation.study} on {ablation.gpu}.",
-            words(
-                "Each pair is a parent and its step on the parent's scale, so a shorter bar is a "
-                "faster kernel; a colour's length is its share of the samples times the duration."
-            ),
-        )
-    )
+    blocks.append(_chart("stall-time", ablation))
     if ablation.whole and (times := why.stall_table(ablation.whole)):
         title = f"Where the time went from {ablation.whole.before} to {ablation.whole.after}"
         blocks.append(Fold(words(title), (times,)))

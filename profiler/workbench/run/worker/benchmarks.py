@@ -41,7 +41,7 @@ from workbench.run.worker.journal import Journal, describe
 ROUNDS = 15
 ROUND_MICROSECONDS = 8000.0
 STEADY, STEADY_WITHIN = 8, 0.01  # so many rounds, no further apart than that
-WARM_UP_SECONDS, LONGEST_WARM_UP_SECONDS = 0.25, 1.0
+WARM_UP_SECONDS, LONGEST_WARM_UP_SECONDS = 0.4, 1.0
 AHEAD = 16  # the part of a round that runs ahead of it
 FLOPS, BYTES = "FLOP/s", "byte/s"
 PIECE = 16  # bytes of one load

@@ -26,6 +26,7 @@ class Text:
     functions: Sequence[str]
 
     def function(self, line: Line) -> str:
+        """The function that a line stands in; "" outside of any."""
         return self.functions[line.number - 1]
 
 

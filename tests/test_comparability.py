@@ -1,0 +1,126 @@
+"""What makes captures and sessions not quite comparable, and with what they were made."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from handmade import metrics
+from snapshots import snapshot, step
+from workbench.evidence.records import CaptureIndex, Provenance
+from workbench.judge.environment import environment
+from workbench.judge.inputs import Snapshot, TimingSession
+from workbench.judge.ladder import judge
+from workbench.ncu.cache import Kept
+from workbench.ncu.capture import Capture
+from workbench.study.config import Config
+
+CLOCK = "gpc__cycles_elapsed.avg.per_second"
+
+
+def provenance(**changes: str) -> Provenance:
+    known = Provenance(gpu="NVIDIA H200", driver="580.1", date="2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(known, **changes)
+
+
+def index(variant: str, *, ncu: str = "2025.3.1", **changes: str) -> CaptureIndex:
+    return CaptureIndex(
+        variant=variant,
+        shape="s",
+        fingerprint="",
+        report=f"{variant}.ncu-repz",
+        sha256="",
+        range="",
+        launches=1,
+        ncu=ncu,
+        ncu_flags=("--set", "full", "--cache-control", "all"),
+        provenance=provenance(**changes),
+    )
+
+
+def capture(variant: str, clock: float) -> Capture:
+    rows = metrics({CLOCK: clock, "gpu__time_duration.sum": 1e4})
+    values = [tuple(row) for row in rows[["metric", "value", "unit"]].to_numpy().tolist()]
+    launch = Kept(kernel="k", metrics=values, lines=(), rules=(), collected=frozenset())
+    return Capture(Path(f"{variant}.ncu-repz"), (launch,))
+
+
+def profiled(clocks: dict[str, float], indexes: dict[str, CaptureIndex]) -> Snapshot:
+    """Two variants with captures at these SM clocks, in Hz."""
+    taken = snapshot(
+        [step("base", None), step("fix", "base")],
+        {"s": {"base": 20.0, "fix": 10.0, "library": 15.0}},
+    )
+    shape = taken.shapes["s"]
+    variants = {
+        name: dataclasses.replace(variant, capture=capture(name, clocks[name]), index=indexes[name])
+        if name in clocks
+        else variant
+        for name, variant in shape.variants.items()
+    }
+    return dataclasses.replace(taken, shapes={"s": dataclasses.replace(shape, variants=variants)})
+
+
+def warnings(
+    clocks: dict[str, float] | None = None, fix: CaptureIndex | None = None
+) -> tuple[str, ...]:
+    indexes = {"base": index("base"), "fix": fix or index("fix")}
+    taken = profiled(clocks or {"base": 1.98e9, "fix": 1.98e9}, indexes)
+    return judge(taken, Config()).warnings
+
+
+def test_like_captures_need_no_word() -> None:
+    assert warnings() == ()
+    assert warnings({"base": 1.98e9, "fix": 1.95e9}) == ()
+
+
+def test_clocks_more_than_two_percent_apart_are_told() -> None:
+    assert warnings({"base": 1.98e9, "fix": 1.5e9}) == (
+        "captures ran at different SM clocks: fix at 1.500 GHz, base at 1.980 GHz",
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (index("fix", driver="570.2"), "captures differ in driver: 570.2, 580.1"),
+        (index("fix", gpu="NVIDIA H100"), "captures differ in gpu: NVIDIA H100, NVIDIA H200"),
+        (index("fix", ncu="2024.1.0"), "captures differ in ncu: 2024.1.0, 2025.3.1"),
+        (index("fix", cuda="13.0"), "captures differ in cuda: 13.0, not collected"),
+    ],
+)
+def test_captures_of_another_making_are_told(other: CaptureIndex, words: str) -> None:
+    assert warnings(fix=other) == (words,)
+
+
+def test_throttling_is_told_with_its_share() -> None:
+    taken = profiled({}, {})
+    shape = taken.shapes["s"]
+    (session,) = shape.sessions
+    hot = [i % 4 == 0 for i in range(len(session.session.samples.throttled))]
+    samples = msgspec.structs.replace(session.session.samples, throttled=tuple(hot))
+    slowed = TimingSession(
+        file=session.file,
+        timed=session.timed,
+        session=msgspec.structs.replace(session.session, samples=samples),
+    )
+    shapes = {"s": dataclasses.replace(shape, sessions=(slowed,))}
+    found = judge(dataclasses.replace(taken, shapes=shapes), Config())
+    assert found.warnings == ("the GPU reported throttling in 25% of the timing rounds",)
+
+
+def test_the_environment_is_that_of_the_session_and_ncu_of_the_newest_capture() -> None:
+    old = index("base", ncu="2024.1.0", date="2025-12-01T00:00:00Z")
+    new = index("fix", cudnn="9.1", date="2025-12-31T00:00:00Z")
+    found = environment([old, new], provenance(driver="590.0", command="workbench ablate"))
+    assert (found.ncu, found.ncu_options["--cache-control"]) == ("2025.3.1", "all")
+    assert (found.driver, found.cudnn, found.command) == ("590.0", "9.1", "workbench ablate")
+    assert found.day == "2026-01-01"
+
+
+def test_without_evidence_nothing_is_said_of_the_environment() -> None:
+    found = environment([], None)
+    assert (found.gpu, found.day, found.ncu, found.ncu_flags) == (None, "", "not collected", ())

@@ -1,0 +1,132 @@
+"""The rooms of the engine import one way, without a circle, and the pure ones nothing of a GPU."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+ENGINE = Path(__file__).parents[1] / "profiler" / "workbench"
+ROOMS = (
+    "errors",
+    "words",
+    "cuda",
+    "study",
+    "evidence",
+    "ncu",
+    "run",
+    "derive",
+    "judge",
+    "render",
+    "commands",
+    "cli",
+    "__main__",
+)
+PURE = ("derive", "judge", "render")
+# What opens files, starts processes or knows a GPU; only the snapshot may pull.
+IMPURE = ("subprocess", "torch", "cuda", "ncu_report", "pynvml", "tempfile", "workbench.run")
+PULLS = ("workbench.evidence.recorded", "workbench.ncu.captures", "workbench.ncu.reader")
+FORBIDDEN = (*IMPURE, *PULLS)
+SNAPSHOT = "workbench.judge.snapshot"
+
+
+@cache
+def modules() -> Mapping[str, ast.Module]:
+    """Every module of the engine by its dotted name."""
+    found = {}
+    for path in sorted(ENGINE.rglob("*.py")):
+        parts = ["workbench", *path.relative_to(ENGINE).with_suffix("").parts]
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def imports(name: str, *, typing: bool = True) -> set[str]:
+    """Modules that a module imports anywhere; ``typing``: those for annotations alone, too."""
+    return {_module(found) for found in _imported(modules()[name], typing=typing)}
+
+
+def _imported(tree: ast.AST, *, typing: bool) -> Iterator[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and _name(node.test) == "TYPE_CHECKING" and not typing:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        else:
+            yield from _imported(node, typing=typing)
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _module(dotted: str) -> str:
+    """The module of the engine that a name is imported from; others as they are."""
+    if not dotted.startswith("workbench"):
+        return dotted
+    return dotted if dotted in modules() else dotted.rpartition(".")[0]
+
+
+def room(name: str) -> str:
+    """Empty for what is in none: the package itself, and other people's packages."""
+    return name.split(".")[1] if name.startswith("workbench.") else ""
+
+
+def is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def test_imports_are_seen_wherever_they_stand() -> None:
+    assert {"workbench.derive.figures", "workbench.words"} <= imports("workbench.judge.view")
+    assert "numpy" in imports("workbench.derive.speedup")
+    assert "workbench.judge.view" in imports("workbench.judge.evaluate")
+    assert "workbench.judge.view" not in imports("workbench.judge.evaluate", typing=False)
+
+
+def test_a_room_imports_only_from_rooms_before_it() -> None:
+    wrong = [
+        (name, other)
+        for name in modules()
+        for other in imports(name)
+        if room(name) and room(other) in ROOMS[ROOMS.index(room(name)) + 1 :]
+    ]
+    assert wrong == []
+
+
+def test_no_import_goes_round_in_a_circle() -> None:
+    known = {name: imports(name, typing=False) & modules().keys() for name in modules()}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path[path.index(name) :], name))
+        if name in done:
+            return
+        for other in sorted(known[name] - {"workbench"}):
+            visit(other, (*path, name))
+        done.add(name)
+
+    for name in known:
+        visit(name, ())
+
+
+def test_pure_rooms_import_nothing_that_opens_runs_or_measures() -> None:
+    pure = [name for name in modules() if room(name) in PURE and name != SNAPSHOT]
+    wrong = [
+        (name, other)
+        for name in [*pure, SNAPSHOT]
+        for other in imports(name, typing=False)
+        if any(is_within(other, bad) for bad in (IMPURE if name == SNAPSHOT else FORBIDDEN))
+    ]
+    assert wrong == []
+
+
+def test_the_rooms_are_those_of_the_design() -> None:
+    assert {room(name) for name in modules() if room(name)} == set(ROOMS)
+
+
+def test_the_snapshot_is_taken_by_the_verbs_alone() -> None:
+    users = [name for name in modules() if SNAPSHOT in imports(name)]
+    assert {room(name) for name in users} == {"commands"}

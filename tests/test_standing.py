@@ -1,0 +1,90 @@
+"""What a row says of a variant that is stale, wrong, does not build or was never measured."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from snapshots import build, check, snapshot, step
+from workbench.judge.evaluate import standing
+from workbench.judge.inputs import Snapshot, VariantEvidence
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Row
+from workbench.study.config import Config
+from workbench.words import CheckResult, Status, Verdict
+
+TAKEN = snapshot(
+    [step("base", None), step("fix", "base")], {"s": {"base": 20.0, "fix": 10.0, "library": 15.0}}
+)
+FIX = TAKEN.shapes["s"].variants["fix"]
+
+
+def with_fix(evidence: VariantEvidence) -> Snapshot:
+    shape = TAKEN.shapes["s"]
+    variants = {**shape.variants, "fix": evidence}
+    return dataclasses.replace(TAKEN, shapes={"s": dataclasses.replace(shape, variants=variants)})
+
+
+def row(evidence: VariantEvidence) -> Row:
+    return judge(with_fix(evidence), Config()).row("fix")
+
+
+def state(**changes: Status) -> dict[str, Status]:
+    return {**FIX.state, **changes}
+
+
+def test_a_current_variant_has_its_time_and_its_verdict() -> None:
+    found = row(FIX)
+    assert (found.status, found.problem, found.verdict) == (Status.CURRENT, "", Verdict.KEPT)
+    assert found.warm is not None
+    assert found.over_parent is not None
+    assert found.over_parent.ratio == pytest.approx(2)
+
+
+def test_what_is_stale_shows_no_figure_and_leaves_the_verdict_open() -> None:
+    found = row(dataclasses.replace(FIX, state=state(check=Status.STALE, timing=Status.STALE)))
+    assert found.status == Status.STALE
+    assert found.problem == "its sources changed since (check, timing); measure it again"
+    assert found.verdict == Verdict.INCONCLUSIVE
+    assert (found.warm, found.over_parent, found.over_reference, found.gates) == (None,) * 3 + ((),)
+
+
+def test_the_baseline_stays_the_baseline_when_it_is_stale() -> None:
+    shape = TAKEN.shapes["s"]
+    stale = dataclasses.replace(shape.variants["base"], state=state(build=Status.STALE))
+    variants = {**shape.variants, "base": stale}
+    shapes = {"s": dataclasses.replace(shape, variants=variants)}
+    found = judge(dataclasses.replace(TAKEN, shapes=shapes), Config())
+    assert found.row("base").verdict == Verdict.BASELINE
+    assert found.row("base").warm is None
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        (CheckResult.WRONG, "wrong: off by 3"),
+        (CheckResult.UNSUPPORTED, "unsupported: off by 3"),
+        (CheckResult.HUNG, "off by 3"),
+    ],
+)
+def test_what_is_not_correct_has_failed_and_has_no_speed(result: CheckResult, problem: str) -> None:
+    checks = {"s": check(result, "off by 3")}
+    found = row(dataclasses.replace(FIX, checks=checks, correct=False))
+    assert (found.status, found.problem) == (Status.FAILED, problem)
+    assert (found.verdict, found.warm, found.over_parent) == (Verdict.REJECTED, None, None)
+
+
+def test_what_does_not_build_says_so_first() -> None:
+    broken = build("fix", error="fix.cu(3): error\nand more")
+    stale = dataclasses.replace(FIX, build=broken, state=state(timing=Status.STALE))
+    assert standing(stale, "s") == (Status.FAILED, "fix.cu(3): error")
+
+
+def test_without_any_evidence_it_is_missing_and_a_capture_alone_is_adopted() -> None:
+    nothing = dataclasses.replace(FIX, checks={}, build=None)
+    missing = dict.fromkeys(FIX.state, Status.MISSING)
+    bare = dataclasses.replace(nothing, state=missing)
+    assert standing(bare, "s") == (Status.MISSING, "not measured")
+    adopted = dataclasses.replace(nothing, state={**missing, "capture": Status.ADOPTED})
+    assert standing(adopted, "s")[0] == Status.ADOPTED

@@ -1,0 +1,111 @@
+"""What a reader sees on a terminal of 80, 120 and 200 columns, to the character.
+
+``WORKBENCH_REWRITE=1 pytest tests/test_terminal.py`` writes the files under ``recorded/terminal``
+again: look at what changed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from workbench.cli import main
+from workbench.commands.printing import Output
+from workbench.render.document.blocks import Block
+from workbench.render.terminal import write
+from workspaces import ROOT
+
+RECORDED = ROOT / "tests" / "recorded" / "terminal"
+COMMANDS = {
+    "ablate": ["ablate"],
+    "list": ["list"],
+    "check": ["check"],
+    "show": ["show", "fix5"],
+    "diff": ["diff", "fix4", "fix5"],
+}
+WIDTHS = (80, 120, 200)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Block]:
+    """The blocks that a verb shows on a terminal: it runs once for all widths."""
+    blocks: list[Block] = []
+    monkeypatch.setattr(Output, "on_terminal", True)
+    monkeypatch.setattr(Output, "show", lambda _, *told: blocks.extend(told))
+    monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
+    return blocks
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_terminal_shows_what_is_on_record(name: str, shown: list[Block]) -> None:
+    assert main([*COMMANDS[name], "--project", str(ROOT)]) == 0
+    for width in WIDTHS:
+        written = io.StringIO()
+        write(shown, Console(file=written, width=width, color_system=None, highlight=False))
+        lines = [line.rstrip() for line in written.getvalue().splitlines()]
+        assert max(map(cell_len, lines)) <= width
+        text = "\n".join(lines) + "\n"
+        file = RECORDED / f"{name}-{width}.txt"
+        if os.environ.get("WORKBENCH_REWRITE"):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+        assert text == file.read_text()
+
+
+def test_source_is_marked_where_it_is_hot(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "fix5", "--source", "--project", str(ROOT)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    hot = [line for line in lines if line.startswith(">>")]
+    assert hot
+    assert all(float(line[2:10].rstrip("% ")) >= 5 for line in hot)
+    assert main(["show", "fix5", "--source", "--top", "4", "--project", str(ROOT)]) == 0
+    top = capsys.readouterr().out.splitlines()[2:]
+    shares = [float(line[2:10].rstrip("% ")) for line in top]
+    assert len(shares) == 4
+    assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "fix1", "--kernel", "k"], "--kernel is for reports"),
+        (["show", "fix1", "--launch", "0"], "--launch is for reports"),
+        (["show", "fix1", "--top", "3"], "--top is for the lines of --source"),
+    ],
+)
+def test_an_option_is_never_ignored(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--project", str(ROOT)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_empty_workspace_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "workbench.toml").touch()
+    assert main(["list", "--project", str(tmp_path)]) == 2
+    assert "a study is a folder kernels/NAME" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "offered"),
+    [
+        ("variant", "fix2", "fix2[warps=12]"),
+        ("variant or file", "sdpa_c", "sdpa_cudnn"),
+        ("study", "att", "attention"),
+        ("shape", "b4", "b4h16s2048d64"),
+        ("metric", "dram__bytes_r", "dram__bytes_read.sum"),
+    ],
+)
+def test_the_shell_is_told_what_may_follow(kind: str, typed: str, offered: str) -> None:
+    from workbench.commands.completion import names
+
+    assert offered in names(kind, {"project": ROOT}, typed)
+    assert all(name.startswith(typed) for name in names(kind, {"project": ROOT}, typed))
+    assert names(kind, {"project": Path("/nowhere")}, "zzz") == []
