@@ -482,6 +482,6 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     monkeypatch.setattr("workbench.derive.roofline.point.ERROR_MARGIN", 0.15)
     assert main(here) == 0
     out = capsys.readouterr().out
-    assert "warning: fix2 stands above its roof: an error in the data" in out  # 20 % of FP32
-    assert "warning: fix5 stands above its roof: an error in the data" in out  # 20 % of L2
-    assert "warning: fix3" not in out
+    assert "> - fix2 stands above its roof: an error in the data" in out  # 20 % of FP32
+    assert "> - fix5 stands above its roof: an error in the data" in out  # 20 % of L2
+    assert "> - fix3" not in out

@@ -16,6 +16,7 @@ from workbench.render.as_json import ladder as as_json
 from workbench.render.document import ladder_table
 from workbench.render.document.fields import Field, field, figure_cell
 from workbench.render.document.phrases import figure
+from workbench.render.html import Writer
 
 
 def on_terminal(found: Ablation) -> str:
@@ -30,11 +31,7 @@ def as_markdown(found: Ablation) -> str:
 
 
 def as_html(found: Ablation) -> str:
-    html = pytest.importorskip(
-        "workbench.render.html", reason="the page is not written from blocks"
-    )
-    written: str = html.table(ladder_table.ladder_table(found))
-    return written
+    return Writer(charts={}, steps={}).blocks([ladder_table.ladder_table(found)])
 
 
 def in_json(found: Ablation) -> str:

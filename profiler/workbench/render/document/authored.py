@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from workbench.render.document.blocks import Paragraph, Span, Text, words
+from workbench.render.document.blocks import Paragraph, Span, Text
 from workbench.render.plain import one_line
 
 _TOKEN = re.compile(
@@ -44,20 +44,6 @@ def first_sentence(text: str) -> Text:
             return (*kept, replace(span, text=span.text[: end.end()]))
         kept.append(span)
     return tuple(kept)
-
-
-def shortened(text: Text, width: int) -> Text:
-    """At most ``width`` characters, the last one an ellipsis where it was cut."""
-    if sum(len(span.text) for span in text) <= width:
-        return text
-    kept: list[Span] = []
-    left = width - 1
-    for span in text:
-        kept.append(replace(span, text=span.text[:left]))
-        left -= len(span.text)
-        if left <= 0:
-            break
-    return (*kept[:-1], replace(kept[-1], text=kept[-1].text.rstrip()), *words("…"))
 
 
 def _spans(flat: str) -> Iterator[Span]:

@@ -184,7 +184,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
 
 def _ratios(row: Row, ablation: Ablation) -> list[str]:
     told = []
-    if ablation.reference:
+    if ablation.reference not in ("", row.variant):
         told.append(f"vs {ablation.reference}: {interval(row.over_reference)}")
     parent, first = parent_of(row), ablation.rows[0].variant
     if parent:

@@ -23,7 +23,7 @@ UNCHANGED = 0.005  # a factor nearer to one than this is called the same
 WORDS = {
     "instructions": ("fewer instructions", "more instructions", "instructions"),
     "issue_rate": ("higher issue rate", "lower issue rate", "issue rate"),
-    "active": ("more of the time active", "less of the time active", "time active"),
+    "active": ("more time active", "less time active", "time active"),
     "clock": ("higher clock", "lower clock", "clock"),
 }
 HEADS = {"instructions": "fewer instructions"}
