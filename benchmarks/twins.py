@@ -2,7 +2,7 @@
 
 Sessions (processes) of many instances: twins, which are the same kernel and must come out as
 equal, and copies with a planted slowdown. Writes ``samples.npz`` and ``sessions.json`` into FOLDER
-and prints the tables of docs/measuring.md. Needs an NVIDIA GPU; takes about four minutes.
+and prints the tables of docs/measuring.md. Needs an NVIDIA GPU; takes four minutes as it comes.
 """
 
 from __future__ import annotations
