@@ -15,6 +15,7 @@ from workbench.judge.shapes import AtShape
 from workbench.render.chart.charts import CHARTS
 from workbench.render.document import bottlenecks, method, rooflines, why
 from workbench.render.document import result as said
+from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -53,7 +54,7 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
         _steps(ablation, diffs),
         _failures(ablation),
         Section("method", words("Method"), (method.method(ablation),)),
-        Section("environment", words("Environment"), (method.environment(ablation),)),
+        _environment(ablation),
         Section("reproduction", words("Reproduce it"), tuple(method.reproduction(ablation))),
         _sources(ablation),
     )
@@ -75,6 +76,11 @@ def _lessons(ablation: Ablation) -> Section:
     told = said.lessons(ablation)
     nothing = Paragraph(words("There is no step beyond the baseline yet."))
     return Section("lessons", words("What was learned"), (Bullets(told) if told else nothing,))
+
+
+def _environment(ablation: Ablation) -> Section:
+    fold = Fold(words("GPU, driver, libraries, ncu and its flags"), (method.environment(ablation),))
+    return Section("environment", words("Environment"), (fold,))
 
 
 def _ladder(ablation: Ablation) -> Section:
@@ -224,7 +230,12 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
             "the rest."
         )
     )
-    blocks: tuple[Block, ...] = (note, *_baseline(ablation), *sections)
+    blocks: tuple[Block, ...] = (
+        *paragraphs(ablation.summary),
+        note,
+        *_baseline(ablation),
+        *sections,
+    )
     return Section("steps", words("Step by step"), blocks if sections else _baseline(ablation))
 
 

@@ -90,8 +90,8 @@ def score(ablation: Ablation) -> Text:
     if not counts.total:
         return words(f"predictions {ABSENT}")
     return words(
-        f"of {counts.total} predictions, written before measuring, {counts.confirmed} confirmed, "
-        f"{counts.refuted} refuted, {counts.not_measurable} not measurable"
+        f"of {counts.total} predictions {counts.confirmed} confirmed, {counts.refuted} refuted, "
+        f"{counts.not_measurable} not measurable"
     )
 
 

@@ -163,7 +163,7 @@ def _predictions(row: Row) -> list[Block]:
         made = row.step is not None and row.step.predictions
         return [Paragraph(words(f"Predictions: {ABSENT if made else 'none were made'}."))]
     where = line(", for ", code(row.judged_at)) if row.judged_at else ()
-    text = line("Predicted before measuring", where, "; an ", code("x"), " is a factor of the ")
+    text = line("Predicted", where, "; an ", code("x"), " is a factor of the ")
     return [Paragraph(line(text, "parent's value:")), predictions(row)]
 
 
