@@ -607,14 +607,15 @@
       const note = `${pair}: ${count(1)} lines added, ${count(0)} removed.${cold ? "" : " Strips: stall time as a share of all samples of each version."}`;
       return boxed(diffTable({ before, after, pair, heat, most, cold, hunks }, blocks), `Diff of ${child}, ${pair}`, note);
     });
-    const costly = found.flatMap(({ hunks }) => Object.entries(hunks)).map(([number, [where, , share]]) => [number, where, share])
-      .filter(([, , share]) => share > 0).sort((a, b) => b[2] - a[2]);
+    const costly = found.flatMap(({ hunks }) => Object.entries(hunks))
+      .map(([number, [where, , share, weight]]) => ({ number, where, share, weight }))
+      .filter(({ weight }) => weight > 0).sort((a, b) => b.weight - a.weight);
     holder.replaceChildren(...(costly.length > 1 ? [hunkList(holder, costly)] : []), ...parts.flat());
-    if (costly.length) showHunk(holder, costly[0][0], { quietly: true });
+    if (costly.length) showHunk(holder, costly[0].number, { quietly: true });
   };
   const MOST_HUNKS = 6;
   const hunkList = (holder, costly) => make("p", { class: "hunk-list" }, "Costliest hunks: ",
-    ...costly.slice(0, MOST_HUNKS).map(([number, where, share]) =>
+    ...costly.slice(0, MOST_HUNKS).map(({ number, where, share }) =>
       button(`${number} (${percent(share)})`, () => showHunk(holder, number), { title: where })));
   /** Scroll a hunk to the top of its box; quietly, the page stays where it is. */
   const showHunk = (within, number, { quietly = false } = {}) => {

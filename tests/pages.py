@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from synthetic import ablation, bottleneck, with_row
 from workbench.commands.target import find_target
-from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import Profiled, Sources
+from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standouts
 from workbench.judge.environment import Environment
@@ -22,7 +22,7 @@ from workbench.judge.gates import Gate
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.predictions import PredictionOutcome
-from workbench.judge.rows import Ablation
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.rules import RuleChange
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import ladder_sources
@@ -94,6 +94,17 @@ def renamed(side: Profiled, before: str, after: str) -> Profiled:
     return Profiled(texts, dataclasses.replace(side.costs, lines=lines))
 
 
+def renamed_row(found: Ablation, before: str, after: str) -> Ablation:
+    def named(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        return tuple(
+            dataclasses.replace(row, variant=after) if row.variant == before else row
+            for row in rows
+        )
+
+    ladders = tuple(dataclasses.replace(each, rows=named(each.rows)) for each in found.ladders)
+    return dataclasses.replace(found, rows=named(found.rows), ladders=ladders)
+
+
 def hostile() -> tuple[Ablation, Sources]:
     """Every text that comes from outside is ``NASTY`` or holds it."""
     name = f'fix1"{NASTY}'
@@ -134,8 +145,7 @@ def hostile() -> tuple[Ablation, Sources]:
         stall_times=(StallTime(NASTY, 1.0, 2.0),),
         rules=(RuleChange(NASTY, NASTY, NASTY, RuleMove.APPEARED, 1.0, 2.0),),
     )
-    found = with_row(found, "fix1", against_parent=told)
-    rows = [dataclasses.replace(r, variant=name) if r.variant == "fix1" else r for r in found.rows]
+    found = renamed_row(with_row(found, "fix1", against_parent=told), "fix1", name)
     text = f"// {NASTY}\n{NASTY}\n/* {NASTY}\n"
     file = virtual_name("s", f"{NASTY}.cu")
     cost = Cost(1.0, 1.0, 1.0, stalls={NASTY: 1.0})
@@ -143,6 +153,4 @@ def hostile() -> tuple[Ablation, Sources]:
         {file: text.replace("script", "SCRIPT")}, LineCosts({(file, 2): cost}, Cost(), 1.0)
     )
     before = Profiled({virtual_name("s", "baseline.cu"): text}, None, NASTY)
-    return dataclasses.replace(found, rows=tuple(rows)), Sources(
-        {"baseline": before, name: after}, {name: source_diff(before, after)}
-    )
+    return found, Sources({"baseline": before, name: after}, {name: source_diff(before, after)})

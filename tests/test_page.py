@@ -21,10 +21,11 @@ import pytest
 import pages
 from synthetic import ablation, not_current, with_row
 from workbench.cli import main
-from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.model import Sources
+from workbench.derive.diff.source_diff import source_diff
 from workbench.judge.rows import Ablation
 from workbench.render.document.blocks import Section, plain
+from workbench.render.document.hunks import weight
 from workbench.render.document.report import report
 from workbench.render.numbers import factor, interval
 from workbench.render.page import CODE, page_environment, render_page
@@ -250,13 +251,14 @@ def test_the_file_with_the_costliest_hunk_comes_first_and_comments_cost_nothing(
         hunks = {str(hunk.number): hunk for hunk in diff.hunks}
         costs = []
         for file in data["diffs"][variant]:
-            for number, (_, words, share) in file["hunks"].items():
+            for number, (_, words, share, cost) in file["hunks"].items():
                 hunk = hunks[number]
                 sides = [side.share or 0.0 for side in (hunk.before, hunk.after)]
                 assert share == pytest.approx(0.0 if hunk.cosmetic else max(sides), abs=1e-5)
+                assert cost == pytest.approx(0.0 if hunk.cosmetic else weight(hunk), abs=1e-5)
                 assert ("comments or blanks only" in words) == hunk.cosmetic
             if not str(file["after"] or file["before"]).endswith(".py"):
-                costs.append(max(share for _, _, share in file["hunks"].values()))
+                costs.append(max(cost for _, _, _, cost in file["hunks"].values()))
         assert costs == sorted(costs, reverse=True)
 
 

@@ -35,7 +35,8 @@ OPTIONS = [
 Scheme = Literal["light", "dark"]
 DESKTOP, LAPTOP, TABLET, PHONE = (1440, 900), (1280, 800), (1024, 768), (390, 844)
 SIZES = {"desktop": DESKTOP, "laptop": LAPTOP, "tablet": TABLET, "phone": PHONE}
-MOST_SECONDS = 0.5
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+MOST_SECONDS = 1.0
 MOST_PRINTED = 25
 BLUE = "rgb(0, 104, 176)"
 
@@ -74,7 +75,8 @@ class Desk:
             java_script_enabled=scripts,
             reduced_motion="reduce",
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(20_000)
+        context.set_default_navigation_timeout(60_000)
         page = context.new_page()
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
@@ -125,11 +127,10 @@ def steps() -> list[str]:
     return [row.variant for row in pages.recorded()[0].rows]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
-def test_it_opens_whole_silent_and_legible(desk: Desk, size: str, scheme: Scheme) -> None:
+@pytest.mark.parametrize("size", ["desktop", "tablet", "phone"])
+def test_it_opens_whole_silent_and_legible(desk: Desk, size: str) -> None:
     """Nothing but boxes scrolls sideways, whatever is open; text has WCAG AA, 4.5 to 1."""
-    page = desk.open(pages.recorded_page(), size=SIZES[size], scheme=scheme)
+    page = desk.open(pages.recorded_page(), size=SIZES[size])
     expect(page.locator("h1")).to_contain_text("Flash attention forward on Hopper")
     assert overflow(page) <= 0
     page.evaluate(
@@ -140,26 +141,28 @@ def test_it_opens_whole_silent_and_legible(desk: Desk, size: str, scheme: Scheme
     expect(page.locator("#step-fix4 .code").first).to_be_visible()
     expect(page.locator("#code-fix4 .code").first).to_be_attached()
     assert overflow(page) <= 0
-    pairs = page.evaluate(COLOURS)
-    assert len(pairs) > 5
-    for text, ground, place in pairs:
-        high, low = sorted((luminance(text), luminance(ground)), reverse=True)
-        assert (high + 0.05) / (low + 0.05) >= 4.5, (place, text, ground)
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        pairs = page.evaluate(COLOURS)
+        assert len(pairs) > 5
+        for text, ground, place in pairs:
+            high, low = sorted((luminance(text), luminance(ground)), reverse=True)
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (scheme, place, text, ground)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_the_ladder_fits_its_column_with_the_key_change(desk: Desk, size: str) -> None:
-    page = desk.open(pages.recorded_page(), size=SIZES[size])
+def test_the_ladder_fits_its_column_with_the_key_change(desk: Desk) -> None:
+    page = desk.open(pages.recorded_page())
     table = page.locator("table.ladder").first
-    box = table.locator("xpath=..")
-    assert box.evaluate("each => each.scrollWidth - each.clientWidth") <= 0
     change = table.locator("tbody tr").nth(1).locator(".c-change")
-    expect(change).to_be_visible()
-    room = change.bounding_box()
-    assert room
-    assert room["width"] >= (150 if size in ("phone", "tablet") else 180)
-    assert room["x"] + room["width"] <= SIZES[size][0]
-    expect(table.locator("thead")).to_be_visible(visible=size != "phone")
+    for name, (width, height) in SIZES.items():
+        page.set_viewport_size({"width": width, "height": height})
+        box = table.locator("xpath=..")
+        assert box.evaluate("each => each.scrollWidth - each.clientWidth") <= 0, name
+        room = change.bounding_box()
+        assert room
+        assert room["width"] >= 150, name
+        assert room["x"] + room["width"] <= width, name
+        expect(table.locator("thead")).to_be_visible(visible=name != "phone")
     page.locator("#ladder > details summary").first.click()
     expect(page.locator("#ladder .c-occupancy:visible").last).to_be_attached()
 
@@ -207,22 +210,22 @@ def test_one_step_is_open_at_a_time(desk: Desk) -> None:
     assert open_steps(page) == [steps()[-1]]
 
 
-@pytest.mark.parametrize(
-    ("hash_", "step"),
-    [
+def test_an_address_opens_its_step(desk: Desk) -> None:
+    page = desk.open(pages.recorded_page(), hash_="#fix2%5Bwarps=12%5D")
+    expect(page.locator('article[data-variant="fix2[warps=12]"] h3')).to_be_in_viewport()
+    for hash_, step in (
         ("#fix5", "fix5"),
-        ("#step-fix5", "fix5"),
-        ("#fix2%5Bwarps=12%5D", "fix2[warps=12]"),
+        ("#nobody", "fix5"),
+        ("#%E0%A4%A", "fix5"),
         ("#fix2[warps=12]", "fix2[warps=12]"),
-        ("#nobody", "baseline"),
-        ("#%E0%A4%A", "baseline"),
-    ],
-)
-def test_an_address_opens_its_step(desk: Desk, hash_: str, step: str) -> None:
-    page = desk.open(pages.recorded_page(), hash_=hash_)
-    assert open_steps(page) == [step]
-    if step != "baseline":
+        ("#step-fix3", "fix3"),
+    ):
+        page.evaluate("hash => { location.hash = hash; }", hash_)
+        page.wait_for_timeout(50)
+        assert open_steps(page) == [step], hash_
         expect(page.locator(f'article[data-variant="{step}"] h3')).to_be_in_viewport()
+    page.reload()
+    assert open_steps(page) == ["fix3"]
 
 
 def test_a_version_in_the_ladder_leads_to_its_step(desk: Desk) -> None:
@@ -322,34 +325,33 @@ def test_marks_that_cover_each_other_open_a_list(desk: Desk) -> None:
     expect(listed).to_be_hidden()
 
 
-@pytest.mark.parametrize(
-    "selector",
-    [
-        "table.ladder tr[data-key=fix3] td >> nth=1",
-        "svg.wide[data-chart=roofline] .choice[data-variant=fix3]",
-        "svg.wide[data-chart=roofline] .of[data-variant=fix3] text",
-        "svg.wide[data-chart=stalls] .choice[data-variant=fix3]",
-    ],
-)
-def test_choosing_a_version_marks_it_everywhere(desk: Desk, selector: str) -> None:
+def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
-    page.locator(selector).first.click()
-    for kind in ("table.ladder tr", ".choice:not(.cluster)", "article", "#code > details"):
-        assert chosen(page, kind) == {"fix3"}, kind
-    assert open_steps(page) == ["fix3"]
     bar = page.locator("#chosen")
     warm = pages.recorded()[0].row("fix3").warm
     assert warm is not None
-    expect(bar).to_contain_text(f"{number(warm.median)} µs")
-    expect(page.locator("#said")).to_contain_text("is marked")
+    for selector in (
+        "svg.wide[data-chart=roofline] .choice[data-variant=fix3]",
+        "svg.wide[data-chart=roofline] .of[data-variant=fix3] text",
+        "svg.wide[data-chart=stalls] .choice[data-variant=fix3]",
+        "table.ladder tr[data-key=fix3] td >> nth=1",
+    ):
+        page.locator(selector).first.click()
+        for kind in ("table.ladder tr", ".choice:not(.cluster)", "article", "#code > details"):
+            assert chosen(page, kind) == {"fix3"}, (selector, kind)
+        assert open_steps(page) == ["fix3"]
+        expect(bar).to_contain_text(f"{number(warm.median)} µs")
+        expect(page.locator("#said")).to_contain_text("is marked")
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")  # the first one may only close what hangs at the pointer
+        assert chosen(page, "tr") == set()
+        expect(bar).to_be_hidden()
+    page.locator(selector).first.click()
     bar.locator("button", has_text="›").click()
     order = versions(page)
     assert chosen(page, "article") == {order[order.index("fix3") + 1]}
     bar.locator("a", has_text="step").click()
     expect(page.locator("article.open h3")).to_be_in_viewport()
-    page.keyboard.press("Escape")
-    assert chosen(page, "tr") == set()
-    expect(bar).to_be_hidden()
 
 
 def test_choosing_by_keyboard_and_what_stands_behind_a_point(desk: Desk) -> None:
@@ -392,8 +394,8 @@ def test_a_diff_opens_at_its_costliest_hunk(desk: Desk) -> None:
             expect(heading).to_contain_text(text)
         top = code.evaluate(
             "(code, number) => code.querySelector(`[data-hunk='${number}']`)"
-            ".getBoundingClientRect().top"
-            " - code.querySelector('thead').getBoundingClientRect().bottom",
+            ".getBoundingClientRect().top - code.getBoundingClientRect().top"
+            " - code.querySelector('thead').offsetHeight",
             hunk.number,
         )
         room = code.evaluate("code => code.scrollHeight - code.clientHeight - code.scrollTop")

@@ -10,8 +10,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, point, with_row
-from workbench.derive.diff.build import source_diff
 from workbench.derive.diff.model import Profiled, SourceDiff
+from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.speedup import Ratio
 from workbench.judge.environment import Environment
 from workbench.judge.predictions import PredictionOutcome

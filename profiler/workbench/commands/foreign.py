@@ -9,9 +9,9 @@ from typing import Any
 from workbench.commands.options import DiffOptions, ShowOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.source_listing import listed, print_listing
-from workbench.derive.diff.build import imported, source_diff
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.diff.model import SourceDiff
+from workbench.derive.diff.source_diff import imported, source_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import Group, LaunchPair, Matching, PairGroup, groups, match
 from workbench.errors import UsageError

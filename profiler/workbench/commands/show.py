@@ -13,7 +13,7 @@ from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import Capture, find_metric, load_sources, require_lines
-from workbench.ncu.captures import captures_of
+from workbench.ncu.captures import Captures
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
@@ -34,7 +34,7 @@ def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
             hint=f"workbench profile {variant}",
         )
-    capture = captures_of(evidence).of(variant)
+    capture = Captures(evidence).of(variant)
     assert capture is not None
     return evidence.report_path(index), index.wanted, capture
 

@@ -1,4 +1,4 @@
-"""Sources with what every line cost, printed."""
+"""Sources line by line with what they cost, of a variant or of anyone's report."""
 
 from __future__ import annotations
 

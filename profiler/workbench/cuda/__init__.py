@@ -11,16 +11,19 @@ ints and floats take the width of the kernel's own parameter.
 from workbench.cuda.build import CUBIN_FOLDER, Compiled, CompileError
 from workbench.cuda.declare import Part, kernel, overridden, params, take_declared, variant
 from workbench.cuda.includes import expand_includes, header_folders
-from workbench.cuda.launch import Kernel
+from workbench.cuda.launch import Extent, Kernel
 from workbench.cuda.log import KernelBuild, parse_log
 from workbench.cuda.tensor_maps import tensor_map
+from workbench.words import Parameter
 
 __all__ = [
     "CUBIN_FOLDER",
     "CompileError",
     "Compiled",
+    "Extent",
     "Kernel",
     "KernelBuild",
+    "Parameter",
     "Part",
     "expand_includes",
     "header_folders",

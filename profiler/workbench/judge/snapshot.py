@@ -15,7 +15,7 @@ from workbench.judge.inputs import (
 )
 from workbench.judge.ladders import shapes_of, shown_at
 from workbench.ncu.capture import load_sources
-from workbench.ncu.captures import captures_of
+from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog
 from workbench.study.model import Ladder, Step
 from workbench.study.sources import source_texts
@@ -124,7 +124,7 @@ def _sessions(evidence: Evidence) -> Iterator[TimingSession]:
 
 def _repeats(evidence: Evidence) -> Iterator[Sequence[pd.DataFrame]]:
     """The metrics of a capture and of its repeats, for every variant of the study that has any."""
-    captures = captures_of(evidence)
+    captures = Captures(evidence)
     for variant in evidence.study.variants:
         repeats = captures.repeats(variant)
         capture = captures.of(variant) if repeats else None
@@ -144,6 +144,6 @@ def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidenc
         build=evidence.build(variant).current,
         checks={shape: record for shape, record in checks.items() if record is not None},
         index=evidence.capture_index(variant).usable,
-        capture=captures_of(evidence).of(variant) if wanted.captures else None,
+        capture=Captures(evidence).of(variant) if wanted.captures else None,
         texts=wanted.texts.of(evidence, variant) if wanted.texts else {},
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workbench.derive.diff.build import imported, profiled, source_diff
 from workbench.derive.diff.model import Profiled, SourceDiff, Sources
+from workbench.derive.diff.source_diff import imported, profiled, source_diff
 from workbench.judge.inputs import ShapeEvidence, Snapshot
 from workbench.judge.rows import Ablation
 from workbench.words import Status

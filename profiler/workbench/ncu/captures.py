@@ -14,40 +14,48 @@ from workbench.ncu.reader import Wanted
 if TYPE_CHECKING:
     import pandas as pd
 
-REPORTS = ""  # no shape is called that
+REPORTS = "reports"
 
 
 class Reports:
-    """The launches of reports, each read when it is first asked for."""
+    """The launches of reports and captures made of them, each read when it is first asked for."""
 
     def __init__(self) -> None:
         self._launches: dict[Path, Launches] = {}
+        self._captures: dict[tuple[Path, Wanted], Capture] = {}
 
     def capture(self, folder: EvidenceFolder, name: str, wanted: Wanted) -> Capture:
-        """The wanted launches of a report. Raises BadCapture."""
+        """The wanted launches of a report; asked again, the same object. Raises BadCapture."""
         path = folder.reports / name
         if path not in self._launches:
             self._launches[path] = tables_of(path, folder.tables(name))
-        return capture_of(self._launches[path], wanted, path)
+        if (path, wanted) not in self._captures:
+            self._captures[path, wanted] = capture_of(self._launches[path], wanted, path)
+        return self._captures[path, wanted]
 
 
 class Captures:
-    """Those of one study at one shape on one GPU."""
+    """Those of one study at one shape on one GPU; what is read lives as long as the evidence."""
 
-    def __init__(self, evidence: Evidence, reports: Reports | None = None) -> None:
-        self.evidence = evidence
-        self._reports = reports or Reports()
-        self._captures: dict[str, Capture | None] = {}
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+
+    @property
+    def _reports(self) -> Reports:
+        reports = self._evidence.files.opened.setdefault(REPORTS, Reports())
+        assert isinstance(reports, Reports)
+        return reports
 
     def of(self, variant: str) -> Capture | None:
         """The variant's launches, where a current or adopted capture of them is on record."""
-        if variant not in self._captures:
-            self._captures[variant] = self._open(variant)
-        return self._captures[variant]
+        index = self._evidence.capture_index(variant).usable
+        if index is None:
+            return None
+        return self._reports.capture(self._evidence.folder, index.report, index.wanted)
 
     def repeats(self, variant: str) -> list[pd.DataFrame]:
         """Metrics of earlier captures of the same sources under the same ncu, newest first."""
-        index, folder = self.evidence.capture_index(variant).current, self.evidence.folder
+        index, folder = self._evidence.capture_index(variant).current, self._evidence.folder
         if index is None:
             return []
         kept = [name for name in index.repeats or () if (folder.reports / name).is_file()]
@@ -55,20 +63,4 @@ class Captures:
 
     def at(self, shape: str) -> Captures:
         """Those at another shape; what has been read is shared."""
-        return Captures(self.evidence.at(shape), self._reports)
-
-    def _open(self, variant: str) -> Capture | None:
-        index = self.evidence.capture_index(variant).usable
-        if index is None:
-            return None
-        return self._reports.capture(self.evidence.folder, index.report, index.wanted)
-
-
-def captures_of(evidence: Evidence) -> Captures:
-    """The captures of this evidence; asked again, at this shape or another, the same ones."""
-    opened = evidence.files.opened
-    reports = opened.setdefault(REPORTS, Reports())
-    assert isinstance(reports, Reports)
-    captures = opened.setdefault(evidence.shape, Captures(evidence, reports))
-    assert isinstance(captures, Captures)
-    return captures
+        return Captures(self._evidence.at(shape))

@@ -110,9 +110,9 @@ class Writer:
     charts: Mapping[str, str]
     steps: Mapping[str, str]
 
-    def blocks(self, found: Iterable[Block], level: int = 2, about: str = "") -> str:
+    def blocks(self, content: Iterable[Block], level: int = 2, about: str = "") -> str:
         """``level`` is that of the next headings; ``about`` is the variant that it is about."""
-        return "\n".join(self._block(block, level, about) for block in found)
+        return "\n".join(self._block(block, level, about) for block in content)
 
     def _block(self, block: Block, level: int, about: str) -> str:
         match block:
@@ -185,16 +185,16 @@ class Writer:
         panel = tag("div", STEP_BUTTONS + self.blocks(steps, level), class_="step-panel")
         return f"{parts}\n{tag('div', listed + panel, class_='steps')}"
 
-    def _table(self, found: Table, about: str) -> str:
+    def _table(self, block: Table, about: str) -> str:
         """In a box that scrolls. A ladder is sorted by its headings."""
-        ladder = found.name.startswith(LADDER)
-        heads = "".join(_head(column, ladder) for column in found.columns)
-        rows = "\n".join(self._row(row, found.columns, ladder) for row in found.rows)
-        words = plain(found.caption) or f"{found.name.replace('_', ' ')} {about}".strip()
+        ladder = block.name.startswith(LADDER)
+        heads = "".join(_head(column, ladder) for column in block.columns)
+        rows = "\n".join(self._row(row, block.columns, ladder) for row in block.rows)
+        words = plain(block.caption) or f"{block.name.replace('_', ' ')} {about}".strip()
         caption = tag("caption", escape(words), class_="hidden")
         inside = f"{caption}<thead>{tag('tr', heads)}</thead>\n<tbody>{rows}</tbody>"
-        made = tag("table", inside, class_=f"data {found.name}{' is-ladder' if ladder else ''}")
-        shown = tag("p", inline(found.caption), class_="note") if found.caption else ""
+        made = tag("table", inside, class_=f"data {block.name}{' is-ladder' if ladder else ''}")
+        shown = tag("p", inline(block.caption), class_="note") if block.caption else ""
         return shown + tag(
             "div", made, class_="scroll", tabindex=0, role="region", aria_label=words
         )

@@ -5,15 +5,14 @@ Shares are of all warp state samples of a variant, from 0 to 1, as in ``derive.c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from typing import Any
 
 from workbench.derive.diff.costs import COUNTERS, Cost
 from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, Profiled, Sources, base, is_host
-from workbench.judge.rows import Ablation
-from workbench.judge.rows import Row as Judged
-from workbench.render.document.hunks import costs, where
+from workbench.judge.rows import Ablation, Row
+from workbench.render.document.hunks import costs, weight, where
 from workbench.render.numbers import percent
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind
@@ -28,8 +27,8 @@ def shown(side: Profiled) -> list[str]:
     last, since the code that runs on the GPU is the argument.
     """
     active = {file for file, _ in side.costs.lines} if side.costs else set()
-    found = [file for file in side.texts if file.startswith(VIRTUAL_ROOT) or file in active]
-    return sorted(found, key=is_host)
+    names = [file for file in side.texts if file.startswith(VIRTUAL_ROOT) or file in active]
+    return sorted(names, key=is_host)
 
 
 class Files:
@@ -64,71 +63,65 @@ class Files:
 
 def diffs(ablation: Ablation, sources: Sources, files: Files) -> dict[str, list[dict[str, Any]]]:
     """Of each step against its parent: the files that differ."""
-    found = {}
-    for row in ablation.rows:
-        diff = sources.diffs.get(row.variant)
-        if diff is None or row.step is None or row.step.parent is None:
-            continue
-        changed = [file for file in diff.files if file.hunks]
-        shown_files = []
-        for file in sorted(changed, key=_cost_of_file, reverse=True):
-            before = files.key(row.step.parent, file.before)
-            after = files.key(row.variant, file.after)
-            if (before or not file.before) and (after or not file.after):
-                shown_files.append(
-                    {
-                        "before": before,
-                        "after": after,
-                        "blocks": _blocks(file.rows),
-                        "heat": _heat_keys(row, sources),
-                        "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
-                    }
-                )
-        found[row.variant] = shown_files
-    return found
+    return {
+        row.variant: list(_changed(row, row.step.parent, sources, files))
+        for row in ablation.rows
+        if row.variant in sources.diffs and row.step and row.step.parent
+    }
 
 
-def _heat_keys(row: Judged, sources: Sources) -> list[str]:
+def _changed(row: Row, parent: str, sources: Sources, files: Files) -> Iterator[dict[str, Any]]:
+    changed = [file for file in sources.diffs[row.variant].files if file.hunks]
+    for file in sorted(changed, key=_cost_of_file, reverse=True):
+        before, after = files.key(parent, file.before), files.key(row.variant, file.after)
+        if (before or not file.before) and (after or not file.after):
+            yield {
+                "before": before,
+                "after": after,
+                "blocks": _blocks(file.rows),
+                "heat": _heat_keys(row, parent, sources),
+                "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
+            }
+
+
+def _heat_keys(row: Row, parent: str, sources: Sources) -> list[str]:
     """Under which names ``heat`` has the costs of a step's lines, before and after."""
-    assert row.step is not None
-    where = f" at {row.compared_at}" if row.variant in sources.elsewhere else ""
-    return [f"{row.step.parent}{where}", f"{row.variant}{where}"]
+    at = f" at {row.compared_at}" if row.variant in sources.elsewhere else ""
+    return [f"{parent}{at}", f"{row.variant}{at}"]
 
 
 def _cost_of_file(file: FileDiff) -> tuple[bool, float]:
     """Code that runs on the GPU before modules, the file with the costliest hunk first."""
-    return not is_host(file.after or file.before), max(cost_of_hunk(h) for h in file.hunks)
-
-
-def cost_of_hunk(hunk: Hunk) -> float:
-    """Share of all samples, of the side where it is larger; what changes no code costs nothing."""
-    return 0.0 if hunk.cosmetic else max(hunk.before.share or 0.0, hunk.after.share or 0.0)
+    costliest = max(0.0 if hunk.cosmetic else weight(hunk) for hunk in file.hunks)
+    return not is_host(file.after or file.before), costliest
 
 
 def _heading(hunk: Hunk) -> list[Any]:
-    """Where a hunk stands, what its lines cost in words, and as a share."""
+    """Where a hunk stands, what its lines cost in words, their share of all samples on the side
+    where it is larger, and by what hunks are ordered; what changes no code costs nothing.
+    """
     if hunk.cosmetic:
-        words = "comments or blanks only"
-    else:
-        words = "host code" if hunk.host else "; ".join(costs(hunk))
-    return [where(hunk), words, round(cost_of_hunk(hunk), DIGITS)]
+        return [where(hunk), "comments or blanks only", 0, 0]
+    words = "host code" if hunk.host else "; ".join(costs(hunk))
+    share = max(hunk.before.share or 0.0, hunk.after.share or 0.0)
+    return [where(hunk), words, round(share, DIGITS), round(weight(hunk), DIGITS)]
 
 
 def _blocks(rows: Iterable[DiffRow]) -> list[list[Any]]:
     """[first before, first after, length] of equal lines; [pairs, hunk] of changed ones, with null
     where a side has no line. Lines count from 0.
     """
-    found: list[list[Any]] = []
+    blocks: list[list[Any]] = []
     for same, group in groupby(rows, key=lambda row: row.kind == LineKind.SAME):
         run = list(group)
         if not same:
-            found.append([[_pair(row) for row in run], run[0].hunk])
+            blocks.append([[_pair(row) for row in run], run[0].hunk])
             continue
         first = run[0]
         assert first.before is not None
         assert first.after is not None
-        found.append([first.before.number - 1, first.after.number - 1, len(run)])
-    return found
+        blocks.append([first.before.number - 1, first.after.number - 1, len(run)])
+    return blocks
 
 
 def _pair(row: DiffRow) -> list[int | None]:
@@ -143,23 +136,28 @@ def heat(
     ``reasons``.
     """
     places = {reason: place for place, reason in enumerate(reasons)}
-    shown = {variant: (variant, side) for variant, side in sources.sides.items()}
-    for row in ablation.rows:
-        if row.step and row.step.parent and row.variant in sources.elsewhere:
-            names = (row.step.parent, row.variant)
-            pairs = zip(names, sources.elsewhere[row.variant], strict=True)
-            shown.update(zip(_heat_keys(row, sources), pairs, strict=True))
-    found: dict[str, dict[str, Any]] = {}
-    for name, (variant, side) in shown.items():
+    heated: dict[str, dict[str, Any]] = {}
+    for name, variant, side in _sides(ablation, sources):
         if side.costs is None:
             continue
         total = side.costs.total
         keys = dict(files.of(variant))
         for (file, number), cost in side.costs.lines.items():
             if number > 0 and file in keys:
-                lines = found.setdefault(name, {}).setdefault(keys[file], {})
+                lines = heated.setdefault(name, {}).setdefault(keys[file], {})
                 lines[str(number)] = _line(cost, total, places)
-    return found
+    return heated
+
+
+def _sides(ablation: Ablation, sources: Sources) -> Iterator[tuple[str, str, Profiled]]:
+    """The name, the variant and the profile of all that has costs by line."""
+    for variant, side in sources.sides.items():
+        yield variant, variant, side
+    for row in ablation.rows:
+        if row.step and row.step.parent and row.variant in sources.elsewhere:
+            names = _heat_keys(row, row.step.parent, sources)
+            variants = (row.step.parent, row.variant)
+            yield from zip(names, variants, sources.elsewhere[row.variant], strict=True)
 
 
 def _line(cost: Cost, total: Cost, places: Mapping[str, int]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a diff with costs is made of: the contract between ``build`` and those who show it.
+"""What a diff with costs is made of: the contract between ``source_diff`` and those who show it.
 
 A hunk's cost is that of its removed, added and rewritten lines. Lines that differ in comments or
 blanks alone are shown as changed but count as unchanged.
