@@ -82,6 +82,15 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
     assert sum(line.startswith(("fix", "baseline", "sdpa")) for line in lines) == 17
 
 
+def test_wide_cuts_nothing_whatever_the_terminal() -> None:
+    text = io.StringIO()
+    out = Console(file=text, width=60, color_system=None)
+    terminal.write([ladder_table.ladder_table(ablation(3))], out, wide=True)
+    assert "…" not in text.getvalue()
+    assert "1.90x [1.88, 1.92]" in text.getvalue()
+    assert out.width == 60
+
+
 def test_what_is_needed_most_stays_where_there_is_little_room() -> None:
     shown = ladder_table.ladder_table(ablation(3))
     narrow = [each.column.key for each in terminal.fitted(shown, 80)]

@@ -68,8 +68,7 @@ def _write(block: Block, console: Console, wide: bool) -> None:
             for text in block.text.splitlines():
                 console.print(printable(text), markup=False, soft_wrap=True)
         case Table():
-            for part in drawn(block, None if wide else console.width):
-                console.print(part, soft_wrap=wide)
+            _table(block, console, wide)
         case Section():
             if block.title:
                 console.print(styled(block.title, "bold"))
@@ -83,6 +82,17 @@ def _write(block: Block, console: Console, wide: bool) -> None:
             console.print(_more(plain(block.summary)))
         case _:  # charts, and diffs, which have a writer of their own
             pass
+
+
+def _table(table: Table, console: Console, wide: bool) -> None:
+    """``wide`` is as wide as it is, whatever the terminal: Rich would squeeze it."""
+    if not wide:
+        console.print(*drawn(table, console.width), sep="\n")
+        return
+    known, whole = console.width, sum(each.width + GAP for each in fitted(table, None))
+    console.width = max(known, whole)
+    console.print(*drawn(table, None), soft_wrap=True)
+    console.width = known
 
 
 def styled(text: Text, style: str = "") -> Styled:

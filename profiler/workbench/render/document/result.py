@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from workbench.derive.speedup import Ratio
+from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.authored import authored, first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
 from workbench.render.document.phrases import names, parent_of, reason, steps, warm
-from workbench.render.numbers import factor, interval, number, ratio
+from workbench.render.numbers import factor, interval, quantity, ratio
 from workbench.words import ABSENT, Origin, PredictionResult, Status, Verdict
 
 UNWRITTEN = "no lesson is written yet"
@@ -150,8 +151,7 @@ def _failures(row: Row) -> list[Text]:
     told += [
         line(
             code(row.variant),
-            f", {outcome.label}: expected {outcome.expected}, measured "
-            f"{measured_words(outcome.before, outcome.after)}.",
+            f", {outcome.label}: expected {outcome.expected}, measured {measured_words(outcome)}.",
         )
         for outcome in row.predictions
         if outcome.result == PredictionResult.REFUTED
@@ -159,10 +159,12 @@ def _failures(row: Row) -> list[Text]:
     return told
 
 
-def measured_words(before: float | None, after: float | None) -> str:
-    if before and after is not None:
-        return f"{number(after)} ({factor(after / before)} of {number(before)})"
-    return number(after)
+def measured_words(outcome: PredictionOutcome) -> str:
+    before, after = outcome.before, outcome.after
+    told = quantity(after, outcome.unit)
+    if not before or after is None:
+        return told
+    return f"{told} ({factor(after / before)} of {quantity(before, outcome.unit)})"
 
 
 def across(ablation: Ablation) -> Text:
