@@ -95,11 +95,16 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
 
 
 def ladder_table(ablation: Ablation, rows: tuple[Row, ...] | None = None, name: str = "") -> Table:
-    """The steps in order, then the references; a row without current evidence says why."""
+    """The steps in order, then the references; a row without current evidence says why.
+
+    Where none of ``rows`` was timed beside the baseline, there is no column for it.
+    """
+    shown = ablation.everything if rows is None else rows
+    timed = rows is None or any(row.over_baseline for row in shown)
     return table(
         name or "ladder",
-        fields(ablation),
-        ablation.everything if rows is None else rows,
+        [f for f in fields(ablation) if timed or f.column.key != "baseline"],
+        shown,
         key=lambda row: row.variant,
         kind=kind,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from workbench.render.document.authored import authored
 from workbench.render.document.blocks import Paragraph, Section, code, line, words
 from workbench.render.document.fields import Field, field, table
-from workbench.words import Status
+from workbench.words import NONE, Status
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ PLACES: Field[Listed] = field("places", "where", lambda v: _places(v.evidence), 
 
 
 def _role(listed: Listed) -> str:
-    return "reference" if listed.is_reference else listed.parent or "baseline"
+    return "reference" if listed.is_reference else listed.parent or NONE
 
 
 def summary(evidence: Sequence[Recorded]) -> str:

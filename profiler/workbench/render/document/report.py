@@ -120,9 +120,7 @@ def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = Fal
     known = ladder.references
     references = tuple(r for r in known if not primary or r.variant == ablation.reference)
     name = "ladder" if ladder.shape == ablation.shape else f"ladder-{ladder.shape}"
-    full = ladder_table(ablation, (*ladder.rows, *references), name)
-    measured = any(row.over_baseline for row in ladder.rows)
-    return only(full, [key for key in REPORTED if measured or key != "baseline"])
+    return only(ladder_table(ablation, (*ladder.rows, *references), name), REPORTED)
 
 
 SHAPES: list[Field[AtShape]] = [
