@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,8 @@ PLAIN = "-"
 
 def tokens(file: str, text: str) -> list[str]:
     """Of each line the lengths of its parts, each with its style behind it, as ``4-3k1-12s``:
-    ``c`` a comment, ``s`` a string, ``k`` a keyword or type, ``n`` a number, ``p`` the preprocessor
-    as such.
-    What is plain at a line's end is left out.
+    ``c`` a comment, ``s`` a string, ``k`` a keyword or type, ``n`` a number, ``p`` a line of the
+    preprocessor. What is plain at a line's end is left out.
     """
     from pygments.lexers.c_like import CudaLexer
     from pygments.lexers.python import PythonLexer
@@ -32,6 +32,7 @@ def tokens(file: str, text: str) -> list[str]:
     return [_packed(line) for line in lines]
 
 
+@cache  # of a few dozen kinds
 def _style(kind: _TokenType) -> str:
     from pygments.token import (
         Comment,
