@@ -126,6 +126,14 @@ def test_its_links_and_those_of_the_docs_lead_somewhere() -> None:
             assert (path.parent / link).exists(), f"{path.name}: {link}"
 
 
+def test_the_files_that_the_docs_name_are_there() -> None:
+    roots = (ROOT, ROOT / "docs", ROOT / "profiler" / "workbench")
+    for name in ("architecture.md", "contributing.md"):
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        for path in re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.(?:py|toml|json))?)`", text):
+            assert any((root / path).exists() for root in roots), f"{name}: {path}"
+
+
 def test_it_shows_what_the_newer_verbs_print() -> None:
     assert [command.split()[0] for command, _ in OUTPUTS] == ["diff", "show", "adopt"]
 
