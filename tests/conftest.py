@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+import faulty
 from workbench.run import machine
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--faults", choices=("few", "many"), default="few", help="cases a property")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    faulty.configure(many=config.getoption("--faults") == "many")
 
 
 @pytest.fixture(autouse=True)
