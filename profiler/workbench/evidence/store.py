@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
 import tempfile
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -125,6 +127,18 @@ def _choices() -> dict[str, type[StrEnum]]:
         for name, hint in get_type_hints(kind).items()
         if isinstance(hint, type) and issubclass(hint, StrEnum)
     }
+
+
+def digest_of(path: Path) -> str:
+    """sha256 of a file as it is now."""
+    known = path.stat()
+    return _digest(path, known.st_mtime_ns, known.st_ctime_ns, known.st_size)
+
+
+@cache
+def _digest(path: Path, modified: int, changed: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content(record: Record) -> dict[str, Any]:

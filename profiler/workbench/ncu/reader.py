@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import BadCapture
+from workbench.evidence.store import digest_of
+from workbench.ncu import frames
 from workbench.ncu.ranges import nvtx_ranges
 
 T = TypeVar("T")
@@ -25,8 +26,12 @@ def load(path: Path) -> Any:
     if not path.is_file():
         raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
     try:
+        if frames.is_compressed(path):
+            frames.check(path)
         context = ncu_report.load_report(str(path))
         context.num_ranges()
+    except BadCapture:
+        raise
     except Exception as error:
         raise BadCapture(
             f"{path} is not a readable Nsight Compute report: {error}", hint=CUT
@@ -42,17 +47,6 @@ def open_report(path: Path) -> Any:
             f"{path} holds no profiled kernel: empty, cut short or no report", hint=CUT
         )
     return context
-
-
-def digest_of(path: Path) -> str:
-    """sha256 of a file as it is now."""
-    known = path.stat()
-    return _digest(path, known.st_mtime_ns, known.st_size)
-
-
-@cache
-def _digest(path: Path, modified: int, size: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 # By content: ncu_report never gives the memory of a report back, some 15 MB a launch.

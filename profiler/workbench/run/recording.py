@@ -27,8 +27,8 @@ from workbench.evidence.records import (
     Session,
 )
 from workbench.ncu import command as ncu
+from workbench.ncu import frames
 from workbench.ncu.ranges import range_name
-from workbench.ncu.report import ZSTD_MAGIC
 from workbench.study.config import Profiler
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, source_files
@@ -65,12 +65,10 @@ def provenance(
 
 
 def compressed(report: bytes) -> bytes:
-    """A report as it is kept."""
-    import zstandard
-
-    if report.startswith(ZSTD_MAGIC):
+    """A report as it is kept: with a checksum of its content, where it is compressed here."""
+    if report.startswith(frames.ZSTD_MAGIC):
         return report
-    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(report)
+    return frames.compressed(report, ZSTD_LEVEL)
 
 
 def digest(data: bytes) -> str:
