@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import BadCapture, EnvironmentLacks
-from workbench.evidence.store import digest_of, write_bytes
+from workbench.evidence.store import EXCHANGED, digest_of, write_bytes
 from workbench.ncu import frames
 from workbench.ncu.capture import LINE_COUNTERS, Capture, Decoded, Tables
 from workbench.ncu.catalog import needed_metrics
@@ -83,7 +83,7 @@ def _read(path: Path, report: Path) -> Launches | None:
             return None
         checksum, _, body = rest.partition(LAUNCHES)
         if hashlib.sha256(body).hexdigest().encode() != checksum:
-            raise Edited("is not the file that was recorded")
+            raise Edited(EXCHANGED)
         return [(_kept(launch), launch["ranges"]) for launch in json.loads(body[:-1])]
     except Edited:
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -97,7 +98,8 @@ def metric_names(action: Any) -> tuple[str, ...]:
 def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
     """Value and unit; None where the report has no such metric, or has it without a value.
 
-    ``value()`` of an unset metric is 0 or None: ``has_value`` tells it from a true zero.
+    ``value()`` of an unset metric is 0 or None: ``has_value`` tells it from a true zero. Of a
+    launch that failed under ncu it is no number.
     """
     metric = action.metric_by_name(name)
     if metric is None or not metric.has_value():
@@ -105,7 +107,10 @@ def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
     value = metric.value()
     if value is None:
         return None
-    return (value if isinstance(value, str) else float(value)), metric.unit() or ""
+    if isinstance(value, str):
+        return value, metric.unit() or ""
+    number = float(value)
+    return (number, metric.unit() or "") if math.isfinite(number) else None
 
 
 def kernel_name(action: Any) -> str:
