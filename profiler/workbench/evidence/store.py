@@ -34,7 +34,7 @@ KINDS = {
 }
 EVIDENCE_FILES = (".json", ".json.zst", ".ncu-repz")
 DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
-_TEMPORARY = re.compile(r"\.(?P<of>.+)\.[a-z0-9_]{8}")
+_TEMPORARY = re.compile(r"\.(?P<of>.+)\.[a-z0-9_]{8}", re.DOTALL)
 _ERROR = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.+)`")
 _MISTYPED = re.compile(r"Expected `(.+)`, got `(.+)`")
@@ -177,12 +177,17 @@ def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:
     )
 
 
+def is_temporary(name: str, path: Path) -> bool:
+    """Whether a name is that of a file being written: of ``path``, or of evidence."""
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and (match["of"] == path.name or match["of"].endswith(EVIDENCE_FILES))
+
+
 def _sweep(path: Path) -> None:
-    """Delete the temporary files, of this name and of evidence, that nobody is writing any more."""
+    """Delete the temporary files beside ``path`` that nobody is writing any more."""
     dead = time.time() - DEAD_AFTER_S
     for beside in path.parent.iterdir():
-        match = _TEMPORARY.fullmatch(beside.name)
-        if match and (match["of"] == path.name or match["of"].endswith(EVIDENCE_FILES)):
+        if is_temporary(beside.name, path):
             with suppress(OSError):  # another process was faster
                 if beside.stat().st_mtime < dead:
                     beside.unlink()
