@@ -55,7 +55,7 @@ def tables_of(report: Path, kept: Path, tell: Callable[[str], None] | None = Non
         if tell is not None:
             tell(f"{kept.name} {error}: it was read again from {report.name}")
     if found is None:
-        found = [(Decoded(action), ranges) for action, ranges in launches(report)]
+        found = [(Decoded(action, report), ranges) for action, ranges in launches(report)]
         packed = _packed(found, report)
         with suppress(OSError, EnvironmentLacks):  # it only saves time
             write_bytes(kept, packed)

@@ -13,6 +13,7 @@ from workbench.errors import BadCapture
 from workbench.evidence.store import digest_of
 from workbench.ncu import frames
 from workbench.ncu.ranges import nvtx_ranges
+from workbench.ncu.watchdog import limited
 
 T = TypeVar("T")
 # Launches of a report: those of one workbench range, those of some indices, or all.
@@ -60,7 +61,8 @@ def launches(path: Path) -> list[tuple[Any, list[str]]]:
         return _read_launches(path)
     digest = digest_of(path)
     if digest not in _opened:
-        _opened[digest] = _read_launches(path)
+        with limited(path):
+            _opened[digest] = _read_launches(path)
     return _opened[digest]
 
 
