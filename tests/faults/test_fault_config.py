@@ -300,14 +300,14 @@ def settles(capsys: Capture, root: Path, file: str) -> None:
     assert file in err or "unknown study" in err
 
 
-@settings(max_examples=examples(40, many=1500))
+@settings(max_examples=examples(40, many=2500))
 @given(text=spoilt(CONFIG))
 def test_any_setting_changed_is_read_or_named(text: str, root: Path, capsys: Capture) -> None:
     write(root, config=text)
     settles(capsys, root, "workbench.toml")
 
 
-@settings(max_examples=examples(50, many=1500))
+@settings(max_examples=examples(50, many=3000))
 @given(text=spoilt(LADDER))
 def test_any_line_of_a_ladder_changed_is_read_or_named(
     text: str, root: Path, capsys: Capture
@@ -321,7 +321,7 @@ spoilt_bytes = st.binary(max_size=40) | st.text(max_size=40).map(
 )
 
 
-@settings(max_examples=examples(30, many=1000))
+@settings(max_examples=examples(30, many=2000))
 @given(data=spoilt_bytes, cut=st.integers(0, 500), ladder=st.booleans())
 def test_any_bytes_are_read_or_named(
     data: bytes, cut: int, ladder: bool, root: Path, capsys: Capture
@@ -359,7 +359,7 @@ def toml(value: Any) -> str:
 KEYS = re.findall(r"^(\w+) =", CONFIG, re.MULTILINE)
 
 
-@settings(max_examples=examples(40, many=1500))
+@settings(max_examples=examples(40, many=2500))
 @given(data=st.data(), value=values)
 def test_a_setting_of_any_value_is_in_range_or_refused(
     data: st.DataObject, value: Any, root: Path

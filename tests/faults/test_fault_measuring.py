@@ -72,6 +72,17 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
         assert f"error: {name}: " in err
 
 
+def test_a_variant_that_prints_without_end_hangs(tmp_path: Path, capsys: Capture) -> None:
+    """Printing is no sign of life: it was waited for without end."""
+    endless = "import time\nwhile True:\n    print('x' * 100)\n    time.sleep(0.01)\n"
+    config = "[limits]\nseconds_per_step = 5\n"
+    make(tmp_path, {}, {"baseline": endless, "last": RUN}, config=config)
+    assert main(["build", "--json", "--project", str(tmp_path)]) == 4
+    built = json.loads(capsys.readouterr().out)["builds"]
+    assert [bool(b["error"]) for b in built] == [True, False]
+    assert "takes too long" in built[0]["error"]
+
+
 class Breaking:
     """Stands in for workers: builds in order, and ends where a variant says so."""
 

@@ -124,6 +124,11 @@ def test_a_study_prints_where_a_standard_stream_is_closed(closed: str, tmp_path:
         ('"large": Shape', '"../x": Shape', ["study.py: the shape '../x' has no name"]),
         ("Shape(n=4194304)", "Shape(q=object())", ["study.py:5", "'q' (object) is not"]),
         ('default_shape = "large"', "default_shape = []", ["default_shape '[]' is none"]),
+        (
+            "def work(shape):",
+            "def __getattr__(name):\n    raise KeyError(name)\n\n\ndef werk(shape):",
+            ["study.py:21 cannot be used: KeyError"],
+        ),
         ("def work(shape):", "work = 3\n\n\ndef werk(shape):", ["'work' must be a function"]),
     ],
 )
@@ -244,16 +249,14 @@ def test_a_variant_is_called_as_a_file_of_its_folder(
     list_fails(capsys, tmp_path, "ablation.toml", f"'{name}'", "no name of a file")
 
 
-@pytest.mark.parametrize("name", ["../scale", "scale/../scale", "/", "..", ""])
+@pytest.mark.parametrize("name", ["../scale", "scale/../scale", "/", ".."])
 def test_a_study_is_called_as_its_folder(name: str, tmp_path: Path, capsys: Capture) -> None:
     make(tmp_path, {"baseline": GOOD})
     (tmp_path / "workbench.toml").write_text(f'study = "{name}"')
     code = main(["build", "--arch", "sm_0", "--study", name, "--project", str(tmp_path)])
     err = capsys.readouterr().err
-    assert code in ((2,) if name else (2, 3, 4))
-    assert "Traceback" not in err
-    if name:
-        assert f"unknown study '{name}'" in err
+    assert code == 2
+    assert f"unknown study '{name}'" in err
 
 
 @pytest.mark.parametrize("value", ["None", "[1]", "{[]: 1}", "1 + n", "(1, 2)", "b'x'"])
@@ -308,7 +311,7 @@ LINES = [
 ]
 
 
-@settings(max_examples=examples(30, many=2000))
+@settings(max_examples=examples(30, many=3000))
 @given(
     st.lists(st.sampled_from(LINES) | st.text(max_size=20), max_size=3),
     st.integers(min_value=0, max_value=20),
@@ -325,7 +328,7 @@ def test_any_study_is_read_or_refused_by_name(
     read_or_refused(root, "study.py")
 
 
-@settings(max_examples=examples(20, many=1000))
+@settings(max_examples=examples(20, many=2000))
 @given(st.binary(max_size=60), st.integers(min_value=0, max_value=400))
 def test_any_bytes_in_a_study_are_read_or_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int
@@ -337,7 +340,7 @@ def test_any_bytes_in_a_study_are_read_or_refused_by_name(
     read_or_refused(root, "study.py")
 
 
-@settings(max_examples=examples(20, many=1000))
+@settings(max_examples=examples(20, many=2000))
 @given(st.binary(max_size=60), st.integers(min_value=0, max_value=200))
 def test_any_bytes_in_a_variant_leave_the_study_readable(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int

@@ -171,7 +171,8 @@ def read_study(workspace: Workspace, name: str) -> Study:
     read_text(path)  # says what is wrong with the file itself
     with users_code(path, "could not be imported"):
         module = load_module(path, f"workbench_study_{name}")
-    check_study_module(path, module)
+    with users_code(path, "cannot be used"):
+        check_study_module(path, module)
     ladder = read_ladder(workspace.ablations / name / "ablation.toml", name, folder)
     check_shapes(ladder, module.shapes)
     variants = variants_of(ladder, folder)
