@@ -10,6 +10,7 @@ from workbench.commands.printing import Output, show_json
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
+from workbench.judge.predictions import check_figures
 from workbench.render.document import listing as document
 from workbench.render.document.blocks import Section
 from workbench.render.document.listing import Listed, Recorded
@@ -122,6 +123,8 @@ def run(options: ListOptions) -> None:
             hint="a study is a folder kernels/NAME with a study.py: 'Your own kernel' in README",
         )
     studies = [workspace.study(name) for name in names]
+    for study in studies:
+        check_figures(study.ladder)
     known = [(study, states(workspace, study)) for study in studies]
     if options.json:
         show_json({"studies": [described(*each) for each in known]})

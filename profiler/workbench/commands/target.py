@@ -8,6 +8,7 @@ from pathlib import Path
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
+from workbench.judge.predictions import check_figures
 from workbench.run import machine
 from workbench.study.model import Step, Study
 from workbench.study.workspace import Workspace, find_workspace, including
@@ -62,8 +63,11 @@ def refuse_captured(study: Study, name: str) -> None:
 
 
 def find_study(project: Path | None, study: str | None) -> tuple[Workspace, Study]:
+    """Raises UsageError for unknown names, and what is wrong in the files of the study."""
     workspace = find_workspace(project)
-    return workspace, workspace.study(study)
+    found = workspace.study(study)
+    check_figures(found.ladder)
+    return workspace, found
 
 
 def pick_shape(study: Study, shape: str | None) -> str:
