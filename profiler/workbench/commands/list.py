@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.commands.options import ListOptions
 from workbench.commands.printing import Output, show_json
+from workbench.commands.target import tell_packaged
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
@@ -122,6 +123,8 @@ def run(options: ListOptions) -> None:
             hint="a study is a folder kernels/NAME with a study.py: 'Your own kernel' in README",
         )
     studies = [workspace.study(name) for name in names]
+    if workspace.packaged:
+        tell_packaged([study.name for study in studies])
     known = [(study, states(workspace, study)) for study in studies]
     if options.json:
         show_json({"studies": [described(*each) for each in known]})

@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.commands.progress import note
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.run import machine
 from workbench.study.model import Step, Study
-from workbench.study.workspace import Workspace, find_workspace, including
+from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace, including
 
 
 @dataclass
 class Target:
-    """``live`` says that this machine can measure; otherwise only recorded evidence is read."""
+    """``live`` says that this machine can measure; otherwise only recorded evidence is read.
+
+    ``part`` has the steps that were asked for where they are not all of the ladder.
+    """
 
     workspace: Workspace
     study: Study
     shape: str
     folder: EvidenceFolder
     live: bool
+    part: tuple[str, ...] = ()
 
     def evidence(self) -> Evidence:
         return Evidence(self.study, self.shape, self.folder)
@@ -49,7 +54,10 @@ class Target:
                         hint=f"references are always in the table; steps: {', '.join(steps)}",
                     )
                 raise unknown("step", name, steps)
-        return self.study.ladder.chain(fixes)
+        chain = self.study.ladder.chain(fixes)
+        if [step.variant for step in chain] != steps:
+            self.part = tuple(s.variant for s in self.study.ladder.steps if s.variant in fixes)
+        return chain
 
 
 def refuse_captured(study: Study, name: str) -> None:
@@ -61,9 +69,21 @@ def refuse_captured(study: Study, name: str) -> None:
         )
 
 
-def find_study(project: Path | None, study: str | None) -> tuple[Workspace, Study]:
+def find_study(
+    project: Path | None, study: str | None, *, tell: bool = True
+) -> tuple[Workspace, Study]:
+    """``tell``: on stderr, where it is the built-in workspace."""
     workspace = find_workspace(project)
-    return workspace, workspace.study(study)
+    found = workspace.study(study)
+    if tell and workspace.packaged:
+        tell_packaged([found.name])
+    return workspace, found
+
+
+def tell_packaged(studies: list[str]) -> None:
+    """On stderr: nothing here says which study is meant, so that it is none of the reader's own."""
+    names = " and ".join(studies)
+    note(f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its study {names}")
 
 
 def pick_shape(study: Study, shape: str | None) -> str:
@@ -92,9 +112,11 @@ def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
     return max(with_evidence, key=lambda pair: pair[0])[1] if with_evidence else None
 
 
-def find_target(project: Path | None, study: str | None, shape: str | None) -> Target:
+def find_target(
+    project: Path | None, study: str | None, shape: str | None, *, tell: bool = True
+) -> Target:
     """Raises UsageError for unknown names, EnvironmentLacks with neither GPU nor evidence."""
-    workspace, found = find_study(project, study)
+    workspace, found = find_study(project, study, tell=tell)
     name = profiled_shape(found, shape)
     gpu = machine.find_gpu()
     if gpu is not None and machine.can_measure():

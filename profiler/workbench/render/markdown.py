@@ -198,7 +198,8 @@ def callout(block: Callout) -> str:
 
 def fold(block: Fold, changes: Changes, level: int) -> str:
     inside = blocks(block.blocks, changes, level)
-    return f"<details>\n<summary>{escape(harmless(one_line(plain(block.summary))))}</summary>\n\n{inside}\n\n</details>"
+    summary = escape(harmless(one_line(plain(block.summary))))
+    return f"<details>\n<summary>{summary}</summary>\n\n{inside}\n\n</details>"
 
 
 def section(block: Section, changes: Changes, level: int = TOP) -> str:
