@@ -15,6 +15,7 @@ from workbench.commands.target import find_target
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
+from workbench.render.document.tree import tree
 from workbench.study.config import Config
 from workbench.words import Role, Verdict
 
@@ -206,3 +207,16 @@ def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -
         "sdpa",
     }
     assert not any(variant.texts for variant in causal.values())
+
+
+def test_the_tree_of_parents_is_drawn_with_its_forks() -> None:
+    drawn = tree(recorded()).text.splitlines()
+    assert drawn[:5] == [
+        "baseline",
+        "fix1  kept",
+        "fix2  kept",
+        "├─ fix2[warps=12]  rejected",
+        "└─ fix3  kept",
+    ]
+    assert "      │  ├─ fix10[pingpong=1]  rejected at b4h16s2048d128" in drawn
+    assert len(drawn) == len(recorded().rows)

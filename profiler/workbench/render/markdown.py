@@ -244,12 +244,17 @@ def contents(document: Document) -> str:
             continue
         text = f"- {_link(each.title, slugs)}"
         inner = [
-            _link(sub.title[:1], slugs, sub.title)
+            _link(_name(sub.title), slugs, sub.title)
             for sub in each.blocks
             if isinstance(sub, Section)
         ]
         lines.append(f"{text}: {' · '.join(inner)}" if inner else text)
     return "\n".join(lines)
+
+
+def _name(title: Text) -> Text:
+    """What a title names, such as a step or a shape; the whole of it where it names nothing."""
+    return next(((span,) for span in title if span.code), title)
 
 
 def _link(shown: Text, slugs: _Slugs, title: Text = ()) -> str:

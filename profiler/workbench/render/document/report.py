@@ -35,6 +35,7 @@ from workbench.render.document.fields import Field, field, only, table
 from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.phrases import judged, ladders, shape_words, steps
 from workbench.render.document.step import anchor, step_section
+from workbench.render.document.tree import tree
 from workbench.render.numbers import interval, number
 from workbench.words import ABSENT
 
@@ -101,6 +102,8 @@ def _ladder(ablation: Ablation) -> Section:
             )
             for ladder in others
         ),
+        Paragraph(words("Which step changes which:")),
+        tree(ablation),
         Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
         Fold(
             words("Warm and cold times, and the samples behind them"),
