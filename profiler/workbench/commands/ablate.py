@@ -12,8 +12,8 @@ from workbench.commands.measuring import ensure
 from workbench.commands.options import AblateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
-from workbench.commands.report import shown_path, write_reports
-from workbench.commands.target import Target, find_study, find_target
+from workbench.commands.report import write_reports
+from workbench.commands.target import Target, find_study, find_target, in_place, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
@@ -49,7 +49,7 @@ def measured(
 def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[str, str]) -> None:
     """Write the report, after all else was printed: a folder that takes none costs no more."""
     for name, why in failed.items():
-        note(f"error: {name}: {why}")
+        note(f"error: {name}: {in_place(why, target.study)}")
     if failed:
         note("hint: everything else that was measured is kept and in the table")
     with suppress(BrokenPipeError):  # of which there is word again at the end

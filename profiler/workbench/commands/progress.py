@@ -109,7 +109,8 @@ class Progress:
                 self.line(f"profiled {event.variant} ({done})")
             case Failed():
                 self.drop(event.variant)
-                self.line(f"failed {event.variant} ({event.phase}): {event.error.message}")
+                what = event.error.message.strip().partition("\n")[0]  # all of it stands at the end
+                self.line(f"failed {event.variant} ({event.phase}): {what}")
 
     def start(self, event: Start) -> None:
         self.current = event.variant

@@ -7,7 +7,7 @@ from pathlib import Path
 from workbench.commands.options import ReportOptions
 from workbench.commands.owned import claim
 from workbench.commands.progress import note
-from workbench.commands.target import Target, find_target
+from workbench.commands.target import Target, find_target, shown_path
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
@@ -77,11 +77,6 @@ def open_page(path: Path) -> None:
         raise EnvironmentLacks(
             "no browser could be started", hint=f"open {shown_path(path)} in one yourself"
         )
-
-
-def shown_path(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def run(options: ReportOptions) -> None:

@@ -11,6 +11,7 @@ from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.run import machine
 from workbench.study.model import Step, Study
+from workbench.study.sources import virtual_name
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace, including
 
 
@@ -58,6 +59,17 @@ class Target:
         if [step.variant for step in chain] != steps:
             self.part = tuple(s.variant for s in self.study.ladder.steps if s.variant in fixes)
         return chain
+
+
+def in_place(message: str, study: Study) -> str:
+    """With the paths of the user's files for the names under which they are compiled."""
+    return message.replace(virtual_name(study.name, ""), f"{shown_path(study.folder)}/")
+
+
+def shown_path(path: Path) -> str:
+    """Relative where it stands below the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def refuse_captured(study: Study, name: str) -> None:

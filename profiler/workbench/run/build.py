@@ -10,7 +10,7 @@ from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import Built, ErrorText, Event, Failed, VariantsJob
 from workbench.run.scratch import scratch_folder
 from workbench.study.model import Study
-from workbench.words import Parameter, Phase
+from workbench.words import INSTALL, Parameter, Phase
 
 
 def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Parameter]]:
@@ -26,9 +26,7 @@ def build_only(
     Raises EnvironmentLacks without torch or cuda-core, KeyboardInterrupt when it was stopped.
     """
     if missing := machine.missing_to_run():
-        raise EnvironmentLacks(
-            f"building needs {' and '.join(missing)}", hint="pip install 'kernel-workbench[gpu]'"
-        )
+        raise EnvironmentLacks(f"building needs {' and '.join(missing)}", hint=INSTALL)
     job = VariantsJob(
         study=study.name,
         variants=tuple(variants),
