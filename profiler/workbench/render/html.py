@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_html
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -31,6 +31,7 @@ from workbench.render.document.blocks import (
     Text,
     plain,
 )
+from workbench.render.plain import harmless
 
 Attribute: TypeAlias = str | float | bool | None
 DEEPEST = 6  # HTML has no heading below h6
@@ -56,6 +57,11 @@ OUTCOMES = {
     "not measurable": "unsure",
     "inconclusive": "unsure",
 }
+
+
+def escape(text: str) -> str:
+    """For elements and attributes; control characters, those of direction too, are spelt out."""
+    return escape_html(harmless(text))
 
 
 def tag(name: str, inside: str, **attributes: Attribute) -> str:
