@@ -82,7 +82,7 @@ def _attributes(attributes: dict[str, Attribute]) -> str:
 
 def anchor(key: str) -> str:
     """An id from any text; the same behind ``#`` leads to it."""
-    return quote(key, safe="")
+    return quote(harmless(key), safe="")
 
 
 def inline(text: Text, steps: Mapping[str, str] | None = None) -> str:

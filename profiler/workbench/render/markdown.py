@@ -161,13 +161,18 @@ def bullets(block: Bullets) -> str:
     )
 
 
+def _attribute(text: str) -> str:
+    """For the HTML that is written here: no blank line may end its block."""
+    return escape(harmless(one_line(text)))
+
+
 def picture(chart: Chart) -> str:
     """Light and dark, by what the reader's system prefers."""
     sources = "\n".join(
         f'  <source media="(prefers-color-scheme: {shade})" srcset="{chart.name}-{shade}.svg">'
         for shade in ("dark", "light")
     )
-    image = f'  <img alt="{escape(one_line(chart.alt))}" src="{chart.name}-light.svg">'
+    image = f'  <img alt="{_attribute(chart.alt)}" src="{chart.name}-light.svg">'
     drawn = f"<picture>\n{sources}\n{image}\n</picture>"
     return f"{drawn}\n\n{paragraph(chart.caption)}" if chart.caption else drawn
 
@@ -176,7 +181,7 @@ def source_change(changes: SourceDiff | None) -> str:
     """Fenced, cut where it is too long for a report; "" where nothing changed."""
     from workbench.derive.diff.unified import unified
 
-    lines = unified(changes).splitlines() if changes else []
+    lines = harmless(unified(changes)).splitlines() if changes else []
     if not lines:
         return ""
     kept: list[str] = []
@@ -198,7 +203,7 @@ def callout(block: Callout) -> str:
 
 def fold(block: Fold, changes: Changes, level: int) -> str:
     inside = blocks(block.blocks, changes, level)
-    summary = escape(harmless(one_line(plain(block.summary))))
+    summary = _attribute(plain(block.summary))
     return f"<details>\n<summary>{summary}</summary>\n\n{inside}\n\n</details>"
 
 
