@@ -101,6 +101,9 @@ def run(arguments: list[str] | None) -> int:
     except ReaderGone as gone:
         raise BrokenPipeError from gone
     except SystemExit as stop:
+        if (wrapped := getattr(sys.stdout, "wrapped", None)) is not None:
+            sys.stdout = wrapped  # which Typer wraps where nobody reads its help any more
+            raise BrokenPipeError from None
         return stop.code if isinstance(stop.code, int) else 1
     except WorkbenchError as error:
         complain(error.message, error.hint, error.ran)

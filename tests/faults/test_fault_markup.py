@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import Phase, example, given, settings
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console
@@ -201,7 +201,7 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
         ElementTree.fromstring(content.encode())
         assert not set(content) & TURNING, name
     parsed, own = elements(text), elements(pages.recorded_page())
-    assert parsed.tags.keys() <= own.tags.keys()
+    assert parsed.tags.keys() <= own.tags.keys() | {"em", "strong", "code", "a"}
     assert parsed.attributes <= own.attributes
     assert {name: parsed.tags[name] for name in OF_THE_PAGE} == dict.fromkeys(OF_THE_PAGE, 1) | {
         "script": own.tags["script"]
@@ -214,7 +214,7 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
     assert isinstance(json.loads(data), dict)
 
 
-@settings(max_examples=examples(3, many=150))
+@settings(max_examples=examples(3, many=150), phases=(Phase.explicit, Phase.generate))
 @given(texts)
 @example(WORST)
 def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:

@@ -27,6 +27,7 @@ def shell(command: str, here: Path, **variables: str) -> subprocess.CompletedPro
         env=given,
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=100,
         check=False,
     )

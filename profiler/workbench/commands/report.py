@@ -56,9 +56,7 @@ def write_reports(
     except OSError as error:
         raise unwritten(folder, error) from None
     if target.part:
-        note(
-            f"{', '.join(target.part)}: a part of the ladder, whose report has a folder of its own"
-        )
+        note(f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own")
     return [folder / name for name in files]
 
 
