@@ -105,52 +105,52 @@ def renamed_row(found: Ablation, before: str, after: str) -> Ablation:
     return dataclasses.replace(found, rows=named(found.rows), ladders=ladders)
 
 
-def hostile() -> tuple[Ablation, Sources]:
-    """Every text that comes from outside is ``NASTY`` or holds it."""
-    name = f'fix1"{NASTY}'
-    found = ablation(1, title=NASTY, gpu=NASTY, warnings=(NASTY,), parameters={NASTY: NASTY})
-    found = dataclasses.replace(found, environment=Environment(ncu_flags=(NASTY,)))
+def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
+    """Every text that comes from outside is ``nasty`` or holds it."""
+    name = f'fix1"{nasty}'
+    found = ablation(1, title=nasty, gpu=nasty, warnings=(nasty,), parameters={nasty: nasty})
+    found = dataclasses.replace(found, environment=Environment(ncu_flags=(nasty,)))
     row = found.row("fix1")
     assert row.step is not None
     step = dataclasses.replace(
-        row.step, variant=name, key_change=NASTY, bottleneck=NASTY, rationale=NASTY, lesson=NASTY
+        row.step, variant=name, key_change=nasty, bottleneck=nasty, rationale=nasty, lesson=nasty
     )
-    limit = dataclasses.replace(bottleneck(NASTY, NASTY), message=NASTY, metric=NASTY)
+    limit = dataclasses.replace(bottleneck(nasty, nasty), message=nasty, metric=nasty)
     result = PredictionResult.REFUTED
-    prediction = PredictionOutcome(NASTY, NASTY, NASTY, NASTY, 1.0, 2.0, result)
+    prediction = PredictionOutcome(nasty, nasty, nasty, nasty, 1.0, 2.0, result)
     found = with_row(
         found,
         "fix1",
         step=step,
-        kernels=("<script>", NASTY),
-        capture=NASTY,
+        kernels=("<script>", nasty),
+        capture=nasty,
         bottlenecks=(limit,),
-        gates=(Gate(NASTY, GateState.FAILED, NASTY),),
-        stalls={**row.stalls, NASTY: 0.2},
+        gates=(Gate(nasty, GateState.FAILED, nasty),),
+        stalls={**row.stalls, nasty: 0.2},
         predictions=(prediction,),
-        title=NASTY,
+        title=nasty,
         figures={
             **row.figures,
-            NASTY: dataclasses.replace(
-                row.figures["duration"], id=NASTY, label=NASTY, unit=NASTY, metric=NASTY
+            nasty: dataclasses.replace(
+                row.figures["duration"], id=nasty, label=nasty, unit=nasty, metric=nasty
             ),
         },
     )
     assert row.against_parent is not None
     told = dataclasses.replace(
         row.against_parent,
-        before=NASTY,
-        after=NASTY,
-        standouts=Standouts((), (), (NASTY,)),
-        stall_times=(StallTime(NASTY, 1.0, 2.0),),
-        rules=(RuleChange(NASTY, NASTY, NASTY, RuleMove.APPEARED, 1.0, 2.0),),
+        before=nasty,
+        after=nasty,
+        standouts=Standouts((), (), (nasty,)),
+        stall_times=(StallTime(nasty, 1.0, 2.0),),
+        rules=(RuleChange(nasty, nasty, nasty, RuleMove.APPEARED, 1.0, 2.0),),
     )
     found = renamed_row(with_row(found, "fix1", against_parent=told), "fix1", name)
-    text = f"// {NASTY}\n{NASTY}\n/* {NASTY}\n"
-    file = virtual_name("s", f"{NASTY}.cu")
-    cost = Cost(1.0, 1.0, 1.0, stalls={NASTY: 1.0})
+    text = f"// {nasty}\n{nasty}\n/* {nasty}\n"
+    file = virtual_name("s", f"{nasty}.cu")
+    cost = Cost(1.0, 1.0, 1.0, stalls={nasty: 1.0})
     after = Profiled(
         {file: text.replace("script", "SCRIPT")}, LineCosts({(file, 2): cost}, Cost(), 1.0)
     )
-    before = Profiled({virtual_name("s", "baseline.cu"): text}, None, NASTY)
+    before = Profiled({virtual_name("s", "baseline.cu"): text}, None, nasty)
     return found, Sources({"baseline": before, name: after}, {name: source_diff(before, after)})

@@ -60,15 +60,17 @@ def test_the_workspace_is_found_from_a_folder_below(
     assert find_workspace().root == root
 
 
-def test_outside_any_workspace_the_built_in_one_reports_to_the_current_folder(
+def test_outside_any_workspace_the_built_in_one_reports_below_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     workspace = find_workspace()
     assert workspace.packaged
     assert "attention" in workspace.studies()
-    assert workspace.reports(workspace.study("attention"), "b2h8s512d64") == tmp_path
-    assert workspace.reports(workspace.study("attention"), "other") == tmp_path / "other"
+    top, study = tmp_path / "workbench-reports" / "attention", workspace.study("attention")
+    assert workspace.reports(study, "b2h8s512d64") == top
+    assert workspace.reports(study, "other") == top / "other"
+    assert workspace.reports(study, "other", ["fix1", "fix2"]) == top / "other" / "fix1+fix2"
     assert workspace.evidence_base("attention").is_relative_to(tmp_path)
 
 

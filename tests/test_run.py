@@ -348,7 +348,7 @@ def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(machine, "missing_packages", lambda: ["zstandard"])
     assert not machine.can_measure()
     assert "zstandard" in machine.why_not_measuring().message
-    assert "kernel-workbench[gpu]" in machine.why_not_measuring().hint
+    assert "pip install -e '.[gpu]'" in machine.why_not_measuring().hint
 
 
 def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:

@@ -76,7 +76,8 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
     assert "11 timed, 4 profiled" in out
     out = run("workbench", "ablate", "fix1", cwd=here, site=site)
     assert out.startswith("recorded evidence: NVIDIA H200")
-    assert (here / "OPTIMIZATION_REPORT.md").is_file()
-    assert (here / "roofline-dark.svg").is_file()
+    written = here / "workbench-reports" / "attention" / "fix1"
+    assert (written / "OPTIMIZATION_REPORT.md").is_file()
+    assert (written / "roofline-dark.svg").is_file()
     where = run("workbench", "--version", cwd=here, site=site)
     assert where.strip() == "0.1.0"

@@ -5,17 +5,16 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from workbench import __version__
-from workbench.commands import options
-from workbench.errors import WorkbenchError
+from workbench.commands import options, streams
+from workbench.errors import EnvironmentLacks, WorkbenchError
 
 app = typer.Typer(
     name="workbench",
@@ -42,11 +41,18 @@ VERBS: dict[str, type] = {
 }
 
 
+class ReaderGone(Exception):
+    """Nobody reads stdout any more. Typer would make of a BrokenPipeError the exit code 1."""
+
+
 def verb(name: str, given: type) -> Callable[..., None]:
     """The function that Typer wants of a verb: its parameters are the fields of its options."""
 
     def run(**values: Any) -> None:
-        importlib.import_module(f"workbench.commands.{name}").run(given(**values))
+        try:
+            importlib.import_module(f"workbench.commands.{name}").run(given(**values))
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
     kinds = get_type_hints(given, include_extras=True)
     signature = inspect.signature(given)
@@ -73,26 +79,54 @@ for _name, _options in VERBS.items():
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, see ``errors``."""
     gc.set_threshold(100_000)  # a command is over before there is garbage worth looking for
+    streams.prepare()
+    try:
+        code = run(arguments)
+        streams.flush()
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        streams.abandon()
+        return streams.READER_GONE
+    except OSError as error:  # what was said last did not go out, as on a full disk
+        with suppress(OSError):
+            complain(f"the output could not be written: {error.strerror or error}")
+        streams.abandon()
+        return EnvironmentLacks.exit_code
+    return code
+
+
+def run(arguments: list[str] | None) -> int:
+    """As ``main``. Raises OSError where the standard streams take no more."""
     try:
         app(args=arguments, prog_name="workbench")
+    except ReaderGone as gone:
+        raise BrokenPipeError from gone
     except SystemExit as stop:
+        if (wrapped := getattr(sys.stdout, "wrapped", None)) is not None:
+            sys.stdout = wrapped  # which Typer wraps where nobody reads its help any more
+            raise BrokenPipeError from None
         return stop.code if isinstance(stop.code, int) else 1
     except WorkbenchError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        if error.ran:
-            print(f"  ran: {error.ran}", file=sys.stderr)
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
+        complain(error.message, error.hint, error.ran)
         return error.exit_code
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    except ModuleNotFoundError as error:
+        complain(
+            f"the Python package '{error.name}' is missing",
+            "`workbench doctor` lists what is needed and how to install it",
+        )
+        return EnvironmentLacks.exit_code
     except OSError as error:
-        from workbench.evidence.store import disk_full
+        from workbench.commands.refused import refused
 
-        full = disk_full(Path(error.filename or "."), error)
-        print(f"error: {full.message if full else error}", file=sys.stderr)
-        hint = full.hint if full else "is the folder writable?"
-        print(f"hint: {hint}", file=sys.stderr)
-        return 3
+        lacks = refused(error)
+        complain(lacks.message, lacks.hint)
+        return lacks.exit_code
     return 0
+
+
+def complain(message: str, hint: str = "", ran: str = "") -> None:
+    from workbench.render.plain import printable_lines
+
+    told = {"error": message, "  ran": ran, "hint": hint}
+    for kind, text in told.items():
+        if text:
+            print(f"{kind}: {printable_lines(text)}", file=sys.stderr)

@@ -7,6 +7,7 @@ from enum import StrEnum
 SCHEMA_VERSION = 1
 ABSENT = "not collected"
 NONE = "—"  # where there is nothing to collect: the baseline has no parent
+INSTALL = "pip install -e '.[gpu]' in the workbench's own checkout"
 VIRTUAL_ROOT = "/workbench/kernels"  # what sources are compiled under: no machine's path
 CLOCK_TOLERANCE = 0.02  # captures whose SM clocks differ by more are not compared in silence
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from pathlib import Path
+from contextlib import suppress
 
 import typer
 
@@ -11,8 +12,8 @@ from workbench.commands.measuring import ensure
 from workbench.commands.options import AblateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
-from workbench.commands.report import shown_path, write_reports
-from workbench.commands.target import Target, find_study, find_target
+from workbench.commands.report import write_reports
+from workbench.commands.target import Target, find_study, find_target, in_place, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
@@ -45,13 +46,17 @@ def measured(
     return judged, evidence, {**ensured.failures, **named}
 
 
-def finish(written: list[Path], failed: dict[str, str]) -> None:
-    for path in written:
-        note(f"wrote {shown_path(path)}")
+def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[str, str]) -> None:
+    """Write the report, after all else was printed: a folder that takes none costs no more."""
     for name, why in failed.items():
-        note(f"error: {name}: {why}")
+        note(f"error: {name}: {in_place(why, target.study)}")
     if failed:
         note("hint: everything else that was measured is kept and in the table")
+    with suppress(BrokenPipeError):  # of which there is word again at the end
+        sys.stdout.flush()
+    for path in write_reports(target, evidence, judged, page=False):
+        note(f"wrote {shown_path(path)}")
+    if failed:
         raise typer.Exit(1)
 
 
@@ -60,14 +65,13 @@ def run(options: AblateOptions) -> None:
         return run_all(options)
     target = find_target(options.project, options.study, options.shape)
     judged, evidence, failed = measured(target, options.fixes or [], options.fresh)
-    written = write_reports(target, evidence, judged, page=False)
     if options.json:
         show_json(as_json.ablation(judged))
     else:
         out = Output(options.wide, options.markdown)
         table = ladder_view.ablation(judged, by_shape=out.on_terminal and not options.wide)
         out.show(*table, *ladder_view.account(judged))
-    return finish(written, failed)
+    return finish(target, evidence, judged, failed)
 
 
 def run_all(options: AblateOptions) -> None:
@@ -82,7 +86,7 @@ def run_all(options: AblateOptions) -> None:
     failed: dict[str, str] = {}
     for name in names:
         try:
-            target = find_target(options.project, options.study, name)
+            target = find_target(options.project, options.study, name, tell=False)
         except EnvironmentLacks as error:
             if name == study.default_shape:
                 raise
@@ -94,9 +98,8 @@ def run_all(options: AblateOptions) -> None:
         if not options.json:
             out.show(*ladder_view.ablation(judged, by_shape=False))
             out.gap()
-    written = write_reports(target, evidence, judged, page=False)
     if options.json:
         show_json({"tables": [as_json.ablation(each) for each in tables]})
     else:
         out.show(*ladder_view.across(judged))
-    finish(written, failed)
+    finish(target, evidence, judged, failed)

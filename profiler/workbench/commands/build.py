@@ -9,8 +9,8 @@ import typer
 
 from workbench.commands.options import BuildOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import Progress
-from workbench.commands.target import find_study, refuse_captured
+from workbench.commands.progress import Progress, note
+from workbench.commands.target import find_study, in_place, refuse_captured
 from workbench.errors import UsageError
 from workbench.evidence.records import BuiltKernel
 from workbench.render.document.blocks import Block
@@ -86,7 +86,7 @@ def run(options: BuildOptions) -> None:
         Output(options.wide, options.markdown).show(*blocks(results))
     errors = [result for result in results if result.error]
     for result in errors:
-        typer.echo(f"error: {result.variant}: {result.error}", err=True)
+        note(f"error: {result.variant}: {in_place(result.error, found)}")
     if errors:
-        typer.echo("hint: the compiler's message names the file and line", err=True)
+        note("hint: the compiler's message names the file and line")
         raise typer.Exit(4)

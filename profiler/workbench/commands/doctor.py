@@ -15,10 +15,10 @@ from workbench.commands.printing import Output, show_json
 from workbench.cuda import header_folders
 from workbench.render.document.machine import Finding, findings
 from workbench.run import machine
+from workbench.words import INSTALL
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 MIN_FREE_GB = 2.0
-INSTALL = "pip install 'kernel-workbench[gpu]'"
 
 
 def package(name: str) -> str | None:

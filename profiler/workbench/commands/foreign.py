@@ -183,7 +183,8 @@ def diff(one: Path, other: Path, options: DiffOptions) -> None:
     matching = match(chosen(before, options.kernel, None), chosen(after, options.kernel, None))
     told = warnings(before, after, matching)
     if options.json:
-        return show_json(diff_data(before, after, matching, told))
+        show_json(diff_data(before, after, matching, told))
+        return require_pairs(matching)
     out = Output(options.wide, options.markdown)
     head: list[Block] = [
         launches.about(report, side) for report, side in ((before, "before"), (after, "after"))
@@ -191,11 +192,7 @@ def diff(one: Path, other: Path, options: DiffOptions) -> None:
     if told:
         head.append(Callout("Not quite comparable", tuple(map(words, told))))
     out.show(*head, *launches.unmatched(matching, (before.name, after.name)))
-    if not matching.pairs:
-        raise UsageError(
-            "no kernel of one report matches one of the other",
-            hint="they are matched by name and launch shape; `workbench show FILE` lists them",
-        )
+    require_pairs(matching)
     out.gap()
     out.show(launches.pair_table(matching.groups))
     shown = matching.groups if options.kernel is not None else matching.groups[:DETAILED]
@@ -206,6 +203,15 @@ def diff(one: Path, other: Path, options: DiffOptions) -> None:
         out.gap()
         out.show(left_out("compared", "--kernel NAME chooses others"))
     return None
+
+
+def require_pairs(matching: Matching) -> None:
+    """Raises UsageError without any."""
+    if not matching.pairs:
+        raise UsageError(
+            "no kernel of one report matches one of the other",
+            hint="they are matched by name and launch shape; `workbench show FILE` lists them",
+        )
 
 
 def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> None:

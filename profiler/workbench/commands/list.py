@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.commands.options import ListOptions
 from workbench.commands.printing import Output, show_json
+from workbench.commands.target import tell_packaged
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
@@ -125,6 +126,8 @@ def run(options: ListOptions) -> None:
     studies = [workspace.study(name) for name in names]
     for study in studies:
         check_figures(study.ladder)
+    if workspace.packaged:
+        tell_packaged([study.name for study in studies])
     known = [(study, states(workspace, study)) for study in studies]
     if options.json:
         show_json({"studies": [described(*each) for each in known]})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.render import markdown as markdown_writer
 from workbench.render.document.blocks import Block
-from workbench.render.plain import printable
+from workbench.render.plain import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,21 +36,21 @@ class Output:
 
             terminal.write(blocks, console(), wide=self.wide)
         else:
-            text = markdown_writer.blocks(blocks)
-            print("\n".join(map(printable, text.split("\n"))))
+            print(printable_lines(markdown_writer.blocks(blocks)))
 
     def lines(self, lines: Callable[[int | None], Iterator[Pieces]]) -> None:
         """Source, cut to the width of a terminal unless all of it is wanted."""
         from workbench.render.source_lines import text_of
 
         if not self.on_terminal:
-            print("\n".join(text_of(lines(None))))
+            print("\n".join(map(printable, text_of(lines(None)))))
             return
         from rich.text import Text
 
         out = console()
         for pieces in lines(None if self.wide else out.width):
-            out.print(Text.assemble(*pieces), soft_wrap=True)
+            safe = [(printable(text), style) for text, style in pieces]
+            out.print(Text.assemble(*safe), soft_wrap=True)
 
     def gap(self) -> None:
         print()

@@ -8,7 +8,7 @@ from workbench.commands.measuring import ensure
 from workbench.commands.options import ProfileOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
-from workbench.commands.target import Target, find_target
+from workbench.commands.target import Target, find_target, in_place
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
@@ -52,7 +52,8 @@ def run(options: ProfileOptions) -> None:
     failed = [row for row in rows if row.status == Status.FAILED]
     failed += [row for row in rows if row.variant in ensured.failures and row not in failed]
     for row in failed:
-        note(f"error: {row.variant}: {ensured.failures.get(row.variant, row.problem)}")
+        why = ensured.failures.get(row.variant, row.problem)
+        note(f"error: {row.variant}: {in_place(why, target.study)}")
     if failed:
         note("hint: everything else that was measured is kept")
         raise typer.Exit(1)

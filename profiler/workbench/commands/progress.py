@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Any
 
+from workbench.render.plain import printable, printable_lines
 from workbench.run.protocol import (
     Built,
     Captured,
@@ -60,13 +61,13 @@ class Progress:
             self.status.stop()
 
     def line(self, text: str) -> None:
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(printable_lines(text), markup=False, soft_wrap=True)
 
     def live(self, text: str) -> None:
         if self.status is not None:
             from rich.text import Text
 
-            self.status.update(Text(text))
+            self.status.update(Text(printable(text)))
 
     def left(self) -> str:
         """Time left of the captures, from the ones already done."""
@@ -108,7 +109,8 @@ class Progress:
                 self.line(f"profiled {event.variant} ({done})")
             case Failed():
                 self.drop(event.variant)
-                self.line(f"failed {event.variant} ({event.phase}): {event.error.message}")
+                what = event.error.message.strip().partition("\n")[0]  # all of it stands at the end
+                self.line(f"failed {event.variant} ({event.phase}): {what}")
 
     def start(self, event: Start) -> None:
         self.current = event.variant
@@ -125,4 +127,5 @@ class Progress:
 
 
 def note(text: str) -> None:
-    print(text, file=sys.stderr)
+    """One line or several on stderr."""
+    print(printable_lines(text), file=sys.stderr)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.commands.options import ReportOptions
+from workbench.commands.owned import claim
 from workbench.commands.progress import note
-from workbench.commands.target import Target, find_target
+from workbench.commands.target import Target, find_target, shown_path
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
@@ -25,13 +26,15 @@ def write_reports(
 ) -> list[Path]:
     """Write the report and its charts, and the page where it is wanted or already there: a page
     of yesterday would tell other figures than the report. Returns the paths of the two.
+
+    Raises EnvironmentLacks where they cannot be written, UsageError where they would replace files
+    that are not the workbench's.
     """
     from workbench.render.chart.charts import chart_files
-    from workbench.render.document.report import report
     from workbench.render.report import render_report, template_environment
 
     workspace = target.workspace
-    folder = workspace.reports(target.study, judged.shape)
+    folder = workspace.reports(target.study, judged.shape, target.part)
     sources = ladder_sources(evidence, judged)
     samples = timings(evidence)
     environment = template_environment(workspace.template_folders)
@@ -43,9 +46,25 @@ def write_reports(
         document = report(judged, sources.diffs)
         environment = page_environment(workspace.template_folders)
         files[PAGE] = render_page(document, judged, sources, environment, samples)
-    for name, content in {**chart_files(judged, samples), **files}.items():
-        write_bytes(folder / name, content.encode())
+    texts = {**chart_files(judged, samples), **files}
+    encoded = {name: text.encode(errors="replace") for name, text in texts.items()}
+    try:
+        if workspace.packaged:
+            claim(folder, encoded)
+        for name, content in encoded.items():
+            write_bytes(folder / name, content)
+    except OSError as error:
+        raise unwritten(folder, error) from None
+    if target.part:
+        note(f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own")
     return [folder / name for name in files]
+
+
+def unwritten(folder: Path, error: OSError) -> EnvironmentLacks:
+    return EnvironmentLacks(
+        f"no report could be written to {shown_path(folder)}: {error.strerror or error}",
+        hint="mend that, then `workbench report` writes it without measuring anything again",
+    )
 
 
 def open_page(path: Path) -> None:
@@ -56,11 +75,6 @@ def open_page(path: Path) -> None:
         raise EnvironmentLacks(
             "no browser could be started", hint=f"open {shown_path(path)} in one yourself"
         )
-
-
-def shown_path(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def run(options: ReportOptions) -> None:

@@ -5,24 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.commands.progress import note
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
 from workbench.run import machine
 from workbench.study.model import Step, Study
-from workbench.study.workspace import Workspace, find_workspace, including
+from workbench.study.sources import virtual_name
+from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace, including
 
 
 @dataclass
 class Target:
-    """``live`` says that this machine can measure; otherwise only recorded evidence is read."""
+    """``live`` says that this machine can measure; otherwise only recorded evidence is read.
+
+    ``part`` has the steps that were asked for where they are not all of the ladder.
+    """
 
     workspace: Workspace
     study: Study
     shape: str
     folder: EvidenceFolder
     live: bool
+    part: tuple[str, ...] = ()
 
     def evidence(self) -> Evidence:
         return Evidence(self.study, self.shape, self.folder)
@@ -50,7 +56,21 @@ class Target:
                         hint=f"references are always in the table; steps: {', '.join(steps)}",
                     )
                 raise unknown("step", name, steps)
-        return self.study.ladder.chain(fixes)
+        chain = self.study.ladder.chain(fixes)
+        if [step.variant for step in chain] != steps:
+            self.part = tuple(s.variant for s in self.study.ladder.steps if s.variant in fixes)
+        return chain
+
+
+def in_place(message: str, study: Study) -> str:
+    """With the paths of the user's files for the names under which they are compiled."""
+    return message.replace(virtual_name(study.name, ""), f"{shown_path(study.folder)}/")
+
+
+def shown_path(path: Path) -> str:
+    """Relative where it stands below the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def refuse_captured(study: Study, name: str) -> None:
@@ -62,12 +82,24 @@ def refuse_captured(study: Study, name: str) -> None:
         )
 
 
-def find_study(project: Path | None, study: str | None) -> tuple[Workspace, Study]:
-    """Raises UsageError for unknown names, and what is wrong in the files of the study."""
+def find_study(
+    project: Path | None, study: str | None, *, tell: bool = True
+) -> tuple[Workspace, Study]:
+    """``tell``: on stderr, where it is the built-in workspace. Raises UsageError for unknown
+    names, and what is wrong in the files of the study.
+    """
     workspace = find_workspace(project)
     found = workspace.study(study)
     check_figures(found.ladder)
+    if tell and workspace.packaged:
+        tell_packaged([found.name])
     return workspace, found
+
+
+def tell_packaged(studies: list[str]) -> None:
+    """On stderr: nothing here says which study is meant, so that it is none of the reader's own."""
+    names = " and ".join(studies)
+    note(f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its study {names}")
 
 
 def pick_shape(study: Study, shape: str | None) -> str:
@@ -94,9 +126,11 @@ def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
     return max(with_evidence, key=lambda pair: pair[0])[1] if with_evidence else None
 
 
-def find_target(project: Path | None, study: str | None, shape: str | None) -> Target:
+def find_target(
+    project: Path | None, study: str | None, shape: str | None, *, tell: bool = True
+) -> Target:
     """Raises UsageError for unknown names, EnvironmentLacks with neither GPU nor evidence."""
-    workspace, found = find_study(project, study)
+    workspace, found = find_study(project, study, tell=tell)
     name = profiled_shape(found, shape)
     gpu = machine.find_gpu()
     if gpu is not None and machine.can_measure():

@@ -15,7 +15,7 @@ from typing import Any
 from workbench.cuda.includes import expand_includes, header_folders, virtual_name
 from workbench.cuda.log import KernelBuild, compiler_message, parse_log
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.words import Parameter
+from workbench.words import INSTALL, Parameter
 
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
@@ -58,7 +58,7 @@ class Source:
         except ImportError as error:
             raise EnvironmentLacks(
                 f"cuda-core cannot be imported: {error}",
-                hint="pip install 'kernel-workbench[gpu]'",
+                hint=INSTALL,
             ) from None
         options = ProgramOptions(
             name=virtual_name(self.path),

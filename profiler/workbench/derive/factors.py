@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, by_launch
+from workbench.derive.sums import added
 from workbench.ncu.catalog import ANATOMY_METRICS
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class SpeedupFactors:
     def part(self, factor: str) -> float:
         """The factor's part in all change, 0 to 1: its |log gain| over the sum of them all."""
         sizes = {f.id: abs(math.log(f.gain)) for f in self.factors}
-        total = sum(sizes.values())
+        total = added(sizes.values())
         return sizes.get(factor, 0.0) / total if total else 0.0
 
 
@@ -117,7 +118,7 @@ def duration_parts(metrics: pd.DataFrame) -> DurationParts | None:
     if not launches or not all(needed <= values.keys() for values in launches):
         return None
     terms = [_terms(values) for values in launches]
-    sums = {key: sum(term[key] for term in terms) for key in terms[0]}
+    sums = {key: added(term[key] for term in terms) for key in terms[0]}
     if not all(sums.values()):
         return None
     return DurationParts(

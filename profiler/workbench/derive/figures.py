@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.rowwise import rows
+from workbench.derive.sums import added
 from workbench.ncu.catalog import (
     LIMIT_PREFIX,
     LIMITERS,
@@ -97,21 +98,21 @@ def _aggregate(spec: FigureSpec, name: str, launches: Launches) -> tuple[float |
     """The value over all launches, and the metrics that it is made of."""
     values = [launch[name] for launch in launches.values()]
     if spec.aggregate == "sum":
-        return sum(values), name
+        return added(values), name
     if spec.aggregate == "max":
         return max(values), name
     if spec.aggregate == "weighted":
         return _mean_by_duration(values, launches), name
     per = _collected(spec.per, launches)
-    divisor = sum(launch[per] for launch in launches.values()) if per else 0.0
-    return (sum(values) / divisor if divisor else None), f"{name} / {per}"
+    divisor = added(launch[per] for launch in launches.values()) if per else 0.0
+    return (added(values) / divisor if divisor else None), f"{name} / {per}"
 
 
 def _mean_by_duration(values: list[float], launches: Launches) -> float | None:
     weights = [launch.get(DURATION, 0.0) for launch in launches.values()]
-    if not sum(weights):
+    if not added(weights):
         return None
-    return sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
+    return added(v * w for v, w in zip(values, weights, strict=True)) / added(weights)
 
 
 def _dram_bandwidth(known: Mapping[str, Figure]) -> Figure | None:
@@ -185,7 +186,7 @@ def _shares(launches: Launches) -> dict[str, float]:
     for values in launches.values():
         for reason, samples in stall_samples(values).items():
             sums[reason] = sums.get(reason, 0.0) + samples
-    total = sum(sums.values())
+    total = added(sums.values())
     shares = {reason: samples / total for reason, samples in sums.items() if samples > 0}
     return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
 

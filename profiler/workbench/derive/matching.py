@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.derive.sums import added
 from workbench.ncu.report import Launch
 
 BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST = (
@@ -36,7 +37,7 @@ class Group:
     def microseconds(self) -> float | None:
         """Of all launches together; None where one was not timed."""
         times = [x.microseconds for x in self.launches]
-        return sum(t for t in times if t is not None) if None not in times else None
+        return added(t for t in times if t is not None) if None not in times else None
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -93,7 +94,7 @@ class Matching:
             sides = [(x.signature, x.shape) for x in (pair.before, pair.after)]
             members.setdefault((*sides, pair.how), []).append(pair)
         made = [PairGroup(tuple(pairs)) for pairs in members.values()]
-        return sorted(made, key=lambda g: -sum(p.before.microseconds or 0.0 for p in g.pairs))
+        return sorted(made, key=lambda g: -added(p.before.microseconds or 0.0 for p in g.pairs))
 
 
 RULES: tuple[tuple[str, Callable[[Launch], Any]], ...] = (

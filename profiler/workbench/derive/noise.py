@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.derive.figures import Figure
+from workbench.derive.sums import added
 from workbench.ncu.catalog import catalog
 
 FROM_NOTHING = 1e3  # a change from or to zero has no factor; it counts as one of this size
@@ -119,7 +120,7 @@ def noise_of(repeats: Iterable[Sequence[Mapping[str, Figure]]]) -> Noise:
 
 def _variance(values: Sequence[float]) -> _Variance:
     mean, freedom = sum(values) / len(values), len(values) - 1
-    plain = sum((value - mean) ** 2 for value in values) / freedom
+    plain = added((value - mean) ** 2 for value in values) / freedom
     return _Variance(plain / mean**2 if mean else 0.0, plain, freedom)
 
 
@@ -127,6 +128,6 @@ def _pooled(variances: Sequence[_Variance]) -> Size:
     """Weighted by their degrees of freedom."""
     freedom = sum(v.freedom for v in variances)
     return Size(
-        relative=math.sqrt(sum(v.relative * v.freedom for v in variances) / freedom),
-        points=math.sqrt(sum(v.plain * v.freedom for v in variances) / freedom),
+        relative=math.sqrt(added(v.relative * v.freedom for v in variances) / freedom),
+        points=math.sqrt(added(v.plain * v.freedom for v in variances) / freedom),
     )

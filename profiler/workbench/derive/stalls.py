@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, by_launch, stall_samples
+from workbench.derive.sums import added
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +51,7 @@ def stall_times(metrics: pd.DataFrame) -> dict[str, float]:
 def _shares(values: Mapping[str, float]) -> dict[str, float]:
     """Of the samples of one launch."""
     samples = stall_samples(values)
-    total = sum(samples.values())
+    total = added(samples.values())
     return {r: count / total for r, count in samples.items()} if total else {UNSAMPLED: 1.0}
 
 

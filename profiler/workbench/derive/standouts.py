@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from workbench.derive.factors import FACTORS, LABELS, SpeedupFactors
 from workbench.derive.figures import STALL, Figure, stall_label
 from workbench.derive.noise import Noise, kind, log_factor
+from workbench.derive.sums import added
 from workbench.ncu.catalog import FigureSpec, catalog
 
 TOP = 6
@@ -173,7 +174,7 @@ def _part(
     """The larger of the part of its factors and of its stalls, and what that is, in words."""
     parts = [(factors.part(n), LABELS[n][0].lower()) for n in names if n in FACTORS and factors]
     stalls = [n for n in names if n not in FACTORS]
-    shares = [sum(f[n].value for n in stalls if n in f) / 100 for f in (before, after)]
+    shares = [added(f[n].value for n in stalls if n in f) / 100 for f in (before, after)]
     present = [n for n in stalls if n in before or n in after]
     waiting = (max(shares), ", ".join(stall_label(n.removeprefix(STALL)) for n in present))
     return max([*parts, waiting], key=lambda item: item[0])

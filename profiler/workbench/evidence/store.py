@@ -75,7 +75,7 @@ def require_schema(path: Path, data: bytes) -> None:
     if version > SCHEMA_VERSION:
         raise UsageError(
             f"{path} is of schema {version}; this workbench reads up to {SCHEMA_VERSION}",
-            hint="pip install --upgrade kernel-workbench",
+            hint="update the workbench: `git pull` in its checkout, then `pip install -e .`",
         )
 
 

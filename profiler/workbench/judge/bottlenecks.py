@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.figures import ISSUING, STALL, Figure, stall_label
 from workbench.derive.rowwise import rows
+from workbench.derive.sums import added
 from workbench.ncu.catalog import STALL_PREFIX
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def hot_line(lines: pd.DataFrame, kernel: str, counter: str) -> HotLine | None:
     if not sums:
         return None
     (file, line), most = max(sums.items(), key=lambda item: item[1])
-    return HotLine(file=file, line=line, counter=counter, share=most / sum(sums.values()))
+    return HotLine(file=file, line=line, counter=counter, share=most / added(sums.values()))
 
 
 def _is_counted(name: str, counter: str) -> bool:
@@ -138,7 +139,7 @@ def attainable(rule: str, title: str, estimate: float, figures: Mapping[str, Fig
     if reasons is None or "stall.selected" not in figures:
         return estimate
     shares = [figures[f"stall.{r}"].value for r in reasons if f"stall.{r}" in figures]
-    return min(estimate, sum(shares))
+    return min(estimate, added(shares))
 
 
 def is_binding(rule: str, figures: Mapping[str, Figure]) -> bool:

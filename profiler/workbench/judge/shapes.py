@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import Ratio, Time
+from workbench.derive.sums import added
 from workbench.words import Regime
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class AcrossShapes:
 def geometric_mean(ratios: Iterable[float]) -> float | None:
     """None without any ratio."""
     logs = [math.log(ratio) for ratio in ratios]
-    return math.exp(sum(logs) / len(logs)) if logs else None
+    return math.exp(added(logs) / len(logs)) if logs else None
 
 
 def across_shapes(views: Views, variant: str) -> AcrossShapes:

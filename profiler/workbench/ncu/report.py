@@ -6,6 +6,7 @@ file, which is searched for them.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -18,10 +19,11 @@ from workbench.ncu import frames
 from workbench.ncu.reader import actions, kernel_name, metric_value
 from workbench.words import VIRTUAL_ROOT
 
-SUFFIXES = (".ncu-rep", ".ncu-repz")
+PLAIN, PACKED = SUFFIXES = (".ncu-rep", ".ncu-repz")
 KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}
 OPTIONS = ("--set", "--clock-control", "--cache-control", "--replay-mode")
 OVERLAP = 4096
+REPORT_MAGIC = b"NVR\0"
 _VERSION = re.compile(rb"Nsight Compute[ A-Za-z]*\x12.(20\d\d\.\d+\.\d+)", re.DOTALL)
 _COMMAND = re.compile(rb"[/\\]n(?:v-nsight-cu-cli|cu)(?:\.exe)? (--?[A-Za-z][ -~]*)")
 # Folders in which a path says where, and often by whom, a report was made.
@@ -77,19 +79,69 @@ class Report:
 
 
 def is_report(argument: str) -> bool:
-    """Whether an argument of a verb names a report rather than a variant."""
-    return argument.endswith(SUFFIXES) or Path(argument).is_file()
+    """Whether an argument of a verb names a report rather than a variant: any file will do where
+    it is given with its folder, else one that begins as a report does.
+    """
+    path = Path(argument)
+    if argument.endswith(SUFFIXES):
+        return True
+    return _is_file(path) and (
+        "/" in argument or beginning(path) in (REPORT_MAGIC, frames.ZSTD_MAGIC)
+    )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long for a file, or with a zero byte in it
+        return False
+
+
+def beginning(path: Path) -> bytes:
+    """Its first four bytes; b"" where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4)
+    except OSError:
+        return b""
 
 
 def require_file(path: Path) -> None:
-    """Raises UsageError for what is no file, naming the nearest report beside it."""
-    if path.is_file():
-        return
+    """Raises UsageError for what is no file, naming the nearest report beside it, for one that may
+    not be read, and for one whose name says otherwise than its content how it is packed.
+    """
+    if _is_file(path):
+        return _require_readable(path)
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link that leads to no file", hint=f"see `ls -l {path}`")
+    if _exists(path) and not path.is_dir():
+        raise UsageError(f"{path} is a pipe or a device, not a report", hint="name a regular file")
     if path.is_dir():
         raise UsageError(f"{path} is a folder, not a report", hint="name a .ncu-rep file in it")
     beside = [str(p) for s in SUFFIXES for p in path.parent.glob(f"*{s}")]
     hint = nearest(str(path), beside) if beside else "there is no report in that folder"
     raise UsageError(f"there is no file {path}", hint=hint)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _require_readable(path: Path) -> None:
+    if not os.access(path, os.R_OK):
+        raise UsageError(
+            f"{path} may not be read by you", hint=f"`chmod u+r {path}`, or ask its owner"
+        )
+    named = path.name.endswith(PACKED)  # by which ncu_report tells them apart
+    told = {(frames.ZSTD_MAGIC, False): "compressed", (REPORT_MAGIC, True): "not compressed"}
+    if what := told.get((beginning(path), named)):
+        right = path.name.removesuffix(PACKED).removesuffix(PLAIN) + (PLAIN if named else PACKED)
+        raise UsageError(
+            f"{path} is {what}, which its name does not say", hint=f"rename it to {right}"
+        )
 
 
 def _dimensions(action: Any, what: str) -> tuple[int, ...] | None:

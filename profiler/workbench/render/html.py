@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_html
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -31,6 +31,7 @@ from workbench.render.document.blocks import (
     Text,
     plain,
 )
+from workbench.render.plain import harmless
 
 Attribute: TypeAlias = str | float | bool | None
 DEEPEST = 6  # HTML has no heading below h6
@@ -58,6 +59,11 @@ OUTCOMES = {
 }
 
 
+def escape(text: str) -> str:
+    """For elements and attributes; control characters, those of direction too, are spelt out."""
+    return escape_html(harmless(text))
+
+
 def tag(name: str, inside: str, **attributes: Attribute) -> str:
     """An element around HTML; attributes are escaped, those that are None or False left out."""
     return f"<{name}{_attributes(attributes)}>{inside}</{name}>"
@@ -76,7 +82,7 @@ def _attributes(attributes: dict[str, Attribute]) -> str:
 
 def anchor(key: str) -> str:
     """An id from any text; the same behind ``#`` leads to it."""
-    return quote(key, safe="")
+    return quote(harmless(key), safe="")
 
 
 def inline(text: Text, steps: Mapping[str, str] | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,6 +29,7 @@ from workbench.render.document.blocks import (
     plain,
 )
 from workbench.render.numbers import with_unit
+from workbench.render.plain import harmless
 from workbench.render.plain import one_line as one_line
 from workbench.render.plain import shorten as shorten  # until the page imports it from there
 
@@ -39,7 +41,8 @@ DIFF_BYTES = 16_000
 TOP = 2  # level of a document's sections; its title is above them
 Changes: TypeAlias = "Mapping[str, SourceDiff]"  # a step's diff against its parent
 
-_SPECIAL = re.compile(r"[\\`*~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
+_SPECIAL = re.compile(r"[\\`*~]|<(?=[A-Za-z/!?]|$)|&(?=#?\w+;|#?$)|!(?=\[)|(?<!\w)_|_(?!\w)")
+_IMAGE = re.compile(r"!$")  # before a link it would make it a picture from elsewhere
 _BRACKET = re.compile(r"[\[\]]")
 _LINKING = re.compile(r"\][(\[:]|\[[!^ xX]")  # what makes brackets more than brackets
 _BLOCK = re.compile(r"^(#{1,6}\s|[-+*>]|\d+[.)]\s|`{3}|~{3}|=+$)")
@@ -48,13 +51,14 @@ _PADDED = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 
 def literal(words: str, *, brackets: bool = True) -> str:
     """Words in which every character stands for itself; ``brackets`` need that only in some."""
-    safe = _SPECIAL.sub(lambda match: "\\" + match[0], re.sub(r"\s+", " ", words))
+    flat = harmless(re.sub(r"\s+", " ", words))
+    safe = _SPECIAL.sub(lambda match: "\\" + match[0], flat)
     return _BRACKET.sub(lambda match: "\\" + match[0], safe) if brackets else safe
 
 
 def code(words: str) -> str:
     """A code span whose fence is longer than any run of backticks in it."""
-    flat = one_line(words)
+    flat = harmless(one_line(words))
     if not flat:
         return ""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", flat)), default=0))
@@ -66,16 +70,24 @@ def fenced(text: str, language: str = "") -> str:
     """A code block whose fence nothing in it can close."""
     runs = [len(run) for run in re.findall("`{3,}", text)]
     fence = "`" * max(3, 1 + max(runs, default=0))
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+    return f"{fence}{language}\n{harmless(text).rstrip()}\n{fence}"
 
 
 def spans(text: Text) -> str:
     """A text as inline Markdown."""
     brackets = bool(_LINKING.search(plain(text)))
-    return "".join(
-        _marked("".join(_span(span, brackets) for span in group), strong, em, href)
-        for (strong, em, href), group in groupby(text, key=lambda s: (s.strong, s.em, s.href))
-    )
+    written = ""
+    for (strong, em, href), group in groupby(text, key=lambda s: (s.strong, s.em, s.href)):
+        piece = _marked("".join(_span(span, brackets) for span in group), strong, em, href)
+        if piece.lstrip("*").startswith("["):
+            written = _IMAGE.sub(r"\!", written)
+        written += piece
+    return written
+
+
+def loose(words: str) -> str:
+    """Words by themselves: brackets are escaped where they could be more than brackets."""
+    return literal(words, brackets=bool(_LINKING.search(words)))
 
 
 def _span(span: Span, brackets: bool) -> str:
@@ -89,7 +101,7 @@ def _marked(inside: str, strong: bool, em: bool, href: str) -> str:
         return inside
     marks = "**" * strong + "*" * em
     marked = f"{marks}{padded[2]}{marks}"
-    return f"{padded[1]}{f'[{marked}]({href})' if href else marked}{padded[3]}"
+    return f"{padded[1]}{f'[{marked}]({harmless(href)})' if href else marked}{padded[3]}"
 
 
 def paragraph(text: Text) -> str:
@@ -112,12 +124,17 @@ def heading(column: Column) -> str:
 
 
 def cell(content: Cell) -> str:
-    return f"{spans(content.text)} {literal(content.note, brackets=False)}".strip()
+    return f"{spans(_unpiped(content.text))} {loose(content.note)}".strip()
+
+
+def _unpiped(text: Text) -> Text:
+    r"""Readers part cells at a bar before they see code; behind a ``\\`` they disagree whether."""
+    return tuple(replace(s, code=False) if s.code and "\\|" in s.text else s for s in text)
 
 
 def table(shown: Table) -> str:
     """A GFM table with its columns lined up."""
-    header = [literal(heading(column), brackets=False) for column in shown.columns]
+    header = [loose(heading(column)) for column in shown.columns]
     rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
     right = [column.align == Align.RIGHT for column in shown.columns]
     return grid([header, *rows], right)
@@ -144,13 +161,18 @@ def bullets(block: Bullets) -> str:
     )
 
 
+def _attribute(text: str) -> str:
+    """For the HTML that is written here: no blank line may end its block."""
+    return escape(harmless(one_line(text)))
+
+
 def picture(chart: Chart) -> str:
     """Light and dark, by what the reader's system prefers."""
     sources = "\n".join(
         f'  <source media="(prefers-color-scheme: {shade})" srcset="{chart.name}-{shade}.svg">'
         for shade in ("dark", "light")
     )
-    image = f'  <img alt="{escape(chart.alt)}" src="{chart.name}-light.svg">'
+    image = f'  <img alt="{_attribute(chart.alt)}" src="{chart.name}-light.svg">'
     drawn = f"<picture>\n{sources}\n{image}\n</picture>"
     return f"{drawn}\n\n{paragraph(chart.caption)}" if chart.caption else drawn
 
@@ -159,7 +181,7 @@ def source_change(changes: SourceDiff | None) -> str:
     """Fenced, cut where it is too long for a report; "" where nothing changed."""
     from workbench.derive.diff.unified import unified
 
-    lines = unified(changes).splitlines() if changes else []
+    lines = harmless(unified(changes)).splitlines() if changes else []
     if not lines:
         return ""
     kept: list[str] = []
@@ -181,7 +203,8 @@ def callout(block: Callout) -> str:
 
 def fold(block: Fold, changes: Changes, level: int) -> str:
     inside = blocks(block.blocks, changes, level)
-    return f"<details>\n<summary>{escape(plain(block.summary))}</summary>\n\n{inside}\n\n</details>"
+    summary = _attribute(plain(block.summary))
+    return f"<details>\n<summary>{summary}</summary>\n\n{inside}\n\n</details>"
 
 
 def section(block: Section, changes: Changes, level: int = TOP) -> str:

@@ -27,6 +27,7 @@ from workbench.render.document.figures import figures
 from workbench.render.document.tiles import tiles
 from workbench.render.page_sources import Files
 from workbench.render.page_tokens import tokens
+from workbench.render.plain import harmless
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def page_environment(folders: list[Path]) -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),
         autoescape=True,
+        finalize=lambda value: harmless(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

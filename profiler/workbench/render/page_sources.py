@@ -14,6 +14,7 @@ from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, Profiled, Sourc
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.numbers import percent
+from workbench.render.plain import harmless
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind
 
@@ -50,7 +51,7 @@ class Files:
                     if name not in self.texts or known.get((file, text)) == name
                 )
                 key = known.setdefault((file, text), free)
-                self.texts[key] = text
+                self.texts[key] = harmless(text)
                 self._keys[variant, file] = key
 
     def of(self, variant: str) -> list[tuple[str, str]]:

@@ -12,6 +12,16 @@ def printable(text: str) -> str:
     return "".join(_shown(character) for character in text.replace("\t", TAB))
 
 
+def printable_lines(text: str) -> str:
+    """As ``printable``, of each line."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def harmless(text: str) -> str:
+    """Lines for a file: as ``printable_lines``, and tabs stay."""
+    return "".join(c if c in "\n\t" else _shown(c) for c in text)
+
+
 def _shown(character: str) -> str:
     if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
         return f"\\u{ord(character):04x}" if ord(character) > 0xFF else f"\\x{ord(character):02x}"

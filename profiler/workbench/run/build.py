@@ -10,7 +10,7 @@ from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.run.scratch import scratch_folder
 from workbench.study.model import Study
-from workbench.words import Parameter, Phase
+from workbench.words import INSTALL, Parameter, Phase
 
 
 def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Parameter]]:
@@ -31,7 +31,7 @@ def build_only(
         raise EnvironmentLacks(
             f"building needs {' and '.join(missing)}: a GPU it does not need, but variants are "
             "imported, and most of them import torch",
-            hint="pip install 'kernel-workbench[gpu]'",
+            hint=INSTALL,
         )
     results: dict[str, Built | Failed] = {}
     left = list(variants)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.layout import gpu_slug
+from workbench.words import INSTALL
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
 NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
@@ -134,5 +135,5 @@ def _no_gpu(so: str) -> EnvironmentLacks:
 def _no_packages(missing: list[str]) -> EnvironmentLacks:
     return EnvironmentLacks(
         f"Python packages are missing: {', '.join(missing)}",
-        hint="pip install 'kernel-workbench[gpu]'",
+        hint=INSTALL,
     )

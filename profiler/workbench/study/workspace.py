@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +28,7 @@ from workbench.study.text import is_plain_name, no_file, read_text, stands
 from workbench.study.users_code import users_code
 
 CONFIG_FILE = "workbench.toml"
+LONGEST = 80  # of the name of a folder
 
 
 def packaged_content() -> Path:
@@ -33,6 +36,15 @@ def packaged_content() -> Path:
     package = Path(__file__).resolve().parents[1]
     inside = package / "_content"
     return inside if inside.is_dir() else package.parents[1]
+
+
+def folder_name(names: Sequence[str]) -> str:
+    """One that every file system takes, and that leads nowhere else."""
+    whole = "+".join(names)
+    safe = re.sub(r"[^\w.,=+\[\]-]", "_", whole, flags=re.ASCII).lstrip(".")
+    if safe == whole and len(safe) <= LONGEST:
+        return safe
+    return f"{safe[:LONGEST]}-{hashlib.sha256(whole.encode(errors='replace')).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -52,10 +64,14 @@ class Workspace:
     def ablations(self) -> Path:
         return self.root / "ablations"
 
-    def reports(self, study: Study, shape: str) -> Path:
-        """Those of the default shape, and in a folder of their own those of any other."""
-        top = self.output if self.packaged else self.output / "reports" / study.name
-        return top if shape == study.default_shape else top / shape
+    def reports(self, study: Study, shape: str, part: Sequence[str] = ()) -> Path:
+        """Those of the default shape's whole ladder, and in folders of their own those of any other
+        shape and of a part of the ladder, which is called after the steps that were asked for.
+        """
+        folder = "workbench-reports" if self.packaged else "reports"
+        top = self.output / folder / study.name
+        top = top if shape == study.default_shape else top / shape
+        return top / folder_name(part) if part else top
 
     def evidence_base(self, study: str) -> Path:
         """Where new evidence goes: never into the installed package."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING
 from workbench.derive.rowwise import rows
+from workbench.derive.sums import added
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +123,7 @@ def line_costs(lines: pd.DataFrame, metrics: pd.DataFrame, collected: Collection
     """
     durations, samples = _durations(metrics), _samples_by_launch(lines)
     timed = bool(samples) and samples.keys() <= durations.keys()
-    whole = sum(durations.values()) if timed else sum(samples.values())
+    whole = added(durations.values()) if timed else added(samples.values())
     # A launch's samples weigh as much as its duration: sampling intervals may differ.
     weights = {k: (durations[k] / n if timed else 1.0) / whole for k, n in samples.items() if n}
     zeros = _zeros(collected, timed)

@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.relocated import RelocatedBlock
+from workbench.derive.sums import added
 from workbench.words import LineKind
 
 NOTHING = Cost()
@@ -133,7 +134,7 @@ class Shift:
     def noise(self) -> float:
         """Standard error of the change in microseconds, for samples counted as Poisson counts."""
         sides = [(x.cost.microseconds or 0.0, x.cost.samples) for x in (self.before, self.after)]
-        return math.sqrt(sum(time**2 / samples for time, samples in sides if samples))
+        return math.sqrt(added(time**2 / samples for time, samples in sides if samples))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, by_launch, longest
+from workbench.derive.sums import added
 from workbench.ncu.catalog import (
     FP32_OPS,
     FP64_OPS,
@@ -148,7 +149,7 @@ def traffic(values: Values, level: str) -> float | None:
     """Bytes that a launch moved through a level."""
     if level == DRAM:
         names = ("dram__bytes_read.sum", "dram__bytes_write.sum")
-        return sum(values[n] for n in names) if set(names) <= values.keys() else None
+        return added(values[n] for n in names) if set(names) <= values.keys() else None
     for name, worth in COUNTERS[level]:
         if f"{name}.per_second" in values:
             return worth * values[f"{name}.per_second"] * values[DURATION] * 1e-9

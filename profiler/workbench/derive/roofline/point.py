@@ -33,6 +33,7 @@ from workbench.derive.roofline.ceilings import (
     traffic,
     vector_peak,
 )
+from workbench.derive.sums import added
 from workbench.ncu.catalog import TENSOR_OPS
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class _Sums:
 
     @property
     def total_flops(self) -> float:
-        return sum(self.flops.values())
+        return added(self.flops.values())
 
     @property
     def longest_work(self) -> str:
@@ -244,7 +245,7 @@ def _per_cycle(values: Values, ops: Mapping[str, int]) -> float | None:
     name = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
     if not all(name.format(op) in values for op in ops):
         return None
-    return sum(values[name.format(op)] * weight for op, weight in ops.items())
+    return added(values[name.format(op)] * weight for op, weight in ops.items())
 
 
 def _add_work(sums: _Sums, kind: str, work: float, peak: float) -> None:

@@ -34,8 +34,10 @@ from workbench.render.chart.scene import (
 HEAD = 46.0  # of a file, for its title
 TITLE, SUBTITLE = 16.0, 12.0
 EDGE = 8.0
-# What XML 1.0 cannot hold, not even escaped; lone surrogates could not be encoded.
-UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+# What XML 1.0 cannot hold, not even escaped, and lone surrogates, which could not be encoded.
+INVALID = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"
+TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the direction of a text
+UNWRITABLE = re.compile(f"[{INVALID}{TURNING}]")
 CLASSES, COLOUR = re.compile('class="([^"]*)"'), re.compile(r"\b[fs]-(\w+)")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
 LOOKS = {

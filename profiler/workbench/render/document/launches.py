@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from workbench.derive.figures import Figure
 from workbench.derive.matching import Group, Matching, PairGroup
+from workbench.derive.sums import added
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.ncu.report import Launch, Report
 from workbench.render.document import variant
@@ -73,7 +74,7 @@ def group_table(groups: Sequence[Group]) -> Table:
     """One row per kernel and launch shape; ``time`` is of all its launches."""
     whole = [group.microseconds for group in groups]
     known = [time for time in whole if time is not None]
-    total = sum(known) if len(known) == len(whole) else None
+    total = added(known) if len(known) == len(whole) else None
     fields: list[Field[Group]] = [
         field("launch", "launch", lambda g: indices(g.launches), rank=1),
         field("kernel", "kernel", lambda g: kernel(g.typical)),

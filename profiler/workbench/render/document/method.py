@@ -148,7 +148,7 @@ def reproduction(ablation: Ablation) -> list[Block]:
     named = [row.variant for row in steps(ablation)]
     where = ["--study", ablation.study, "--shape", ablation.shape]
     commands = (
-        ["pip", "install", "kernel-workbench[gpu]"],
+        ["pip", "install", "-e", ".[gpu]"],
         ["workbench", "doctor"],
         ["workbench", "ablate", *named, *where],
         ["workbench", "report", *where],
@@ -157,11 +157,12 @@ def reproduction(ablation: Ablation) -> list[Block]:
         CodeBlock("\n".join(map(shlex.join, commands)), "console"),
         Paragraph(
             line(
+                "The first is meant for a checkout of the workbench. ",
                 code("doctor"),
                 " says what is missing on this machine. Where there is no GPU, ",
                 code("ablate"),
                 " uses the recorded evidence, and ",
-                code("pip install kernel-workbench"),
+                code("pip install -e ."),
                 " is enough. ",
                 code("report"),
                 " writes this page and its charts again.",

@@ -9,6 +9,7 @@ from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.noise import Noise
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout
+from workbench.derive.sums import added
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
@@ -106,7 +107,7 @@ def shown_times(times: tuple[StallTime, ...]) -> list[StallTime]:
     """The reasons that changed most, and the rest as one, so that the columns add up."""
     top, rest = list(times[:STALLS_SHOWN]), times[STALLS_SHOWN:]
     if rest:
-        top.append(StallTime("other", sum(t.before for t in rest), sum(t.after for t in rest)))
+        top.append(StallTime("other", added(t.before for t in rest), added(t.after for t in rest)))
     return top
 
 
@@ -115,7 +116,7 @@ def stall_table(pair: Comparison) -> Table | None:
     times = pair.stall_times
     if not times:
         return None
-    whole = StallTime("", sum(t.before for t in times), sum(t.after for t in times))
+    whole = StallTime("", added(t.before for t in times), added(t.after for t in times))
     fields: list[Field[StallTime]] = [
         field("reason", "warps were", lambda t: _reason(t, whole)),
         field("before", pair.before, lambda t: figure_cell(t.before), unit="µs", right=True),

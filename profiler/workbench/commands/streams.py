@@ -1,0 +1,56 @@
+"""The standard streams of a command: made fit before it begins, flushed when it is over."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TextIO
+
+NAMES = ("stdin", "stdout", "stderr")
+READER_GONE = 141  # as of a process that SIGPIPE ended
+
+
+def prepare() -> None:
+    """A closed stream is the null device; what a stream's encoding lacks is spelt out."""
+    for number, name in enumerate(NAMES):
+        stream = getattr(sys, name)
+        if stream is None:
+            _occupy(number)
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115, PTH123
+        elif number and hasattr(stream, "reconfigure"):
+            with suppress(OSError, ValueError):
+                stream.reconfigure(errors="backslashreplace")
+
+
+def _occupy(number: int) -> None:
+    """So that no file that is opened later takes the place of a closed stream."""
+    with suppress(OSError):
+        os.fstat(number)
+        return
+    opened = os.open(os.devnull, os.O_RDWR)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+
+
+def flush() -> None:
+    """Raises OSError where what was printed could not be written, BrokenPipeError among them."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
+def abandon() -> None:
+    """What a stream could not take is lost: Python would complain of it once more at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+            continue
+        _to_null(stream)
+
+
+def _to_null(stream: TextIO) -> None:
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

@@ -1,0 +1,234 @@
+"""Text from outside, written to Markdown, a terminal, a page, charts, JSON and file names."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import unicodedata
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import Phase, example, given, settings
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console
+
+import pages
+from faulty import examples
+from nasty import WORST, steering, texts
+from workbench.cli import complain
+from workbench.judge.rows import Ablation
+from workbench.render import as_json, html, markdown, terminal
+from workbench.render.as_json import ladder as ladder_json
+from workbench.render.chart import svg
+from workbench.render.chart.charts import chart_files
+from workbench.render.document.authored import authored
+from workbench.render.document.blocks import (
+    Cell,
+    Chart,
+    CodeBlock,
+    Column,
+    Fold,
+    Paragraph,
+    Section,
+    Span,
+    Table,
+    TableRow,
+    words,
+)
+from workbench.render.document.report import report
+from workbench.render.plain import harmless, printable
+from workbench.render.report import render_report, template_environment
+from workbench.study.workspace import folder_name
+from workspaces import ROOT
+
+COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+ENVIRONMENT = template_environment([ROOT / "templates"])
+# The markup that the writer itself writes: folds, and charts beside the report.
+OWN = re.compile(
+    r"\s*(<details>|</details>|<summary>[^<>]*</summary>|<picture>|</picture>"
+    r'|<source media="[^"<>]*" srcset="[\w-]+\.svg">|<img alt="[^"<>]*" src="[\w-]+\.svg">'
+    r"|\s)*"
+)
+STYLE = re.compile(r"\x1b\[[\d;]*m")
+TURNING = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+ABROAD = "https://evil.example"
+
+
+def tokens(text: str) -> Iterator[Token]:
+    for block in COMMONMARK.parse(text):
+        yield block
+        yield from block.children or ()
+
+
+def assert_harmless_markdown(text: str) -> None:
+    assert not steering(text, "\n\t")
+    for token in tokens(text):
+        assert token.type != "image", token.attrs
+        if token.type in ("html_block", "html_inline"):
+            assert OWN.fullmatch(token.content), token.content
+        if token.type == "link_open":
+            assert str(token.attrs["href"]).startswith(("https://", "http://", "#"))
+
+
+@settings(max_examples=examples(60, many=2500))
+@given(texts)
+@example("![alt](https://evil.example/x.png)")
+@example("\\![alt](https://evil.example/x.png)")
+@example("!**[x](https://evil.example/x.png)**")
+@example(WORST)
+def test_what_an_author_writes_is_words_and_links(text: str) -> None:
+    assert_harmless_markdown(markdown.paragraph(authored(text)))
+
+
+@settings(max_examples=examples(60, many=2000))
+@given(texts, texts)
+@example("a\\|<img src=x>", "b")
+@example("!", "[x](https://evil.example/x.png)")
+@example("x", "![x](https://evil.example/x.png)")
+@example(WORST, WORST)
+def test_names_stay_in_their_cells(text: str, other: str) -> None:
+    columns = (Column("a", text, note=other), Column("b", "b"), Column("c", "c"))
+    code, plain = Cell((Span(text, code=True),), note=other), Cell((Span(text), Span(other)))
+    row = TableRow({"a": code, "b": plain, "c": Cell(words("last"))}, text)
+    written = markdown.table(Table("t", columns, (row,)))
+    assert_harmless_markdown(written)
+    assert sum(token.type == "td_open" for token in tokens(written)) == 3
+    assert written.count("\n") == 2
+
+
+@settings(max_examples=examples(40, many=1000))
+@given(texts)
+@example(WORST)
+def test_blocks_of_every_kind_keep_their_text(text: str) -> None:
+    spans = (Span("!"), Span(text, em=True), Span(text, code=True, href=ABROAD), Span(text))
+    content = (
+        Section("s", words(text), (Paragraph(spans), CodeBlock(text, ""))),
+        Fold(words(text), (Paragraph(authored(text)),)),
+        Chart("roofline", text, words(text)),
+    )
+    written = markdown.blocks(content)
+    assert_harmless_markdown(written)
+    assert written.count("</details>") >= 1
+    steady = io.StringIO()
+    console = Console(file=steady, force_terminal=True, color_system="standard", width=80)
+    terminal.write(content, console, wide=True)
+    assert not steering(STYLE.sub("", steady.getvalue()))
+
+
+@settings(max_examples=examples(60, many=1500))
+@given(texts)
+@example(WORST)
+def test_nothing_steers_a_terminal(text: str) -> None:
+    assert not steering(printable(text), "")
+    assert not steering(harmless(text), "\n\t")
+    assert printable(printable(text)) == printable(text)
+
+
+def test_errors_are_made_printable(capsys: pytest.CaptureFixture[str]) -> None:
+    complain(WORST, WORST, WORST)
+    told = capsys.readouterr().err
+    assert told.startswith("error: ")
+    assert "hint: " in told
+    assert not steering(told)
+
+
+@settings(max_examples=examples(60, many=1500))
+@given(texts)
+@example(WORST)
+def test_labels_of_charts_are_well_formed(text: str) -> None:
+    shown = svg.escape(text)
+    element = ElementTree.fromstring(f'<text title="{shown}">{shown}</text>'.encode())
+    assert len(element) == 0
+    shown_text = element.text or ""
+    assert not set(shown_text) & TURNING
+    assert not {c for c in shown_text if unicodedata.category(c) in ("Cc", "Cs")}
+
+
+@settings(max_examples=examples(40, many=1000))
+@given(texts)
+@example("../../etc/passwd")
+@example("..")
+@example("a" * 300)
+def test_a_folder_of_its_own_stays_where_it_belongs(text: str) -> None:
+    name = folder_name([text, text])
+    assert re.fullmatch(r"[\w.,=+\[\]-]+", name, re.ASCII)
+    assert name not in (".", "..")
+    assert len(name.encode()) < 120
+
+
+def test_names_that_differ_have_folders_that_differ() -> None:
+    assert folder_name(["fix1", "fix2"]) == "fix1+fix2"
+    assert folder_name(["fix2[warps=12]"]) == "fix2[warps=12]"
+    assert folder_name(["a/b"]) != folder_name(["a:b"])
+
+
+OF_THE_PAGE = ("script", "style", "link", "title", "form")
+
+
+class Elements(HTMLParser):
+    """What a page is made of, and where it would look for more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: dict[str, int] = {}
+        self.attributes: set[str] = set()
+        self.resources: set[str] = set()
+        self.links: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] = self.tags.get(tag, 0) + 1
+        for name, value in attrs:
+            self.attributes.add(name)
+            if name in ("src", "srcset", "action", "data", "poster", "background"):
+                self.resources.add(value or "")
+            if name in ("href", "xlink:href") and not (value or "").startswith("#"):
+                self.links.add(value or "")
+
+
+def elements(text: str) -> Elements:
+    parser = Elements()
+    parser.feed(text)
+    parser.close()
+    return parser
+
+
+def assert_every_output_harmless(found: Ablation, text: str) -> None:
+    for name, content in chart_files(found).items():
+        ElementTree.fromstring(content.encode())
+        assert not set(content) & TURNING, name
+    parsed, own = elements(text), elements(pages.recorded_page())
+    assert parsed.tags.keys() <= own.tags.keys() | {"em", "strong", "code", "a"}
+    assert parsed.attributes <= own.attributes
+    assert {name: parsed.tags[name] for name in OF_THE_PAGE} == dict.fromkeys(OF_THE_PAGE, 1) | {
+        "script": own.tags["script"]
+    }
+    assert parsed.resources <= own.resources
+    assert all(each.startswith(("https://", "http://")) for each in parsed.links - own.links)
+    data = as_json.dumps(ladder_json.ablation(found))
+    assert data.isascii()
+    assert not steering(data)
+    assert isinstance(json.loads(data), dict)
+
+
+@settings(max_examples=examples(3, many=150), phases=(Phase.explicit, Phase.generate))
+@given(texts)
+@example(WORST)
+def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:
+    found, sources = pages.hostile(text)
+    assert_harmless_markdown(render_report(found, sources.diffs, ENVIRONMENT))
+    assert_every_output_harmless(found, pages.render(found, sources))
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=120)
+    terminal.write(report(found, sources.diffs).blocks, console, wide=True)
+    assert not steering(STYLE.sub("", console.file.getvalue()))  # type: ignore[attr-defined]
+
+
+@settings(max_examples=examples(30, many=500))
+@given(texts)
+def test_attributes_and_elements_of_a_page_hold_what_they_are_given(text: str) -> None:
+    parsed = elements(html.tag("p", html.escape(text), title=text))
+    assert parsed.tags == {"p": 1}
+    assert parsed.attributes == {"title"}

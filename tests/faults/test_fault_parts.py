@@ -1,0 +1,54 @@
+"""A part of the ladder leaves the report of the whole alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from workbench.cli import main
+from workspaces import ROOT
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository's own, with its evidence by a link: nothing here writes there."""
+    root = tmp_path_factory.mktemp("workspace")
+    for name in ("kernels", "ablations", "templates"):
+        (root / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "workbench.toml", root)
+    return root
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+
+
+def test_parts_have_folders_of_their_own(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "--html", "--project", str(workspace)]) == 0
+    whole = workspace / "reports" / "attention"
+    before = contents(whole)
+    assert len(before) == 12
+    capsys.readouterr()
+    for verb, names in (("ablate", ["fix2", "fix1"]), ("report", ["fix3", "fix1"])):
+        assert main([verb, *names, "--project", str(workspace)]) == 0
+        told = capsys.readouterr().err
+        part = whole / "+".join(sorted(names))
+        assert "a part of the ladder; its report has a folder of its own" in told
+        assert f"wrote {part / 'OPTIMIZATION_REPORT.md'}" in told
+        assert (part / "OPTIMIZATION_REPORT.md").is_file()
+        assert contents(whole) == before
+
+
+def test_all_steps_by_name_are_the_whole(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from workbench.study.workspace import find_workspace
+
+    steps = [step.variant for step in find_workspace(workspace).study().ladder.steps]
+    assert main(["report", *steps, "--project", str(workspace)]) == 0
+    path = workspace / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
+    assert capsys.readouterr().err.splitlines()[0] == f"wrote {path}"

@@ -1,0 +1,149 @@
+"""Standard streams that are closed, full, cut short or of another encoding; users' files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.cli import main
+from workspaces import ROOT, recorded_report
+
+BENCH = f"{sys.executable} -m workbench"
+REPORT = recorded_report("b2h8s512d64")
+OTHER = recorded_report("b4h16s2048d64")
+BUILT_IN = "the built-in workspace is used, with its study attention"
+
+
+def shell(command: str, here: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    given = {"PYTHONPATH": str(ROOT / "profiler"), "PATH": os.environ["PATH"], **variables}
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command.replace("workbench ", f"{BENCH} ", 1)],
+        cwd=here,
+        env=given,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "--help",
+        "doctor",
+        "list",
+        "list --json",
+        "ablate fix1",
+        "ablate fix1 --json",
+        "show fix1",
+        "diff fix1 fix2",
+        "diff fix1 fix2 --source",
+        f"show {REPORT}",
+    ],
+)
+def test_a_reader_that_leaves_ends_it_with_141(verb: str, tmp_path: Path) -> None:
+    done = shell(f"workbench {verb} | true", tmp_path)
+    assert done.returncode == 141, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Broken" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+        {"PYTHONIOENCODING": "latin-1:strict"},
+    ],
+    ids=["ascii", "C", "latin-1"],
+)
+@pytest.mark.parametrize("verb", ["ablate fix1", "diff fix1 fix2 --source"])
+def test_no_encoding_stops_a_verb(verb: str, variables: dict[str, str], tmp_path: Path) -> None:
+    done = shell(f"workbench {verb}", tmp_path, **variables)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    plain = tmp_path / "workbench-reports/attention/fix1/OPTIMIZATION_REPORT.md"
+    assert verb[0] == "d" or "µs" in plain.read_text(encoding="utf-8")
+
+
+def test_json_stays_json_without_a_stderr(tmp_path: Path) -> None:
+    done = shell("workbench ablate fix1 --json 2>&-", tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["study"] == "attention"
+
+
+def test_closed_streams_are_no_fault(tmp_path: Path) -> None:
+    assert shell("workbench ablate fix1 >&-", tmp_path).returncode == 0
+    assert shell("workbench list <&- >&- 2>&-", tmp_path).returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_stdout_is_said(tmp_path: Path) -> None:
+    done = shell("workbench list > /dev/full", tmp_path)
+    assert done.returncode == 3
+    assert "error: the output could not be written: No space left" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_reports_without_a_common_kernel_end_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["diff", str(REPORT), str(OTHER), "--kernel", "sdpa"]
+    codes = []
+    for extra in ([], ["--json"]):
+        codes.append(main([*command, *extra]))
+    assert len(set(codes)) == 1, capsys.readouterr().err
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_outside_a_workspace_users_files_are_kept(
+    outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("OPTIMIZATION_REPORT.md", "report.html", "stalls-dark.svg"):
+        (outside / name).write_text("mine")
+    assert main(["ablate", "fix1"]) == 0
+    told = capsys.readouterr()
+    assert told.err.count(BUILT_IN) == 1
+    assert {p.read_text() for p in outside.iterdir() if p.is_file()} == {"mine"}
+    written = outside / "workbench-reports" / "attention" / "fix1"
+    assert (written / "OPTIMIZATION_REPORT.md").is_file()
+    assert main(["ablate", "fix1"]) == 0  # its own files may be written again
+    (written / "stalls-dark.svg").write_text("mine")
+    capsys.readouterr()
+    assert main(["ablate", "fix1"]) == 2
+    told = capsys.readouterr()
+    assert "| fix1" in told.out
+    assert "stalls-dark.svg was not written by the workbench, or was changed" in told.err
+    assert (written / "stalls-dark.svg").read_text() == "mine"
+
+
+def test_a_folder_that_takes_nothing_costs_only_the_report(
+    outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (outside / "workbench-reports").write_text("a file where a folder is wanted")
+    assert main(["ablate", "fix1"]) == 3
+    told = capsys.readouterr()
+    assert "| fix1" in told.out
+    assert "error: no report could be written to workbench-reports/attention/fix1" in told.err
+    assert "is the folder writable" not in told.err
+    assert main(["ablate", "fix1", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["study"] == "attention"
+
+
+def test_every_verb_says_once_that_it_is_the_built_in_study(
+    outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb in (["list"], ["show", "fix1"], ["diff", "fix1", "fix2"], ["ablate", "--all-shapes"]):
+        assert main(verb) == 0
+        assert capsys.readouterr().err.count(BUILT_IN) == 1, verb
