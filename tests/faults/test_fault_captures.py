@@ -127,6 +127,38 @@ def test_a_changed_report_of_anyone_is_read_or_refused(number: int, folder: Path
     assert done.stderr.count("case ") == BATCH
 
 
+CRASHES = """
+import ctypes, sys
+from pathlib import Path
+from workbench.ncu.watchdog import limited
+with limited(Path(sys.argv[1])):
+    pass
+with limited(Path(sys.argv[1])):
+    ctypes.string_at(0)
+"""
+
+
+def test_what_crashes_ncu_report_is_a_bad_capture() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", CRASHES, "a.ncu-rep"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 4
+    assert done.stderr.startswith("error: a.ncu-rep is damaged: ncu_report breaks down over it")
+
+
+@settings(max_examples=examples(20, many=600))
+@given(st.integers(0, SMALL.stat().st_size - 1))
+def test_a_cut_frame_is_refused_wherever_it_is_cut(folder: Path, at: int) -> None:
+    path = folder / "cut.ncu-repz"
+    for whole in (CHECKED, SMALL.read_bytes()):
+        path.write_bytes(whole[:at])
+        with pytest.raises(BadCapture):
+            reader.open_report(path)
+
+
 def bomb(gigabytes: int) -> bytes:
     """So many zeros, compressed."""
     packer = zstandard.ZstdCompressor(level=3).compressobj()

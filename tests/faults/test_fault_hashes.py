@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from workbench.judge.snapshot import snapshot
 from workbench.ncu.cache import Kept, tables_of
 from workbench.ncu.captures import Captures
 from workbench.run import recording
+from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
 from workbench.words import Status
 from workspaces import EVIDENCE, ROOT, copy_of_repository, recorded_index, recorded_report
@@ -49,9 +51,13 @@ def report(workspace: Path) -> Iterator[Path]:
     path.write_bytes(WHOLE)
 
 
+@cache
+def study(workspace: Path) -> Study:
+    return find_workspace(workspace).study()
+
+
 def evidence_of(workspace: Path, shape: str = SHAPE) -> Evidence:
-    folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
-    return Evidence(find_workspace(workspace).study(), shape, folder)
+    return Evidence(study(workspace), shape, EvidenceFolder(in_copy(workspace, EVIDENCE)))
 
 
 def pulled(workspace: Path, shape: str) -> Snapshot:

@@ -167,7 +167,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 VERBS = (["check", "--json"], ["list", "--json"], ["show", "fix10", "--json", "--shape", SHAPE])
 
 
-@settings(max_examples=examples(8, many=300))
+@settings(max_examples=examples(8, many=200))
 @given(changes, st.sampled_from(VERBS))
 def test_a_verb_ends_in_2_or_shows_the_rest(
     workspace: Path, change: tuple[str, Place, Any], verb: list[str]

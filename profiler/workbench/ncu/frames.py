@@ -12,6 +12,7 @@ MOST = 4 << 30  # bytes that any file may hold
 RATIO = 1000  # times its size; reports have 25, their tables 16
 ALWAYS = 64 << 20  # bytes that are no burden, whatever the ratio
 CHUNK = 1 << 22
+READ = 1 << 11  # bytes that cannot hold more than 64 MB
 
 
 def bound(size: int) -> int:
@@ -28,23 +29,41 @@ def pieces(path: Path) -> Iterator[bytes]:
     """The content of a compressed file. Raises BadCapture where it is damaged or holds too much."""
     import zstandard
 
-    left = bound(path.stat().st_size)
+    left, held = bound(path.stat().st_size), b""
+    try:
+        for piece in _decompressed(path):
+            left -= len(piece)
+            if left < 0:
+                raise BadCapture(
+                    f"{path} is no report: it holds more than a thousand times its size",
+                    hint="`zstd -l` says what it holds",
+                )
+            held += piece
+            if len(held) >= CHUNK:
+                yield held
+                held = b""
+    except (zstandard.ZstdError, EOFError) as error:
+        raise BadCapture(
+            f"{path} cannot be decompressed: {error}",
+            hint="copy it again from where it was made, or profile again",
+        ) from None
+    yield held
+
+
+def _decompressed(path: Path) -> Iterator[bytes]:
+    """Frame by frame. Raises ZstdError, and EOFError where the last one has no end."""
+    import zstandard
+
+    frame, rest = zstandard.ZstdDecompressor().decompressobj(), b""
     with path.open("rb") as file:
-        source = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        try:
-            while piece := source.read(CHUNK):
-                left -= len(piece)
-                if left < 0:
-                    raise BadCapture(
-                        f"{path} is no report: it holds more than a thousand times its size",
-                        hint="`zstd -l` says what it holds",
-                    )
-                yield piece
-        except zstandard.ZstdError as error:
-            raise BadCapture(
-                f"{path} cannot be decompressed: {error}",
-                hint="copy it again from where it was made, or profile again",
-            ) from None
+        while data := rest or file.read(READ):
+            rest = b""
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(data)
+            rest = frame.unused_data
+    if not frame.eof:
+        raise EOFError("it is cut short")
 
 
 def check(path: Path) -> None:
