@@ -13,7 +13,7 @@ import pages
 from nasty import WORST
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the test extra brings playwright")
-from playwright.sync_api import Browser  # noqa: E402
+from playwright.sync_api import Browser, Dialog  # noqa: E402
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -43,7 +43,12 @@ def test_nothing_happens(browser: Browser, tmp_path: Path, text: str, policy: bo
     context = browser.new_context()
     page = context.new_page()
     happened: list[str] = []
-    page.on("dialog", lambda dialog: (happened.append(dialog.message), dialog.dismiss()))
+
+    def refuse(dialog: Dialog) -> None:
+        happened.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", refuse)
     page.on("request", lambda request: happened.append(request.url))
     page.on("pageerror", lambda error: happened.append(str(error)))
     context.on("page", lambda other: happened.append(other.url))
