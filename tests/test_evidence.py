@@ -200,10 +200,15 @@ def test_a_damaged_capture_is_named(
             damage
         ]
     )
-    assert main(["ablate", "--project", str(copy)]) == 4
+    row = ablate(copy, capsys)["versions"][0]
+    assert row["microseconds"]["median"] > 0
+    assert row["dram_gb_per_s"] is None
+    assert main(["ablate", "--project", str(copy)]) == 0
+    assert f"{report.name} is not the file that was recorded" in capsys.readouterr().out
+    assert main(["show", "baseline", "--source", "--project", str(copy)]) == 4
     err = capsys.readouterr().err
     assert report.name in err
-    assert "hint: profile it again" in err
+    assert "or profile the variant again" in err
 
 
 def test_a_deleted_capture_is_missing_and_times_stay(

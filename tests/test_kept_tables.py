@@ -41,7 +41,7 @@ def test_what_is_kept_is_what_the_report_says(report: Path) -> None:
     for (launch, ranges), (action, named) in zip(kept, decoded, strict=True):
         assert isinstance(launch, Kept)
         assert list(ranges) == named
-        assert content(launch) == content(Decoded(action))
+        assert content(launch) == content(Decoded(action, report))
 
 
 def test_nothing_is_kept_of_a_report_that_is_gone() -> None:

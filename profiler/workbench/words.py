@@ -21,6 +21,7 @@ class Status(StrEnum):
     STALE = "stale"
     MISSING = "missing"
     ADOPTED = "adopted"  # a capture made elsewhere: shown, and never taken for a measurement
+    DAMAGED = "damaged"  # of a capture: its report cannot be read, or is not what was recorded
     FAILED = "failed"
 
 

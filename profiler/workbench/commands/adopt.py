@@ -9,7 +9,7 @@ from workbench.commands.target import find_study, latest, profiled_shape
 from workbench.derive.matching import groups
 from workbench.errors import UsageError, nearest
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
+from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug, is_there
 from workbench.evidence.records import Adopted, CaptureIndex, Environment
 from workbench.ncu.report import (
     PERSONAL,
@@ -86,7 +86,7 @@ def only_gpu(report: Report, launches: tuple[Launch, ...]) -> str:
 def require_free(folder: EvidenceFolder, shape: str, variant: str) -> None:
     """Raises UsageError where a capture measured here would be hidden."""
     path = folder.capture_index(shape, variant)
-    if path.is_file() and store.read(path, CaptureIndex).adopted is None:
+    if is_there(path) and store.read(path, CaptureIndex).adopted is None:
         raise UsageError(
             f"{variant} has a measured capture at {shape} on {folder.gpu}; an adopted one would "
             "hide it",

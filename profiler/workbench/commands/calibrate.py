@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import typer
 
 from workbench.commands.measuring import INTERRUPTED
@@ -11,7 +13,7 @@ from workbench.commands.progress import note
 from workbench.commands.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import measured_ceilings
-from workbench.errors import ToolFailed
+from workbench.errors import BadCapture, ToolFailed
 from workbench.evidence.ceilings import load_calibration
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
@@ -32,9 +34,10 @@ def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
     for shape in dict.fromkeys([study.default_shape, *study.shapes]):
         captures = own.at(shape)
         for variant in study.variants:
-            capture = captures.of(variant)
-            if capture is not None and (found := peaks(capture.metrics)) is not None:
-                return found
+            with suppress(BadCapture):  # another will have them
+                capture = captures.of(variant)
+                if capture is not None and (found := peaks(capture.metrics)) is not None:
+                    return found
     return None
 
 

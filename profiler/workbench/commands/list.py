@@ -9,7 +9,7 @@ from workbench.commands.options import ListOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.target import tell_packaged
 from workbench.errors import UsageError
-from workbench.evidence.layout import EvidenceFolder, evidence_folders
+from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import listing as document
 from workbench.render.document.blocks import Section
@@ -37,7 +37,7 @@ def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:
     known = evidence_folders(workspace.ablations, study)
     if workspace.packaged:
         base = workspace.evidence_base(study)
-        known += [EvidenceFolder(p) for p in sorted(base.glob("*")) if p.is_dir()]
+        known += [EvidenceFolder(p) for p in listed(base) if p.is_dir()]
     return known
 
 
@@ -65,14 +65,14 @@ def states(workspace: Workspace, study: Study) -> dict[str, list[tuple[Recorded,
 
 def described(study: Study, known: Mapping[str, list[tuple[Recorded, States]]]) -> dict[str, Any]:
     variants = []
-    for listed, entries in zip(listing(study, known), known.values(), strict=True):
+    for each, entries in zip(listing(study, known), known.values(), strict=True):
         evidence = [{**vars(recorded), **state} for recorded, state in entries]
         variants.append(
             {
-                "variant": listed.name,
-                "parent": listed.parent or None,
-                "key_change": listed.key_change,
-                "reference": listed.is_reference,
+                "variant": each.name,
+                "parent": each.parent or None,
+                "key_change": each.key_change,
+                "reference": each.is_reference,
                 "evidence": evidence,
             }
         )

@@ -9,7 +9,8 @@ from workbench.commands.printing import Output, show_json
 from workbench.commands.source_listing import listed, print_listing
 from workbench.commands.target import Target, find_target
 from workbench.derive.diff.costs import line_costs
-from workbench.errors import UsageError
+from workbench.errors import BadCapture, UsageError
+from workbench.judge.comparability import file_warnings
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import Capture, find_metric, load_sources, require_lines
@@ -19,9 +20,11 @@ from workbench.ncu.report import is_report
 from workbench.render import source_lines
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import variant
-from workbench.render.document.blocks import Paragraph, words
+from workbench.render.document.blocks import Callout, Paragraph, words
 from workbench.render.source_lines import Listing
 from workbench.words import Status
+
+PROFILE_AGAIN = "restore the file, or profile the variant again"
 
 
 def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture]:
@@ -29,6 +32,11 @@ def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture
     entry = evidence.capture_index(variant)
     index = entry.usable
     if index is None:
+        if entry.state == Status.DAMAGED:
+            raise BadCapture(
+                f"{variant} has a damaged capture at {target.shape}: {entry.why}",
+                hint=PROFILE_AGAIN,
+            )
         why = "has no capture" if entry.state == Status.MISSING else "has only a stale capture"
         raise UsageError(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
@@ -81,14 +89,17 @@ def run(options: ShowOptions) -> None:
     if options.source:
         return show_source(target, name, options)
     steps = target.study.ladder.chain([])
-    judged = judge(snapshot(target.evidence(), steps), target.workspace.config)
+    evidence = snapshot(target.evidence(), steps)
+    judged = judge(evidence, target.workspace.config)
     row = judged.row(name)
+    damaged = tuple(map(words, file_warnings(evidence, [name])))
     if options.json:
         return show_json(
             {"study": judged.study, "gpu": judged.gpu, **as_json.full_row(judged, row)}
         )
     return Output(options.wide, options.markdown).show(
         Paragraph(variant.origin(judged)),
+        *([Callout("Read this first", damaged)] if damaged else []),
         variant.variant(row, judged),
         variant.evidence_states(row),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,13 @@ class Group:
         times = [x.microseconds for x in self.launches]
         return added(t for t in times if t is not None) if None not in times else None
 
+    @property
+    def rank(self) -> tuple[float, int]:
+        """The most time first; what was not timed, or is no number, last."""
+        time = self.microseconds
+        known = time is not None and math.isfinite(time)
+        return (-(time or 0.0) if known else 0.0, self.launches[0].index)
+
 
 def groups(launches: Sequence[Launch]) -> list[Group]:
     """By signature and launch shape, the most time first."""
@@ -45,7 +53,7 @@ def groups(launches: Sequence[Launch]) -> list[Group]:
     for launch in launches:
         members.setdefault((launch.signature, launch.shape), []).append(launch)
     made = [Group(tuple(alike)) for alike in members.values()]
-    return sorted(made, key=lambda group: (-(group.microseconds or 0.0), group.launches[0].index))
+    return sorted(made, key=lambda group: group.rank)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder, gpu_slug
+from workbench.evidence.layout import EvidenceFolder, gpu_slug, is_there
 from workbench.evidence.records import Ceiling, CeilingsFile
 
 
@@ -54,7 +54,7 @@ class Calibration:
 def load_calibration(folder: EvidenceFolder) -> Calibration | None:
     """None without a file. Raises UsageError for one that is damaged or of another GPU."""
     path = folder.ceilings
-    if not path.is_file():
+    if not is_there(path):
         return None
     file = store.read(path, CeilingsFile)
     gpu = file.provenance.gpu

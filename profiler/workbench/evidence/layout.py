@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from workbench.errors import EnvironmentLacks
 
 
 def gpu_slug(name: str) -> str:
     """A card's name as its folder has it: ``nvidia-h200``."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def listed(folder: Path, end: str = "") -> list[Path]:
+    """What is in a folder and ends so, sorted; nothing where there is no such folder, and no
+    hidden files. Raises EnvironmentLacks for a folder that cannot be read: it is not empty.
+    """
+    try:
+        paths = list(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    return sorted(p for p in paths if p.name.endswith(end) and not p.name.startswith("."))
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file. Raises EnvironmentLacks where that cannot be known."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> EnvironmentLacks:
+    why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+    return EnvironmentLacks(
+        f"{path} cannot be read: {why}",
+        hint="`ls -ld` says who may read it; nothing was written on its account",
+    )
 
 
 @dataclass(frozen=True)
@@ -33,14 +67,15 @@ class EvidenceFolder:
 
     def sessions(self, shape: str) -> list[Path]:
         """Timing sessions, oldest first."""
-        return sorted(self.timings(shape).glob("*.json"))
+        return listed(self.timings(shape), ".json")
 
     def capture_index(self, shape: str, variant: str) -> Path:
         return self.root / shape / "captures" / f"{variant}.json"
 
     def capture_indexes(self) -> list[Path]:
         """Those of all shapes."""
-        return sorted(self.root.glob("*/captures/*.json"))
+        shapes = [path for path in listed(self.root) if path.is_dir()]
+        return [path for shape in shapes for path in listed(shape / "captures", ".json")]
 
     @property
     def reports(self) -> Path:
@@ -57,4 +92,4 @@ class EvidenceFolder:
 
 def evidence_folders(ablations: Path, study: str) -> list[EvidenceFolder]:
     top = ablations / study / "evidence"
-    return [EvidenceFolder(p) for p in sorted(top.glob("*")) if p.is_dir()]
+    return [EvidenceFolder(p) for p in listed(top) if p.is_dir()]

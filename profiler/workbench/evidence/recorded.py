@@ -12,7 +12,7 @@ import msgspec
 
 from workbench.evidence import store
 from workbench.evidence.ceilings import Calibration, load_calibration
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.records import Build, CaptureIndex, Check, Checks, Record, Session
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
@@ -27,10 +27,14 @@ F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
 
 @dataclass(frozen=True)
 class OnRecord(Generic[R]):
-    """A record, None where there is none, and whether it belongs to the sources as they are."""
+    """A record, None where there is none, and whether it belongs to the sources as they are.
+
+    ``why`` says what is wrong with one that is damaged.
+    """
 
     state: Status
     record: R | None = None
+    why: str = ""
 
     @property
     def current(self) -> R | None:
@@ -65,7 +69,7 @@ class Files:
     def record(self, path: Path, kind: type[R]) -> R | None:
         """None where there is no such file. Raises UsageError for what is no such record."""
         if path not in self._read:
-            self._read[path] = store.read(path, kind) if path.is_file() else None
+            self._read[path] = store.read(path, kind) if is_there(path) else None
         known = self._read[path]
         assert known is None or isinstance(known, kind)
         return known
@@ -105,13 +109,16 @@ class Evidence:
         return _against(check, self.files.fingerprints.of(variant, shape))
 
     def capture_index(self, variant: str) -> OnRecord[CaptureIndex]:
-        """Missing where its report is, too."""
+        """Missing where its report is, too; damaged where that is another than was recorded."""
         index = self.files.record(self.folder.capture_index(self.shape, variant), CaptureIndex)
         entry = _against(index, self._prints[variant])
         if entry.current is None:
             return entry
-        if not self.report_path(entry.current).is_file():
+        report = self.report_path(entry.current)
+        if not is_there(report):
             return OnRecord(Status.MISSING)
+        if store.digest_of(report) != entry.current.sha256:
+            return OnRecord(Status.DAMAGED, index, f"{report.name} {store.EXCHANGED}")
         return OnRecord(Status.ADOPTED, index) if entry.current.adopted else entry
 
     def report_path(self, index: CaptureIndex) -> Path:

@@ -131,6 +131,11 @@ class Session(Record, frozen=True, kw_only=True):
     provenance: Provenance
 
 
+def _require_file_name(field: str, name: str) -> None:
+    if not name or "/" in name or "\0" in name or name.startswith("."):
+        raise ValueError(f"has '{field}' {name!a}, no file in the folder of reports")
+
+
 class Adopted(Record, frozen=True, kw_only=True):
     """Where a capture made elsewhere comes from; ``launches`` are indices in its report.
 
@@ -151,8 +156,9 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``<shape>/captures/<variant>.json``: which launches of which report are the variant's.
 
     ``range`` is the NVTX range around them, ``sha256`` of the report as it is kept. ``repeats``
-    are earlier reports of the same sources under the same ncu, newest first. ``adopted`` only
-    where the capture was made elsewhere.
+    are earlier reports of the same sources under the same ncu, newest first, and
+    ``repeats_sha256`` theirs by name, where known. ``adopted`` only where the capture was made
+    elsewhere.
     """
 
     variant: str
@@ -166,7 +172,18 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     ncu_flags: tuple[str, ...]
     provenance: Provenance
     repeats: tuple[str, ...] | None = None
+    repeats_sha256: dict[str, str] | None = None
     adopted: Adopted | None = None
+
+    def __post_init__(self) -> None:
+        _require_file_name("report", self.report)
+        for name in self.repeats or ():
+            _require_file_name("repeats", name)
+
+    @property
+    def known_sha256(self) -> dict[str, str]:
+        """Of its report and its repeats, by name."""
+        return {**(self.repeats_sha256 or {}), self.report: self.sha256}
 
     @property
     def wanted(self) -> str | tuple[int, ...]:

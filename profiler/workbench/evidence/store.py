@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
 import tempfile
+import time
+from contextlib import suppress
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
 from workbench.errors import EnvironmentLacks, UsageError
+from workbench.evidence.layout import unreadable
 from workbench.evidence.records import Record
 from workbench.words import SCHEMA_VERSION
 
@@ -27,11 +32,17 @@ KINDS = {
     "array": "a list",
     "null": "null",
 }
+EVIDENCE_FILES = (".json", ".json.zst", ".ncu-repz")
+DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
+_TEMPORARY = re.compile(r"\.(?P<of>.+)\.[a-z0-9_]{8}", re.DOTALL)
 _ERROR = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.+)`")
 _MISTYPED = re.compile(r"Expected `(.+)`, got `(.+)`")
 _NO_CHOICE = re.compile(r"Invalid enum value (.+)")
 _PART = re.compile(r"\.(?P<field>\w+)|\[(?P<index>\d+)\]|(?P<key>\[\.\.\.\])")
+
+
+EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
 
 class _Header(msgspec.Struct):
@@ -48,7 +59,9 @@ def read(path: Path, kind: type[R]) -> R:
         raise UsageError(f"{path} is damaged: {_told(error, data, kind)}", hint=kind.mend) from None
     except RecursionError:
         raise UsageError(f"{path} cannot be read: nested too deeply", hint=kind.mend) from None
-    except (msgspec.DecodeError, ValueError, OSError) as error:
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
 
 
@@ -127,6 +140,22 @@ def _choices() -> dict[str, type[StrEnum]]:
     }
 
 
+def digest_of(path: Path) -> str:
+    """sha256 of a file as it is now. Raises EnvironmentLacks for one that cannot be read."""
+    known = path.stat()
+    return _digest(path, known.st_mtime_ns, known.st_ctime_ns, known.st_size)
+
+
+@cache
+def _digest(path: Path, modified: int, changed: int, size: int) -> str:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    with file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def content(record: Record) -> dict[str, Any]:
     """A record as its file has it."""
     return {"schema_version": SCHEMA_VERSION, **msgspec.to_builtins(record)}
@@ -148,11 +177,31 @@ def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:
     )
 
 
+def is_temporary(name: str, path: Path) -> bool:
+    """Whether a name is that of a file being written: of ``path``, or of evidence."""
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and (match["of"] == path.name or match["of"].endswith(EVIDENCE_FILES))
+
+
+def _sweep(path: Path) -> None:
+    """Delete the temporary files beside ``path`` that nobody is writing any more."""
+    dead = time.time() - DEAD_AFTER_S
+    for beside in path.parent.iterdir():
+        if is_temporary(beside.name, path):
+            with suppress(OSError):  # another process was faster
+                if beside.stat().st_mtime < dead:
+                    beside.unlink()
+
+
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write all of it or nothing: a reader never sees half a file. Raises EnvironmentLacks."""
+    """Write all of it or nothing: a reader never sees half a file. Raises EnvironmentLacks.
+
+    What killed runs left beside it goes.
+    """
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)
         with os.fdopen(handle, "wb") as file:

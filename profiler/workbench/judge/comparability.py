@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.derive.matching import LaunchPair, Matching
@@ -12,6 +12,7 @@ from workbench.words import ABSENT, CLOCK_TOLERANCE
 
 if TYPE_CHECKING:
     from workbench.evidence.records import CaptureIndex
+    from workbench.judge.inputs import Snapshot
     from workbench.judge.rows import Row
     from workbench.judge.view import View
 
@@ -29,6 +30,22 @@ def ladder_warnings(rows: Sequence[Row], view: View) -> Iterator[str]:
     throttled = view.times.session.throttled if view.times.session else 0.0
     if throttled:
         yield f"the GPU reported throttling in {throttled:.0%} of the timing rounds"
+
+
+def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iterator[str]:
+    """Of captures on record that do not count, one a reason; then of what cost no capture.
+
+    ``of`` are the variants that are looked at, None is all.
+    """
+    hurt: dict[str, list[str]] = {}
+    for name, shape in snapshot.shapes.items():
+        where = "" if name == snapshot.shape else f" at {name}"
+        for variant in shape.variants.values():
+            if variant.damage and (of is None or variant.variant in of):
+                hurt.setdefault(variant.damage, []).append(f"{variant.variant}{where}")
+    for damage, names in hurt.items():
+        yield f"{damage}: no capture of {', '.join(names)}; profile again, or restore the file"
+    yield from snapshot.told
 
 
 def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[str]:

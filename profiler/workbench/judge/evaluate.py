@@ -126,6 +126,8 @@ def _on_record(state: Mapping[str, Status]) -> tuple[Status, str]:
         return Status.STALE, why
     if state["timing"] != Status.MISSING:
         return Status.CURRENT, ""
+    if state["capture"] == Status.DAMAGED:
+        return Status.MISSING, "its capture is damaged"
     if state["capture"] == Status.MISSING:
         return Status.MISSING, "not measured"
     if state["capture"] == Status.ADOPTED:

@@ -31,6 +31,7 @@ class VariantEvidence:
     ``index`` and ``capture`` belong to the sources as they are, the last two also where they were
     adopted; None where there is no such. ``correct`` is by the newest check at this shape.
     ``texts`` are its sources by their name in the line table, where they were asked for.
+    ``damage`` says what is wrong with a capture that is on record and does not count.
     """
 
     variant: str
@@ -42,6 +43,7 @@ class VariantEvidence:
     index: CaptureIndex | None = None
     capture: Capture | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
+    damage: str = ""
 
     @cached_property
     def figures(self) -> Mapping[str, Figure]:
@@ -120,6 +122,7 @@ class Snapshot:
 
     ``steps`` are those to be judged, ``shape`` the one that is looked at. ``shapes`` has it and
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
+    ``told`` is what was found wrong with files and cost no variant its evidence.
     """
 
     study: str
@@ -130,6 +133,7 @@ class Snapshot:
     default_shape: str
     shapes: Mapping[str, ShapeEvidence]
     calibration: Calibration | None = None
+    told: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

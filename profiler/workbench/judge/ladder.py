@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings
-from workbench.judge.comparability import ceiling_warnings, ladder_warnings
+from workbench.judge.comparability import ceiling_warnings, file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment, environment
 from workbench.judge.evaluate import reference_row, start_row, step_row
@@ -46,7 +46,11 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         ceilings=_ceilings(everything, profiled),
         environment=surroundings,
         timing_file=table.times.session.file if table.times.session else "",
-        warnings=(*ladder_warnings(everything, table), *ceiling_warnings(measured)),
+        warnings=(
+            *file_warnings(snapshot),
+            *ladder_warnings(everything, table),
+            *ceiling_warnings(measured),
+        ),
         whole=_whole(table, rows),
         noise=table.evidence.noise,
         across=_across(views),

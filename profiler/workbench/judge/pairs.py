@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workbench.derive.speedup import Ratio
-from workbench.judge.comparability import ladder_warnings
+from workbench.judge.comparability import file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison
 from workbench.judge.inputs import Snapshot
 from workbench.judge.rows import Row
@@ -33,5 +33,5 @@ def judge_pair(snapshot: Snapshot, config: Config, before: Row, after: Row) -> V
         after=after,
         speedup=view.times.ratio(*names),
         comparison=view.compare(*names),
-        warnings=tuple(ladder_warnings([before, after], view)),
+        warnings=(*file_warnings(snapshot, names), *ladder_warnings([before, after], view)),
     )

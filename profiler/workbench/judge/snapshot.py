@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from workbench.errors import BadCapture
 from workbench.evidence.recorded import Evidence
 from workbench.judge.inputs import (
     ShapeEvidence,
@@ -23,6 +24,8 @@ from workbench.words import CheckResult, Status
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from workbench.ncu.capture import Capture
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Texts:
         entry = evidence.capture_index(variant)
         if entry.state == Status.ADOPTED and entry.usable is not None:
             return load_sources(evidence.report_path(entry.usable), entry.usable.wanted)
+        return self.own(evidence, variant)
+
+    def own(self, evidence: Evidence, variant: str) -> Mapping[str, str]:
+        """As they stand."""
         if variant not in self._known:
             study = evidence.study
             self._known[variant] = source_texts(study, study.variants[variant])
@@ -60,6 +67,7 @@ def snapshot(evidence: Evidence, steps: Sequence[Step], *, sources: bool = False
     catalog()  # a file, too
     study = evidence.study
     wanted = dict(_wanted(evidence, steps, Texts() if sources else None))
+    shapes = {shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted}
     return Snapshot(
         study=study.name,
         gpu=evidence.folder.gpu,
@@ -67,8 +75,9 @@ def snapshot(evidence: Evidence, steps: Sequence[Step], *, sources: bool = False
         steps=tuple(steps),
         shape=evidence.shape,
         default_shape=study.default_shape,
-        shapes={shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted},
+        shapes=shapes,
         calibration=evidence.calibration,
+        told=Captures(evidence).told,
     )
 
 
@@ -127,23 +136,49 @@ def _repeats(evidence: Evidence) -> Iterator[Sequence[pd.DataFrame]]:
     captures = Captures(evidence)
     for variant in evidence.study.variants:
         repeats = captures.repeats(variant)
-        capture = captures.of(variant) if repeats else None
+        capture = _opened(evidence, variant).capture if repeats else None
         if capture is not None:
             yield [capture.metrics, *repeats]
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A capture and the texts that belong to it, or what is wrong with it."""
+
+    capture: Capture | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
+    damage: str = ""
+
+
+def _opened(evidence: Evidence, variant: str, texts: Texts | None = None) -> _Opened:
+    """A report that cannot be read costs the variant its capture, and nothing else."""
+    try:
+        capture = Captures(evidence).of(variant)
+        return _Opened(capture, texts.of(evidence, variant) if texts else {})
+    except BadCapture as error:
+        return _Opened(None, texts.own(evidence, variant) if texts else {}, error.message)
 
 
 def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidence:
     study = evidence.study
     check = evidence.check(variant).record
     checks = {shape: evidence.check(variant, shape).current for shape in study.shapes}
+    opened = _Opened()
+    if wanted.captures:
+        opened = _opened(evidence, variant, wanted.texts)
+    index = evidence.capture_index(variant)
+    state = evidence.state(variant)
+    if opened.damage:
+        state = {**state, "capture": Status.DAMAGED}
     return VariantEvidence(
         variant=variant,
         title=study.variants[variant].title,
-        state=evidence.state(variant),
+        state=state,
         correct=check is not None and check.status == CheckResult.CORRECT,
         build=evidence.build(variant).current,
         checks={shape: record for shape, record in checks.items() if record is not None},
-        index=evidence.capture_index(variant).usable,
-        capture=Captures(evidence).of(variant) if wanted.captures else None,
-        texts=wanted.texts.of(evidence, variant) if wanted.texts else {},
+        index=None if opened.damage else index.usable,
+        capture=opened.capture,
+        texts=opened.texts,
+        damage=opened.damage or index.why,
     )

@@ -2,28 +2,31 @@
 
 ``ncu_report`` takes tens of milliseconds a launch, and as long again for its lines. What is kept
 belongs to one report, by its sha256, and to what is read of it now: a metric more in
-``metrics.toml``, and it is read again.
+``metrics.toml``, and it is read again. So it is where its own sha256 does not fit.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import EnvironmentLacks
-from workbench.evidence.store import write_bytes
+from workbench.errors import BadCapture, EnvironmentLacks
+from workbench.evidence.store import EXCHANGED, digest_of, write_bytes
+from workbench.ncu import frames
 from workbench.ncu.capture import LINE_COUNTERS, Capture, Decoded, Tables
 from workbench.ncu.catalog import needed_metrics
-from workbench.ncu.reader import Wanted, digest_of, launches, wanted_of
+from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
 READING = 1  # to be raised where the functions of ncu.capture read something else
 LEVEL = 9  # of the compression
 Launches = list[tuple[Tables, Sequence[str]]]
+CONTENT = b',"content":"'  # what stands before the checksum, and what between it and the launches
+LAUNCHES = b'","launches":'
 
 
 @dataclass(frozen=True)
@@ -37,15 +40,25 @@ class Kept:
     collected: frozenset[str]
 
 
-def tables_of(report: Path, kept: Path) -> Launches:
+class Edited(ValueError):
+    """Kept tables whose checksum is not theirs."""
+
+
+def tables_of(report: Path, kept: Path, tell: Callable[[str], None] | None = None) -> Launches:
     """Every launch of a report with its NVTX ranges: as kept, else read, and kept where that file
-    can be written. Raises BadCapture.
+    can be written. ``tell`` is told of tables that somebody changed. Raises BadCapture.
     """
-    found = _read(kept, report)
+    try:
+        found = _read(kept, report)
+    except Edited as error:
+        found = None
+        if tell is not None:
+            tell(f"{kept.name} {error}: it was read again from {report.name}")
     if found is None:
-        found = [(Decoded(action), ranges) for action, ranges in launches(report)]
+        found = [(Decoded(action, report), ranges) for action, ranges in launches(report)]
+        packed = _packed(found, report)
         with suppress(OSError, EnvironmentLacks):  # it only saves time
-            write_bytes(kept, _packed(found, report))
+            write_bytes(kept, packed)
     return found
 
 
@@ -60,16 +73,21 @@ def _belongs_to(report: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, report: Path) -> Launches | None:
-    """None where nothing is kept, or nothing that can be read or that fits."""
-    import zstandard
-
+    """None where nothing is kept, or nothing that can be read or that fits. Raises Edited."""
     if not report.is_file():
         return None
     try:
-        data = json.loads(zstandard.ZstdDecompressor().decompress(path.read_bytes()))
-        fits = data["of"] == _belongs_to(report)
-        return [(_kept(launch), launch["ranges"]) for launch in data["launches"]] if fits else None
-    except (OSError, ValueError, LookupError, TypeError, zstandard.ZstdError):
+        text = frames.whole(path.read_bytes())
+        head, _, rest = text.partition(CONTENT)
+        if json.loads(head + b"}")["of"] != _belongs_to(report):
+            return None
+        checksum, _, body = rest.partition(LAUNCHES)
+        if hashlib.sha256(body).hexdigest().encode() != checksum:
+            raise Edited(EXCHANGED)
+        return [(_kept(launch), launch["ranges"]) for launch in json.loads(body[:-1])]
+    except Edited:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 
@@ -89,18 +107,28 @@ def _rule(row: list[Any]) -> tuple[Any, ...]:
 
 
 def _packed(found: Launches, report: Path) -> bytes:
-    import zstandard
+    rows = _rows(found, report)
+    body = json.dumps(rows, separators=(",", ":")).encode() + b"}"
+    of = json.dumps({"of": _belongs_to(report)}, separators=(",", ":")).encode()
+    checksum = hashlib.sha256(body).hexdigest().encode()
+    return frames.compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body, LEVEL)
 
-    rows = [
-        {
-            "kernel": launch.kernel,
-            "ranges": ranges,
-            "metrics": launch.metrics,
-            "lines": launch.lines,
-            "rules": launch.rules,
-            "collected": sorted(launch.collected),
-        }
-        for launch, ranges in found
-    ]
-    text = json.dumps({"of": _belongs_to(report), "launches": rows}, separators=(",", ":"))
-    return zstandard.ZstdCompressor(level=LEVEL).compress(text.encode())
+
+def _rows(found: Launches, report: Path) -> list[dict[str, Any]]:
+    try:
+        return [_row(launch, ranges) for launch, ranges in found]
+    except BadCapture:
+        raise
+    except Exception as error:  # whatever ncu_report makes of bytes that are not ncu's
+        raise BadCapture(f"{report} cannot be read: {error}", hint=CUT) from None
+
+
+def _row(launch: Tables, ranges: Sequence[str]) -> dict[str, Any]:
+    return {
+        "kernel": launch.kernel,
+        "ranges": ranges,
+        "metrics": launch.metrics,
+        "lines": launch.lines,
+        "rules": launch.rules,
+        "collected": sorted(launch.collected),
+    }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from workbench.errors import UsageError, unknown
 from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
 from workbench.ncu.reader import Wanted, actions, kernel_name, metric_names, metric_value
+from workbench.ncu.watchdog import limited
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,7 @@ class Decoded:
     """
 
     action: Any = field(repr=False)
+    path: Path
 
     @cached_property
     def kernel(self) -> str:
@@ -72,7 +74,8 @@ class Decoded:
 
     @cached_property
     def lines(self) -> list[tuple[Any, ...]]:
-        return read_lines(self.action)
+        with limited(self.path):
+            return read_lines(self.action)
 
     @cached_property
     def rules(self) -> list[tuple[Any, ...]]:
@@ -215,7 +218,7 @@ def has_rules(path: Path, wanted: Wanted) -> bool:
 
 def load_capture(path: Path, wanted: Wanted = None) -> Capture:
     """The wanted launches. Raises BadCapture for a report that cannot be read."""
-    return Capture(path, tuple(map(Decoded, actions(path, wanted))))
+    return Capture(path, tuple(Decoded(action, path) for action in actions(path, wanted)))
 
 
 def load_sources(path: Path, wanted: Wanted) -> dict[str, str]:

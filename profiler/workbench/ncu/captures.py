@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.evidence.layout import EvidenceFolder
+from workbench.errors import BadCapture
+from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.recorded import Evidence
+from workbench.evidence.records import CaptureIndex
+from workbench.evidence.store import EXCHANGED, digest_of
 from workbench.ncu.cache import Launches, capture_of, tables_of
 from workbench.ncu.capture import Capture
 from workbench.ncu.reader import Wanted
@@ -21,6 +24,7 @@ class Reports:
     """The launches of reports and captures made of them, each read when it is first asked for."""
 
     def __init__(self) -> None:
+        self.told: dict[str, None] = {}  # what is wrong with a file and cost nothing
         self._launches: dict[Path, Launches] = {}
         self._captures: dict[tuple[Path, Wanted], Capture] = {}
 
@@ -28,10 +32,14 @@ class Reports:
         """The wanted launches of a report; asked again, the same object. Raises BadCapture."""
         path = folder.reports / name
         if path not in self._launches:
-            self._launches[path] = tables_of(path, folder.tables(name))
+            self._launches[path] = tables_of(path, folder.tables(name), self.tell)
         if (path, wanted) not in self._captures:
             self._captures[path, wanted] = capture_of(self._launches[path], wanted, path)
         return self._captures[path, wanted]
+
+    def tell(self, text: str) -> None:
+        """Each thing is told once."""
+        self.told[text] = None
 
 
 class Captures:
@@ -47,19 +55,40 @@ class Captures:
         return reports
 
     def of(self, variant: str) -> Capture | None:
-        """The variant's launches, where a current or adopted capture of them is on record."""
+        """The variant's launches, where a current or adopted capture of them is on record. Raises
+        BadCapture.
+        """
         index = self._evidence.capture_index(variant).usable
         if index is None:
             return None
         return self._reports.capture(self._evidence.folder, index.report, index.wanted)
 
     def repeats(self, variant: str) -> list[pd.DataFrame]:
-        """Metrics of earlier captures of the same sources under the same ncu, newest first."""
+        """Metrics of earlier captures of the same sources under the same ncu, newest first.
+
+        One that cannot be read costs the noise estimate alone: see ``told``.
+        """
         index, folder = self._evidence.capture_index(variant).current, self._evidence.folder
         if index is None:
             return []
-        kept = [name for name in index.repeats or () if (folder.reports / name).is_file()]
-        return [self._reports.capture(folder, name, index.wanted).metrics for name in kept]
+        kept = [name for name in index.repeats or () if is_there(folder.reports / name)]
+        found = [self._repeat(name, index) for name in kept]
+        return [metrics for metrics in found if metrics is not None]
+
+    def _repeat(self, name: str, index: CaptureIndex) -> pd.DataFrame | None:
+        folder, known = self._evidence.folder, index.known_sha256.get(name)
+        try:
+            if known not in (None, digest_of(folder.reports / name)):
+                raise BadCapture(f"{name} {EXCHANGED}")
+            return self._reports.capture(folder, name, index.wanted).metrics
+        except BadCapture as error:
+            self._reports.tell(f"{error.message}: the noise is estimated without this repeat")
+            return None
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What was found wrong with files and cost no capture."""
+        return tuple(self._reports.told)
 
     def at(self, shape: str) -> Captures:
         """Those at another shape; what has been read is shared."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import BadCapture
+from workbench.evidence.store import digest_of
+from workbench.ncu import frames
 from workbench.ncu.ranges import nvtx_ranges
+from workbench.ncu.watchdog import limited
 
 T = TypeVar("T")
 # Launches of a report: those of one workbench range, those of some indices, or all.
@@ -25,8 +28,12 @@ def load(path: Path) -> Any:
     if not path.is_file():
         raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
     try:
+        if frames.is_compressed(path):
+            frames.check(path)
         context = ncu_report.load_report(str(path))
         context.num_ranges()
+    except BadCapture:
+        raise
     except Exception as error:
         raise BadCapture(
             f"{path} is not a readable Nsight Compute report: {error}", hint=CUT
@@ -44,17 +51,6 @@ def open_report(path: Path) -> Any:
     return context
 
 
-def digest_of(path: Path) -> str:
-    """sha256 of a file as it is now."""
-    known = path.stat()
-    return _digest(path, known.st_mtime_ns, known.st_size)
-
-
-@cache
-def _digest(path: Path, modified: int, size: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 # By content: ncu_report never gives the memory of a report back, some 15 MB a launch.
 _opened: dict[str, list[tuple[Any, list[str]]]] = {}
 
@@ -65,7 +61,8 @@ def launches(path: Path) -> list[tuple[Any, list[str]]]:
         return _read_launches(path)
     digest = digest_of(path)
     if digest not in _opened:
-        _opened[digest] = _read_launches(path)
+        with limited(path):
+            _opened[digest] = _read_launches(path)
     return _opened[digest]
 
 
@@ -103,7 +100,8 @@ def metric_names(action: Any) -> tuple[str, ...]:
 def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
     """Value and unit; None where the report has no such metric, or has it without a value.
 
-    ``value()`` of an unset metric is 0 or None: ``has_value`` tells it from a true zero.
+    ``value()`` of an unset metric is 0 or None: ``has_value`` tells it from a true zero. Of a
+    launch that failed under ncu it is no number.
     """
     metric = action.metric_by_name(name)
     if metric is None or not metric.has_value():
@@ -111,7 +109,10 @@ def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
     value = metric.value()
     if value is None:
         return None
-    return (value if isinstance(value, str) else float(value)), metric.unit() or ""
+    if isinstance(value, str):
+        return value, metric.unit() or ""
+    number = float(value)
+    return (number, metric.unit() or "") if math.isfinite(number) else None
 
 
 def kernel_name(action: Any) -> str:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest
+from workbench.ncu import frames
 from workbench.ncu.reader import actions, kernel_name, metric_value
 from workbench.words import VIRTUAL_ROOT
 
 PLAIN, PACKED = SUFFIXES = (".ncu-rep", ".ncu-repz")
 KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}
 OPTIONS = ("--set", "--clock-control", "--cache-control", "--replay-mode")
-CHUNK, OVERLAP = 1 << 22, 4096
+OVERLAP = 4096
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 REPORT_MAGIC = b"NVR\0"
 _VARIANT = re.compile(r"\w+(\[.*\])?", re.DOTALL)
@@ -189,18 +190,16 @@ def read_report(path: Path) -> Report:
 
 def chunks(path: Path) -> Iterator[bytes]:
     """The uncompressed content in overlapping pieces, so that no text is cut in two."""
-    with path.open("rb") as file:
-        head = file.read(4)
-        file.seek(0)
-        source: Any = file
-        if head == ZSTD_MAGIC:
-            import zstandard
+    kept = b""
+    for piece in frames.pieces(path) if frames.is_compressed(path) else _plain(path):
+        yield kept + piece
+        kept = piece[-OVERLAP:]
 
-            source = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        kept = b""
-        while piece := source.read(CHUNK):
-            yield kept + piece
-            kept = piece[-OVERLAP:]
+
+def _plain(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(frames.CHUNK):
+            yield piece
 
 
 def _written_by(path: Path) -> tuple[str, dict[str, str]]:

@@ -7,13 +7,15 @@ import hashlib
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import to_builtins
 
 import workbench
+from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.layout import EvidenceFolder, is_there, listed
 from workbench.evidence.records import (
     Build,
     BuiltKernel,
@@ -27,8 +29,8 @@ from workbench.evidence.records import (
     Session,
 )
 from workbench.ncu import command as ncu
+from workbench.ncu import frames
 from workbench.ncu.ranges import range_name
-from workbench.ncu.report import ZSTD_MAGIC
 from workbench.study.config import Profiler
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, source_files
@@ -65,12 +67,10 @@ def provenance(
 
 
 def compressed(report: bytes) -> bytes:
-    """A report as it is kept."""
-    import zstandard
-
-    if report.startswith(ZSTD_MAGIC):
+    """A report as it is kept: with a checksum of its content, where it is compressed here."""
+    if report.startswith(frames.ZSTD_MAGIC):
         return report
-    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(report)
+    return frames.compressed(report, ZSTD_LEVEL)
 
 
 def digest(data: bytes) -> str:
@@ -95,22 +95,24 @@ def write_captures(
 
 
 def remove_unused(folder: EvidenceFolder) -> None:
-    """Delete the reports that no index entry names any more."""
-    used: set[str] = set()
-    for path in folder.capture_indexes():
-        index = store.read(path, CaptureIndex)
-        used |= {index.report, *(index.repeats or ())}
-    for report in folder.reports.glob("*.ncu-rep*"):
-        if report.name not in used:
+    """Delete the reports that no index entry names any more: none while an entry is damaged."""
+    try:
+        indexes = [store.read(path, CaptureIndex) for path in folder.capture_indexes()]
+    except UsageError:
+        return
+    used = {name for index in indexes for name in (index.report, *(index.repeats or ()))}
+    for report in listed(folder.reports):
+        if ".ncu-rep" in report.name and report.name not in used:
             report.unlink()
             folder.tables(report.name).unlink(missing_ok=True)
 
 
 def remove_superseded(session: Path, variants: set[str]) -> None:
     """Delete the timing sessions whose variants were all timed again in ``session``."""
-    for path in session.parent.glob("*.json"):
-        if path != session and set(store.read(path, Session).fingerprints) <= variants:
-            path.unlink()
+    for path in listed(session.parent, ".json"):
+        with suppress(UsageError):  # a damaged one is its owner's to mend
+            if path != session and set(store.read(path, Session).fingerprints) <= variants:
+                path.unlink()
 
 
 class Recorder:
@@ -174,7 +176,7 @@ class Recorder:
     ) -> None:
         """Beside what is on record of these sources at other shapes."""
         path = self.folder.check(variant)
-        on_record = store.read(path, Checks).shapes if path.is_file() else {}
+        on_record = store.read(path, Checks).shapes if is_there(path) else {}
         still = {
             name: known
             for name, known in on_record.items()
@@ -215,13 +217,15 @@ class Recorder:
         command = shlex.join(ncu.command("ncu", settings))
         origin = provenance(self.environment, ncu_command=command)
         name = f"{self.shape}-{stamp(origin.date)}.ncu-repz"
+        repeats = {variant: self.repeats(variant, version, flags) for variant in launches}
         indexes = [
             CaptureIndex(
                 variant=variant,
                 shape=self.shape,
                 fingerprint=self.fingerprint(variant),
                 report=name,
-                repeats=self.repeats(variant, version, flags),
+                repeats=tuple(repeats[variant]),
+                repeats_sha256=repeats[variant] or None,
                 sha256=sha256,
                 range=range_name(self.study.name, variant, self.shape),
                 launches=number,
@@ -233,11 +237,13 @@ class Recorder:
         ]
         self.written += write_captures(self.folder, name, data, indexes)
 
-    def repeats(self, variant: str, version: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        """Earlier reports of the same sources, ncu and flags: they tell the noise of a capture."""
+    def repeats(self, variant: str, version: str, flags: tuple[str, ...]) -> dict[str, str]:
+        """Earlier reports of the same sources, ncu and flags, and their sha256: they tell the noise
+        of a capture. Those that are not what was recorded are none.
+        """
         path = self.folder.capture_index(self.shape, variant)
-        if not path.is_file():
-            return ()
+        if not is_there(path):
+            return {}
         old = store.read(path, CaptureIndex)
         same = (old.fingerprint, old.ncu, old.ncu_flags) == (
             self.fingerprint(variant),
@@ -245,8 +251,12 @@ class Recorder:
             flags,
         )
         if not same or old.provenance.driver != self.environment.driver:
-            return ()
-        return (old.report, *(old.repeats or ()))[:REPEATS_KEPT]
+            return {}
+        reports = {name: self.folder.reports / name for name in (old.report, *(old.repeats or ()))}
+        there = {name: store.digest_of(file) for name, file in reports.items() if is_there(file)}
+        known = old.known_sha256
+        same_still = {name: sha for name, sha in there.items() if known.get(name, sha) == sha}
+        return dict(list(same_still.items())[:REPEATS_KEPT])
 
     def _write(self, path: Path, record: Record) -> None:
         store.write(path, record)

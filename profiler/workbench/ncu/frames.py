@@ -1,0 +1,91 @@
+"""Decompression within bounds: a small file may claim to hold all the memory there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from workbench.errors import BadCapture
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+MOST = 4 << 30  # bytes that any file may hold
+RATIO = 1000  # times its size; reports have 25, their tables 16
+ALWAYS = 64 << 20  # bytes that are no burden, whatever the ratio
+CHUNK = 1 << 22
+READ = 1 << 11  # bytes that cannot hold more than 64 MB
+
+
+def bound(size: int) -> int:
+    """How many bytes a compressed file of ``size`` bytes may hold."""
+    return min(MOST, max(ALWAYS, RATIO * size))
+
+
+def is_compressed(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == ZSTD_MAGIC
+
+
+def pieces(path: Path) -> Iterator[bytes]:
+    """The content of a compressed file. Raises BadCapture where it is damaged or holds too much."""
+    import zstandard
+
+    left, held = bound(path.stat().st_size), b""
+    try:
+        for piece in _decompressed(path):
+            left -= len(piece)
+            if left < 0:
+                raise BadCapture(
+                    f"{path} is no report: it holds more than a thousand times its size",
+                    hint="`zstd -l` says what it holds",
+                )
+            held += piece
+            if len(held) >= CHUNK:
+                yield held
+                held = b""
+    except (zstandard.ZstdError, EOFError) as error:
+        raise BadCapture(
+            f"{path} cannot be decompressed: {error}",
+            hint="copy it again from where it was made, or profile again",
+        ) from None
+    yield held
+
+
+def _decompressed(path: Path) -> Iterator[bytes]:
+    """Frame by frame. Raises ZstdError, and EOFError where the last one has no end."""
+    import zstandard
+
+    frame, rest = zstandard.ZstdDecompressor().decompressobj(), b""
+    with path.open("rb") as file:
+        while data := rest or file.read(READ):
+            rest = b""
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(data)
+            rest = frame.unused_data
+    if not frame.eof:
+        raise EOFError("it is cut short")
+
+
+def check(path: Path) -> None:
+    """Decompress all of it and keep nothing. Raises BadCapture as ``pieces`` does."""
+    for _ in pieces(path):
+        pass
+
+
+def whole(data: bytes) -> bytes:
+    """One frame that says how much it holds. Raises ValueError for what is none, or too large."""
+    import zstandard
+
+    try:
+        if not 0 < zstandard.frame_content_size(data) <= bound(len(data)):
+            raise ValueError("it does not say what it holds, or holds too much")
+        return zstandard.ZstdDecompressor().decompress(data)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from None
+
+
+def compressed(data: bytes, level: int) -> bytes:
+    """One frame with a checksum of its content."""
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(data)

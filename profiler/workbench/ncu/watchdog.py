@@ -1,0 +1,53 @@
+"""An end to what ncu_report begins: a damaged report can keep it busy for ever, or crash it.
+
+It is native code that lets no other Python run, so neither threads nor Python's own signal handlers
+are heard meanwhile. A handler of the C library is; it can do no more than say so and leave.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from workbench.errors import BadCapture
+
+LIMIT_S = 30.0  # for the lines of one launch, which take tens of milliseconds
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
+_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+
+
+@contextmanager
+def limited(path: Path) -> Iterator[None]:
+    """Ends the process as ``BadCapture`` would where a report crashes or busies its reader."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = _HANDLER(lambda number: _leave(path, number))
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    libc.signal.restype = ctypes.c_void_p
+    entry = ctypes.cast(handler, ctypes.c_void_p)
+    before = {number: libc.signal(number, entry) for number in (signal.SIGALRM, *CRASHES)}
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, previous in before.items():
+            libc.signal(number, previous)
+
+
+def _leave(path: Path, number: int) -> None:
+    what = "comes to no end with" if number == signal.SIGALRM else "breaks down over"
+    text = (
+        f"error: {ascii(str(path))[1:-1]} is damaged: ncu_report {what} it\n"
+        "hint: copy it again from where it was made, or profile again\n"
+    )
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())
+    os._exit(BadCapture.exit_code)

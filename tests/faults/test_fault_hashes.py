@@ -1,0 +1,223 @@
+"""Evidence is what was measured: a report that was exchanged or changed is not shown as such."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faulty import examples
+from workbench.cli import main
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import Evidence
+from workbench.evidence.store import EXCHANGED
+from workbench.judge.inputs import Snapshot
+from workbench.judge.snapshot import snapshot
+from workbench.ncu.cache import Kept, tables_of
+from workbench.ncu.captures import Captures
+from workbench.run import recording
+from workbench.study.model import Study
+from workbench.study.workspace import find_workspace
+from workbench.words import Status
+from workspaces import EVIDENCE, ROOT, copy_of_repository, recorded_index, recorded_report
+
+SHAPE = "b4h16s2048d128-causal"
+SMALL, OTHER = recorded_report(SHAPE, "fix10"), recorded_report("b4h16s2048d128", "fix10")
+WHOLE = SMALL.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_of_repository(tmp_path_factory.mktemp("hashes"))
+
+
+def in_copy(workspace: Path, path: Path) -> Path:
+    return workspace / path.relative_to(ROOT)
+
+
+@pytest.fixture
+def report(workspace: Path) -> Iterator[Path]:
+    """The small report of a copy of the repository, put back afterwards."""
+    path = in_copy(workspace, SMALL)
+    yield path
+    path.write_bytes(WHOLE)
+
+
+@cache
+def study(workspace: Path) -> Study:
+    return find_workspace(workspace).study()
+
+
+def evidence_of(workspace: Path, shape: str = SHAPE) -> Evidence:
+    return Evidence(study(workspace), shape, EvidenceFolder(in_copy(workspace, EVIDENCE)))
+
+
+def pulled(workspace: Path, shape: str) -> Snapshot:
+    evidence = evidence_of(workspace, shape)
+    return snapshot(evidence, evidence.study.ladder.chain([]), sources=True)
+
+
+@pytest.mark.parametrize("damage", ["exchanged", "one bit", "cut", "empty"])
+def test_a_report_that_is_another_costs_its_variants_their_captures_alone(
+    damage: str, workspace: Path, report: Path
+) -> None:
+    flipped = bytearray(WHOLE)
+    flipped[len(flipped) // 2] ^= 1
+    report.write_bytes(
+        {
+            "exchanged": OTHER.read_bytes(),
+            "one bit": bytes(flipped),
+            "cut": WHOLE[:1000],
+            "empty": b"",
+        }[damage]
+    )
+    shapes = pulled(workspace, "b4h16s2048d128").shapes
+    hurt = evidence_of(workspace).capture_index("fix10")
+    assert hurt.state == Status.DAMAGED
+    assert hurt.current is hurt.usable is None
+    assert hurt.why == f"{report.name} {EXCHANGED}"
+    assert all(v.capture for v in shapes["b4h16s2048d128"].variants.values() if v.index)
+
+
+def test_ablate_says_so_and_goes_on(
+    workspace: Path, report: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report.write_bytes(OTHER.read_bytes())
+    where = ["--project", str(workspace), "--shape", SHAPE]
+    assert main(["ablate", "--json", *where]) == 0
+    rows = json.loads(capsys.readouterr().out)["versions"]
+    row = next(row for row in rows if row["variant"] == "fix10")
+    assert row["microseconds"]["median"] > 0
+    assert row["dram_gb_per_s"] is None
+    assert main(["ablate", *where]) == 0
+    assert f"{report.name} {EXCHANGED}: no capture of" in capsys.readouterr().out
+    assert main(["show", "fix10", "--source", *where]) == 4
+    assert EXCHANGED in capsys.readouterr().err
+
+
+def test_an_edited_index_is_no_way_around(workspace: Path) -> None:
+    path = EvidenceFolder(in_copy(workspace, EVIDENCE)).capture_index(SHAPE, "sdpa")
+    kept = path.read_text()
+    path.write_text(kept.replace(recorded_index(SHAPE, "sdpa")["sha256"], "0" * 64))
+    try:
+        assert evidence_of(workspace).capture_index("sdpa").state == Status.DAMAGED
+    finally:
+        path.write_text(kept)
+
+
+@settings(max_examples=examples(40, many=1200))
+@given(st.integers(0, 8 * len(WHOLE) - 1), st.booleans())
+def test_no_flipped_bit_and_no_cut_is_evidence(workspace: Path, bit: int, cut: bool) -> None:
+    path = in_copy(workspace, SMALL)
+    data = bytearray(WHOLE)
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data[: bit // 8] if cut else data)
+    try:
+        evidence = evidence_of(workspace)
+        assert Captures(evidence).of("fix10") is None
+        assert evidence.capture_index("fix10").state == Status.DAMAGED
+    finally:
+        path.write_bytes(WHOLE)
+
+
+TABLES = EvidenceFolder(EVIDENCE).tables(SMALL.name)
+PACKED = TABLES.read_bytes()
+TEXT = zstandard.ZstdDecompressor().decompress(PACKED)
+BODY = TEXT.index(b'"launches":')
+DIGITS = [at for at, byte in enumerate(TEXT) if at > BODY and byte in b"0123456789"]
+
+
+def launches_in(kept: Path, told: list[str]) -> list[object]:
+    found = tables_of(SMALL, kept, told.append)
+    return [(launch.kernel, list(launch.metrics), list(launch.lines)) for launch, _ in found]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tables") / TABLES.name
+
+
+TRUE = [(one.kernel, list(one.metrics), list(one.lines)) for one, _ in tables_of(SMALL, TABLES)]
+
+
+@settings(max_examples=examples(15, many=600))
+@given(st.sampled_from(DIGITS), st.integers(1, 9))
+def test_an_edited_figure_is_read_again_from_the_report(kept: Path, at: int, more: int) -> None:
+    digit = (TEXT[at] - 48 + more) % 10 + 48
+    kept.write_bytes(zstandard.compress(TEXT[:at] + bytes([digit]) + TEXT[at + 1 :]))
+    told: list[str] = []
+    assert launches_in(kept, told) == TRUE
+    assert told == [f"{kept.name} {EXCHANGED}: it was read again from {SMALL.name}"]
+    assert kept.read_bytes() == PACKED
+
+
+@settings(max_examples=examples(15, many=600))
+@given(st.integers(0, 8 * len(PACKED) - 1), st.booleans())
+def test_a_flipped_bit_or_a_cut_of_tables_changes_nothing(kept: Path, bit: int, cut: bool) -> None:
+    data = bytearray(PACKED)
+    data[bit // 8] ^= 1 << bit % 8
+    kept.write_bytes(data[: bit // 8] if cut else data)
+    assert launches_in(kept, []) == TRUE
+
+
+@pytest.mark.parametrize(
+    "text", [b"[" * 200_000, b"{}", b"null", b'{"of":1,"content":"', TEXT[:BODY], TEXT[:-1]]
+)
+def test_what_is_no_table_is_read_again(kept: Path, text: bytes) -> None:
+    kept.write_bytes(zstandard.compress(text))
+    assert launches_in(kept, []) == TRUE
+
+
+def test_what_the_product_compresses_has_a_checksum(kept: Path) -> None:
+    kept.unlink(missing_ok=True)
+    assert isinstance(tables_of(SMALL, kept)[0][0].kernel, str)
+    for data in (recording.compressed(b"a report"), kept.read_bytes(), PACKED):
+        assert zstandard.get_frame_parameters(data).has_checksum
+    assert isinstance(tables_of(SMALL, kept)[0][0], Kept)
+
+
+REPEATED = "b2h8s512d64"
+
+
+def test_a_cut_repeat_costs_the_noise_estimate_alone(workspace: Path) -> None:
+    index = recorded_index(REPEATED, "fix10")
+    path = EvidenceFolder(in_copy(workspace, EVIDENCE)).reports / index["repeats"][0]
+    tables = path.parents[1] / "tables" / f"{path.stem}.json.zst"
+    kept = path.read_bytes()
+    path.write_bytes(kept[:1000])
+    try:
+        captures = Captures(evidence_of(workspace, REPEATED))
+        assert captures.of("fix10") is not None
+        assert len(captures.repeats("fix10")) == len(index["repeats"]) - 1
+        (told,) = captures.told
+        assert path.name in told
+        assert told.endswith("the noise is estimated without this repeat")
+        found = pulled(workspace, REPEATED)
+        assert found.told == captures.told
+        assert all(v.capture for v in found.shapes[REPEATED].variants.values() if v.index)
+    finally:
+        path.write_bytes(kept)
+        shutil.copy(EvidenceFolder(EVIDENCE).tables(path.name), tables)
+
+
+def test_a_repeat_whose_hash_is_known_is_compared_with_it(workspace: Path) -> None:
+    index = recorded_index(REPEATED, "fix10")
+    folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
+    path = folder.capture_index(REPEATED, "fix10")
+    kept = path.read_text()
+    wrong = {name: hashlib.sha256(b"").hexdigest() for name in index["repeats"]}
+    path.write_text(json.dumps({**index, "repeats_sha256": wrong}))
+    try:
+        captures = Captures(evidence_of(workspace, REPEATED))
+        assert captures.repeats("fix10") == []
+        assert all(EXCHANGED in told for told in captures.told)
+    finally:
+        path.write_text(kept)

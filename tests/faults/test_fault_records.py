@@ -1,0 +1,183 @@
+"""A broken record is named with its file and field, whatever broke it: never a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faulty import examples
+from workbench.cli import main
+from workbench.errors import UsageError
+from workbench.evidence import store
+from workbench.evidence.ceilings import load_calibration
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import Build, CaptureIndex, Checks, Record, Session
+from workspaces import EVIDENCE, copy_of_repository
+
+SHAPE = "b4h16s2048d128-causal"
+SESSION = next((EVIDENCE / SHAPE / "timings").iterdir()).name
+FILES: dict[str, type[Record] | None] = {
+    "builds/fix10.json": Build,
+    "checks/fix10.json": Checks,
+    f"{SHAPE}/captures/fix10.json": CaptureIndex,
+    f"{SHAPE}/timings/{SESSION}": Session,
+    "ceilings.json": None,
+}
+ROWS = 6  # of a session: enough to be one
+Place = tuple[str | int, ...]
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([2**63, 2**64, -(2**70), 10**400, 0, -1]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.sampled_from(["", "../../etc/passwd", "/dev/zero", "a\0b", "\x1b[2J", "‮", ".", "x" * 300]),
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def content(name: str) -> Any:
+    """A recorded file, sessions with a few rows."""
+    data = json.loads((EVIDENCE / name).read_text())
+    if "samples" in data:
+        data["samples"] = {key: column[:ROWS] for key, column in data["samples"].items()}
+    return data
+
+
+def places(node: Any, at: Place = ()) -> Iterator[Place]:
+    """Of everything in a file."""
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in items:
+        yield (*at, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*at, key))
+
+
+CONTENT = {name: content(name) for name in FILES}
+PLACES = {name: sorted(places(data), key=repr) for name, data in CONTENT.items()}
+TAKEN_OUT = "taken out"
+
+
+def changed(name: str, place: Place, value: Any) -> bytes:
+    data = json.loads(json.dumps(CONTENT[name]))
+    node = data
+    for key in place[:-1]:
+        node = node[key]
+    if value is TAKEN_OUT:
+        del node[place[-1]]
+    else:
+        node[place[-1]] = value
+    return json.dumps(data).encode()
+
+
+changes = st.sampled_from(list(FILES)).flatmap(
+    lambda name: st.tuples(
+        st.just(name),
+        st.sampled_from(PLACES[name]),
+        st.one_of(st.just(TAKEN_OUT), values),
+    )
+)
+
+
+def load(path: Path, kind: type[Record] | None) -> object:
+    return store.read(path, kind) if kind else load_calibration(EvidenceFolder(path.parent))
+
+
+def read(name: str, data: bytes) -> str:
+    """What is said against it; "" where it is taken."""
+    with tempfile.TemporaryDirectory() as top:
+        path = Path(top) / EVIDENCE.name / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+        error = refusal(path, FILES[name])
+        assert error is None or (str(path) in error.message and error.hint)
+        return error.message if error else ""
+
+
+def refusal(path: Path, kind: type[Record] | None) -> UsageError | None:
+    try:
+        load(path, kind)
+    except UsageError as error:
+        return error
+    return None
+
+
+@settings(max_examples=examples(200, many=4000))
+@given(changes)
+def test_a_changed_field_is_taken_or_named(change: tuple[str, Place, Any]) -> None:
+    name, place, value = change
+    told = read(name, changed(name, place, value))
+    if told and place[0] != "schema_version":
+        field = [str(part) for part in place if isinstance(part, str)]
+        assert any(part in told for part in field), (told, place)
+
+
+@settings(max_examples=examples(60, many=1000))
+@given(st.sampled_from(list(FILES)), st.binary(max_size=4), st.floats(0, 1), st.integers(0, 4))
+def test_changed_bytes_are_taken_or_refused(
+    name: str, put: bytes, where: float, skipped: int
+) -> None:
+    data = json.dumps(CONTENT[name]).encode()
+    at = int(where * len(data))
+    read(name, data[:at] + put + data[at + skipped :])
+
+
+@settings(max_examples=examples(30, many=500))
+@given(st.sampled_from(list(FILES)), st.floats(0, 1))
+def test_a_cut_file_is_refused(name: str, share: float) -> None:
+    data = json.dumps(CONTENT[name]).encode()
+    assert read(name, data[: int(share * (len(data) - 1))])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_depth_is_refused(name: str) -> None:
+    deep = b'{"schema_version": 1, "variant": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001
+    assert "nested too deeply" in read(name, deep)
+
+
+@pytest.mark.parametrize("report", ["../reports/a.ncu-repz", "/dev/zero", "", "a\0b", ".hidden"])
+def test_a_capture_names_a_file_of_its_folder(report: str) -> None:
+    name = f"{SHAPE}/captures/fix10.json"
+    for key, value in {"report": report, "repeats": [report]}.items():
+        data = json.dumps({**CONTENT[name], key: value}).encode()
+        assert "no file in the folder of reports" in read(name, data)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_of_repository(tmp_path_factory.mktemp("records"))
+
+
+VERBS = (["check", "--json"], ["list", "--json"], ["show", "fix10", "--json", "--shape", SHAPE])
+
+
+@settings(max_examples=examples(8, many=200))
+@given(changes, st.sampled_from(VERBS))
+def test_a_verb_ends_in_2_or_shows_the_rest(
+    workspace: Path, change: tuple[str, Place, Any], verb: list[str]
+) -> None:
+    name, place, value = change
+    path = workspace / "ablations" / "attention" / "evidence" / EVIDENCE.name / name
+    kept = path.with_suffix(".kept")
+    shutil.copy(path, kept)
+    path.write_bytes(changed(name, place, value))
+    try:
+        assert main([*verb, "--project", str(workspace)]) in (0, 2)
+    finally:
+        kept.replace(path)

@@ -1,0 +1,189 @@
+"""Nothing is lost: killed writers leave whole files, unreadable folders are not empty ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faulty import examples
+from workbench.cli import main
+from workbench.errors import EnvironmentLacks
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder, is_there, listed
+from workbench.evidence.records import Build, CaptureIndex, Session
+from workbench.run.recording import remove_superseded, remove_unused
+from workspaces import EVIDENCE, copy_of_repository
+
+BUILD = EVIDENCE / "builds" / "fix10.json"
+SHAPE = "b4h16s2048d128-causal"
+
+WRITER = """
+import sys
+from pathlib import Path
+from workbench.evidence import store
+from workbench.evidence.records import Build
+record = store.read(Path(sys.argv[1]), Build)
+target = Path(sys.argv[2])
+print("ready", flush=True)
+number = 0
+while True:
+    number += 1
+    store.write(target, Build(**{**{f: getattr(record, f) for f in record.__struct_fields__},
+                                 "error": "x" * (number % 7) * 10_000}))
+"""
+KILLED = examples(4, many=150)
+
+
+@pytest.mark.parametrize("number", range(KILLED))
+def test_a_killed_writer_leaves_whole_files_and_its_successor_sweeps(
+    number: int, tmp_path: Path
+) -> None:
+    target = tmp_path / "builds" / "fix10.json"
+    child = subprocess.Popen(
+        [sys.executable, "-c", WRITER, BUILD, target], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(random.Random(number).uniform(0.0, 0.05))
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    if target.exists():
+        assert store.read(target, Build).error.strip("x") == ""
+    left = list(target.parent.glob(".*")) if target.parent.exists() else []
+    for path in left:
+        os.utime(path, (0, 0))
+    store.write(target, store.read(BUILD, Build))
+    assert target.read_bytes() == BUILD.read_bytes()
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+
+
+def test_a_living_writer_and_the_files_of_users_are_left_alone(tmp_path: Path) -> None:
+    names = {
+        ".fix10.json.abcd1234": True,  # of this file
+        ".other.json.zst.abc_1234": True,  # of evidence
+        ".report.md.original": False,
+        ".fix10.json.bak": False,
+        "fix10.json.abcd1234": False,
+        ".gitignore": False,
+    }
+    for name in names:
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / ".young.json.abcd1234").write_text("")
+    store.write_bytes(tmp_path / "fix10.json", b"{}")
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"fix10.json", ".young.json.abcd1234", *(n for n, d in names.items() if not d)}
+
+
+@settings(max_examples=examples(60, many=1500))
+@given(st.text(st.characters(exclude_characters="/\0", codec="ascii"), min_size=1, max_size=24))
+def test_no_name_but_a_temporary_one_is_swept(name: str) -> None:
+    swept = store.is_temporary(name, Path("x.json"))
+    assert swept == (
+        name.startswith(".")
+        and name[-9:-8] == "."
+        and set(name[-8:]) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")
+        and name[1:-9].endswith((".json", ".json.zst", ".ncu-repz"))
+    )
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_of_repository(tmp_path_factory.mktemp("writes"))
+
+
+def evidence(workspace: Path) -> EvidenceFolder:
+    return EvidenceFolder(workspace / "ablations" / "attention" / "evidence" / EVIDENCE.name)
+
+
+def lock(monkeypatch: pytest.MonkeyPatch, locked: Path) -> None:
+    """A folder that may not be listed, whoever runs the tests."""
+    listing = os.listdir
+
+    def refuse(path: object = ".") -> list[str]:
+        if Path(str(path)) == locked:
+            raise PermissionError(13, "Permission denied", str(locked))
+        return listing(str(path))
+
+    scanning = os.scandir
+
+    def scan(path: object = ".") -> object:
+        if Path(str(path)) == locked:
+            raise PermissionError(13, "Permission denied", str(locked))
+        return scanning(str(path))
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    monkeypatch.setattr(os, "scandir", scan)
+
+
+@pytest.mark.parametrize("verb", ["ablate", "list", "report"])
+def test_an_unreadable_timings_folder_is_an_error_and_nothing_is_written(
+    verb: str,
+    workspace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = workspace / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text("of yesterday")
+    lock(monkeypatch, evidence(workspace).timings("b2h8s512d64"))
+    assert main([verb, "--project", str(workspace)]) == 3
+    err = capsys.readouterr().err
+    assert f"{evidence(workspace).timings('b2h8s512d64')} cannot be read" in err
+    assert "hint:" in err
+    assert report.read_text() == "of yesterday"
+
+
+def test_a_file_where_a_folder_belongs_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "timings").write_text("")
+    with pytest.raises(EnvironmentLacks, match="cannot be read"):
+        listed(tmp_path / "timings")
+    assert listed(tmp_path / "none") == []
+
+
+def test_whether_a_file_is_there_can_be_unknown(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.json"
+    loop.symlink_to(loop)
+    with pytest.raises(EnvironmentLacks, match=r"loop\.json cannot be read"):
+        is_there(loop)
+    assert not is_there(tmp_path / "none.json")
+    assert not is_there(tmp_path)
+
+
+def test_a_damaged_entry_deletes_no_report(tmp_path: Path) -> None:
+    workspace = copy_of_repository(tmp_path)
+    folder = evidence(workspace)
+    before = sorted(folder.reports.iterdir())
+    path = folder.capture_index(SHAPE, "fix10")
+    path.write_text(path.read_text()[:100])
+    folder.capture_index(SHAPE, "fix9").unlink()
+    remove_unused(folder)
+    assert sorted(folder.reports.iterdir()) == before
+
+
+def test_a_damaged_session_stays_and_stops_no_other(tmp_path: Path) -> None:
+    (session,) = (EVIDENCE / SHAPE / "timings").iterdir()
+    for name in ("1.json", "2.json", "3.json"):
+        (tmp_path / name).write_bytes(session.read_bytes())
+    (tmp_path / "1.json").write_text("{")
+    timed = set(store.read(session, Session).fingerprints)
+    remove_superseded(tmp_path / "3.json", timed)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.json", "3.json"]
+
+
+def test_what_a_capture_is_written_with_is_read_back(tmp_path: Path) -> None:
+    found = store.read(EVIDENCE / SHAPE / "captures" / "fix10.json", CaptureIndex)
+    path = tmp_path / "captures" / "fix10.json"
+    store.write(path, found)
+    assert "repeats_sha256" not in json.loads(path.read_text())
