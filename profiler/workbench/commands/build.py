@@ -27,6 +27,7 @@ class Result:
     variant: str
     arch: str
     kernels: tuple[BuiltKernel, ...] = ()
+    defines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     error: str = ""
 
@@ -34,7 +35,13 @@ class Result:
 def result_of(event: Built | Failed, arch: str) -> Result:
     match event:
         case Built():
-            return Result(event.variant, arch, event.kernels, event.warnings)
+            return Result(
+                variant=event.variant,
+                arch=arch,
+                kernels=event.kernels,
+                defines=event.defines,
+                warnings=event.warnings,
+            )
         case Failed():
             return Result(event.variant, arch, error=event.error.message)
 
@@ -44,6 +51,8 @@ def blocks(results: list[Result]) -> list[Block]:
         CompiledKernel(
             variant=result.variant,
             kernel=kernel.kernel,
+            source=kernel.source,
+            defines=defines,
             registers=kernel.registers,
             shared_bytes=kernel.shared_bytes,
             stack_bytes=kernel.stack_bytes,
@@ -52,7 +61,7 @@ def blocks(results: list[Result]) -> list[Block]:
             warnings=len(result.warnings),
         )
         for result in results
-        for kernel in result.kernels
+        for kernel, defines in zip(result.kernels, result.defines, strict=True)
     ]
     warnings = [(result.variant, text) for result in results for text in result.warnings]
     without = [result.variant for result in results if not (result.kernels or result.error)]

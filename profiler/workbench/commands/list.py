@@ -11,6 +11,7 @@ from workbench.commands.target import tell_packaged
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
+from workbench.judge.predictions import check_figures
 from workbench.render.document import listing as document
 from workbench.render.document.blocks import Section
 from workbench.render.document.listing import Listed, Recorded
@@ -123,6 +124,8 @@ def run(options: ListOptions) -> None:
             hint="a study is a folder kernels/NAME with a study.py: 'Your own kernel' in README",
         )
     studies = [workspace.study(name) for name in names]
+    for study in studies:
+        check_figures(study.ladder)
     if workspace.packaged:
         tell_packaged([study.name for study in studies])
     known = [(study, states(workspace, study)) for study in studies]

@@ -9,6 +9,7 @@ from workbench.commands.progress import note
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
+from workbench.judge.predictions import check_figures
 from workbench.run import machine
 from workbench.study.model import Step, Study
 from workbench.study.sources import virtual_name
@@ -84,9 +85,12 @@ def refuse_captured(study: Study, name: str) -> None:
 def find_study(
     project: Path | None, study: str | None, *, tell: bool = True
 ) -> tuple[Workspace, Study]:
-    """``tell``: on stderr, where it is the built-in workspace."""
+    """``tell``: on stderr, where it is the built-in workspace. Raises UsageError for unknown
+    names, and what is wrong in the files of the study.
+    """
     workspace = find_workspace(project)
     found = workspace.study(study)
+    check_figures(found.ladder)
     if tell and workspace.packaged:
         tell_packaged([found.name])
     return workspace, found

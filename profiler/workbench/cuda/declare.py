@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from workbench.cuda.includes import within_study
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
 from workbench.words import Parameter
@@ -36,8 +37,9 @@ def kernel(
     With ``early_start`` a launch may begin before the kernel ahead of it in the stream has ended
     (programmatic dependent launch): the kernel itself waits with ``griddepcontrol.wait``.
     """
-    folder = Path(sys._getframe(1).f_globals["__file__"]).resolve().parent
-    path = folder / source
+    module = Path(sys._getframe(1).f_globals["__file__"]).resolve()
+    folder, path = module.parent, module.parent / source
+    _stay_within(module, source)
     if not path.is_file():
         raise UsageError(f"there is no {source} in {folder.name}/", hint="cuda.kernel names it")
     macros = {
@@ -85,8 +87,9 @@ def variant(name: str, **values: Parameter) -> Part:
 
     For a variant that chooses among kernels, by shape for instance.
     """
-    folder = Path(sys._getframe(1).f_globals["__file__"]).resolve().parent
-    path = folder / f"{name}.py"
+    module_file = Path(sys._getframe(1).f_globals["__file__"]).resolve()
+    folder, path = module_file.parent, module_file.parent / f"{name}.py"
+    _stay_within(module_file, f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"workbench_part_{name}_{len(_declared)}", path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise UsageError(f"there is no {name}.py in {folder.name}/", hint="cuda.variant names it")
@@ -94,6 +97,14 @@ def variant(name: str, **values: Parameter) -> Part:
     with overridden(values):
         spec.loader.exec_module(module)
     return cast(Part, module)
+
+
+def _stay_within(module: Path, name: str) -> None:
+    if not within_study(module, name):
+        raise UsageError(
+            f"{module.name} names {name}, which leaves the folder of its study",
+            hint="copy the file beside study.py",
+        )
 
 
 def take_declared() -> list[Kernel]:

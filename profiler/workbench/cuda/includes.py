@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
 
+from workbench.errors import UsageError
 from workbench.words import VIRTUAL_ROOT
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"\s*$')
@@ -28,14 +30,20 @@ def expand_includes(path: Path, seen: set[Path] | None = None) -> str:
     """The source with its local includes in place and ``#line`` marks under virtual names.
 
     NVRTC would otherwise write this machine's folders into the line table of every capture.
-    A file is included once, as with ``#pragma once``.
+    A file is included once, as with ``#pragma once``. Raises UsageError for a file that is not
+    UTF-8, and for an include from outside of the study's folder.
     """
     seen = seen if seen is not None else set()
     seen.add(path)
     virtual = virtual_name(path)
     lines = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(source_text(path, path.name).splitlines(), start=1):
         match = _INCLUDE.match(line)
+        if match and not within_study(path, match[1]):
+            raise UsageError(
+                f'{path.name}({number}): #include "{match[1]}" leaves the folder of its study',
+                hint="copy the file beside study.py",
+            )
         target = path.parent / match[1] if match else None
         if target is None or not target.is_file():
             lines.append("" if line.strip() == "#pragma once" else line)
@@ -48,6 +56,28 @@ def expand_includes(path: Path, seen: set[Path] | None = None) -> str:
             ]
             lines.append(f'#line {number + 1} "{virtual}"')
     return "\n".join(lines) + "\n"
+
+
+def source_text(path: Path, shown: str) -> str:
+    """Raises UsageError, with the path as it is ``shown``, for what is not UTF-8."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{shown} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {error.start}",
+            hint="save the file as UTF-8",
+        ) from None
+
+
+def within_study(path: Path, name: str) -> bool:
+    """Whether a file that ``path`` names lies in its study's folder, ``kernels/<study>``."""
+    study = next((p for p in path.parents if p.parent.name == "kernels"), path.parent)
+    return within(study, path.parent / name)
+
+
+def within(folder: Path, name: Path | str) -> bool:
+    """Whether ``name``, as something in the folder calls it, stays in there."""
+    return Path(os.path.normpath(folder / name)).is_relative_to(os.path.normpath(folder))
 
 
 def virtual_name(path: Path) -> str:

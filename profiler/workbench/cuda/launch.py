@@ -40,6 +40,11 @@ class Kernel:
         """
         return Source(self.path, self.name, self.defines, self.options).compile(arch)
 
+    @property
+    def shown_defines(self) -> str:
+        """The macros in words: ``D=64 WARPS=4``."""
+        return " ".join(f"{key}={value}" for key, value in self.defines.items())
+
     @cached_property
     def _loaded(self) -> tuple[Any, list[int]]:
         from cuda.core import Device

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.rowwise import rows
 from workbench.derive.sums import added
-from workbench.ncu.catalog import LIMIT_PREFIX, LIMITERS, STALL_PREFIX, FigureSpec, catalog
+from workbench.ncu.catalog import (
+    LIMIT_PREFIX,
+    LIMITERS,
+    STALL_PREFIX,
+    STALL_REASONS,
+    FigureSpec,
+    catalog,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,6 +140,11 @@ def _stall_figure(reason: str, share: float) -> Figure:
         metric=f"{STALL_PREFIX}{reason}",
         better="" if reason == ISSUING else "lower",
     )
+
+
+def known_figures() -> list[str]:
+    """Every id that a prediction can name."""
+    return [TIME, BANDWIDTH, *catalog(), *(f"{STALL}{reason}" for reason in STALL_REASONS)]
 
 
 def figure_label(name: str) -> tuple[str, str]:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from workbench.derive.figures import Figure, figure_label
-from workbench.study.model import Prediction
+from workbench.derive.figures import Figure, figure_label, known_figures
+from workbench.errors import UsageError, nearest
+from workbench.study.model import Ladder, Prediction
 from workbench.words import PredictionResult
 
 
@@ -36,6 +37,19 @@ class Score:
     def total(self) -> int:
         """All predictions."""
         return self.confirmed + self.refuted + self.not_measurable
+
+
+def check_figures(ladder: Ladder) -> None:
+    """Raises UsageError for a prediction of a figure that there is none of."""
+    known = known_figures()
+    for step in ladder.steps:
+        for prediction in step.predictions:
+            if prediction.figure not in known:
+                raise UsageError(
+                    f"{ladder.path}: step '{step.variant}' predicts '{prediction.figure}', "
+                    "which is no figure",
+                    hint=nearest(prediction.figure, known),
+                )
 
 
 def score(outcomes: Iterable[PredictionOutcome]) -> Score:

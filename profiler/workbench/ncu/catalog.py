@@ -41,6 +41,28 @@ def catalog() -> Mapping[str, FigureSpec]:
 
 
 STALL_PREFIX = "smsp__pcsamp_warps_issue_stalled_"
+STALL_REASONS = (
+    "barrier",
+    "branch_resolving",
+    "dispatch_stall",
+    "drain",
+    "gmma",
+    "imc_miss",
+    "lg_throttle",
+    "long_scoreboard",
+    "math_pipe_throttle",
+    "membar",
+    "mio_throttle",
+    "misc",
+    "no_instructions",
+    "not_selected",
+    "selected",
+    "short_scoreboard",
+    "sleeping",
+    "tex_throttle",
+    "wait",
+    "warpgroup_arrive",
+)
 LIMIT_PREFIX = "launch__occupancy_limit_"
 LIMITERS = {
     "registers": "registers",

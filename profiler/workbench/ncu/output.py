@@ -8,6 +8,10 @@ from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
 
 _PASSES = re.compile(r'Profiling "([^"]*)".*?(\d+)%(?!.*%)', re.DOTALL)
 
+NO_PERMISSION = "ERR_NVGPUCTRPERM"
+NO_LIBRARY = ("LibraryNotLoaded", "Failed to initialize the profiler")
+LACKS = (NO_PERMISSION, *NO_LIBRARY)
+
 
 def progress(text: str) -> tuple[str, int] | None:
     """Kernel name and percent of its passes done, from the end of ncu's output."""
@@ -16,24 +20,33 @@ def progress(text: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
+def saw_no_kernel(log: str) -> bool:
+    """Whether it worked, and there was nothing to profile: it says so after an error too."""
+    return "No kernels were profiled" in log and not any(text in log for text in LACKS)
+
+
+def no_kernel() -> ToolFailed:
+    return ToolFailed(
+        "ncu saw no kernel inside the variant's range",
+        hint="does its run() launch on torch's current stream, in this process?",
+    )
+
+
 def failure(log: str) -> WorkbenchError:
     """What ncu's output says went wrong, with the way out."""
-    if "ERR_NVGPUCTRPERM" in log:
+    if NO_PERMISSION in log:
         return EnvironmentLacks(
             "ncu may not read the GPU's performance counters (ERR_NVGPUCTRPERM)",
             hint="run as root, start the container with --cap-add=SYS_ADMIN, or load the driver "
             "with NVreg_RestrictProfilingToAdminUsers=0 (RmProfilingAdminOnly: 0)",
         )
-    if "LibraryNotLoaded" in log or "Failed to initialize the profiler" in log:
+    if any(text in log for text in NO_LIBRARY):
         return EnvironmentLacks(
             "ncu could not load the driver's profiling library",
             hint="the container or sandbox hides it; profile on the host or a plain VM",
         )
-    if "No kernels were profiled" in log:
-        return ToolFailed(
-            "ncu saw no kernel inside the variant's range",
-            hint="does its run() launch on torch's current stream, in this process?",
-        )
+    if saw_no_kernel(log):
+        return no_kernel()
     errors = [line for line in log.splitlines() if line.startswith("==ERROR==")]
     tail = errors[:5] or log.strip().splitlines()[-5:]
     return ToolFailed("ncu failed: " + "\n".join(tail), hint="`workbench doctor` checks ncu")

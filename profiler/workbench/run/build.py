@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from workbench.errors import EnvironmentLacks
+from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.run import machine
 from workbench.run.process import WorkerEnd, run_worker
-from workbench.run.protocol import Built, ErrorText, Event, Failed, VariantsJob
+from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.run.scratch import scratch_folder
 from workbench.study.model import Study
 from workbench.words import INSTALL, Parameter, Phase
@@ -21,29 +21,63 @@ def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Para
 def build_only(
     study: Study, variants: list[str], arch: str, limit: float, on_event: Callable[[Event], None]
 ) -> list[Built | Failed]:
-    """Compile for ``arch`` in a worker; how it went, variant by variant.
+    """Compile for ``arch`` in a worker; how it went, variant by variant, in their order.
 
-    Raises EnvironmentLacks without torch or cuda-core, KeyboardInterrupt when it was stopped.
+    One that takes its process along costs only itself: the others go on in a fresh worker.
+    Raises EnvironmentLacks without torch or cuda-core, ToolFailed where the worker does not come
+    as far as a variant, KeyboardInterrupt when it was stopped.
     """
     if missing := machine.missing_to_run():
-        raise EnvironmentLacks(f"building needs {' and '.join(missing)}", hint=INSTALL)
-    job = VariantsJob(
+        raise EnvironmentLacks(
+            f"building needs {' and '.join(missing)}: a GPU it does not need, but variants are "
+            "imported, and most of them import torch",
+            hint=INSTALL,
+        )
+    results: dict[str, Built | Failed] = {}
+    left = list(variants)
+    with scratch_folder(study) as scratch:
+        while left:
+            outcome = run_worker(scratch, _job(study, left, arch), limit, on_event)
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            events = [event for event in outcome.events if isinstance(event, Built | Failed)]
+            results |= {event.variant: event for event in events}
+            if not outcome.finished:
+                culprit = _culprit(outcome, limit)
+                results[culprit.variant] = culprit
+                on_event(culprit)
+            left = [name for name in left if name not in results and not outcome.finished]
+    return [results[name] for name in variants if name in results]
+
+
+def _job(study: Study, variants: list[str], arch: str) -> VariantsJob:
+    return VariantsJob(
         study=study.name,
         variants=tuple(variants),
         params=params_of(study, variants),
         phases=(Phase.BUILD,),
         arch=arch,
     )
-    with scratch_folder(study) as scratch:
-        outcome = run_worker(scratch, job, limit, on_event)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    results = [event for event in outcome.events if isinstance(event, Built | Failed)]
-    return results if outcome.finished else [*results, _culprit(outcome)]
 
 
-def _culprit(outcome: WorkerEnd) -> Failed:
+def _culprit(outcome: WorkerEnd, limit: float) -> Failed:
     """The variant that ended the worker."""
-    why = "takes too long" if outcome.timed_out else "crashed the compiler's process"
+    if not outcome.current:
+        raise worker_stopped(outcome)
+    why = (
+        f"takes too long: nothing came for {limit:g} s"
+        if outcome.timed_out
+        else f"crashed the compiler's process (exit {outcome.returncode})"
+    )
     error = ErrorText(kind="", message=why)
     return Failed(variant=outcome.current, phase=Phase.BUILD, error=error)
+
+
+def worker_stopped(outcome: WorkerEnd) -> ToolFailed:
+    """For a worker that ended with no variant to blame."""
+    broken = outcome.of(Broken)
+    tail = "\n".join(outcome.log.splitlines()[-5:])
+    return ToolFailed(
+        f"the worker stopped: {broken[0].error.message if broken else tail}",
+        hint="`workbench doctor` may say why",
+    )

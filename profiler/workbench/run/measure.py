@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from workbench.errors import ToolFailed
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Samples
 from workbench.ncu import command as ncu
@@ -18,11 +17,10 @@ from workbench.ncu import output
 from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
 from workbench.run import machine
-from workbench.run.build import params_of
+from workbench.run.build import params_of, worker_stopped
 from workbench.run.plan import Measured, Plan
 from workbench.run.process import Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
-    Broken,
     Built,
     Captured,
     Checked,
@@ -146,6 +144,7 @@ class Measurement:
         while left and not self.result.interrupted:
             worker = ahead or self.start_capture(scratch, left, gated=False)
             assert worker is not None
+            tried = left
             if worker is ahead:
                 worker.open_gate(left)
             ahead = None
@@ -155,9 +154,21 @@ class Measurement:
             culprit = None
             if not outcome.finished and outcome.current:
                 culprit = self.blame(outcome, limit)
+            if outcome.finished and (stored or output.saw_no_kernel(outcome.log)):
+                self.fail_without_kernel(outcome, stored)
             left = [v for v in left if v not in stored and v not in self.result.out]
-            if not stored and not culprit and not outcome.interrupted and left:
+            if not stored and not culprit and not outcome.interrupted and left == tried:
                 raise output.failure(outcome.log)
+
+    def fail_without_kernel(self, outcome: WorkerEnd, stored: list[str]) -> None:
+        """Those that ran to their end, and launched nothing that ncu saw."""
+        error = output.no_kernel()
+        for event in outcome.of(Captured):
+            if event.variant not in stored:
+                why = f"{error.message} ({error.hint})"
+                self.fail(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
+                text = ErrorText(kind="", message=why)
+                self.on_event(Failed(variant=event.variant, phase=Phase.CAPTURE, error=text))
 
     def passes(self) -> Callable[[str], None]:
         """Tells from ncu's output, piece by piece, how far it is."""
@@ -235,12 +246,7 @@ class Measurement:
             return lost[0].variant
         variant = outcome.current
         if not variant:
-            broken = outcome.of(Broken)
-            tail = "\n".join(outcome.log.splitlines()[-5:])
-            raise ToolFailed(
-                f"the worker stopped: {broken[0].error.message if broken else tail}",
-                hint="`workbench doctor` may say why",
-            )
+            raise worker_stopped(outcome)
         phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
         phase = phases[-1] if phases else Phase.BUILD
         status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED

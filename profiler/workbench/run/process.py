@@ -34,6 +34,7 @@ from workbench.run.protocol import (
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
+LOG_BYTES = 16 << 20  # of a log that are kept, and its end
 MAIN = "workbench.run.worker.main"
 BENCHMARKS = "workbench.run.worker.benchmarks"
 
@@ -62,10 +63,11 @@ class WorkerEnd:
 
 @dataclass
 class Tail:
-    """New text of a growing file, read as it comes."""
+    """New text of a growing file, read as it comes, ``at_once`` so many bytes at most."""
 
     path: Path
     position: int = 0
+    at_once: int = -1
     rest: str = field(default="")
 
     def read(self) -> str:
@@ -73,7 +75,7 @@ class Tail:
             return ""
         with self.path.open("rb") as file:
             file.seek(self.position)
-            data = file.read()
+            data = file.read(self.at_once)
         self.position += len(data)
         return data.decode("utf-8", "replace")
 
@@ -122,9 +124,11 @@ class Worker:
         module = BENCHMARKS if isinstance(job, CeilingsJob) else MAIN
         command = [*(prefix or []), "python3", "-m", module, JOB]
         self.scratch = scratch
+        # ncu tells how far it is; what a variant prints says nothing of whether it will ever end.
+        self.output_counts = prefix is not None or isinstance(job, CeilingsJob)
         self.events: list[WorkerEvent] = []
         self.pieces: list[str] = []
-        self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG)
+        self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG, at_once=LOG_BYTES)
         with (scratch / LOG).open("wb") as output:
             self.process = subprocess.Popen(
                 command,
@@ -142,14 +146,15 @@ class Worker:
 
     def drain(self, on_event: Callable[[Event], None], on_log: Callable[[str], None]) -> bool:
         text = self.log.read()
-        self.pieces.append(text)
         if text:
+            kept = self.pieces if self.log.position <= LOG_BYTES else self.pieces[:-1]
+            self.pieces = [*kept, text]
             on_log(text)
         fresh = [decode(line) for line in self.tail.lines()]
         self.events.extend(fresh)
         for event in fresh:
             on_event(event)
-        return bool(fresh or text)
+        return bool(fresh or (text and self.output_counts))
 
     def watch(
         self,
@@ -159,8 +164,8 @@ class Worker:
     ) -> WorkerEnd:
         """Wait for its end.
 
-        ``limit_seconds`` is the longest silence allowed: no event and no output. Ctrl-C stops the
-        worker and lets ncu write what it has; the outcome says ``interrupted``.
+        ``limit_seconds`` is the longest silence allowed: no event, and no output of ncu. Ctrl-C
+        stops the worker and lets ncu write what it has; the outcome says ``interrupted``.
         """
         timed_out = interrupted = False
         last = time.monotonic()

@@ -93,9 +93,12 @@ class Start(_Event, frozen=True, kw_only=True, tag="start"):
 
 
 class Built(_Event, frozen=True, kw_only=True, tag="built"):
+    """``defines`` are the macros of each of the kernels, as ``-D`` would have them."""
+
     variant: str
     arch: str
     kernels: tuple[BuiltKernel, ...]
+    defines: tuple[str, ...] = ()
     warnings: tuple[str, ...]
 
 

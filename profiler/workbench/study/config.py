@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from workbench.errors import UsageError, nearest
+from workbench.study.text import read_text
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,34 @@ CHOICES = {
     "profiler.clock_control": ("base", "boost", "force-boost", "none"),
     "profiler.cache_control": ("all", "none"),
 }
+DAY = 86400.0
+MOST = {
+    "gates.min_speedup": 1000,
+    "timing.rounds": 100_000,
+    "timing.seconds": DAY,
+    "timing.graph_microseconds": 1e6,
+    "timing.bootstrap_samples": 100_000,  # each takes the samples of a session once more
+    "limits.seconds_per_step": DAY,
+    "limits.seconds_per_capture": DAY,
+}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
+    """Raises UsageError naming the file for what cannot be read, or is not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_text(path))
+    except ValueError as error:  # also of a number with more digits than Python reads
         raise UsageError(f"{path} is not valid TOML: {error}", hint="mend the line named") from None
+    except RecursionError:
+        raise UsageError(
+            f"{path} is not valid TOML here: too deeply nested", hint="nothing in it needs depth"
+        ) from None
+
+
+def is_number(value: object) -> bool:
+    """Whether it is an integer or float of TOML that a float can hold: no inf, no nan."""
+    most = sys.float_info.max
+    return type(value) in (int, float) and -most <= value <= most  # type: ignore[operator]
 
 
 def check_keys(path: Path, table: str, found: dict[str, Any], known: list[str]) -> None:
@@ -80,21 +103,53 @@ def _fill(kind: Any, path: Path, table: str, found: dict[str, Any]) -> Any:
             if not isinstance(value, dict):
                 raise UsageError(f"{path}: '{where}' must be a table", hint=f"write [{where}]")
             values[key] = _fill(want, path, where, value)
-        elif want is float and type(value) in (int, float):
-            values[key] = float(value)
-        elif want in (int, bool, str) and type(value) is want:
+        elif want in (int, float) and type(value) in (int, want):
+            _check_range(path, where, value)
+            values[key] = want(value)
+        elif want in (bool, str) and type(value) is want:
             values[key] = value
-        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+        elif want not in (int, float, bool, str) and _is_strings(value):
             values[key] = tuple(value)
         else:
-            name = getattr(want, "__name__", "list of strings")
-            raise UsageError(f"{path}: '{where}' must be of type {name}, not {value!r}")
+            name = want.__name__ if isinstance(want, type) else "list of strings"
+            raise UsageError(
+                f"{path}: '{where}' must be of type {name}, not {_shown(value)}",
+                hint=f"leave '{key}' out for the default",
+            )
+        _check_text(path, where, values[key])
         if where in CHOICES and value not in CHOICES[where]:
             known = CHOICES[where]
             raise UsageError(f"{path}: '{where}' is {value!r}", hint=nearest(str(value), known))
-        if want in (int, float) and type(value) is not bool and not values[key] > 0:
-            raise UsageError(f"{path}: '{where}' must be above zero, not {value!r}")
     return kind(**values)
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _check_range(path: Path, where: str, value: float) -> None:
+    most = MOST[where]
+    if is_number(value) and 0 < value <= most:
+        return
+    raise UsageError(
+        f"{path}: '{where}' must be above zero and at most {most:g}, not {_shown(value)}",
+        hint=f"leave '{where.rpartition('.')[2]}' out for the default",
+    )
+
+
+def _check_text(path: Path, where: str, value: object) -> None:
+    """No control characters: such a value goes into a command line or a file's name."""
+    texts = value if isinstance(value, tuple) else (value,)
+    if wrong := [text for text in texts if isinstance(text, str) and not text.isprintable()]:
+        raise UsageError(
+            f"{path}: '{where}' has a character that cannot be printed: {_shown(wrong[0])}",
+            hint="take it out",
+        )
 
 
 def read_config(path: Path) -> Config:

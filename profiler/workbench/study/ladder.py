@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest
-from workbench.study.config import check_keys, read_toml
+from workbench.study.config import check_keys, is_number, read_toml
 from workbench.study.model import Ladder, Prediction, Step, Variant
+from workbench.study.params import base_name
+from workbench.study.text import is_plain_name, stands
 
 TOP_KEYS = ["schema_version", "title", "summary", "step", "reference"]
 STEP_KEYS = [
@@ -38,10 +40,24 @@ def _text(path: Path, where: str, table: dict[str, Any], key: str, *, needed: bo
 def _pair(path: Path, where: str, value: Any) -> tuple[float, float] | None:
     if value is None:
         return None
-    numbers = isinstance(value, list) and len(value) == 2
-    if not numbers or not all(type(v) in (int, float) for v in value) or value[0] > value[1]:
-        raise UsageError(f"{path}: {where} must be [low, high], not {value!r}")
+    pair = isinstance(value, list) and len(value) == 2 and all(map(is_number, value))
+    if not pair or not 0 <= value[0] <= value[1]:
+        raise UsageError(
+            f"{path}: {where} must be [low, high], not {value!r}",
+            hint="two finite numbers, none of them below zero, the lower one first",
+        )
     return float(value[0]), float(value[1])
+
+
+def _variant(path: Path, where: str, table: dict[str, Any]) -> str:
+    """The variant of a step or reference: a name that is one of a file in the study's folder."""
+    name = _text(path, where, table, "variant", needed=True)
+    if not (is_plain_name(name) and is_plain_name(f"{base_name(name)}.py")):
+        raise UsageError(
+            f"{path}: {where} has the variant '{name}', which is no name of a file",
+            hint="a variant is called as its module beside study.py, without '/' and without .py",
+        )
+    return name
 
 
 def _prediction(path: Path, where: str, table: dict[str, Any]) -> Prediction:
@@ -62,7 +78,7 @@ def _tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
 
 def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
     check_keys(path, "step", table, STEP_KEYS)
-    variant = _text(path, "step", table, "variant", needed=True)
+    variant = _variant(path, "step", table)
     where = f"step '{variant}'"
     parent = _text(path, where, table, "parent") or None
     if variant in earlier:
@@ -108,13 +124,22 @@ def _check_chosen(path: Path, steps: list[Step]) -> None:
                 )
 
 
+def _flag(path: Path, where: str, table: dict[str, Any], key: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise UsageError(
+            f"{path}: '{where}.{key}' must be true or false, not {value!r}",
+            hint=f"write {key} = true, without quotes",
+        )
+    return value
+
+
 def _reference(path: Path, table: dict[str, Any], folder: Path) -> tuple[Variant, bool]:
     """The reference, and whether it is the primary one."""
     check_keys(path, "reference", table, REFERENCE_KEYS)
-    name = _text(path, "reference", table, "variant", needed=True)
-    captured, primary = table.get("captured", False), bool(table.get("primary"))
-    if not isinstance(captured, bool):
-        raise UsageError(f"{path}: 'reference.captured' must be true or false")
+    name = _variant(path, "reference", table)
+    captured = _flag(path, f"reference '{name}'", table, "captured")
+    primary = _flag(path, f"reference '{name}'", table, "primary")
     if captured and primary:
         raise UsageError(
             f"{path}: reference '{name}' is only captured, so it cannot be primary",
@@ -132,14 +157,18 @@ def _reference(path: Path, table: dict[str, Any], folder: Path) -> tuple[Variant
 
 def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
     """Raises UsageError naming the file and key for anything wrong in it."""
-    if not path.is_file():
+    if not stands(path):
         raise UsageError(
             f"study '{study}' has no {path}", hint="it lists the variants of the study"
         )
     data = read_toml(path)
     check_keys(path, "", data, TOP_KEYS)
-    if data.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(f"{path}: schema_version must be {SCHEMA_VERSION}")
+    version = data.get("schema_version")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path}: schema_version must be {SCHEMA_VERSION}",
+            hint=f"write schema_version = {SCHEMA_VERSION} at its top",
+        )
     steps: list[Step] = []
     for table in _tables(path, "step", data.get("step", [])):
         steps.append(_step(path, table, [s.variant for s in steps]))

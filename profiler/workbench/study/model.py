@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
+import numbers
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workbench.errors import UsageError
+from workbench.study.users_code import users_code
 from workbench.words import Parameter
 
 
@@ -24,6 +29,14 @@ class Shape(Mapping[str, Parameter]):
         self.profiled = profiled
         self.captured = captured
         self.parameters = dict(parameters)
+        for name, value in parameters.items():
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError, RecursionError):
+                kind = type(value).__name__
+                raise TypeError(
+                    f"a shape's parameters are numbers and strings, which '{name}' ({kind}) is not"
+                ) from None
 
     def __getitem__(self, key: str) -> Parameter:
         return self.parameters[key]
@@ -167,6 +180,18 @@ class Study:
     module: Any = None
 
     def work(self, shape: str) -> Work:
-        result = self.module.work(self.shapes[shape])
-        assert isinstance(result, Work)
-        return result
+        """Raises UsageError for a ``work`` of study.py that fails, or gives anything else."""
+        path = self.folder / "study.py"
+        with users_code(path, f"has a work() that fails at '{shape}'"):
+            result = self.module.work(self.shapes[shape])
+        if isinstance(result, Work) and all(map(_is_amount, (result.flops, result.bytes))):
+            return result
+        raise UsageError(
+            f"{path}: work() must return workbench.Work with flops and bytes as numbers, "
+            f"not {result!r} at '{shape}'",
+            hint="see 'Your own kernel' in README",
+        )
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, numbers.Real) and 0 <= float(value) < math.inf

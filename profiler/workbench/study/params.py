@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from workbench.errors import UsageError, unknown
 from workbench.study.model import Variant
+from workbench.study.text import is_plain_name, readable_text
 from workbench.words import Parameter
 
 _NAME = re.compile(r"([^\[\]]+)(?:\[([^\[\]]*)\])?")
+_LARGEST = 2**63 - 1  # what JSON carries to the worker
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -23,31 +27,43 @@ def base_name(name: str) -> str:
 def declared(module: Path) -> dict[str, Parameter]:
     """What ``params = cuda.params(...)`` of a variant declares, read without importing it."""
     try:
-        tree = ast.parse(module.read_text(encoding="utf-8"))
-    except SyntaxError:
+        tree = ast.parse(readable_text(module))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}  # building it says so, with the line
     for node in tree.body:
         names = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
         call = getattr(node, "value", None)
         if names != ["params"] or not isinstance(call, ast.Call):
             continue
-        try:
-            return {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
-        except ValueError:
-            raise UsageError(
-                f"{module}: the values in cuda.params(...) must be plain numbers or strings"
-            ) from None
+        return {k.arg: _literal(module, k) for k in call.keywords if k.arg}
     return {}
+
+
+def _literal(module: Path, keyword: ast.keyword) -> Parameter:
+    try:
+        value = ast.literal_eval(keyword.value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        value = None
+    if type(value) in (bool, int, float, str):
+        return cast(Parameter, value)
+    raise UsageError(
+        f"{module}:{keyword.lineno}: the values in cuda.params(...) must be plain numbers or "
+        f"strings, which '{keyword.arg}' is not",
+        hint="compute what depends on them below, from params",
+    )
 
 
 def _value(name: str, text: str, like: Parameter) -> Parameter:
     try:
         if isinstance(like, bool):
             return _BOOLS[text.lower()]
-        return type(like)(text)
+        value = type(like)(text)
     except (KeyError, ValueError):
         kind = type(like).__name__
         raise UsageError(f"parameter '{name}' is {kind}, not '{text}'") from None
+    if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) <= _LARGEST):
+        raise UsageError(f"parameter '{name}' cannot be '{text}'", hint="give it a finite number")
+    return value
 
 
 def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Variant:
@@ -80,6 +96,10 @@ def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Varia
         values[key] = _value(key, text, own[key])
     other = tuple((key, value) for key, value in values.items() if value != own[key])
     full = f"{base}[{','.join(f'{k}={_text(v)}' for k, v in other)}]" if other else base
+    if not is_plain_name(full):
+        raise UsageError(
+            f"'{full}' is no name of a file", hint="evidence is kept under it: leave out '/'"
+        )
     return known.get(full) or Variant(full, module, params=other)
 
 

@@ -9,7 +9,9 @@ import re
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from workbench.cuda.includes import within
 from workbench.study.model import Study, Variant
+from workbench.study.text import read_text, readable_text
 from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
 
 _NAMED_SOURCE = re.compile(r"""["']([\w./-]+\.cuh?)["']""")
@@ -25,18 +27,20 @@ def virtual_name(study: str, file: str) -> str:
 def source_files(study: Study, variant: Variant) -> list[Path]:
     """The variant's module, the CUDA sources it names and, through them, what they include.
 
-    Those of the variants that it calls are among them. None where it is only captured.
+    Those of the variants that it calls are among them. None where it is only captured. What lies
+    outside of the study's folder is no source of it, and refused when the variant is built.
     """
     if variant.captured:
         return []
     found: dict[Path, None] = {}
     queue = [variant.module.name]
     while queue:
-        path = study.folder / queue.pop(0)
-        if path in found or not path.is_file():
+        name = queue.pop(0)
+        path = study.folder / name
+        if path in found or not within(study.folder, name) or not path.is_file():
             continue
         found[path] = None
-        text = path.read_text(encoding="utf-8")
+        text = readable_text(path)
         if path.suffix == ".py":
             queue += _NAMED_SOURCE.findall(text)
             queue += [f"{name}.py" for name in _NAMED_VARIANT.findall(text)]
@@ -68,8 +72,7 @@ class Fingerprints:
 
     @cached_property
     def _code(self) -> bytes:
-        text = (self.study.folder / "study.py").read_text(encoding="utf-8")
-        return _study_code(text).encode()
+        return _study_code(read_text(self.study.folder / "study.py")).encode()
 
     def _sources(self, variant: str) -> hashlib._Hash:
         if variant not in self._digests:
@@ -109,6 +112,6 @@ def source_fingerprint(study: Study, variant: str) -> str:
 def source_texts(study: Study, variant: Variant) -> dict[str, str]:
     """The variant's sources by the name they have in the line table of a capture."""
     return {
-        virtual_name(path.parent.name, path.name): path.read_text(encoding="utf-8")
+        virtual_name(path.parent.name, path.name): readable_text(path)
         for path in source_files(study, variant)
     }

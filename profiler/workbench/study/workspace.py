@@ -14,8 +14,18 @@ from types import ModuleType
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
 from workbench.study.ladder import read_ladder
-from workbench.study.model import Ladder, Shape, Step, Study, Tolerance, Variant
+from workbench.study.model import (
+    Ladder,
+    Shape,
+    Step,
+    Study,
+    Tolerance,
+    ToleranceRule,
+    Variant,
+)
 from workbench.study.params import base_name, find_variant
+from workbench.study.text import is_plain_name, no_file, read_text, stands
+from workbench.study.users_code import users_code
 
 CONFIG_FILE = "workbench.toml"
 LONGEST = 80  # of the name of a folder
@@ -75,7 +85,7 @@ class Workspace:
         return [self.root / "templates", packaged_content() / "templates"]
 
     def studies(self) -> list[str]:
-        return sorted(p.parent.name for p in self.kernels.glob("*/study.py"))
+        return sorted(p.parent.name for p in self.kernels.glob("*/study.py") if p.is_file())
 
     def study(self, name: str | None = None) -> Study:
         """The named one, else that of ``workbench.toml``, else the only one. Raises UsageError."""
@@ -103,13 +113,13 @@ def find_workspace(project: Path | None = None) -> Workspace:
     """
     here = Path.cwd()
     if project is not None:
-        if not (project / CONFIG_FILE).is_file():
+        if not stands(project / CONFIG_FILE):
             raise UsageError(
                 f"no {CONFIG_FILE} in {project}", hint="--project takes a workspace's top folder"
             )
         root = project.resolve()
     else:
-        above = [p for p in (here, *here.parents) if (p / CONFIG_FILE).is_file()]
+        above = [p for p in (here, *here.parents) if stands(p / CONFIG_FILE)]
         if not above:
             root = packaged_content()
             return Workspace(
@@ -139,17 +149,32 @@ def check_study_module(path: Path, module: ModuleType) -> None:
             raise UsageError(
                 f"{path} does not define '{part}'", hint="see 'Your own kernel' in README"
             )
+    for part in ("inputs", "reference", "work"):
+        if not callable(getattr(module, part)):
+            raise UsageError(
+                f"{path}: '{part}' must be a function", hint="see 'Your own kernel' in README"
+            )
     shapes, default = module.shapes, module.default_shape
     if not (isinstance(shapes, dict) and all(isinstance(s, Shape) for s in shapes.values())):
-        raise UsageError(f"{path}: 'shapes' must be a dict of name to workbench.Shape")
-    if default not in shapes:
+        raise UsageError(
+            f"{path}: 'shapes' must be a dict of name to workbench.Shape",
+            hint='such as shapes = {"large": Shape(n=1024)}',
+        )
+    for name in shapes:
+        if not (isinstance(name, str) and name.isprintable() and is_plain_name(name)):
+            raise UsageError(
+                f"{path}: the shape {name!r} has no name that a folder can have",
+                hint='write a string without "/", such as "large"',
+            )
+    if not isinstance(default, str) or default not in shapes:
         raise UsageError(
             f"{path}: default_shape '{default}' is none of its shapes",
             hint=nearest(str(default), shapes),
         )
     if not isinstance(module.tolerance, Tolerance) and not callable(module.tolerance):
         raise UsageError(
-            f"{path}: 'tolerance' must be a workbench.Tolerance, or a function of a shape"
+            f"{path}: 'tolerance' must be a workbench.Tolerance, or a function of a shape",
+            hint="such as tolerance = Tolerance(absolute=1e-3, relative=1e-3)",
         )
 
 
@@ -157,16 +182,13 @@ def read_study(workspace: Workspace, name: str) -> Study:
     """Raises UsageError for an unknown study, or one whose files do not fit together."""
     folder = workspace.kernels / name
     path = folder / "study.py"
-    if not path.is_file():
+    if not is_plain_name(name) or not stands(path):
         raise unknown("study", name, workspace.studies())
-    try:
+    read_text(path)  # says what is wrong with the file itself
+    with users_code(path, "could not be imported"):
         module = load_module(path, f"workbench_study_{name}")
-    except Exception as error:
-        raise UsageError(
-            f"{path} could not be imported: {type(error).__name__}: {error}",
-            hint="import torch inside its functions: a study is also read where there is none",
-        ) from error
-    check_study_module(path, module)
+    with users_code(path, "cannot be used"):
+        check_study_module(path, module)
     ladder = read_ladder(workspace.ablations / name / "ablation.toml", name, folder)
     check_shapes(ladder, module.shapes)
     variants = variants_of(ladder, folder)
@@ -175,11 +197,29 @@ def read_study(workspace: Workspace, name: str) -> Study:
         folder=folder,
         shapes=module.shapes,
         default_shape=module.default_shape,
-        tolerance=module.tolerance,
+        tolerance=_tolerance(path, module.tolerance),
         ladder=ladder,
         variants=variants,
         module=module,
     )
+
+
+def _tolerance(path: Path, rule: ToleranceRule) -> ToleranceRule:
+    """The study's; one that is a function fails as a UsageError with the file and line."""
+    if isinstance(rule, Tolerance):
+        return rule
+
+    def at(shape: Shape) -> Tolerance:
+        with users_code(path, f"has a tolerance() that fails at {shape!r}"):
+            bound = rule(shape)
+        if not isinstance(bound, Tolerance):
+            raise UsageError(
+                f"{path}: tolerance() must return a workbench.Tolerance, not {bound!r}",
+                hint="see 'Your own kernel' in README",
+            )
+        return bound
+
+    return at
 
 
 def check_shapes(ladder: Ladder, shapes: Mapping[str, Shape]) -> None:
@@ -203,9 +243,10 @@ def variants_of(ladder: Ladder, folder: Path) -> dict[str, Variant]:
             raise UsageError(f"{ladder.path}: '{written}' is called '{variant.name}'")
     variants |= {reference.name: reference for reference in ladder.references}
     for variant in variants.values():
-        if not variant.captured and not variant.module.is_file():
+        why = "" if variant.captured else no_file(variant.module)
+        if why:
             raise UsageError(
-                f"{ladder.path} names '{variant.name}', but there is no {variant.module}",
+                f"{ladder.path} names '{variant.name}', but {variant.module} {why}",
                 hint="add the file, or take the name out of ablation.toml",
             )
     return variants

@@ -45,6 +45,8 @@ class CompiledKernel:
 
     variant: str
     kernel: str
+    source: str
+    defines: str
     registers: int
     shared_bytes: int
     stack_bytes: int
@@ -56,8 +58,10 @@ class CompiledKernel:
 COMPILED: list[Field[CompiledKernel]] = [
     field("variant", "variant", lambda k: k.variant),
     field("kernel", "kernel", lambda k: k.kernel, rank=5),
+    field("source", "source", lambda k: k.source, rank=2),
+    field("defines", "defines", lambda k: k.defines, rank=2),
     field("registers", "registers", lambda k: str(k.registers), right=True, rank=1),
-    field("shared", "shared B", lambda k: str(k.shared_bytes), right=True, rank=2),
+    field("shared", "static shared B", lambda k: str(k.shared_bytes), right=True, rank=2),
     field("stack", "stack B", lambda k: str(k.stack_bytes), right=True, rank=4),
     field("stores", "spill stores B", lambda k: str(k.spill_store_bytes), right=True, rank=2),
     field("loads", "spill loads B", lambda k: str(k.spill_load_bytes), right=True, rank=2),

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from workbench import cuda
+from workbench.cuda.includes import source_text
 from workbench.errors import UsageError
 from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import (
@@ -96,7 +97,9 @@ class Worker:
             self.journal.write(Start(variant=name, phase=phase))
             try:
                 work(name)
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # users' code may also exit
                 self.fail(name, phase, error)
         self.journal.current("")
 
@@ -119,6 +122,7 @@ class Worker:
     def build(self, name: str) -> None:
         cuda.take_declared()
         file = self.folder / f"{base_name(name)}.py"
+        source_text(file, file.name)  # where it is not UTF-8, says so with the byte
         with cuda.overridden(self.job.params.get(name, {})):
             module = load_module(file, f"workbench_variant_{name}")
         if not callable(getattr(module, "run", None)):
@@ -134,13 +138,19 @@ class Worker:
         arch = self.job.arch or self.device_arch()
         compiled = [(kernel, kernel.compile(arch)[0]) for kernel in kernels]
         built = [
-            BuiltKernel(**vars(build), source=kernel.path.name)
+            (BuiltKernel(**vars(build), source=kernel.path.name), kernel.shown_defines)
             for kernel, report in compiled
             for build in report.kernels
         ]
         warnings = [warning for _, report in compiled for warning in report.warnings]
         self.journal.write(
-            Built(variant=name, arch=arch, kernels=tuple(built), warnings=tuple(warnings))
+            Built(
+                variant=name,
+                arch=arch,
+                kernels=tuple(kernel for kernel, _ in built),
+                defines=tuple(defines for _, defines in built),
+                warnings=tuple(warnings),
+            )
         )
 
     def device_arch(self) -> str:

@@ -1,0 +1,114 @@
+"""Runs what users wrote in this process: its prints, exits and errors do not become the verb's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from types import FrameType
+
+from workbench.errors import UsageError
+
+SECONDS = 30.0  # for an import, or a call, of study.py
+AGAIN_SECONDS = 1.0  # the code may have caught the first one
+HINTS = {
+    "ImportError": "import torch inside its functions: a study is also read where there is none",
+    "SystemExit": "take the exit out: the file is imported by every verb",
+    "TooLong": "what takes long belongs inside its functions: the file is imported by every verb",
+}
+
+
+class TooLong(BaseException):
+    """No Exception, so that few handlers catch it."""
+
+
+@contextmanager
+def users_code(path: Path, doing: str) -> Iterator[None]:
+    """Whatever is raised inside, but Ctrl-C, becomes a UsageError with the file and its line.
+
+    ``doing`` is what went wrong, such as "could not be imported". Prints go to stderr, and what
+    takes longer than ``SECONDS`` is stopped.
+    """
+    try:
+        with prints_to_stderr(), time_limit(SECONDS):
+            yield
+    except (KeyboardInterrupt, UsageError):
+        raise
+    except BaseException as error:
+        kind = next((k for k in HINTS if k in {c.__name__ for c in type(error).__mro__}), "")
+        raise UsageError(
+            f"{path}{line_in(path, error)} {doing}: {in_words(error)}",
+            hint=HINTS.get(kind, "mend the line named, or run the file by itself to see more"),
+        ) from error
+
+
+def in_words(error: BaseException) -> str:
+    if isinstance(error, TooLong):
+        return f"it takes longer than {SECONDS:g} s"
+    try:
+        text = str(error)
+    except Exception:  # users' exceptions are users' code too
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def line_in(path: Path, error: BaseException) -> str:
+    """``:12`` for the line of the file where it happened, where that is known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    numbers = [frame.lineno for frame in frames if frame.filename == str(path)]
+    if not numbers and isinstance(error, SyntaxError) and error.filename == str(path):
+        numbers = [error.lineno]
+    return f":{numbers[-1]}" if numbers and numbers[-1] else ""
+
+
+@contextmanager
+def prints_to_stderr() -> Iterator[None]:
+    """Also those of processes that are started inside."""
+    with redirect_stdout(sys.stderr):
+        kept = _swap_stdout()
+        try:
+            yield
+        finally:
+            if kept is not None:
+                os.dup2(kept, 1)
+                os.close(kept)
+
+
+def _swap_stdout() -> int | None:
+    """Stderr as descriptor 1; the old one, or None where either of them is closed."""
+    try:
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
+        kept = os.dup(1)
+    except (OSError, ValueError):
+        return None
+    try:
+        os.dup2(2, 1)
+    except OSError:
+        os.close(kept)
+        return None
+    return kept
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises TooLong inside after that long; without effect beside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooLong
+
+    handler = signal.signal(signal.SIGALRM, stop)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left, interval)
+        signal.signal(signal.SIGALRM, handler if handler is not None else signal.SIG_DFL)

@@ -1,0 +1,387 @@
+"""workbench.toml and ablation.toml, checked to the end: the file and key, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faulty import examples
+from workbench.cli import main
+from workbench.errors import UsageError
+from workbench.study.config import Config, read_config
+from workspaces import GOOD, ROOT, make
+
+Capture = pytest.CaptureFixture[str]
+CONFIG = (ROOT / "workbench.toml").read_text().replace('"attention"', '"scale"')
+LADDER = """schema_version = 1
+title = "Scaling"
+summary = "What it says."
+
+[[step]]
+variant = "baseline"
+key_change = "none"
+
+[[step]]
+variant = "b"
+parent = "baseline"
+key_change = "b"
+shape = "large"
+bottleneck = "long_scoreboard"
+rationale = "why"
+lesson = "what"
+chooses = ["baseline"]
+
+[[step.prediction]]
+figure = "time"
+factor = [0.4, 0.6]
+
+[[step.prediction]]
+figure = "stall.long_scoreboard"
+range = [1, 20.5]
+
+[[reference]]
+variant = "ref"
+title = "Reference"
+primary = true
+
+[[reference]]
+variant = "taken"
+captured = true
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(
+        tmp_path_factory.mktemp("ws") / "ws",
+        {"baseline": GOOD, "b": GOOD},
+        {"ref": "def run(x):\n    return x\n"},
+    )
+
+
+@pytest.fixture(autouse=True)
+def written(root: Path) -> Iterator[None]:
+    write(root)
+    yield
+    write(root)
+
+
+def write(root: Path, *, config: str = CONFIG, ladder: str = LADDER) -> None:
+    (root / "workbench.toml").write_text(config, encoding="utf-8")
+    (root / "ablations" / "scale" / "ablation.toml").write_text(ladder, encoding="utf-8")
+
+
+def fails(capsys: Capture, root: Path, *words: str, verb: str = "list") -> None:
+    """The verb ends in exit code 2, and a message and hint with all words."""
+    code = main([verb, "--project", str(root)])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    for word in ("error: ", "hint: ", *words):
+        assert word in err
+
+
+def test_the_files_of_these_tests_are_right(root: Path, capsys: Capture) -> None:
+    assert main(["list", "--project", str(root)]) == 0
+
+
+# ---- what was accepted in silence ------------------------------------------------------------
+@pytest.mark.parametrize("value", ["inf", "nan", "-1", "0", "1e9", "1e400", "9" * 400, "true"])
+@pytest.mark.parametrize("key", ["gates.min_speedup", "timing.seconds", "limits.seconds_per_step"])
+def test_a_number_out_of_its_range_is_named(
+    key: str, value: str, root: Path, capsys: Capture
+) -> None:
+    table, _, name = key.partition(".")
+    write(root, config=f'study = "scale"\n[{table}]\n{name} = {value}\n')
+    fails(capsys, root, "workbench.toml", f"'{key}'")
+
+
+@pytest.mark.parametrize("value", ["10_000_000", "9" * 400, "0", "-3", "2000.0"])
+@pytest.mark.parametrize("key", ["bootstrap_samples", "rounds"])
+def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsys: Capture) -> None:
+    write(root, config=f'study = "scale"\n[timing]\n{key} = {value}\n')
+    fails(capsys, root, "workbench.toml", f"'timing.{key}'")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("study = []", ["'study' must be of type str"]),
+        ("study = ['a']", ["'study' must be of type str"]),
+        ("[profiler]\nset = ['full']", ["'profiler.set' must be of type str"]),
+        ("[profiler]\nset = 'a\\nb'", []),
+        ('[profiler]\nset = "a\\u0000b"', ["'profiler.set'", "cannot be printed"]),
+        ('[profiler]\nextra_flags = ["a\\u001bb"]', ["'profiler.extra_flags'"]),
+        ("[profiler]\nextra_flags = [1]", ["'profiler.extra_flags' must be of type list of"]),
+        ("gates = []", ["'gates' must be a table"]),
+        (f"x = {'[' * 5000}", ["not valid TOML", "nested"]),
+        (f"x = {'9' * 5000}", ["not valid TOML"]),
+        ("x = 1987-13-45", ["not valid TOML"]),
+    ],
+)
+def test_odd_settings_are_named(text: str, words: list[str], root: Path, capsys: Capture) -> None:
+    write(root, config=text)
+    if words:
+        fails(capsys, root, "workbench.toml", *words)
+
+
+@pytest.mark.parametrize("table", ["factor", "range"])
+@pytest.mark.parametrize(
+    "pair",
+    ["[nan, 1]", "[0, nan]", "[1, inf]", "[-inf, 1]", "[-2, 1]", "[2, 1]", "[1]", "[true, 2]"],
+)
+def test_bounds_of_a_prediction_are_finite_and_in_order(
+    pair: str, table: str, root: Path, capsys: Capture
+) -> None:
+    ladder = LADDER.replace("factor = [0.4, 0.6]", f"{table} = {pair}")
+    write(root, ladder=ladder)
+    fails(capsys, root, "ablation.toml", f"step 'b'.prediction.{table}", "[low, high]")
+
+
+@pytest.mark.parametrize("verb", ["list", "build", "check", "ablate"])
+@pytest.mark.parametrize(
+    ("figure", "nearest"),
+    [
+        ("tiem", "'time'"),
+        ("dram_bandwith", "'dram_bandwidth'"),
+        ("stall.long_scorebord", "'stall.long_scoreboard'"),
+        ("xu_pip", "'xu_pipe'"),
+    ],
+)
+def test_a_figure_that_there_is_none_of_is_named(
+    figure: str, nearest: str, verb: str, root: Path, capsys: Capture
+) -> None:
+    write(root, ladder=LADDER.replace('figure = "time"', f'figure = "{figure}"'))
+    fails(capsys, root, "ablation.toml", "step 'b'", f"'{figure}'", nearest, verb=verb)
+
+
+@pytest.mark.parametrize("key", ["primary", "captured"])
+@pytest.mark.parametrize("value", ['"false"', '"true"', "0", "1", "[]"])
+def test_a_flag_is_true_or_false(key: str, value: str, root: Path, capsys: Capture) -> None:
+    write(root, ladder=LADDER.replace(f"{key} = true", f"{key} = {value}"))
+    fails(capsys, root, "ablation.toml", f".{key}' must be true or false")
+
+
+@pytest.mark.parametrize("value", ["true", "1.0", "2", '"1"', "[1]"])
+def test_the_schema_version_is_one(value: str, root: Path, capsys: Capture) -> None:
+    write(root, ladder=LADDER.replace("schema_version = 1", f"schema_version = {value}"))
+    fails(capsys, root, "ablation.toml", "schema_version must be 1")
+
+
+# ---- a name that is no file ------------------------------------------------------------------
+def spoil(path: Path, how: str) -> None:
+    path.unlink()
+    match how:
+        case "folder":
+            path.mkdir()
+        case "FIFO":
+            os.mkfifo(path)
+        case "loop":
+            path.symlink_to(path)
+        case "dangling":
+            path.symlink_to("nowhere")
+        case "not UTF-8":
+            path.write_bytes(b'study = "\xff"')
+
+
+KINDS = {
+    "folder": "is a folder",
+    "FIFO": "is no regular file",
+    "loop": "link in a loop",
+    "dangling": "is a link to nothing",
+    "not UTF-8": "byte 0xff at offset 9",
+}
+
+
+@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("file", ["workbench.toml", "ablations/scale/ablation.toml"])
+def test_what_is_no_file_is_an_error(
+    file: str, how: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not silently another workspace: also where it is looked for from a folder below."""
+    root = make(tmp_path / "ws", {"baseline": GOOD})
+    spoil(root / file, how)
+    fails(capsys, root, file, KINDS[how])
+    monkeypatch.chdir(root / "kernels" / "scale")
+    assert main(["list"]) == 2
+    assert KINDS[how] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["folder", "FIFO", "loop", "dangling"])
+def test_a_variant_that_is_no_file_is_told(how: str, tmp_path: Path, capsys: Capture) -> None:
+    root = make(tmp_path / "ws", {"baseline": GOOD, "b": GOOD})
+    spoil(root / "kernels" / "scale" / "b.py", how)
+    fails(capsys, root, "ablation.toml names 'b'", "b.py", KINDS[how])
+
+
+# ---- any contents ----------------------------------------------------------------------------
+ODD = [
+    "",
+    '""',
+    "0",
+    "-1",
+    "1.5",
+    "nan",
+    "-inf",
+    "inf",
+    "1e999",
+    "9" * 30,
+    "9" * 400,
+    "true",
+    '"true"',
+    '"\\u0000"',
+    '"../x"',
+    '"\\u001b[31m"',
+    '"\\u202e"',
+    '"b"',
+    "[]",
+    "[[]]",
+    "{}",
+    "[1, 2]",
+    "[2, 1]",
+    "[nan, nan]",
+    '["b", "b"]',
+    '["x"]',
+    "{a = 1}",
+    "1979-05-27",
+    "07:32:00",
+    "'''\n\n'''",
+]
+LINE = re.compile(r"^(\w+) = .*$", re.MULTILINE)
+TABLE = re.compile(r"^\[.*\]$", re.MULTILINE)
+
+
+def lines_of(text: str) -> list[tuple[int, int]]:
+    return [found.span() for found in LINE.finditer(text)]
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, text: str) -> str:
+    """The text with some lines dropped, doubled, renamed, emptied or of another value."""
+    for _ in range(draw(st.integers(1, 3))):
+        spans = lines_of(text) + [found.span() for found in TABLE.finditer(text)]
+        if not spans:
+            return text
+        start, end = draw(st.sampled_from(spans))
+        line = text[start:end]
+        key, equals, _ = line.partition(" = ")
+        choices = ["", f"{line}\n{line}", line[:-1], line.replace("e", "ee", 1)]
+        if equals:
+            value = draw(st.sampled_from(ODD) | st.text(max_size=12).map(quoted))
+            choices += 4 * [f"{key} = {value}"]
+        text = text[:start] + draw(st.sampled_from(choices)) + text[end:]
+    return text
+
+
+def quoted(text: str) -> str:
+    """A string of TOML."""
+    inside = "".join(f"\\U{ord(c):08x}" for c in text if not 0xD800 <= ord(c) < 0xE000)
+    return f'"{inside}"'
+
+
+def settles(capsys: Capture, root: Path, file: str) -> None:
+    """``list`` ends well, or in exit code 2 and a message that names the file."""
+    code = main(["list", "--project", str(root)])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    if code == 0:
+        assert out
+        return
+    assert code == 2
+    assert out == ""
+    assert "error: " in err
+    assert file in err or "unknown study" in err
+
+
+@settings(max_examples=examples(40, many=2500))
+@given(text=spoilt(CONFIG))
+def test_any_setting_changed_is_read_or_named(text: str, root: Path, capsys: Capture) -> None:
+    write(root, config=text)
+    settles(capsys, root, "workbench.toml")
+
+
+@settings(max_examples=examples(50, many=3000))
+@given(text=spoilt(LADDER))
+def test_any_line_of_a_ladder_changed_is_read_or_named(
+    text: str, root: Path, capsys: Capture
+) -> None:
+    write(root, ladder=text)
+    settles(capsys, root, "ablation.toml")
+
+
+spoilt_bytes = st.binary(max_size=40) | st.text(max_size=40).map(
+    lambda text: text.encode("utf-8", "replace")
+)
+
+
+@settings(max_examples=examples(30, many=2000))
+@given(data=spoilt_bytes, cut=st.integers(0, 500), ladder=st.booleans())
+def test_any_bytes_are_read_or_named(
+    data: bytes, cut: int, ladder: bool, root: Path, capsys: Capture
+) -> None:
+    write(root)
+    path = root / ("ablations/scale/ablation.toml" if ladder else "workbench.toml")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:cut] + data + whole[cut:])
+    settles(capsys, root, path.name)
+
+
+values: st.SearchStrategy[Any] = st.recursive(
+    st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("abrt_", min_size=1, max_size=6), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def toml(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+        case str():
+            return quoted(value)
+        case list():
+            return f"[{', '.join(map(toml, value))}]"
+    return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
+
+
+KEYS = re.findall(r"^(\w+) =", CONFIG, re.MULTILINE)
+
+
+@settings(max_examples=examples(40, many=2500))
+@given(data=st.data(), value=values)
+def test_a_setting_of_any_value_is_in_range_or_refused(
+    data: st.DataObject, value: Any, root: Path
+) -> None:
+    key = data.draw(st.sampled_from(KEYS))
+    path = root / "workbench.toml"
+    text = re.sub(rf"^{key} = .*$", lambda _: f"{key} = {toml(value)}", CONFIG, flags=re.MULTILINE)
+    write(root, config=text)
+    given_values = tomllib.loads(text)
+    assert given_values
+    refused = None
+    try:
+        in_range(read_config(path))
+    except UsageError as error:
+        refused = error
+    assert refused is None or (str(path) in refused.message and key in refused.message)
+
+
+def in_range(config: Config) -> None:
+    assert 0 < config.gates.min_speedup <= 1000
+    assert 0 < config.timing.bootstrap_samples <= 100_000
+    assert type(config.timing.rounds) is int
+    assert type(config.gates.allow_spills) is bool
+    assert config.study.isprintable()
+    assert all(isinstance(flag, str) for flag in config.profiler.extra_flags)

@@ -1,0 +1,297 @@
+"""A variant costs only itself, whatever it does to the process that builds or profiles it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faulty import examples
+from test_gates import build as build_of
+from workbench.cli import main
+from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import BuiltKernel
+from workbench.judge.gates import compiler_gate
+from workbench.ncu import command as ncu
+from workbench.ncu.ranges import range_name
+from workbench.run import build as building
+from workbench.run import machine, measure
+from workbench.run.build import build_only
+from workbench.run.measure import Measurement
+from workbench.run.plan import Measured, Plan
+from workbench.run.process import WorkerEnd
+from workbench.run.protocol import (
+    Broken,
+    Built,
+    Captured,
+    Done,
+    ErrorText,
+    Failed,
+    Start,
+    VariantsJob,
+    WorkerEvent,
+)
+from workbench.study.config import Config, Gates
+from workbench.study.model import Study
+from workbench.study.workspace import find_workspace
+from workbench.words import GateState, Phase
+from workspaces import GOOD, make
+
+Capture = pytest.CaptureFixture[str]
+RUN = "def run(x):\n    return x\n"
+
+
+# ---- build ---------------------------------------------------------------------------------
+def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: Capture) -> None:
+    bad = {
+        "dies": "import os\nos._exit(9)\n",
+        "exits": "import sys\nsys.exit(0)\n",
+        "raises": "raise BaseException('no')\n",
+        "prints": "print('{}')\n" + RUN,
+        "hangs": "import time\ntime.sleep(600)\n",
+    }
+    config = "[limits]\nseconds_per_step = 8\n"
+    make(tmp_path, {"baseline": GOOD}, {**bad, "last": RUN}, config=config)
+    assert main(["build", "--json", "--project", str(tmp_path)]) == 4
+    out, err = capsys.readouterr()
+    built = json.loads(out)["builds"]
+    assert [b["variant"] for b in built] == ["baseline", *bad, "last"]
+    errors = {b["variant"]: b["error"] for b in built}
+    assert "crashed the compiler's process (exit 9)" in errors["dies"]
+    assert errors["exits"] == "SystemExit: 0 (exits.py:2)"
+    assert errors["raises"] == "BaseException: no (raises.py:1)"
+    assert "takes too long: nothing came for 8 s" in errors["hangs"]
+    assert [errors[name] for name in ("baseline", "prints", "last")] == ["", "", ""]
+    for name in ("dies", "exits", "raises", "hangs"):
+        assert f"error: {name}: " in err
+
+
+def test_a_variant_that_prints_without_end_hangs(tmp_path: Path, capsys: Capture) -> None:
+    """Printing is no sign of life: it was waited for without end."""
+    endless = "import time\nwhile True:\n    print('x' * 100)\n    time.sleep(0.01)\n"
+    config = "[limits]\nseconds_per_step = 5\n"
+    make(tmp_path, {}, {"baseline": endless, "last": RUN}, config=config)
+    assert main(["build", "--json", "--project", str(tmp_path)]) == 4
+    built = json.loads(capsys.readouterr().out)["builds"]
+    assert [bool(b["error"]) for b in built] == [True, False]
+    assert "takes too long" in built[0]["error"]
+
+
+class Breaking:
+    """Stands in for workers: builds in order, and ends where a variant says so."""
+
+    def __init__(self, fates: dict[str, str]) -> None:
+        self.fates = fates
+        self.started = 0
+
+    def run(self, scratch: Path, job: VariantsJob, limit: float, on_event: Any) -> WorkerEnd:
+        self.started += 1
+        events: list[WorkerEvent] = []
+        for name in job.variants:
+            events.append(Start(variant=name, phase=Phase.BUILD))
+            match self.fates[name]:
+                case "built":
+                    events.append(built(name))
+                case "fails":
+                    events.append(failed(name))
+                case "built, then dies":
+                    return ended([*events, built(name)], name)
+                case fate:
+                    return ended(events, name, timed_out=fate == "hangs")
+        return ended([*events, Done()], "")
+
+
+def ended(events: list[WorkerEvent], current: str, *, timed_out: bool = False) -> WorkerEnd:
+    return WorkerEnd(
+        events=events,
+        returncode=0 if Done() in events else -11,
+        timed_out=timed_out,
+        current=current,
+    )
+
+
+def built(name: str) -> Built:
+    return Built(variant=name, arch="sm_90a", kernels=(), warnings=())
+
+
+def failed(name: str) -> Failed:
+    error = ErrorText(kind="ValueError", message="no")
+    return Failed(variant=name, phase=Phase.BUILD, error=error)
+
+
+FATES = st.sampled_from(["built", "fails", "dies", "hangs", "built, then dies"])
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    names = dict.fromkeys("abcdefgh", RUN)
+    return find_workspace(make(tmp_path_factory.mktemp("ws") / "ws", {}, names)).study()
+
+
+@settings(max_examples=examples(20, many=1000))
+@given(fates=st.lists(FATES, min_size=1, max_size=8))
+def test_every_variant_has_its_own_result_whoever_breaks_the_worker(
+    fates: list[str], study: Study
+) -> None:
+    by_name = dict(zip(study.variants, fates, strict=False))
+    worker = Breaking(by_name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(building, "run_worker", worker.run)
+        patch.setattr(machine, "missing_to_run", list)
+        told = build_only(study, list(by_name), "sm_90a", 8.0, lambda event: None)
+    assert [event.variant for event in told] == list(by_name)
+    for event, fate in zip(told, fates, strict=True):
+        assert isinstance(event, Built) == (fate == "built")
+    broken = sum(fate not in ("built", "fails") for fate in fates)
+    assert worker.started <= 1 + broken
+
+
+def test_a_worker_that_comes_to_no_variant_is_an_error(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Broken(error=ErrorText(kind="OSError", message="OSError: no such thing"))
+    monkeypatch.setattr(building, "run_worker", lambda *given: ended([broken], ""))
+    with pytest.raises(ToolFailed, match="the worker stopped: OSError: no such thing"):
+        build_only(study, ["a", "b"], "sm_90a", 8.0, lambda event: None)
+
+
+def test_building_says_what_it_needs_and_why(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    monkeypatch.setattr(machine, "missing_to_run", lambda: ["torch"])
+    assert main(["build", "--project", str(tmp_path)]) == 3
+    err = capsys.readouterr().err
+    assert "building needs torch: a GPU it does not need, but variants are imported" in err
+
+
+def test_kernels_of_one_name_are_told_apart(tmp_path: Path, capsys: Capture) -> None:
+    module = """from workbench import cuda
+
+kernels = [cuda.kernel(f"{s}.cu", "scale", defines={"D": d}) for s in ("a", "b") for d in (1, 2)]
+
+
+def run(x):
+    return x
+"""
+    make(tmp_path, {"baseline": GOOD, "a": GOOD, "b": GOOD}, {"many": module})
+    assert main(["build", "many", "--markdown", "--wide", "--project", str(tmp_path)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| many")]
+    assert len(set(lines)) == len(lines) == 4
+    for text in ("a.cu", "b.cu", "D=1", "D=2"):
+        assert sum(text in line for line in lines) == 2
+    assert main(["build", "many", "--json", "--project", str(tmp_path)]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["builds"]
+    assert found["defines"] == ["D=1", "D=2", "D=1", "D=2"]
+
+
+def test_shared_memory_of_a_build_is_said_to_be_static(tmp_path: Path, capsys: Capture) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    assert main(["build", "--markdown", "--wide", "--project", str(tmp_path)]) == 0
+    assert "static shared B" in capsys.readouterr().out
+
+
+# ---- the compiler's gate -----------------------------------------------------------------
+@pytest.mark.parametrize("kernels", [True, False])
+def test_the_compilers_gate_says_what_it_saw(kernels: bool) -> None:
+    from msgspec import structs
+
+    build = build_of()
+    compiled: tuple[BuiltKernel, ...] = build.kernels if kernels else ()
+    gate = compiler_gate(structs.replace(build, kernels=compiled), Gates())
+    assert gate.state == GateState.PASSED
+    told = "no warning, no spill" if kernels else "nothing of it was compiled here"
+    assert gate.why == told
+
+
+# ---- ncu sees no kernel --------------------------------------------------------------------
+class Profiled:
+    """Stands in for ncu around a worker: writes a report of who launches what it can see."""
+
+    def __init__(self, study: Study, unseen: set[str], log: str = "") -> None:
+        self.study = study
+        self.unseen = unseen
+        self.log = log
+        self.jobs: list[tuple[str, ...]] = []
+
+    def worker(self, scratch: Path, job: VariantsJob, prefix: Any, cubins: Path) -> Profiled:
+        self.scratch = scratch
+        self.variants = job.variants
+        return self
+
+    def open_gate(self, variants: list[str]) -> None:
+        self.variants = tuple(variants)
+
+    def kill(self) -> None:
+        pass
+
+    def watch(self, limit: float, on_event: Any, on_log: Any) -> WorkerEnd:
+        self.jobs.append(self.variants)
+        events: list[WorkerEvent] = [Captured(variant=name) for name in self.variants]
+        for event in events:
+            on_event(event)
+        seen = [name for name in self.variants if name not in self.unseen]
+        if seen and not self.log:
+            (self.scratch / ncu.REPORT).write_text("\n".join(seen))
+        log = self.log or ("" if seen else "==WARNING== No kernels were profiled.\n")
+        return WorkerEnd(events=[*events, Done()], returncode=0, log=log)
+
+    def launches(self, report: Path) -> dict[str, int]:
+        return {range_name("scale", name, "large"): 1 for name in report.read_text().split()}
+
+
+Play = Callable[..., tuple[Measured, list[str], Profiled]]
+
+
+@pytest.fixture
+def play(study: Study, tmp_path: Path) -> Play:
+    def run(unseen: set[str], log: str = "") -> tuple[Measured, list[str], Profiled]:
+        tool = Profiled(study, unseen, log)
+        held: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(measure, "Worker", tool.worker)
+            patch.setattr(measure, "launches_by_range", tool.launches)
+            patch.setattr(machine, "find_ncu", lambda: "ncu")
+            patch.setattr(machine, "ncu_version", lambda tool: "2026.1.0")
+            plan = Plan("large", captured=tuple(study.variants))
+            folder = EvidenceFolder(tmp_path / "gpu")
+            measurement = Measurement(study, Config(), folder, plan, lambda event: None)
+            patch.setattr(
+                measurement.recorder, "captures", lambda report, found, *rest: held.extend(found)
+            )
+            return measurement.run(), held, tool
+
+    return run
+
+
+@settings(max_examples=examples(15, many=250))
+@given(unseen=st.sets(st.sampled_from("abcdefgh")))
+def test_a_variant_without_a_kernel_costs_only_itself(unseen: set[str], play: Play) -> None:
+    result, held, tool = play(unseen)
+    assert set(result.failures) == unseen
+    for why in result.failures.values():
+        assert "ncu saw no kernel" in why
+        assert "current stream" in why
+    assert held == [name for name in "abcdefgh" if name not in unseen]
+    assert len(tool.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM\n==WARNING== No kernels were profiled.", EnvironmentLacks),
+        ("LibraryNotLoaded\n==WARNING== No kernels were profiled.", EnvironmentLacks),
+        ("==ERROR== Something else", ToolFailed),
+    ],
+)
+def test_an_ncu_that_does_not_work_is_no_fault_of_the_variants(
+    log: str, kind: type[ToolFailed], play: Play
+) -> None:
+    with pytest.raises(kind):
+        play(set(), log)

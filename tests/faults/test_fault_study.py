@@ -1,0 +1,371 @@
+"""study.py and variants are users' code: whatever they are or do, a message names the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faulty import examples
+from workbench.cli import main
+from workbench.errors import UsageError
+from workbench.study.sources import source_files, source_texts
+from workbench.study.workspace import find_workspace
+from workspaces import GOOD, STUDY, make
+
+Capture = pytest.CaptureFixture[str]
+
+
+def study_file(root: Path) -> Path:
+    return root / "kernels" / "scale" / "study.py"
+
+
+def list_fails(capsys: Capture, root: Path, *words: str) -> None:
+    """``list --json`` ends in exit code 2, a message with all words, and nothing on stdout."""
+    code = main(["list", "--json", "--project", str(root)])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert "hint: " in err
+    for word in ("error: ", *words):
+        assert word in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import sys\nsys.exit(0)\n", ["study.py:2 could not be imported", "SystemExit"]),
+        ("raise BaseException('no')\n", ["study.py:1 could not be imported", "BaseException: no"]),
+        ("\n\nraise GeneratorExit\n", ["study.py:3 could not be imported", "GeneratorExit"]),
+        ("x = 1\n1 / 0\n", ["study.py:2 could not be imported", "ZeroDivisionError"]),
+        ("x = (\n", ["study.py:1 could not be imported", "SyntaxError"]),
+        (
+            "import no_such\n",
+            ["study.py:1 could not be", "no_such", "import torch inside"],
+        ),
+        (
+            "class E(Exception):\n    def __str__(self):\n        raise ValueError\nraise E\n",
+            ["study.py:4 could not be imported: E"],
+        ),
+        ("def f():\n    f()\nf()\n", ["study.py:2 could not be imported", "RecursionError"]),
+    ],
+)
+def test_a_study_that_raises_or_exits_is_named_with_its_line(
+    text: str, words: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    study_file(tmp_path).write_text(text + STUDY)
+    list_fails(capsys, tmp_path, *words)
+
+
+def test_an_endless_import_is_stopped(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import signal
+
+    monkeypatch.setattr("workbench.study.users_code.SECONDS", 0.2)
+    make(tmp_path, {"baseline": GOOD})
+    study_file(tmp_path).write_text("while True:\n    pass\n")
+    before = signal.getsignal(signal.SIGALRM)
+    list_fails(capsys, tmp_path, "could not be imported: it takes longer than 0.2 s")
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_an_import_that_catches_the_first_stop_gets_another(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.study.users_code.SECONDS", 0.1)
+    monkeypatch.setattr("workbench.study.users_code.AGAIN_SECONDS", 0.1)
+    make(tmp_path, {"baseline": GOOD})
+    endless = "    while True:\n        pass\n"
+    study_file(tmp_path).write_text(f"try:\n{endless}except BaseException:\n{endless}")
+    list_fails(capsys, tmp_path, "it takes longer than")
+
+
+def test_what_a_study_prints_is_no_part_of_the_json(tmp_path: Path) -> None:
+    """In a process of its own: a program that the study starts writes to the descriptor."""
+    make(tmp_path, {"baseline": GOOD})
+    prints = "import os, subprocess\nprint('one')\nos.write(1, b'two')\n"
+    prints += "subprocess.run(['echo', 'three'])\n"
+    study_file(tmp_path).write_text(prints + STUDY)
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", "list", "--json", "--project", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["studies"][0]["study"] == "scale"
+    for text in ("one", "two", "three"):
+        assert text in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_study_prints_where_a_standard_stream_is_closed(closed: str, tmp_path: Path) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    study_file(tmp_path).write_text("print('one')\n" + STUDY)
+    line = f'exec {sys.executable} -m workbench list --json --project "$0" {closed}>&-'
+    done = subprocess.run(["sh", "-c", line, str(tmp_path)], capture_output=True, check=False)
+    assert b"Traceback" not in done.stderr
+    if closed == "2":
+        assert json.loads(done.stdout)["studies"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"large": Shape', "1: Shape", ["study.py: the shape 1 has no name"]),
+        ('"large": Shape', '"../x": Shape', ["study.py: the shape '../x' has no name"]),
+        ("Shape(n=4194304)", "Shape(q=object())", ["study.py:5", "'q' (object) is not"]),
+        ('default_shape = "large"', "default_shape = []", ["default_shape '[]' is none"]),
+        (
+            "def work(shape):",
+            "def __getattr__(name):\n    raise KeyError(name)\n\n\ndef werk(shape):",
+            ["study.py:21 cannot be used: KeyError"],
+        ),
+        ("def work(shape):", "work = 3\n\n\ndef werk(shape):", ["'work' must be a function"]),
+    ],
+)
+def test_odd_parts_of_a_study_are_named(
+    old: str, new: str, words: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    study_file(tmp_path).write_text(STUDY.replace(old, new))
+    list_fails(capsys, tmp_path, *words)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise SystemExit(0)", "study.py:21 has a work() that fails at 'large': SystemExit: 0"),
+        ("return 3", "work() must return workbench.Work"),
+        ("return Work(flops='a', bytes=1, dtype='')", "flops and bytes as numbers"),
+        ("return Work(flops=float('nan'), bytes=1, dtype='')", "flops and bytes as numbers"),
+    ],
+)
+def test_a_work_that_fails_is_named(body: str, told: str, tmp_path: Path, capsys: Capture) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    study_file(tmp_path).write_text(STUDY.partition("    return Work")[0] + f"    {body}\n")
+    study = find_workspace(tmp_path).study()
+    with pytest.raises(UsageError) as caught:
+        study.work("large")
+    assert told in caught.value.message
+
+
+def test_a_tolerance_that_fails_is_named(tmp_path: Path) -> None:
+    from workbench.errors import UsageError
+    from workbench.study.model import tolerance_at
+
+    make(tmp_path, {"baseline": GOOD})
+    text = STUDY.replace("tolerance = Tolerance(absolute=1e-6, relative=1e-6)", "{}")
+    for rule in ("lambda shape: shape.m", "lambda shape: 3"):
+        study_file(tmp_path).write_text(text.replace("{}", f"tolerance = {rule}"))
+        study = find_workspace(tmp_path).study()
+        with pytest.raises(UsageError, match=r"study\.py.* tolerance"):
+            tolerance_at(study.tolerance, study.shapes["large"])
+
+
+# ---- files that are no text, or no files -----------------------------------------------------
+def test_a_study_that_is_not_utf_8_is_named_with_the_byte(tmp_path: Path, capsys: Capture) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    study_file(tmp_path).write_bytes(b"# caf\xe9\n" + STUDY.encode())
+    list_fails(capsys, tmp_path, "study.py is not UTF-8: byte 0xe9 at offset 5", "save the file")
+
+
+@pytest.mark.parametrize("name", ["bad.py", "bad.cu"])
+def test_a_source_that_is_not_utf_8_costs_only_its_variant(
+    name: str, tmp_path: Path, capsys: Capture
+) -> None:
+    make(tmp_path, {"baseline": GOOD, "bad": GOOD})
+    path = tmp_path / "kernels" / "scale" / name
+    mark = b"#" if name.endswith(".py") else b"//"
+    path.write_bytes(mark + b" caf\xe9\n" + path.read_bytes())
+    assert main(["list", "--project", str(tmp_path)]) == 0
+    study = find_workspace(tmp_path).study()
+    assert {"bad.py", "bad.cu"} <= {p.name for p in source_files(study, study.variants["bad"])}
+    assert "caf\ufffd" in "".join(source_texts(study, study.variants["bad"]).values())
+    capsys.readouterr()
+    assert main(["build", "--json", "--project", str(tmp_path)]) == 4
+    out, err = capsys.readouterr()
+    built = {found["variant"]: found for found in json.loads(out)["builds"]}
+    assert built["baseline"]["error"] == ""
+    assert f"{name} is not UTF-8: byte 0xe9 at offset {len(mark) + 4}" in built["bad"]["error"]
+    assert f"error: bad: {name}" in err
+
+
+def test_a_folder_named_study_py_is_told(tmp_path: Path, capsys: Capture) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    study_file(tmp_path).unlink()
+    study_file(tmp_path).mkdir()
+    assert main(["list", "--study", "scale", "--project", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert "study.py is a folder, not a file" in err
+    assert "did you mean 'scale'" not in err
+
+
+# ---- names that leave the folder -------------------------------------------------------------
+def test_sources_outside_of_the_study_are_not_read_and_do_not_compile(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    outside = tmp_path / "secret.cuh"
+    outside.write_text("#define SECRET 2\n")
+    root = make(tmp_path / "ws", {"baseline": GOOD, "up": GOOD, "far": GOOD}, {"other": ""})
+    folder = root / "kernels" / "scale"
+    for name, include in (("up", "../../../secret.cuh"), ("far", str(outside))):
+        path = folder / f"{name}.cu"
+        path.write_text(f'#include "{include}"\n' + path.read_text())
+    (folder / "other.py").write_text(
+        'from workbench import cuda\nkernel = cuda.kernel("../../../secret.cuh", "f")\n'
+        "def run(x):\n    return x\n"
+    )
+    study = find_workspace(root).study()
+    for name in ("up", "far", "other"):
+        files = source_files(study, study.variants[name])
+        assert {path.parent for path in files} == {folder}
+        assert "secret.cuh" not in {path.name for path in files}
+    assert main(["build", "--json", "--project", str(root)]) == 4
+    built = {b["variant"]: b["error"] for b in json.loads(capsys.readouterr().out)["builds"]}
+    assert built["baseline"] == ""
+    assert 'up.cu(1): #include "../../../secret.cuh" leaves the folder' in built["up"]
+    assert "leaves the folder of its study" in built["far"]
+    assert "other.py names ../../../secret.cuh, which leaves" in built["other"]
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", ".hidden", "a\\b", "x" * 300])
+@pytest.mark.parametrize("kind", ["step", "reference"])
+def test_a_variant_is_called_as_a_file_of_its_folder(
+    kind: str, name: str, tmp_path: Path, capsys: Capture
+) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    path = tmp_path / "ablations" / "scale" / "ablation.toml"
+    rest = 'key_change = "x"\nparent = "baseline"' if kind == "step" else "primary = true"
+    path.write_text(f"{path.read_text()}\n[[{kind}]]\nvariant = '{name}'\n{rest}\n")
+    list_fails(capsys, tmp_path, "ablation.toml", f"'{name}'", "no name of a file")
+
+
+@pytest.mark.parametrize("name", ["../scale", "scale/../scale", "/", ".."])
+def test_a_study_is_called_as_its_folder(name: str, tmp_path: Path, capsys: Capture) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    (tmp_path / "workbench.toml").write_text(f'study = "{name}"')
+    code = main(["build", "--arch", "sm_0", "--study", name, "--project", str(tmp_path)])
+    err = capsys.readouterr().err
+    assert code == 2
+    assert f"unknown study '{name}'" in err
+
+
+@pytest.mark.parametrize("value", ["None", "[1]", "{[]: 1}", "1 + n", "(1, 2)", "b'x'"])
+def test_parameters_that_are_no_values_are_named(
+    value: str, tmp_path: Path, capsys: Capture
+) -> None:
+    module = f"from workbench import cuda\nn = 1\nparams = cuda.params(warps={value})\n"
+    make(tmp_path, {"baseline": GOOD}, {"fix1": module + "def run(x):\n    return x\n"})
+    assert main(["build", "fix1[warps=2]", "--project", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert "fix1.py:3: the values in cuda.params(...) must be plain" in err
+    assert "'warps'" in err
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e999", "../../x"])
+def test_a_parameter_has_a_value_that_a_name_and_json_can_have(
+    value: str, tmp_path: Path, capsys: Capture
+) -> None:
+    default = '"a"' if "/" in value else "1.0"
+    module = f"from workbench import cuda\nparams = cuda.params(rate={default})\n"
+    make(tmp_path, {"baseline": GOOD}, {"fix1": module + "def run(x):\n    return x\n"})
+    assert main(["build", f"fix1[rate={value}]", "--project", str(tmp_path)]) == 2
+    assert "hint: " in capsys.readouterr().err
+
+
+# ---- any study at all ------------------------------------------------------------------------
+LINES = [
+    "import sys",
+    "import os",
+    "sys.exit(3)",
+    "print('x')",
+    "raise BaseException",
+    "raise SystemExit",
+    "1 / 0",
+    "shapes = {}",
+    "shapes = {'large': 3}",
+    "shapes = {'large': Shape(n=None)}",
+    "shapes = {('a',): Shape(n=2)}",
+    "shapes = {'a\\0b': Shape(n=2)}",
+    "default_shape = None",
+    "default_shape = {}",
+    "tolerance = None",
+    "tolerance = print",
+    "inputs = None",
+    "del work",
+    "def __getattr__(name): raise KeyError(name)",
+    "sys.stdout = None",
+    "\x00",
+    "\ufeff",
+    "    indented",
+    "(" * 300,
+]
+
+
+@settings(max_examples=examples(30, many=3000))
+@given(
+    st.lists(st.sampled_from(LINES) | st.text(max_size=20), max_size=3),
+    st.integers(min_value=0, max_value=20),
+)
+def test_any_study_is_read_or_refused_by_name(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], after: int
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "any-study"
+    if not root.exists():
+        make(root, {"baseline": GOOD})
+    own = STUDY.splitlines()
+    text = "\n".join([*own[:after], *lines, *own[after:]])
+    study_file(root).write_bytes(text.encode("utf-8", "surrogatepass"))
+    read_or_refused(root, "study.py")
+
+
+@settings(max_examples=examples(20, many=2000))
+@given(st.binary(max_size=60), st.integers(min_value=0, max_value=400))
+def test_any_bytes_in_a_study_are_read_or_refused_by_name(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "any-bytes"
+    if not root.exists():
+        make(root, {"baseline": GOOD})
+    study_file(root).write_bytes(STUDY.encode()[:at] + data + STUDY.encode()[at:])
+    read_or_refused(root, "study.py")
+
+
+@settings(max_examples=examples(20, many=2000))
+@given(st.binary(max_size=60), st.integers(min_value=0, max_value=200))
+def test_any_bytes_in_a_variant_leave_the_study_readable(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "any-variant"
+    if not root.exists():
+        make(root, {"baseline": GOOD})
+    for name in ("baseline.py", "baseline.cu"):
+        path = root / "kernels" / "scale" / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:at] + data + whole[at:])
+        study = find_workspace(root).study()
+        assert source_texts(study, study.variants["baseline"])
+        path.write_bytes(whole)
+
+
+def read_or_refused(root: Path, file: str) -> None:
+    stdout = sys.stdout
+    refused = None
+    try:
+        find_workspace(root).study("scale")
+    except UsageError as error:
+        refused = error
+    if refused is not None:
+        assert str(root / "kernels" / "scale" / file) in refused.message
+        assert refused.hint
+    assert sys.stdout is stdout
+    assert os.fstat(1)
