@@ -23,7 +23,6 @@ PLAIN, PACKED = SUFFIXES = (".ncu-rep", ".ncu-repz")
 KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}
 OPTIONS = ("--set", "--clock-control", "--cache-control", "--replay-mode")
 OVERLAP = 4096
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 REPORT_MAGIC = b"NVR\0"
 _VARIANT = re.compile(r"\w+(\[.*\])?", re.DOTALL)
 _VERSION = re.compile(rb"Nsight Compute[ A-Za-z]*\x12.(20\d\d\.\d+\.\d+)", re.DOTALL)
@@ -89,7 +88,7 @@ def is_report(argument: str) -> bool:
         return True
     if not _is_file(path):
         return False
-    return not _VARIANT.fullmatch(argument) or beginning(path) in (REPORT_MAGIC, ZSTD_MAGIC)
+    return not _VARIANT.fullmatch(argument) or beginning(path) in (REPORT_MAGIC, frames.ZSTD_MAGIC)
 
 
 def _is_file(path: Path) -> bool:
@@ -138,7 +137,7 @@ def _require_readable(path: Path) -> None:
             f"{path} may not be read by you", hint=f"`chmod u+r {path}`, or ask its owner"
         )
     named = path.name.endswith(PACKED)  # by which ncu_report tells them apart
-    told = {(ZSTD_MAGIC, False): "compressed", (REPORT_MAGIC, True): "not compressed"}
+    told = {(frames.ZSTD_MAGIC, False): "compressed", (REPORT_MAGIC, True): "not compressed"}
     if what := told.get((beginning(path), named)):
         right = path.name.removesuffix(PACKED).removesuffix(PLAIN) + (PLAIN if named else PACKED)
         raise UsageError(
