@@ -270,7 +270,7 @@ def play(study: Study, tmp_path: Path) -> Play:
     return run
 
 
-@settings(max_examples=examples(15, many=500))
+@settings(max_examples=examples(15, many=250))
 @given(unseen=st.sets(st.sampled_from("abcdefgh")))
 def test_a_variant_without_a_kernel_costs_only_itself(unseen: set[str], play: Play) -> None:
     result, held, tool = play(unseen)

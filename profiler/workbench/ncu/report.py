@@ -24,6 +24,7 @@ KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}
 OPTIONS = ("--set", "--clock-control", "--cache-control", "--replay-mode")
 OVERLAP = 4096
 REPORT_MAGIC = b"NVR\0"
+_VARIANT = re.compile(r"\w+(\[.*\])?", re.DOTALL)
 _VERSION = re.compile(rb"Nsight Compute[ A-Za-z]*\x12.(20\d\d\.\d+\.\d+)", re.DOTALL)
 _COMMAND = re.compile(rb"[/\\]n(?:v-nsight-cu-cli|cu)(?:\.exe)? (--?[A-Za-z][ -~]*)")
 # Folders in which a path says where, and often by whom, a report was made.
@@ -79,15 +80,15 @@ class Report:
 
 
 def is_report(argument: str) -> bool:
-    """Whether an argument of a verb names a report rather than a variant: any file will do where
-    it is given with its folder, else one that begins as a report does.
+    """Whether an argument of a verb names a report rather than a variant. Of a file that is called
+    as a variant might be, its beginning decides.
     """
     path = Path(argument)
     if argument.endswith(SUFFIXES):
         return True
-    return _is_file(path) and (
-        "/" in argument or beginning(path) in (REPORT_MAGIC, frames.ZSTD_MAGIC)
-    )
+    if not _is_file(path):
+        return False
+    return not _VARIANT.fullmatch(argument) or beginning(path) in (REPORT_MAGIC, frames.ZSTD_MAGIC)
 
 
 def _is_file(path: Path) -> bool:
