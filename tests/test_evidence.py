@@ -230,7 +230,7 @@ def test_evidence_of_a_newer_schema_is_refused(
     assert main(["ablate", "--project", str(copy)]) == 2
     err = capsys.readouterr().err
     assert "is of schema 2; this workbench reads up to 1" in err
-    assert "hint: pip install --upgrade" in err
+    assert "hint: update the workbench" in err
 
 
 def test_metrics_that_an_older_ncu_did_not_collect_are_absent_never_zero() -> None:

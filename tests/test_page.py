@@ -377,7 +377,7 @@ def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = copy_of_repository(tmp_path)
-    page = root / "reports" / "attention" / "report.html"
+    page = root / "reports" / "attention" / "fix1" / "report.html"
     assert main(["report", "fix1", "--project", str(root)]) == 0
     assert not page.exists()
     asked: list[str] = []
