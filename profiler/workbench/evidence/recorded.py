@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-import msgspec
+from typing import Generic, TypeVar
 
 from workbench.evidence import store
 from workbench.evidence.ceilings import Calibration, load_calibration
@@ -17,9 +15,6 @@ from workbench.evidence.records import Build, CaptureIndex, Check, Checks, Recor
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.words import Status
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 R = TypeVar("R", bound=Record)
 F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
@@ -170,11 +165,3 @@ def _against(record: F | None, fingerprint: str) -> OnRecord[F]:
         return OnRecord(Status.MISSING)
     current = record.fingerprint == fingerprint
     return OnRecord(Status.CURRENT if current else Status.STALE, record)
-
-
-def timing_table(session: Session) -> pd.DataFrame:
-    """One row per timed sample; see ``records.Samples``. Times in microseconds."""
-    import pandas as pd
-
-    table = pd.DataFrame(msgspec.structs.asdict(session.samples))
-    return table.astype({"variant": "category", "mode": "category"})  # picked by them very often

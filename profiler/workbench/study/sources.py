@@ -104,11 +104,6 @@ def fingerprint(study: Study, variant: str, shape: str) -> str:
     return Fingerprints(study).of(variant, shape)
 
 
-def source_fingerprint(study: Study, variant: str) -> str:
-    """See ``Fingerprints.of_sources``; from the sources as they are now."""
-    return Fingerprints(study).of_sources(variant)
-
-
 def source_texts(study: Study, variant: Variant) -> dict[str, str]:
     """The variant's sources by the name they have in the line table of a capture."""
     return {
