@@ -48,8 +48,18 @@ class CheckResult(StrEnum):
 class Regime(StrEnum):
     """What surrounds a timed call."""
 
-    WARM = "warm"  # behind itself, inputs in L2 where they fit
+    CHAINED = "chained"  # between neighbours that write its inputs and read its output
+    BACK_TO_BACK = "back to back"  # behind itself: throughput
     COLD = "cold"  # behind an overwritten L2
+
+
+class NodeKind(StrEnum):
+    """What a node of a CUDA graph does."""
+
+    KERNEL = "kernel"
+    MEMSET = "memset"
+    MEMCPY = "memcpy"
+    OTHER = "other"
 
 
 class Origin(StrEnum):

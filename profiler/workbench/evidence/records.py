@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from workbench.words import CheckResult
+from workbench.words import CheckResult, NodeKind, Regime
 
 Number = int | float
 UNITS = ("FLOP/s", "byte/s")
@@ -76,13 +76,21 @@ class Build(Record, frozen=True, kw_only=True):
 
 
 class Check(Record, frozen=True, kw_only=True):
-    """A variant against the float64 reference at one shape; errors are None where it has none."""
+    """A variant against the float64 reference at one shape; errors are None where it has none.
+
+    ``times_reference`` is the worst error as a multiple of the primary reference's error on the
+    same inputs, and ``kind`` the kind of inputs that it comes from: empty for the plain ones.
+    ``varies``: the same inputs gave other bits.
+    """
 
     status: CheckResult
     why: str
     max_abs: Number | None
     relative: Number | None
     fingerprint: str
+    times_reference: Number | None = None
+    kind: str = ""
+    varies: bool = False
 
 
 class Checks(Record, frozen=True, kw_only=True):
@@ -93,41 +101,86 @@ class Checks(Record, frozen=True, kw_only=True):
     provenance: Provenance
 
 
-class Samples(Record, frozen=True, kw_only=True):
-    """Columns of timed samples, all of one length; None is not collected.
+class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A node of a variant's CUDA graph; ``kernel`` is the mangled name, extents are x, y, z."""
 
-    ``mode`` is a regime, ``microseconds`` are of one call, ``calls`` how many filled a sample,
-    ``how`` it was called: ``graph`` or ``python``.
+    kind: NodeKind
+    kernel: str = ""
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
+    shared_bytes: int = 0
+
+
+class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One instance of a variant in one regime, by round.
+
+    ``microseconds`` are of one of the ``calls`` in the graph with all that is around it, ``around``
+    of the same graph without the variant in the same round (empty back to back): what the call
+    adds is the difference. ``mhz`` and ``around_mhz`` are SM clocks inside of these graphs.
+    ``twin``: it is a second group of instances of the variant, which must come out as equal.
     """
 
-    variant: tuple[str, ...]
-    mode: tuple[str, ...]
-    round: tuple[int, ...]
-    order: tuple[int, ...]
+    variant: str
+    instance: int
+    regime: Regime
+    calls: int
     microseconds: tuple[Number, ...]
-    calls: tuple[int, ...]
-    how: tuple[str, ...]
-    sm_clock_mhz: tuple[Number | None, ...]
-    temperature_c: tuple[Number | None, ...]
-    throttled: tuple[bool | None, ...]
+    around: tuple[Number, ...] = ()
+    mhz: tuple[Number, ...] = ()
+    around_mhz: tuple[Number, ...] = ()
+    twin: bool = False
 
     def __post_init__(self) -> None:
-        lengths = {name: len(getattr(self, name)) for name in self.__struct_fields__}
-        if len(set(lengths.values())) > 1:
-            listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"has columns of different lengths: {listed}")
+        rounds = len(self.microseconds)
+        for name in ("around", "mhz", "around_mhz"):
+            if len(getattr(self, name)) not in (0, rounds):
+                raise ValueError(f"has '{name}' of another length than 'microseconds', {rounds}")
+        if not rounds or self.calls < 1:
+            raise ValueError("has no rounds, or no calls")
 
 
-class Session(Record, frozen=True, kw_only=True):
-    """``<shape>/timings/<date>.json``: one timing process.
+class Audit(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """Outputs of timed calls compared with the float64 reference after the timing.
 
-    ``fingerprints`` are those of the variants that were timed together in it.
+    ``relative`` is the worst error relative in norm; ``why`` says what is wrong with one of them.
+    """
+
+    variant: str
+    outputs: int
+    relative: Number | None = None
+    why: str = ""
+
+
+class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One timing process. ``alone``: it held references only, no step's code was in it.
+
+    ``throttled`` is the share of rounds in which the GPU said that it slowed itself down, by what
+    (``reasons``, NVML's names); ``temperature_c`` at its end. ``instances`` a variant.
+    """
+
+    number: int
+    instances: int
+    series: tuple[Series, ...]
+    audits: tuple[Audit, ...] = ()
+    alone: bool = False
+    temperature_c: Number | None = None
+    throttled: Number | None = None
+    reasons: tuple[str, ...] = ()
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """``<shape>/timings/<date>.json``: some variants timed together, in several sessions.
+
+    ``fingerprints`` are those of the variants, ``nodes`` the graph of one call of each. Of
+    ``stride`` pieces of 16 bytes the neighbours write and read one.
     """
 
     study: str
     shape: str
     fingerprints: dict[str, str]
-    samples: Samples
+    nodes: dict[str, tuple[GraphNode, ...]]
+    stride: int
+    sessions: tuple[Session, ...]
     provenance: Provenance
 
 
