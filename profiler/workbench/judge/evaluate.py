@@ -19,6 +19,7 @@ from workbench.judge.gates import (
 )
 from workbench.judge.predictions import PredictionOutcome, judge_prediction
 from workbench.judge.rows import Row
+from workbench.judge.testimony import case_of, compared_gates, testimony
 from workbench.words import CheckResult, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
@@ -75,8 +76,10 @@ def judge_step(view: View, step: Step) -> Judgement:
     """A step by the evidence at one shape."""
     evidence, limits = view.variant(step.variant), view.config.gates
     gates = [correct_gate(evidence.checks, view.shape), compiler_gate(evidence.build, limits)]
+    gates += testimony(case_of(view, step.variant))
     if step.parent is None:
         return Judgement(tuple(gates), Verdict.BASELINE)
+    gates += compared_gates(case_of(view, n) for n in (step.parent, view.ladder.primary_reference))
     over = view.times.ratio(step.parent, step.variant)
     gates.append(faster_gate(over, limits))
     return Judgement(tuple(gates), verdict(gates, over, limits), over)
