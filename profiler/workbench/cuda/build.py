@@ -101,7 +101,7 @@ def ptx_of(program: Any) -> str:
     _, size = nvrtc.nvrtcGetPTXSize(program.handle)
     text = b" " * size
     nvrtc.nvrtcGetPTX(program.handle, text)
-    return text.decode(errors="replace")
+    return str(text.decode(errors="replace"))
 
 
 def waits(ptx: str, kernel: str) -> bool:
