@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 shapes = {
-    "rows": Shape(rows=4096, cols=1024, scale=1.0),
+    "rows": Shape(rows=2048, cols=1024, scale=1.0),
     "narrow": Shape(profiled=False, rows=300, cols=1000, scale=1.0),
     "hot": Shape(profiled=False, rows=512, cols=1024, scale=200.0),
 }
