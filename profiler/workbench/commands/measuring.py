@@ -63,7 +63,7 @@ def ensure(
         return Ensured(Origin.RECORDED)
     started = time.monotonic()
     config = target.workspace.config
-    with Progress(len(todo.captured), config.timing.rounds) as progress:
+    with Progress(len(todo.captured), config.timing.sessions) as progress:
         result = Measurement(target.study, config, target.folder, todo, progress).run()
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")

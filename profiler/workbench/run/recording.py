@@ -23,14 +23,16 @@ from workbench.evidence.records import (
     Check,
     Checks,
     Environment,
+    GraphNode,
     Provenance,
     Record,
-    Samples,
     Session,
+    Timing,
 )
 from workbench.ncu import command as ncu
 from workbench.ncu import frames
 from workbench.ncu.ranges import range_name
+from workbench.run.protocol import Timed
 from workbench.study.config import Profiler
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, source_files
@@ -111,7 +113,7 @@ def remove_superseded(session: Path, variants: set[str]) -> None:
     """Delete the timing sessions whose variants were all timed again in ``session``."""
     for path in listed(session.parent, ".json"):
         with suppress(UsageError):  # a damaged one is its owner's to mend
-            if path != session and set(store.read(path, Session).fingerprints) <= variants:
+            if path != session and set(store.read_timing(path).fingerprints) <= variants:
                 path.unlink()
 
 
@@ -131,6 +133,9 @@ class Recorder:
         self.environment = Environment()
         self.written: list[Path] = []
         self._checks: dict[str, dict[str, Check]] = {}
+        self._sessions: list[Session] = []
+        self._nodes: dict[str, tuple[GraphNode, ...]] = {}
+        self._timing: Path | None = None
         prints = Fingerprints(study)
         self._sources = {name: prints.of_sources(name) for name in variants}
         self._prints = {
@@ -173,6 +178,9 @@ class Recorder:
         why: str,
         max_abs: float | None = None,
         relative: float | None = None,
+        times_reference: float | None = None,
+        kind: str = "",
+        varies: bool = False,
     ) -> None:
         """Beside what is on record of these sources at other shapes."""
         path = self.folder.check(variant)
@@ -188,6 +196,9 @@ class Recorder:
             why=why,
             max_abs=max_abs,
             relative=relative,
+            times_reference=times_reference,
+            kind=kind,
+            varies=varies,
             fingerprint=self.fingerprint(variant, shape),
         )
         record = Checks(
@@ -195,18 +206,40 @@ class Recorder:
         )
         self._write(path, record)
 
-    def session(self, variants: Iterable[str], samples: Samples) -> None:
-        """The variants timed together; older sessions of no others than them go."""
-        record = Session(
+    def begin_timing(self) -> None:
+        """What was timed so far in this run is not kept."""
+        self._sessions, self._nodes = [], {}
+        if self._timing is not None:
+            self._timing.unlink(missing_ok=True)
+            self.written.remove(self._timing)
+            self._timing = None
+
+    def session(self, event: Timed) -> Timing:
+        """One more of this run, in one file with those before it; what is on record now."""
+        self._sessions.append(event.session)
+        self._nodes |= event.nodes
+        names = {one.variant for session in self._sessions for one in session.series}
+        record = Timing(
             study=self.study.name,
             shape=self.shape,
-            fingerprints={name: self.fingerprint(name) for name in variants},
-            samples=samples,
+            fingerprints={name: self.fingerprint(name) for name in sorted(names)},
+            nodes=self._nodes,
+            stride=event.stride,
+            sessions=tuple(self._sessions),
             provenance=provenance(self.environment),
         )
-        path = self.folder.timings(self.shape) / f"{stamp(record.provenance.date)}.json"
-        self._write(path, record)
-        remove_superseded(path, set(record.fingerprints))
+        if self._timing is None:
+            name = f"{stamp(record.provenance.date)}.json"
+            self._timing = self.folder.timings(self.shape) / name
+            self.written.append(self._timing)
+        store.write(self._timing, record)
+        return record
+
+    def end_timing(self) -> None:
+        """Older timings of no others than the variants of this one go."""
+        if self._timing is not None:
+            names = {one.variant for session in self._sessions for one in session.series}
+            remove_superseded(self._timing, names)
 
     def captures(
         self, report: Path, launches: Mapping[str, int], settings: Profiler, version: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -14,6 +14,8 @@ import torch
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import CheckResult
 
+Run = Callable[..., Any]
+Kind = Callable[[dict[str, Any], torch.Generator], dict[str, Any]]  # makes plain inputs adversarial
 GUARD_BYTES = 64 * 1024
 POISON = 0xFF  # every float format reads all-ones as NaN
 POISON_BLOCKS = 8
@@ -73,50 +75,127 @@ def compare(out: Any, expected: torch.Tensor, bound: Tolerance) -> tuple[float, 
     return absolute, relative, ""
 
 
-def check_once(study: ModuleType, run: Callable[..., Any], shape: Any) -> tuple[float, float, str]:
+@dataclass(frozen=True)
+class Checked:
+    """One call. Errors are nan where there is none; ``reference`` is the primary one's relative."""
+
+    absolute: float
+    relative: float
+    why: str
+    varies: bool = False
+    reference: float | None = None
+
+    @property
+    def times_reference(self) -> float | None:
+        """The error as a multiple of the primary reference's on the same inputs."""
+        if self.reference is None or not math.isfinite(self.relative) or not self.reference:
+            return None
+        return self.relative / self.reference
+
+
+def check_once(
+    study: ModuleType, run: Run, shape: Any, kind: Kind | None = None, peer: Run | None = None
+) -> Checked:
+    """Nothing that could be copied is in memory while ``run`` works: its reference comes after."""
     generator = torch.Generator("cuda").manual_seed(secrets.randbits(48))
     drawn = study.inputs(shape, generator)
-    expected = study.reference(**drawn)
+    if kind is not None:
+        drawn = kind(drawn, generator)
     inputs, buffers = dict(drawn), {}
     for name, value in drawn.items():
         if isinstance(value, torch.Tensor):
             inputs[name], buffers[name] = guarded(value)
     before = {name: buffer.clone() for name, buffer in buffers.items()}
     first = next(value for value in drawn.values() if isinstance(value, torch.Tensor))
-    poison_free_memory(expected.numel() * first.element_size())
+    poison_free_memory(first.numel() * first.element_size())
     out = run(**inputs)
+    # On the stream of the call alone: what still runs on another one is not waited for.
+    kept = out.clone() if isinstance(out, torch.Tensor) else out
     torch.cuda.synchronize()
-    absolute, relative, why = compare(out, expected, tolerance_at(study.tolerance, shape))
+    again = run(**inputs)
+    torch.cuda.synchronize()
+    varies = isinstance(again, torch.Tensor) and not torch.equal(again, kept)
+    expected = study.reference(**drawn)
+    absolute, relative, why = compare(kept, expected, tolerance_at(study.tolerance, shape))
+    why = why or shared_memory(out, buffers) or touched(buffers, before)
+    return Checked(absolute, relative, why, varies, error_of(peer, drawn, expected))
+
+
+def shared_memory(out: Any, buffers: Mapping[str, torch.Tensor]) -> str:
+    """Which of the inputs an output is a view of, in words."""
+    if isinstance(out, torch.Tensor):
+        address = out.untyped_storage().data_ptr()
+        for name, buffer in buffers.items():
+            if address == buffer.untyped_storage().data_ptr():
+                return f"returns a tensor that shares memory with its input '{name}'"
+    return ""
+
+
+def touched(buffers: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> str:
+    """Which of the inputs, or of the memory around them, is not what it was, in words."""
     for name, buffer in buffers.items():
         if not torch.equal(buffer, before[name]):
             changed = (buffer != before[name]).nonzero()
             inside = GUARD_BYTES <= int(changed[0]) < buffer.numel() - GUARD_BYTES
-            why = why or f"{'changes its input' if inside else 'writes out of bounds of'} '{name}'"
-    return absolute, relative, why
+            return f"{'changes its input' if inside else 'writes out of bounds of'} '{name}'"
+    return ""
+
+
+def error_of(peer: Run | None, inputs: dict[str, Any], expected: torch.Tensor) -> float | None:
+    """The relative error of the primary reference; None where it cannot be had."""
+    if peer is None:
+        return None
+    try:
+        out = peer(**inputs)
+    except Exception:  # it does not support these inputs, for whatever reason
+        return None
+    if not isinstance(out, torch.Tensor) or out.shape != expected.shape:
+        return None
+    error = float((out.double() - expected).norm() / expected.norm())
+    return error if math.isfinite(error) else None
 
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """How a variant stood; errors are None where there is no finite one."""
+    """How a variant stood; errors are None where there is no finite one. See ``records.Check``."""
 
     status: CheckResult
     why: str = ""
     max_abs: float | None = None
     relative: float | None = None
+    times_reference: float | None = None
+    kind: str = ""
+    varies: bool = False
 
 
-def check_variant(study: ModuleType, run: Callable[..., Any], shape: Any) -> CheckOutcome:
-    """The worst of a few fresh draws: correct, wrong or unsupported."""
-    worst = (0.0, 0.0)
-    for _ in range(DRAWS):
+def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
+    """The worst of a few fresh draws, and of one of every adversarial kind that the study has."""
+    kinds: dict[str, Kind | None] = {"": None, **getattr(study, "adversarial", {})}
+    worst = Checked(0.0, 0.0, "")
+    worst_times, worst_kind, varies = None, "", False
+    for name, kind in [("", None)] * (DRAWS - 1) + list(kinds.items()):
         try:
-            absolute, relative, why = check_once(study, run, shape)
+            one = check_once(study, run, shape, kind, peer)
         except NotImplementedError as error:
             return CheckOutcome(CheckResult.UNSUPPORTED, str(error))
-        if why:
-            return CheckOutcome(CheckResult.WRONG, why, finite(absolute), finite(relative))
-        worst = (max(worst[0], absolute), max(worst[1], relative))
-    return CheckOutcome(CheckResult.CORRECT, "", finite(worst[0]), finite(worst[1]))
+        if one.why:
+            why = f"with {name} inputs: {one.why}" if name else one.why
+            return CheckOutcome(
+                CheckResult.WRONG, why, finite(one.absolute), finite(one.relative), kind=name
+            )
+        worst = Checked(max(worst.absolute, one.absolute), max(worst.relative, one.relative), "")
+        times, varies = one.times_reference, varies or one.varies
+        if times is not None and (worst_times is None or times > worst_times):
+            worst_times, worst_kind = times, name
+    return CheckOutcome(
+        CheckResult.CORRECT,
+        "",
+        finite(worst.absolute),
+        finite(worst.relative),
+        worst_times,
+        worst_kind,
+        varies,
+    )
 
 
 def finite(number: float) -> float | None:

@@ -63,13 +63,17 @@ def _driver() -> str:
         return ABSENT
 
 
+REASON = "nvmlClocksEventReason"
+
+
 @dataclass(frozen=True)
 class Load:
-    """Clock in MHz, temperature in °C; None is not collected."""
+    """Clock in MHz, temperature in °C; None is not collected. ``reasons`` are NVML's names."""
 
     sm_clock_mhz: int | None = None
     temperature_c: int | None = None
     throttled: bool | None = None
+    reasons: tuple[str, ...] = ()
 
 
 class Gauge:
@@ -83,6 +87,11 @@ class Gauge:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
             self._nvml = pynvml
+            self.reasons = {
+                name.removeprefix(REASON): int(bit)
+                for name, bit in vars(pynvml).items()
+                if name.startswith(REASON) and isinstance(bit, int)
+            }
             self.load()
         except Exception:
             self._nvml = None
@@ -99,6 +108,7 @@ class Gauge:
             sm_clock_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
             temperature_c=int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
             throttled=bool(reasons & ~benign),
+            reasons=tuple(name for name, bit in self.reasons.items() if reasons & ~benign & bit),
         )
 
     def memory_clock_mhz(self) -> float | None:
