@@ -26,16 +26,20 @@ enum Kind { RAW, HALF, BFLOAT, FLOAT, DOUBLE };
 __device__ __forceinline__ uint4 scaled(uint4 piece, float factor, int kind) {
     if (kind == HALF) {
         __half* x = reinterpret_cast<__half*>(&piece);
+#pragma unroll
         for (int i = 0; i < 8; ++i) x[i] = __float2half_rn(__fmul_rn(__half2float(x[i]), factor));
     } else if (kind == BFLOAT) {
         __nv_bfloat16* x = reinterpret_cast<__nv_bfloat16*>(&piece);
+#pragma unroll
         for (int i = 0; i < 8; ++i)
             x[i] = __float2bfloat16_rn(__fmul_rn(__bfloat162float(x[i]), factor));
     } else if (kind == FLOAT) {
         float* x = reinterpret_cast<float*>(&piece);
+#pragma unroll
         for (int i = 0; i < 4; ++i) x[i] = __fmul_rn(x[i], factor);
     } else if (kind == DOUBLE) {
         double* x = reinterpret_cast<double*>(&piece);
+#pragma unroll
         for (int i = 0; i < 2; ++i) x[i] = __dmul_rn(x[i], factor);
     }
     return piece;
