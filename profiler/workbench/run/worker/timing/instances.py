@@ -75,6 +75,7 @@ class Around:
     loader: Loader
     inputs: Surroundings
     graph_microseconds: float
+    set_aside: int  # bytes of the L2 for persisting accesses before any variant ran
 
     @cached_property
     def flush(self) -> torch.Tensor:
@@ -118,9 +119,9 @@ class Instance:
             regime: self.capture(regime, bare=True) for regime in (Regime.CHAINED, Regime.COLD)
         }
         self.last = 0  # the replay of its chained graph whose output is kept
-        if set_aside_l2():
+        if (bytes_now := set_aside_l2()) != around.set_aside:
             raise NotTimed(
-                "sets a part of the L2 aside for persisting accesses, which slows the others down",
+                f"changes the persisting L2 cache of the context to {bytes_now} bytes",
                 hint="leave the limits of the context as they are",
             )
 

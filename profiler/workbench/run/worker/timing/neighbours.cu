@@ -23,26 +23,34 @@ struct Tensor {
 
 enum Kind { RAW, HALF, BFLOAT, FLOAT, DOUBLE };
 
-__device__ __forceinline__ uint4 scaled(uint4 piece, float factor, int kind) {
+__device__ __forceinline__ unsigned scaled(unsigned word, float factor, int kind) {
     if (kind == HALF) {
-        __half* x = reinterpret_cast<__half*>(&piece);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) x[i] = __float2half_rn(__fmul_rn(__half2float(x[i]), factor));
-    } else if (kind == BFLOAT) {
-        __nv_bfloat16* x = reinterpret_cast<__nv_bfloat16*>(&piece);
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-            x[i] = __float2bfloat16_rn(__fmul_rn(__bfloat162float(x[i]), factor));
-    } else if (kind == FLOAT) {
-        float* x = reinterpret_cast<float*>(&piece);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = __fmul_rn(x[i], factor);
-    } else if (kind == DOUBLE) {
-        double* x = reinterpret_cast<double*>(&piece);
-#pragma unroll
-        for (int i = 0; i < 2; ++i) x[i] = __dmul_rn(x[i], factor);
+        const float2 x = __half22float2(*reinterpret_cast<__half2*>(&word));
+        const __half2 y = __floats2half2_rn(__fmul_rn(x.x, factor), __fmul_rn(x.y, factor));
+        return *reinterpret_cast<const unsigned*>(&y);
     }
-    return piece;
+    if (kind == BFLOAT) {
+        const float2 x = __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&word));
+        const __nv_bfloat162 y =
+            __floats2bfloat162_rn(__fmul_rn(x.x, factor), __fmul_rn(x.y, factor));
+        return *reinterpret_cast<const unsigned*>(&y);
+    }
+    return kind == FLOAT ? __float_as_uint(__fmul_rn(__uint_as_float(word), factor)) : word;
+}
+
+__device__ __forceinline__ uint2 scaled(unsigned low, unsigned high, double factor) {
+    const double y = __dmul_rn(__hiloint2double(high, low), factor);
+    return make_uint2(__double2loint(y), __double2hiint(y));
+}
+
+__device__ __forceinline__ uint4 scaled(uint4 piece, float factor, int kind) {
+    if (kind == DOUBLE) {
+        const uint2 low = scaled(piece.x, piece.y, static_cast<double>(factor));
+        const uint2 high = scaled(piece.z, piece.w, static_cast<double>(factor));
+        return make_uint4(low.x, low.y, high.x, high.y);
+    }
+    return make_uint4(scaled(piece.x, factor, kind), scaled(piece.y, factor, kind),
+                      scaled(piece.z, factor, kind), scaled(piece.w, factor, kind));
 }
 
 extern "C" __global__ void advance(unsigned* state) { state[0] += 1; }

@@ -15,7 +15,7 @@ from workbench.evidence.records import Audit, GraphNode, Session
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.check import compare
 from workbench.run.worker.device import Gauge
-from workbench.run.worker.timing.card import Card, switch_contexts
+from workbench.run.worker.timing.card import Card, set_aside_l2, switch_contexts
 from workbench.run.worker.timing.instances import Around, Group, Instance, Loader
 from workbench.run.worker.timing.rounds import MOST_INSTANCES, Rounds, series_of
 from workbench.run.worker.timing.surroundings import Surroundings
@@ -48,7 +48,7 @@ class Timing:
         self.fail, self.current = fail, current
         card = Card()
         inputs = Surroundings(card, study, self.shape)
-        self.around = Around(card, loader, inputs, job.graph_microseconds)
+        self.around = Around(card, loader, inputs, job.graph_microseconds, set_aside_l2())
         self.instances: list[Instance] = []
         self.out: set[str] = set()
         self.nodes: dict[str, tuple[GraphNode, ...]] = {}
