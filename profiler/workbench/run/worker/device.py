@@ -90,7 +90,7 @@ class Gauge:
             self.reasons = {
                 name.removeprefix(REASON): int(bit)
                 for name, bit in vars(pynvml).items()
-                if name.startswith(REASON) and isinstance(bit, int)
+                if name.startswith(REASON) and isinstance(bit, int) and bit.bit_count() == 1
             }
             self.load()
         except Exception:

@@ -32,6 +32,7 @@ from workbench.words import Parameter, Regime
 FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
 COLD_CALLS = 2
 LONG_CALL = 500.0  # microseconds, from which on a graph holds a single one
+SLOW_CALL = 5000.0  # from which on there is a single instance, in few rounds
 MOST_CALLS = 48
 TRIAL_CALLS = 4
 PADDINGS = 4096  # of 512 bytes
@@ -108,10 +109,9 @@ class Instance:
         self.calls = {
             Regime.CHAINED: around.calls(self.each + 4),
             Regime.BACK_TO_BACK: around.calls(self.each),
-            Regime.COLD: COLD_CALLS,
+            Regime.COLD: 1 if self.is_slow else COLD_CALLS,
         }
-        for regime in Regime:
-            self.once(regime, 0)
+        for regime in Regime:  # loads the harness's own kernels
             self.once(regime, 0, bare=True)
         around.card.warm()
         self.graphs = {regime: self.capture(regime) for regime in Regime}
@@ -124,6 +124,11 @@ class Instance:
                 f"changes the persisting L2 cache of the context to {bytes_now} bytes",
                 hint="leave the limits of the context as they are",
             )
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its calls take so long that there are few of them."""
+        return self.each > SLOW_CALL
 
     def call(self) -> torch.Tensor:
         out = self.run(**self.own)
@@ -139,15 +144,12 @@ class Instance:
             )
 
     def trial(self) -> float:
-        """About how many microseconds a call takes, from a graph of a few."""
+        """About how many microseconds a call takes; a short one from a graph of a few."""
+        if (each := microseconds(self.call)) > LONG_CALL:
+            return each
         graph = self.captured(lambda: [self.call() for _ in range(TRIAL_CALLS)])
         graph.replay()
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        return max(0.5, float(start.elapsed_time(end)) * 1e3 / TRIAL_CALLS)
+        return max(0.5, microseconds(graph.replay) / TRIAL_CALLS)
 
     @cached_property
     def nodes(self) -> tuple[GraphNode, ...]:
@@ -257,3 +259,13 @@ class Instance:
             found[:whole].view(-1, each)[::stride].reshape(-1),
             wanted[:whole].view(-1, each)[::stride].reshape(-1),
         )
+
+
+def microseconds(work: Callable[[], Any]) -> float:
+    """Between two events around it."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    work()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e3

@@ -17,6 +17,7 @@ from workbench.run.worker.timing.instances import Instance
 from workbench.words import Regime
 
 EVERY = {Regime.CHAINED: 1, Regime.BACK_TO_BACK: 2, Regime.COLD: 2}  # how many rounds to one
+SLOW_ROUNDS = (0, 1)  # in which those take part whose calls are slow
 QUEUED = 2
 GRAPHS = 5  # of an instance at most, in a round
 MOST_INSTANCES = SLOTS // (QUEUED * GRAPHS)
@@ -26,6 +27,9 @@ class Timed(Protocol):
     """What ``Rounds`` needs of an instance."""
 
     calls: dict[Regime, int]
+
+    @property
+    def is_slow(self) -> bool: ...
 
     def replay(self, regime: Regime, bare: bool = False) -> None: ...
 
@@ -48,10 +52,10 @@ class Column:
     mhz: list[float] = field(default_factory=list)
 
 
-def order_of(instances: int, number: int) -> list[Replayed]:
+def order_of(instances: Sequence[int], number: int) -> list[Replayed]:
     """A round: instances in random order, and of each its regimes, with what is bare beside it."""
     found = []
-    for instance in random.sample(range(instances), instances):
+    for instance in random.sample(instances, len(instances)):
         regimes = [regime for regime, every in EVERY.items() if number % every == 0]
         for regime in random.sample(regimes, len(regimes)):
             pair = [False] if regime == Regime.BACK_TO_BACK else [False, True]
@@ -73,7 +77,9 @@ class Rounds:
 
     def run(self, number: int) -> None:
         """Queue a round. Those below zero only warm up."""
-        order = order_of(len(self.instances), number)
+        slow = number in SLOW_ROUNDS
+        taking_part = [i for i, one in enumerate(self.instances) if slow or not one.is_slow]
+        order = order_of(taking_part or range(len(self.instances)), number)
         for one in order:
             self.instances[one.instance].replay(one.regime, one.bare)
         pinned = self.card.pinned(len(order))

@@ -16,7 +16,7 @@ from workbench.run.protocol import SessionsJob
 from workbench.run.worker.check import compare
 from workbench.run.worker.device import Gauge
 from workbench.run.worker.timing.card import Card, set_aside_l2, switch_contexts
-from workbench.run.worker.timing.instances import Around, Group, Instance, Loader
+from workbench.run.worker.timing.instances import SLOW_CALL, Around, Group, Instance, Loader
 from workbench.run.worker.timing.rounds import MOST_INSTANCES, Rounds, series_of
 from workbench.run.worker.timing.surroundings import Surroundings
 from workbench.study.model import Tolerance, tolerance_at
@@ -89,7 +89,8 @@ class Timing:
         most = min(self.job.instances, max(1, MOST_INSTANCES // len(groups)))
         for layer in range(most):
             for group in random.sample(groups, len(groups)):
-                if group.variant not in self.out:
+                slow = each.get(group.variant, 0.0) > SLOW_CALL and layer > 0
+                if group.variant not in self.out and not slow:
                     self.one(group, each)
             used = free - torch.cuda.mem_get_info()[0]
             if used * (layer + 2) / (layer + 1) > MEMORY_USED * free:
