@@ -34,7 +34,7 @@ def settled(evidence: Evidence, variant: str) -> bool:
 
 
 def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
-    """All variants are timed together when any of them lacks a current chained time beside the others.
+    """All variants are timed together when any lacks a current chained time beside the others.
 
     At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so.
     """

@@ -22,7 +22,7 @@ class Time:
     ``sm_clock_mhz`` is the median inside of the timed graphs; None is not collected.
     """
 
-    microseconds: float
+    value: float
     low: float | None
     high: float | None
     regime: Regime
@@ -95,7 +95,7 @@ def time_of(times: SessionTimes, regime: Regime) -> Time | None:
     known = time_interval([[one.microseconds for one in session] for session in times.values()])
     clocks = [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz is not None]
     return Time(
-        microseconds=known.value,
+        value=known.value,
         low=known.low,
         high=known.high,
         regime=regime,

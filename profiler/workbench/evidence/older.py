@@ -7,31 +7,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from workbench.evidence.records import Number, Provenance, Record, Series, Session, Timing
+from workbench.evidence.records import Provenance, Record, Samples, Series, Session, Timing
 from workbench.words import Regime
 
 R = TypeVar("R", bound=Record)
-REGIMES = {"warm": Regime.BACK_TO_BACK, "cold": Regime.COLD}
-
-
-class Samples(Record, frozen=True, kw_only=True):
-    """Columns of timed samples as schema 1 had them, all of one length; None is not collected."""
-
-    variant: tuple[str, ...]
-    mode: tuple[str, ...]
-    round: tuple[int, ...]
-    microseconds: tuple[Number, ...]
-    calls: tuple[int, ...]
-    temperature_c: tuple[Number | None, ...]
-    throttled: tuple[bool | None, ...]
-
-    def __post_init__(self) -> None:
-        lengths = {name: len(getattr(self, name)) for name in self.__struct_fields__}
-        if len(set(lengths.values())) > 1:
-            listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"has columns of different lengths: {listed}")
-        if unknown := set(self.mode) - set(REGIMES):
-            raise ValueError(f"has samples of an unknown mode: {min(unknown)}")
+REGIMES = {"warm": Regime.BACK_TO_BACK, "cold": Regime.COLD}  # by the modes that there were
 
 
 class SamplesOfSession(Record, frozen=True, kw_only=True):
@@ -52,6 +32,8 @@ def timing(old: SamplesOfSession) -> Timing:
     samples = old.samples
     rows: dict[tuple[str, str], list[int]] = {}
     for row in sorted(range(len(samples.round)), key=samples.round.__getitem__):
+        if samples.mode[row] not in REGIMES:
+            continue
         rows.setdefault((samples.variant[row], samples.mode[row]), []).append(row)
     temperatures = [t for t in samples.temperature_c if t is not None]
     known = [t for t in samples.throttled if t is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
@@ -120,10 +120,16 @@ def _timing(view: View) -> TimingFacts | None:
     return timing_facts(view.times.table, view.ladder.primary_reference, clocks)
 
 
-def _timing_warnings(ladders: Iterable[ShapeLadder], table: str) -> Iterator[str]:
+def _timing_warnings(ladders: Sequence[ShapeLadder], table: str) -> Iterator[str]:
     for ladder in ladders:
         yield from timing_warnings(
             ladder.timing, "" if ladder.shape == table else f" at {ladder.shape}"
+        )
+    earlier = [x.shape for x in ladders if x.timing is not None and not x.timing.is_chained]
+    if earlier:
+        yield (
+            f"timed by an earlier way, one process and nothing between neighbours, at "
+            f"{', '.join(earlier)}: chained times and verdicts on speed need a new timing"
         )
 
 

@@ -40,9 +40,9 @@ class Row:
 
     ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
     the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
-    ``regimes`` has its times and ratios in each, ``elsewhere`` those that would judge otherwise than
-    the chained one. ``nodes`` are what one call is made of, ``price`` the shapes that its parent
-    supports and it does not.
+    ``regimes`` has its times and ratios in each, ``elsewhere`` those that would judge otherwise
+    than the chained one. ``nodes`` are what one call is made of, ``price`` the shapes that its
+    parent supports and it does not.
 
     ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
@@ -197,4 +197,4 @@ class Ablation:
 def best_of(rows: Iterable[Row]) -> Row | None:
     """The fastest row that was kept (or is the baseline), chained."""
     kept = [r for r in rows if r.time and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
-    return min(kept, key=lambda r: r.time.microseconds if r.time else 0.0, default=None)
+    return min(kept, key=lambda r: r.time.value if r.time else 0.0, default=None)

@@ -240,8 +240,3 @@ def timing_warnings(facts: TimingFacts | None, where: str = "") -> Iterator[str]
         yield f"{facts.company.why}{where}"
     if facts.throttling is not None:
         yield f"the GPU was {facts.throttling.words}{where}"
-    if not facts.is_chained:
-        yield (
-            f"the timing{where} is of an earlier way: one process, nothing between neighbours; "
-            "chained times, and verdicts on speed, need a new one"
-        )

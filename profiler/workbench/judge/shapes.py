@@ -39,7 +39,9 @@ class AtShape:
 
 @dataclass(frozen=True)
 class AcrossShapes:
-    """``geometric_mean`` and ``worst`` are of the ratios over the fastest reference; None without any."""
+    """``geometric_mean`` and ``worst`` are of the ratios over the fastest reference at each shape;
+    None without any.
+    """
 
     variant: str
     results: tuple[AtShape, ...]
@@ -90,6 +92,6 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
         fastest=fastest,
         reference=view.times.time(fastest) if fastest else None,
         over_fastest=over,
-        flops_per_second=flops / (time.microseconds * 1e-6),
+        flops_per_second=flops / (time.value * 1e-6),
         times_reference=None if error is None else float(error),
     )

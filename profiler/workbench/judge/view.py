@@ -44,7 +44,7 @@ class View:
             return evidence.figures.get(name) if evidence.was_profiled else None
         time = self.times.time(variant)
         label, unit = figure_label(TIME)
-        return Figure(TIME, label, time.microseconds, unit, "", "lower") if time else None
+        return Figure(TIME, label, time.value, unit, "", "lower") if time else None
 
     def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
         """None where either variant has no capture that counts; ``where`` is added to the names."""

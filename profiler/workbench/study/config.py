@@ -65,7 +65,7 @@ CHOICES = {
 }
 # Keys of earlier versions, and what to do about them.
 GONE = {
-    "timing.bootstrap_samples": "take it out: intervals are over sessions now, see [timing] sessions",
+    "timing.bootstrap_samples": "take it out: intervals are over [timing] sessions now",
 }
 DAY = 86400.0
 MOST = {
