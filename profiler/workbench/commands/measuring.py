@@ -34,14 +34,14 @@ def settled(evidence: Evidence, variant: str) -> bool:
 
 
 def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
-    """All variants are timed together when any of them lacks a current time in one session.
+    """All variants are timed together when any lacks a current chained time beside the others.
 
     At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so.
     """
     known = evidence.study.variants
     usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
-    session = evidence.session(usable)
-    held = set(evidence.timed(session.session)) if session else set()
+    file = evidence.timing(usable)
+    held = set(evidence.chained(file.timing)) if file else set()
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
     timed = usable if fresh or not checked or not set(usable) <= held else []
     wanted = capture or evidence.study.shapes[evidence.shape].captured

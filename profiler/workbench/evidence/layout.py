@@ -65,8 +65,8 @@ class EvidenceFolder:
     def timings(self, shape: str) -> Path:
         return self.root / shape / "timings"
 
-    def sessions(self, shape: str) -> list[Path]:
-        """Timing sessions, oldest first."""
+    def timing_files(self, shape: str) -> list[Path]:
+        """Oldest first."""
         return listed(self.timings(shape), ".json")
 
     def capture_index(self, shape: str, variant: str) -> Path:

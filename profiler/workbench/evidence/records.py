@@ -1,4 +1,4 @@
-"""The records of the evidence folder, as they stand on disk under schema 1.
+"""The records of the evidence folder, as they stand on disk under the schema that each kind has.
 
 Keys that a record does not have are passed over: a newer version may write more of them.
 """
@@ -9,15 +9,16 @@ from typing import ClassVar
 
 import msgspec
 
-from workbench.words import CheckResult, NodeKind, Regime
+from workbench.words import SCHEMA_VERSION, CheckResult, NodeKind, Regime
 
 Number = int | float
 UNITS = ("FLOP/s", "byte/s")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """``mend`` is the way out where a file of this kind is damaged."""
+    """``mend`` is the way out where a file of this kind is damaged, ``schema`` its version."""
 
+    schema: ClassVar[int] = SCHEMA_VERSION
     mend: ClassVar[str] = "restore it, or delete it and measure again"
 
 
@@ -101,6 +102,24 @@ class Checks(Record, frozen=True, kw_only=True):
     provenance: Provenance
 
 
+class Samples(Record, frozen=True, kw_only=True):
+    """Columns of timed samples as schema 1 had them, all of one length; None is not collected."""
+
+    variant: tuple[str, ...]
+    mode: tuple[str, ...]
+    round: tuple[int, ...]
+    microseconds: tuple[Number, ...]
+    calls: tuple[int, ...]
+    temperature_c: tuple[Number | None, ...]
+    throttled: tuple[bool | None, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(getattr(self, name)) for name in self.__struct_fields__}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(f"has columns of different lengths: {listed}")
+
+
 class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A node of a variant's CUDA graph; ``kernel`` is the mangled name, extents are x, y, z."""
 
@@ -175,6 +194,8 @@ class Timing(Record, frozen=True, kw_only=True):
     ``stride`` pieces of 16 bytes the neighbours write and read one.
     """
 
+    schema: ClassVar[int] = 2
+
     study: str
     shape: str
     fingerprints: dict[str, str]
@@ -182,6 +203,17 @@ class Timing(Record, frozen=True, kw_only=True):
     stride: int
     sessions: tuple[Session, ...]
     provenance: Provenance
+
+    @property
+    def chained(self) -> set[str]:
+        """The variants that were timed in the regime that decides."""
+        every = (series for session in self.sessions for series in session.series)
+        return {s.variant for s in every if s.regime == Regime.CHAINED and not s.twin}
+
+    @property
+    def together(self) -> tuple[Session, ...]:
+        """The sessions that held steps and references side by side: ratios are theirs."""
+        return tuple(session for session in self.sessions if not session.alone)
 
 
 def _require_file_name(field: str, name: str) -> None:

@@ -18,6 +18,7 @@ STEP_KEYS = [
     "key_change",
     "shape",
     "chooses",
+    "drops",
     "bottleneck",
     "rationale",
     "lesson",
@@ -98,16 +99,19 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
         lesson=_text(path, where, table, "lesson"),
         predictions=tuple(_prediction(path, f"{where}.prediction", p) for p in predictions),
         shape=_text(path, where, table, "shape"),
-        chooses=_chosen(path, where, table),
+        chooses=_names(path, where, table, "chooses", "variants", '["fix1", "fix2[warps=8]"]'),
+        drops=_names(path, where, table, "drops", "shapes", '["ragged"]'),
     )
 
 
-def _chosen(path: Path, where: str, table: dict[str, Any]) -> tuple[str, ...]:
-    names = table.get("chooses", [])
+def _names(
+    path: Path, where: str, table: dict[str, Any], key: str, what: str, example: str
+) -> tuple[str, ...]:
+    names = table.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError(
-            f"{path}: '{where}.chooses' must be a list of variants, not {names!r}",
-            hint='such as chooses = ["fix1", "fix2[warps=8]"]',
+            f"{path}: '{where}.{key}' must be a list of {what}, not {names!r}",
+            hint=f"such as {key} = {example}",
         )
     return tuple(names)
 

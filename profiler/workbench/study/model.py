@@ -121,7 +121,8 @@ class Step:
 
     ``shape`` is where it is judged, for a change that is made for another shape than the study's
     default; "" for the shape that is looked at. A step that is no kernel of its own ``chooses``
-    among these other steps, by shape for instance.
+    among these other steps, by shape for instance. ``drops`` are the shapes that its parent
+    supports and it does not.
     """
 
     variant: str
@@ -133,6 +134,7 @@ class Step:
     predictions: tuple[Prediction, ...] = ()
     shape: str = ""
     chooses: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
