@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import typer
 
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
+from workbench.judge.open_verdicts import open_variants
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.words import CheckResult, Origin
@@ -64,7 +66,8 @@ def ensure(
     started = time.monotonic()
     config = target.workspace.config
     with Progress(len(todo.captured), config.timing.sessions) as progress:
-        result = Measurement(target.study, config, target.folder, todo, progress).run()
+        undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
+        result = Measurement(target.study, config, target.folder, todo, progress, undecided).run()
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)

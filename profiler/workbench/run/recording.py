@@ -113,7 +113,7 @@ def remove_superseded(session: Path, variants: set[str]) -> None:
     """Delete the timing sessions whose variants were all timed again in ``session``."""
     for path in listed(session.parent, ".json"):
         with suppress(UsageError):  # a damaged one is its owner's to mend
-            if path != session and set(store.read_timing(path).fingerprints) <= variants:
+            if path != session and set(store.read(path, Timing).fingerprints) <= variants:
                 path.unlink()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +19,6 @@ Kind = Callable[[dict[str, Any], torch.Generator], dict[str, Any]]  # makes plai
 GUARD_BYTES = 64 * 1024
 POISON = 0xFF  # every float format reads all-ones as NaN
 POISON_BLOCKS = 8
-DRAWS = 2
 
 
 def guarded(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -96,7 +95,9 @@ class Checked:
 def check_once(
     study: ModuleType, run: Run, shape: Any, kind: Kind | None = None, peer: Run | None = None
 ) -> Checked:
-    """Nothing that could be copied is in memory while ``run`` works: its reference comes after."""
+    """On fresh inputs. Nothing that could be copied is in memory while ``run`` works: the reference
+    comes after.
+    """
     generator = torch.Generator("cuda").manual_seed(secrets.randbits(48))
     drawn = study.inputs(shape, generator)
     if kind is not None:
@@ -167,35 +168,34 @@ class CheckOutcome:
     kind: str = ""
     varies: bool = False
 
+    def with_(self, one: Checked, kind: str) -> CheckOutcome:
+        """The worst of this and of one more call, on inputs of a ``kind``."""
+        times = one.times_reference
+        worse = times is not None and (self.times_reference or 0.0) < times
+        return replace(
+            self,
+            max_abs=max(self.max_abs or 0.0, one.absolute),
+            relative=max(self.relative or 0.0, one.relative),
+            times_reference=times if worse else self.times_reference,
+            kind=kind if worse else self.kind,
+            varies=self.varies or one.varies,
+        )
+
 
 def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
-    """The worst of a few fresh draws, and of one of every adversarial kind that the study has."""
-    kinds: dict[str, Kind | None] = {"": None, **getattr(study, "adversarial", {})}
-    worst = Checked(0.0, 0.0, "")
-    worst_times, worst_kind, varies = None, "", False
-    for name, kind in [("", None)] * (DRAWS - 1) + list(kinds.items()):
+    """The worst of two plain draws, and of one of every adversarial kind that the study has."""
+    worst, drawn = CheckOutcome(CheckResult.CORRECT, max_abs=0.0, relative=0.0), [("", None)] * 2
+    for name, kind in [*drawn, *getattr(study, "adversarial", {}).items()]:
         try:
             one = check_once(study, run, shape, kind, peer)
         except NotImplementedError as error:
             return CheckOutcome(CheckResult.UNSUPPORTED, str(error))
         if one.why:
             why = f"with {name} inputs: {one.why}" if name else one.why
-            return CheckOutcome(
-                CheckResult.WRONG, why, finite(one.absolute), finite(one.relative), kind=name
-            )
-        worst = Checked(max(worst.absolute, one.absolute), max(worst.relative, one.relative), "")
-        times, varies = one.times_reference, varies or one.varies
-        if times is not None and (worst_times is None or times > worst_times):
-            worst_times, worst_kind = times, name
-    return CheckOutcome(
-        CheckResult.CORRECT,
-        "",
-        finite(worst.absolute),
-        finite(worst.relative),
-        worst_times,
-        worst_kind,
-        varies,
-    )
+            errors = finite(one.absolute), finite(one.relative)
+            return CheckOutcome(CheckResult.WRONG, why, *errors, kind=name)
+        worst = worst.with_(one, name)
+    return worst
 
 
 def finite(number: float) -> float | None:
