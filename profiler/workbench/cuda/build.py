@@ -34,17 +34,23 @@ class CompileError(ToolFailed):
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel ``name`` in a file, compiled with these macros and these options of ptxas."""
+    """A kernel ``name`` in a file, compiled with these macros and these options of ptxas.
+
+    One that ``must_wait`` is refused where it has no ``griddepcontrol.wait``: started early, it
+    would read what the kernel ahead of it has not yet written.
+    """
 
     path: Path
     name: str
     defines: Mapping[str, Parameter]
     options: tuple[str, ...]
+    must_wait: bool = False
 
     def compile(self, arch: str) -> tuple[Compiled, Any]:
         """See ``Kernel.compile``."""
         text = expand_includes(self.path)
-        kept = kept_cubin(text, arch, self.defines, self.options, self.name)
+        waiting = ("waits",) if self.must_wait else ()
+        kept = kept_cubin(text, arch, self.defines, self.options, self.name, *waiting)
         if kept is not None and kept.is_file():
             return _restore(kept)
         report, code = self._compile(text, arch)
@@ -79,8 +85,36 @@ class Source:
                 f"{self.path.name} does not compile for {arch}\n{compiler_message(told)}",
                 hint="the compiler's message above names the file and line",
             ) from error
+        if self.must_wait and not waits(ptx_of(program), self.name):
+            raise CompileError(
+                f"{self.path.name}: {self.name} starts early and never waits",
+                hint="griddepcontrol.wait belongs ahead of its first access to global memory",
+            )
         builds, warnings = parse_log(log.getvalue())
         return Compiled(arch, tuple(builds), tuple(warnings)), code
+
+
+def ptx_of(program: Any) -> str:
+    """What NVRTC made on its way to the cubin."""
+    from cuda.bindings import nvrtc
+
+    _, size = nvrtc.nvrtcGetPTXSize(program.handle)
+    text = b" " * size
+    nvrtc.nvrtcGetPTX(program.handle, text)
+    return str(text.decode(errors="replace"))
+
+
+def waits(ptx: str, kernel: str) -> bool:
+    """Whether a kernel has a ``griddepcontrol.wait``, itself or in a function that it may call."""
+    parts = re.split(r"(?=\.entry\s)", ptx)
+    own = [part for part in parts if not part.startswith(".entry") or _is_entry(part, kernel)]
+    return any("griddepcontrol.wait" in part for part in own)
+
+
+def _is_entry(part: str, kernel: str) -> bool:
+    """A template's name is mangled, and only the instance asked for is there."""
+    plain = re.fullmatch(r"\w+", kernel) is not None
+    return not plain or re.match(rf"\.entry\s+{kernel}\b", part) is not None
 
 
 def kept_cubin(source: str, *settings: object) -> Path | None:

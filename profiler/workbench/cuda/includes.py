@@ -10,7 +10,8 @@ from pathlib import Path
 from workbench.errors import UsageError
 from workbench.words import VIRTUAL_ROOT
 
-_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"\s*$')
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+_COMPUTED = re.compile(r'^\s*#\s*include\s*([^\s"<].*)')
 
 
 def header_folders() -> list[str]:
@@ -43,6 +44,11 @@ def expand_includes(path: Path, seen: set[Path] | None = None) -> str:
             raise UsageError(
                 f'{path.name}({number}): #include "{match[1]}" leaves the folder of its study',
                 hint="copy the file beside study.py",
+            )
+        if computed := _COMPUTED.match(line):
+            raise UsageError(
+                f"{path.name}({number}): #include {computed[1]} does not say which file it means",
+                hint="name it: what is not named is in no fingerprint",
             )
         target = path.parent / match[1] if match else None
         if target is None or not target.is_file():

@@ -36,9 +36,11 @@ class Kernel:
         """Compile for ``arch`` (such as ``sm_90a``); needs NVRTC but no GPU.
 
         Returns the compiler's report and the cuda-core object code. Raises CompileError with the
-        compiler's own message, EnvironmentLacks without cuda-core or its headers.
+        compiler's own message, or for one that starts early and never waits, and EnvironmentLacks
+        without cuda-core or its headers.
         """
-        return Source(self.path, self.name, self.defines, self.options).compile(arch)
+        source = Source(self.path, self.name, self.defines, self.options, self.early_start)
+        return source.compile(arch)
 
     @property
     def shown_defines(self) -> str:

@@ -22,6 +22,7 @@ from workbench.judge.predictions import PredictionOutcome, judge_prediction
 from workbench.judge.regimes import Elsewhere, elsewhere, in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
+from workbench.judge.testimony import case_of, compared_gates, testimony
 from workbench.words import CheckResult, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
@@ -84,9 +85,11 @@ def judge_step(view: View, step: Step) -> Judgement:
         correct_gate(evidence.checks, view.shape, price, step.drops),
         compiler_gate(evidence.build, limits),
         *_beside_reference(view, step),
+        *testimony(case_of(view, step.variant)),
     ]
     if step.parent is None:
         return Judgement(tuple(gates), Verdict.BASELINE)
+    gates += compared_gates(case_of(view, n) for n in (step.parent, view.ladder.primary_reference))
     over = view.times.ratio(step.parent, step.variant)
     absent = view.times.why_no_ratio(step.parent, step.variant)
     gates.append(faster_gate(over, limits, absent))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from workbench.evidence.ceilings import Calibration
     from workbench.evidence.records import Build, CaptureIndex, Check, GraphNode, Provenance, Timing
     from workbench.ncu.capture import Capture
-    from workbench.study.model import Ladder, Step
+    from workbench.study.model import Ladder, Step, Work
     from workbench.words import Parameter
 
 
@@ -101,7 +101,7 @@ class ShapeEvidence:
     """One shape: its timings, oldest first, and the variants that were asked for there.
 
     ``repeats`` are the metrics of every variant that was captured more than once as it is now.
-    ``flops`` is the study's work; None where it was not asked for.
+    ``work`` is the study's, and ``flops`` of it; None where it was not asked for.
     """
 
     shape: str
@@ -110,6 +110,7 @@ class ShapeEvidence:
     variants: Mapping[str, VariantEvidence]
     repeats: tuple[Sequence[pd.DataFrame], ...] = ()
     flops: float | None = None
+    work: Work | None = None
 
     @cached_property
     def noise(self) -> Noise:

@@ -123,6 +123,7 @@ def _shape(evidence: Evidence, wanted: Wanted) -> ShapeEvidence:
         variants={name: _variant(evidence, name, wanted) for name in wanted.variants},
         repeats=tuple(_repeats(evidence)) if wanted.captures else (),
         flops=evidence.study.work(evidence.shape).flops if shape.profiled else None,
+        work=evidence.study.work(evidence.shape) if shape.profiled else None,
     )
 
 

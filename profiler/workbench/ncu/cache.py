@@ -11,14 +11,14 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import BadCapture, EnvironmentLacks
 from workbench.evidence.store import EXCHANGED, digest_of, write_bytes
 from workbench.ncu import frames
-from workbench.ncu.capture import LINE_COUNTERS, Capture, Decoded, Tables
+from workbench.ncu.capture import LINE_COUNTERS, Capture, Decoded, Extents, Launched, Tables
 from workbench.ncu.catalog import needed_metrics
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
@@ -38,6 +38,7 @@ class Kept:
     lines: Sequence[tuple[Any, ...]]
     rules: Sequence[tuple[Any, ...]]
     collected: frozenset[str]
+    launched: Launched | None = None
 
 
 class Edited(ValueError):
@@ -98,7 +99,23 @@ def _kept(launch: dict[str, Any]) -> Kept:
         [tuple(row) for row in launch["lines"]],
         [_rule(row) for row in launch["rules"]],
         frozenset(launch["collected"]),
+        _launched(launch.get("launched")),
     )
+
+
+def _launched(found: dict[str, Any] | None) -> Launched | None:
+    """None of tables that were kept before it was read."""
+    if found is None:
+        return None
+    grid, block = _extents(found["grid"]), _extents(found["block"])
+    return Launched(found["mangled"], grid, block, found["l2_bytes"])
+
+
+def _extents(found: list[int] | None) -> Extents | None:
+    if found is None:
+        return None
+    x, y, z = found
+    return (x, y, z)
 
 
 def _rule(row: list[Any]) -> tuple[Any, ...]:
@@ -131,4 +148,5 @@ def _row(launch: Tables, ranges: Sequence[str]) -> dict[str, Any]:
         "lines": launch.lines,
         "rules": launch.rules,
         "collected": sorted(launch.collected),
+        "launched": asdict(launch.launched) if launch.launched else None,
     }

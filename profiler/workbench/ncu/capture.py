@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.errors import UsageError, unknown
 from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
-from workbench.ncu.reader import Wanted, actions, kernel_name, metric_names, metric_value
+from workbench.ncu.reader import (
+    Wanted,
+    actions,
+    extents,
+    kernel_name,
+    mangled_name,
+    metric_names,
+    metric_value,
+)
 from workbench.ncu.watchdog import limited
 
 if TYPE_CHECKING:
@@ -37,6 +45,24 @@ LINE_COUNTERS = {
 }
 SCOPES = {1: "local", 2: "global"}
 OPTIMIZATION = 2
+# What the SMs asked of L2, reads and writes, bulk copies among them; a sector has 32 bytes.
+L2_SECTORS, SECTOR_BYTES = "lts__t_sectors_srcunit_tex.sum", 32
+
+Extents = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """Which kernel was launched with which extents (x, y, z), as a node of a CUDA graph says it.
+
+    ``mangled`` is the name that the driver has; ``l2_bytes`` went between the SMs and L2. None is
+    not collected.
+    """
+
+    mangled: str
+    grid: Extents | None
+    block: Extents | None
+    l2_bytes: float | None
 
 
 class Tables(Protocol):
@@ -52,6 +78,8 @@ class Tables(Protocol):
     def rules(self) -> Sequence[tuple[Any, ...]]: ...
     @property
     def collected(self) -> frozenset[str]: ...
+    @property
+    def launched(self) -> Launched | None: ...  # None in tables that were kept without it
 
 
 @dataclass(frozen=True)
@@ -85,6 +113,10 @@ class Decoded:
     def collected(self) -> frozenset[str]:
         return collected(self.action)
 
+    @cached_property
+    def launched(self) -> Launched:
+        return read_launched(self.action)
+
 
 @dataclass(frozen=True)
 class Capture:
@@ -96,6 +128,13 @@ class Capture:
     @cached_property
     def kernels(self) -> tuple[str, ...]:
         return tuple(launch.kernel for launch in self.launches)
+
+    @cached_property
+    def launched(self) -> tuple[Launched, ...] | None:
+        """None where the tables that were kept do not say it of every launch."""
+        found = [launch.launched for launch in self.launches]
+        known = tuple(launched for launched in found if launched is not None)
+        return known if len(known) == len(found) else None
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
@@ -136,6 +175,17 @@ def _table(
 def read_metrics(action: Any, names: Iterable[str]) -> list[tuple[Any, ...]]:
     found = ((name, metric_value(action, name)) for name in names)
     return [(name, *value) for name, value in found if value and not isinstance(value[0], str)]
+
+
+def read_launched(action: Any) -> Launched:
+    sectors = metric_value(action, L2_SECTORS)
+    counted = sectors is not None and not isinstance(sectors[0], str)
+    return Launched(
+        mangled=mangled_name(action),
+        grid=extents(action, "grid"),
+        block=extents(action, "block"),
+        l2_bytes=float(sectors[0]) * SECTOR_BYTES if sectors and counted else None,
+    )
 
 
 def stall_metrics(action: Any) -> dict[str, str]:

@@ -119,6 +119,18 @@ def kernel_name(action: Any) -> str:
     return str(action.name(action.NameBase_FUNCTION))
 
 
+def mangled_name(action: Any) -> str:
+    """As the driver has it, and with it the node of a CUDA graph."""
+    return str(action.name(action.NameBase_MANGLED) or "")
+
+
+def extents(action: Any, what: str) -> tuple[int, int, int] | None:
+    """x, y and z of the ``grid`` or the ``block``; None where not collected."""
+    found = [metric_value(action, f"launch__{what}_dim_{axis}") for axis in "xyz"]
+    x, y, z = (int(value[0]) if value else 0 for value in found)
+    return (x, y, z) if x and y and z else None
+
+
 def launches_by_range(path: Path) -> dict[str, int]:
     """Number of kernel launches in each workbench range of a report. Raises BadCapture."""
     try:

@@ -78,7 +78,12 @@ def tolerance_at(rule: ToleranceRule, shape: Shape) -> Tolerance:
 
 @dataclass(frozen=True)
 class Work:
-    """The arithmetic of one call: ``flops``, and ``bytes``, the least DRAM traffic it needs."""
+    """What one call needs at the least.
+
+    ``flops`` are its additions and multiplications (an FMA is two; exponentials, comparisons and
+    conversions are none), ``bytes`` the traffic: every input and output once. A capture that did
+    less is no capture of this work.
+    """
 
     flops: float
     bytes: float

@@ -14,7 +14,11 @@ from workbench.study.model import Study, Variant
 from workbench.study.text import read_text, readable_text
 from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
 
-_NAMED_SOURCE = re.compile(r"""["']([\w./-]+\.cuh?)["']""")
+# To be raised where the same sources would be measured otherwise: how a call is timed, checked or
+# captured. Evidence of an older harness is then stale, as that of older sources is.
+HARNESS = 1
+CODE = (".py", ".cu", ".cuh", ".h", ".hpp")  # shown as text, and searched for further names
+_NAMED_SOURCE = re.compile(r"""["']([\w./-]+\.\w+)["']""")
 _NAMED_VARIANT = re.compile(r"""\bcuda\.variant\(\s*["'](\w+)["']""")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
@@ -25,21 +29,27 @@ def virtual_name(study: str, file: str) -> str:
 
 
 def source_files(study: Study, variant: Variant) -> list[Path]:
-    """The variant's module, the CUDA sources it names and, through them, what they include.
+    """The variant's module, the files of its study that it names in a string and, through them,
+    what they include. A file that it opens all the same is refused by the worker: see ``opened``.
 
     Those of the variants that it calls are among them. None where it is only captured. What lies
     outside of the study's folder is no source of it, and refused when the variant is built.
     """
-    if variant.captured:
-        return []
+    return [] if variant.captured else _named_from(study.folder, variant.module.name)
+
+
+def _named_from(folder: Path, first: str) -> list[Path]:
+    """A file and all that it names, and those name."""
     found: dict[Path, None] = {}
-    queue = [variant.module.name]
+    queue = [first]
     while queue:
         name = queue.pop(0)
-        path = study.folder / name
-        if path in found or not within(study.folder, name) or not path.is_file():
+        path = folder / name
+        if path in found or not within(folder, name) or not path.is_file():
             continue
         found[path] = None
+        if path.suffix not in CODE:
+            continue
         text = readable_text(path)
         if path.suffix == ".py":
             queue += _NAMED_SOURCE.findall(text)
@@ -72,7 +82,10 @@ class Fingerprints:
 
     @cached_property
     def _code(self) -> bytes:
-        return _study_code(read_text(self.study.folder / "study.py")).encode()
+        """Of the study, and the content of files that it names."""
+        code = _study_code(read_text(self.study.folder / "study.py")).encode()
+        _, *named = _named_from(self.study.folder, "study.py")
+        return code + b"".join(path.read_bytes() for path in sorted(named))
 
     def _sources(self, variant: str) -> hashlib._Hash:
         if variant not in self._digests:
@@ -86,11 +99,15 @@ class Fingerprints:
         return self._digests[variant].copy()
 
     def of(self, variant: str, shape: str) -> str:
-        """sha256 over the variant's sources, the study's code and the shape's parameters."""
+        """sha256 over the variant's sources, the study's code, the shape's parameters and the
+        harness.
+        """
         if (variant, shape) not in self._prints:
             digest = self._sources(variant)
             digest.update(self._code)
             digest.update(json.dumps(self.study.shapes[shape].parameters, sort_keys=True).encode())
+            if HARNESS > 1:  # the first one was in no fingerprint
+                digest.update(f"harness {HARNESS}".encode())
             self._prints[variant, shape] = digest.hexdigest()
         return self._prints[variant, shape]
 
@@ -109,4 +126,5 @@ def source_texts(study: Study, variant: Variant) -> dict[str, str]:
     return {
         virtual_name(path.parent.name, path.name): readable_text(path)
         for path in source_files(study, variant)
+        if path.suffix in CODE
     }

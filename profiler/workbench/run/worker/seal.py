@@ -1,0 +1,327 @@
+"""What a variant's code may not change in the process that it shares with others. In the worker.
+
+Functions and classes of this package, of torch and of what clocks and draws, torch's settings, and
+threads: noted before the first variant is loaded, compared after each has run, and put back, so
+that who changes them costs only itself. It is no defence against native code that writes memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+# Those that may be loaded: this package's own are all sealed.
+SEALED = (
+    "builtins",
+    "gc",
+    "hashlib",
+    "math",
+    "msgspec",
+    "numpy",
+    "os",
+    "random",
+    "secrets",
+    "statistics",
+    "time",
+    "torch",
+    "torch.cuda",
+    "torch.cuda.graphs",
+    "torch.cuda.memory",
+    "torch.cuda.nvtx",
+    "torch.cuda.random",
+    "torch.cuda.streams",
+    "torch.linalg",
+    "torch.nn.functional",
+    "torch.random",
+    "cuda.core",
+    "pynvml",
+)
+OWN = "workbench"
+# Those of torch's classes that torch itself puts something new into, when parts of it are loaded.
+PLACED = ("__abstractmethods__", "_abc_impl", "__annotations__", "__annotate_cache__")
+MISSING = object()
+PLACED_IN = ("torch.manual_seed",)
+STARTS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
+STDLIB = sysconfig.get_path("stdlib")
+OUR_OWN = str(Path(__file__).parents[2])
+LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), OUR_OWN)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is not as it was, in words, and how to put it back."""
+
+    what: str
+    mend: Callable[[], None]
+
+
+class Seal:
+    """Everything as it is now."""
+
+    def __init__(self) -> None:
+        names = [n for n in sys.modules if n == OWN or n.startswith(f"{OWN}.")]
+        self._modules = {n: sys.modules[n] for n in (*SEALED, *names) if n in sys.modules}
+        self._entries = {name: _things(module) for name, module in self._modules.items()}
+        self._classes = {kind: dict(vars(kind)) for kind in _classes(self._modules)}
+        self._code = {f: _body(f) for f in self._functions()}
+        self._settings = {s.name: s.read() for s in SETTINGS}
+        self._names = {name: frozenset(vars(module)) for name, module in self._modules.items()}
+        self._started: list[str] = []
+        sys.addaudithook(self._hear)
+        self._callbacks = list(gc.callbacks)
+        self._stream = _stream()
+
+    def broken(self) -> str:
+        """ "" or what was changed: ``changes torch.cuda.CUDAGraph.replay``."""
+        change = next(self._changes(), None)
+        return change.what if change else ""
+
+    def mend(self) -> None:
+        """Puts everything back but threads, which go on."""
+        for change in list(self._changes()):
+            change.mend()
+
+    def _functions(self) -> Iterator[FunctionType]:
+        for entries in (*self._entries.values(), *self._classes.values()):
+            for value in entries.values():
+                function = _function(value)
+                if function is not None:
+                    yield function
+
+    def _changes(self) -> Iterator[Change]:
+        yield from self._changed_modules()
+        yield from self._changed_entries()
+        yield from self._changed_classes()
+        yield from self._changed_code()
+        yield from self._changed_settings()
+        yield from self._changed_hooks()
+
+    def _changed_modules(self) -> Iterator[Change]:
+        for name, module in self._modules.items():
+            if sys.modules.get(name) is not module:
+                yield Change(
+                    f"changes sys.modules['{name}']",
+                    partial(sys.modules.__setitem__, name, module),
+                )
+
+    def _changed_entries(self) -> Iterator[Change]:
+        for name, before in self._entries.items():
+            module = self._modules[name]
+            now = vars(module)
+            for key, value in before.items():
+                if now.get(key, MISSING) is not value and f"{name}.{key}" not in PLACED_IN:
+                    yield Change(f"changes {name}.{key}", partial(setattr, module, key, value))
+            for key in _shadows(name, now, self._names[name]):
+                yield Change(f"adds {name}.{key}", partial(delattr, module, key))
+
+    def _changed_classes(self) -> Iterator[Change]:
+        for kind, before in self._classes.items():
+            now, called = vars(kind), f"{kind.__module__}.{kind.__qualname__}"
+            for key, value in before.items():
+                if key not in PLACED and now.get(key, MISSING) is not value:
+                    yield Change(f"changes {called}.{key}", partial(setattr, kind, key, value))
+            for key in [key for key in now if key not in before and key not in PLACED]:
+                yield Change(f"adds {called}.{key}", partial(delattr, kind, key))
+
+    def _changed_code(self) -> Iterator[Change]:
+        for function, body in self._code.items():
+            if _body(function) != body:
+                called = f"{function.__module__}.{function.__qualname__}"
+                yield Change(f"changes the code of {called}", partial(_put_body, function, body))
+
+    def _changed_settings(self) -> Iterator[Change]:
+        for setting in SETTINGS:
+            before = self._settings[setting.name]
+            if setting.read() != before:
+                what = f"changes {setting.name} from {before} to {setting.read()}"
+                yield Change(what, partial(setting.write, before))
+
+    def _changed_hooks(self) -> Iterator[Change]:
+        if sys.gettrace() is not None and threading.gettrace() is not None:
+            yield Change("sets a trace function", partial(sys.settrace, None))
+        if gc.callbacks != self._callbacks:
+            yield Change("adds to gc.callbacks", self._mend_callbacks)
+        if self._stream is not None and _stream() != self._stream:
+            yield Change("changes the current stream", _mend_stream)
+        if self._started:
+            yield Change(f"starts a thread in {self._started[0]}", self._started.clear)
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in STARTS and (where := _starter()):
+            self._started.append(where)
+
+    def _mend_callbacks(self) -> None:
+        gc.callbacks[:] = self._callbacks
+
+
+def _things(module: ModuleType) -> dict[str, Any]:
+    """What of a module is no value: functions, classes and modules."""
+    return {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, FunctionType | BuiltinFunctionType | ModuleType | type)
+        or (callable(value) and not key.startswith("__"))
+    }
+
+
+def _classes(modules: dict[str, ModuleType]) -> list[type]:
+    """Those defined in sealed modules, with what they inherit of C++."""
+    found: dict[type, None] = {}
+    for module in modules.values():
+        for value in list(vars(module).values()):
+            if isinstance(value, type) and value.__module__ in modules:
+                found |= dict.fromkeys(base for base in value.__mro__ if _can_change(base))
+    return list(found)
+
+
+def _can_change(kind: type) -> bool:
+    """Heap types alone can be changed; see Py_TPFLAGS_HEAPTYPE and Py_TPFLAGS_IMMUTABLETYPE."""
+    return bool(kind.__flags__ & (1 << 9)) and not kind.__flags__ & (1 << 8)
+
+
+def _function(value: object) -> FunctionType | None:
+    inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+    return inner if isinstance(inner, FunctionType) else None
+
+
+Body = tuple[CodeType, Any, Any]
+
+
+def _body(function: FunctionType) -> Body:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
+def _put_body(function: FunctionType, body: Body) -> None:
+    function.__code__, function.__defaults__, function.__kwdefaults__ = body
+
+
+def _shadows(name: str, now: dict[str, Any], before: frozenset[str]) -> list[str]:
+    """New names that stand before Python's own, and any new function in this package."""
+    own = name == OWN or name.startswith(f"{OWN}.")
+    builtin = vars(sys.modules["builtins"])
+    return [
+        key
+        for key, value in now.items()
+        if key not in before
+        and ((key in builtin and name != "builtins") or (own and isinstance(value, FunctionType)))
+        and not key.startswith("__")
+    ]
+
+
+def _stream() -> int | None:
+    """None where torch has not begun to use the GPU."""
+    return torch.cuda.current_stream().cuda_stream if torch.cuda.is_initialized() else None
+
+
+def _mend_stream() -> None:
+    torch.cuda.set_stream(torch.cuda.default_stream())
+
+
+def _starter() -> str:
+    """File and line of whoever starts a thread; "" where that is Python's or a library's own doing,
+    such as torch's compiler.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(("<frozen", STDLIB)):
+        if frame.f_code.co_filename.startswith(LIBRARIES):
+            return ""
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_filename.startswith(LIBRARIES):
+        return ""
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One of torch's, for the whole process."""
+
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], None]
+
+
+def _attribute(path: str) -> Setting:
+    """A flag that is an attribute: ``torch.backends.cudnn.enabled``."""
+    owner, _, name = path.rpartition(".")
+    parts = owner.split(".")
+
+    def find() -> Any:
+        found: Any = import_module(parts[0])
+        for part in parts[1:]:
+            found = getattr(found, part)
+        return found
+
+    return Setting(path, lambda: getattr(find(), name), lambda value: setattr(find(), name, value))
+
+
+def _nothing(value: Any) -> None:
+    """A mode that was entered and not left: it ends with the process."""
+
+
+SETTINGS = (
+    *map(
+        _attribute,
+        (
+            "torch.backends.cudnn.enabled",
+            "torch.backends.cudnn.benchmark",
+            "torch.backends.cudnn.deterministic",
+            "torch.backends.cudnn.allow_tf32",
+            "torch.backends.cuda.matmul.allow_tf32",
+            "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
+            "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
+        ),
+    ),
+    Setting(
+        "torch.backends.cuda.flash_sdp_enabled",
+        torch.backends.cuda.flash_sdp_enabled,
+        torch.backends.cuda.enable_flash_sdp,
+    ),
+    Setting(
+        "torch.backends.cuda.mem_efficient_sdp_enabled",
+        torch.backends.cuda.mem_efficient_sdp_enabled,
+        torch.backends.cuda.enable_mem_efficient_sdp,
+    ),
+    Setting(
+        "torch.backends.cuda.math_sdp_enabled",
+        torch.backends.cuda.math_sdp_enabled,
+        torch.backends.cuda.enable_math_sdp,
+    ),
+    Setting(
+        "torch.backends.cuda.cudnn_sdp_enabled",
+        torch.backends.cuda.cudnn_sdp_enabled,
+        torch.backends.cuda.enable_cudnn_sdp,
+    ),
+    Setting(
+        "torch.get_float32_matmul_precision",
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+    ),
+    Setting("torch.get_default_dtype", torch.get_default_dtype, torch.set_default_dtype),
+    Setting(
+        "torch.are_deterministic_algorithms_enabled",
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+    ),
+    Setting("torch.is_grad_enabled", torch.is_grad_enabled, torch._C._set_grad_enabled),
+    Setting(
+        "torch's stack of function modes",
+        torch._C._len_torch_function_stack,
+        _nothing,
+    ),
+    Setting(
+        "torch's stack of dispatch modes",
+        torch._C._len_torch_dispatch_stack,
+        _nothing,
+    ),
+)

@@ -1,0 +1,366 @@
+"""The counters testify: recorded captures of honest kernels, and timings that lie about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.derive.roofline.counted import counted_flops
+from workbench.evidence.records import (
+    Audit,
+    CaptureIndex,
+    GraphNode,
+    Provenance,
+    Series,
+    Session,
+    Timing,
+)
+from workbench.judge.inputs import VariantEvidence
+from workbench.judge.testimony import (
+    Case,
+    added_time,
+    alone_gate,
+    compared_gates,
+    contradiction,
+    duration_gate,
+    kernels_gate,
+    outputs_gate,
+    work_gate,
+)
+from workbench.judge.testimony import testimony as gates_of
+from workbench.ncu.capture import Capture, load_capture
+from workbench.study.model import Work
+from workbench.words import GateState, NodeKind, Regime, Status
+from workspaces import recorded_captures, recorded_index, recorded_report
+
+SHAPE = "b2h8s512d64"
+MEASURED = {"fix7": 7.71, "fix11": 5.46, "fix14": 11.10, "sdpa": 10.19}  # µs, chained
+MHZ = 1980.0
+AROUND = 4.0  # µs of the neighbours
+CURRENT = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
+MEMSET = GraphNode(kind=NodeKind.MEMSET)
+ORIGIN = Provenance(date="2026-01-02T03:04:05Z")
+
+
+def attention(b: int, h: int, s: int, d: int, part: float = 1.0) -> Work:
+    return Work(flops=4 * b * h * s * s * d * part, bytes=8 * b * h * s * d, dtype="float16")
+
+
+WORK = {
+    SHAPE: attention(2, 8, 512, 64),
+    "b4h16s2048d64": attention(4, 16, 2048, 64),
+    "b4h16s2048d128": attention(4, 16, 2048, 128),
+    "b4h16s2048d128-causal": attention(4, 16, 2048, 128, 0.5),
+}
+
+
+@cache
+def capture(variant: str, shape: str = SHAPE) -> Capture:
+    return load_capture(
+        recorded_report(shape, variant), str(recorded_index(shape, variant)["range"])
+    )
+
+
+def nodes_of(found: Capture) -> tuple[GraphNode, ...]:
+    assert found.launched is not None
+    return tuple(
+        GraphNode(
+            kind=NodeKind.KERNEL,
+            kernel=launch.mangled,
+            grid=launch.grid or (0, 0, 0),
+            block=launch.block or (0, 0, 0),
+        )
+        for launch in found.launched
+    )
+
+
+def series(variant: str, microseconds: float, mhz: float = MHZ) -> Series:
+    return Series(
+        variant=variant,
+        instance=0,
+        regime=Regime.CHAINED,
+        calls=10,
+        microseconds=(AROUND + microseconds,) * 3,
+        around=(AROUND,) * 3,
+        mhz=(mhz,) * 3 if mhz else (),
+    )
+
+
+def timing(
+    variant: str, microseconds: float, nodes: tuple[GraphNode, ...] | None, **more: Any
+) -> Timing:
+    mhz, audits, alone = (more.get(k, v) for k, v in (("mhz", MHZ), ("audits", ()), ("alone", 0)))
+    times = {False: microseconds, **({True: alone} if alone else {})}
+    sessions = tuple(
+        Session(
+            number=number,
+            instances=1,
+            series=(series(variant, time, mhz),),
+            audits=audits,
+            alone=is_alone,
+        )
+        for number, (is_alone, time) in enumerate(times.items())
+    )
+    return Timing(
+        study="attention",
+        shape=SHAPE,
+        fingerprints={variant: ""},
+        nodes={} if nodes is None else {variant: nodes},
+        stride=1,
+        sessions=sessions,
+        provenance=ORIGIN,
+    )
+
+
+def index(variant: str, flags: tuple[str, ...] = ("--cache-control", "all")) -> CaptureIndex:
+    return CaptureIndex(
+        variant=variant,
+        shape=SHAPE,
+        fingerprint="",
+        report="r.ncu-repz",
+        sha256="",
+        range="",
+        launches=1,
+        ncu="",
+        ncu_flags=flags,
+        provenance=ORIGIN,
+    )
+
+
+def case(
+    variant: str,
+    microseconds: float | None = None,
+    *,
+    shape: str = SHAPE,
+    nodes: tuple[GraphNode, ...] | None = (),
+    flags: tuple[str, ...] = ("--cache-control", "all"),
+    **more: Any,
+) -> Case:
+    """A recorded capture with a timing made up for it: in its own nodes and its known time."""
+    found = capture(variant, shape)
+    own = nodes_of(found)
+    if nodes == ():
+        nodes = (MEMSET, *own) if variant == "sdpa" else own
+    time = MEASURED[variant] if microseconds is None else microseconds
+    evidence = VariantEvidence(
+        variant=variant,
+        title="",
+        state=CURRENT,
+        correct=True,
+        index=index(variant, flags),
+        capture=found,
+    )
+    return Case(evidence, timing(variant, time, nodes, **more), WORK[shape])
+
+
+GOOD = (Audit(variant="fix7", outputs=16, relative=3e-4),)
+
+
+@pytest.mark.parametrize("variant", MEASURED)
+@pytest.mark.parametrize("flags", ["all", "none"])
+def test_honest_kernels_are_borne_out(variant: str, flags: str) -> None:
+    audits = (Audit(variant=variant, outputs=16),)
+    gates = gates_of(case(variant, flags=("--cache-control", flags), audits=audits))
+    assert {gate.name: gate.state for gate in gates} == dict.fromkeys(
+        ("kernels", "duration", "work", "timed outputs"), GateState.PASSED
+    ), gates
+
+
+@pytest.mark.parametrize(("shape", "variant"), recorded_captures())
+def test_every_recorded_capture_did_its_work(shape: str, variant: str) -> None:
+    """At the time that ncu itself took for it, which bears itself out as well."""
+    took = float(
+        capture(variant, shape).metrics.query("metric == 'gpu__time_duration.sum'").value.sum()
+    )
+    found = case(variant, took * 1e-3, shape=shape)
+    assert work_gate(found).state == GateState.PASSED, work_gate(found)
+    assert duration_gate(found).state == GateState.PASSED, duration_gate(found)
+    assert kernels_gate(found).state == GateState.PASSED, kernels_gate(found)
+
+
+def test_what_was_not_collected_leaves_a_gate_open() -> None:
+    bare = VariantEvidence(variant="fix7", title="", state=CURRENT, correct=True)
+    for gate in gates_of(Case(bare, None)):
+        assert gate.state == GateState.OPEN
+        assert gate.why == "not collected"
+    assert kernels_gate(case("fix7", nodes=None)).state == GateState.OPEN
+
+
+def test_a_capture_made_elsewhere_bears_no_witness() -> None:
+    found = case("fix7")
+    elsewhere = replace(found.evidence, index=None)
+    for gate in (kernels_gate, duration_gate, work_gate):
+        assert gate(replace(found, evidence=elsewhere)).state == GateState.OPEN
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        (
+            "another",
+            "timed and not captured: quick (1 x 1 x 1 blocks of 32 x 1 x 1 threads); "
+            "captured and not timed: attention_forward (8 x 16 x 1 blocks of 128 x 1 x 1 threads)",
+        ),
+        ("copy", "captured and not timed: attention_forward"),
+        ("smaller", "timed and not captured: attention_forward (1 x 16 x 1 blocks"),
+        ("twice", "timed and not captured: attention_forward"),
+    ],
+)
+def test_kernels_that_only_one_of_both_saw_are_named(nodes: str, told: str) -> None:
+    own = nodes_of(capture("fix7"))
+    kernel = GraphNode(kind=NodeKind.KERNEL, kernel="quick", grid=(1, 1, 1), block=(32, 1, 1))
+    smaller = GraphNode(kind=own[0].kind, kernel=own[0].kernel, grid=(1, 16, 1), block=own[0].block)
+    timed = {
+        "another": (kernel,),
+        "copy": (GraphNode(kind=NodeKind.MEMCPY),),
+        "smaller": (smaller,),
+        "twice": own * 2,
+    }[nodes]
+    gate = kernels_gate(case("fix7", nodes=timed))
+    assert gate.state == GateState.FAILED
+    assert told in gate.why
+
+
+def test_an_empty_graph_is_told_as_such() -> None:
+    found = case("fix7")
+    assert found.timing is not None
+    empty = timing("fix7", 0.01, ())
+    gate = kernels_gate(replace(found, timing=empty))
+    assert gate.state == GateState.FAILED
+    assert "launched nothing" in gate.why
+
+
+@pytest.mark.parametrize("mhz", [MHZ, 0.0])
+@pytest.mark.parametrize(
+    ("variant", "microseconds", "told"),
+    [
+        ("fix7", 3.0, "a call adds 3.00 µs, and its launches took"),
+        ("fix11", 0.1, "at least"),
+        ("fix14", 0.0, "at least"),
+        ("fix14", 30.0, "no more than"),
+        ("sdpa", 25.0, "no more than"),
+    ],
+)
+def test_a_time_that_its_capture_contradicts_is_a_wrong_time(
+    variant: str, microseconds: float, told: str, mhz: float
+) -> None:
+    gate = duration_gate(case(variant, microseconds, mhz=mhz))
+    assert gate.state == GateState.FAILED
+    assert told in gate.why
+
+
+def test_long_kernels_are_compared_at_one_clock() -> None:
+    """fix14 at a clock a quarter below that of the capture: the same cycles, a longer time."""
+    shape = "b4h16s2048d128"
+    found = case("fix14", 201.5 * 1.589 / 1.2, shape=shape, mhz=1200.0)
+    assert duration_gate(found).state == GateState.PASSED
+    faster = case("fix14", 201.5 / 1.5, shape=shape, mhz=1589.0)
+    assert duration_gate(faster).state == GateState.FAILED
+
+
+def test_two_launches_may_overlap_and_may_follow_each_other() -> None:
+    shortest, both = 9.0, 15.7
+    for microseconds in (shortest - 1, both, 1.2 * both):
+        assert duration_gate(case("sdpa_flash", microseconds)).state == GateState.PASSED
+    assert duration_gate(case("sdpa_flash", 0.4 * shortest)).state == GateState.FAILED
+    assert duration_gate(case("sdpa_flash", 2 * both)).state == GateState.FAILED
+
+
+def test_a_reference_slowed_from_inside_makes_ratios_over_it_fail() -> None:
+    honest = case("sdpa", alone=10.3)
+    assert compared_gates([honest]) == ()
+    slowed = case("sdpa", 13.0, alone=10.2)
+    (gate,) = compared_gates([slowed])
+    assert gate.state == GateState.FAILED
+    assert gate.why == ("sdpa has a wrong time: 13.00 µs beside the steps, 10.20 µs alone")
+    assert "under ncu: no more than" in contradiction(case("sdpa", 60.0, alone=60.0))
+
+
+def test_another_clock_alone_is_no_contradiction() -> None:
+    """Power-limited kernels: the same cycles."""
+    among, alone = series("sdpa", 160.0, 1500.0), series("sdpa", 141.2, 1700.0)
+    sessions = (
+        Session(number=0, instances=1, series=(among,)),
+        Session(number=1, instances=1, series=(alone,), alone=True),
+    )
+    found = case("sdpa")
+    assert found.timing is not None
+    told = timing("sdpa", 1.0, ())
+    both = replace(found, timing=type(told)(**{**_fields(told), "sessions": sessions}))
+    assert alone_gate(both).state == GateState.PASSED
+
+
+def _fields(record: Timing) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__struct_fields__}
+
+
+def test_a_capture_that_did_less_than_the_work_is_named() -> None:
+    found = case("fix7")
+    more = Work(flops=2 * WORK[SHAPE].flops, bytes=WORK[SHAPE].bytes, dtype="float16")
+    gate = work_gate(replace(found, work=more))
+    assert gate.state == GateState.FAILED
+    assert "operations are missing" in gate.why
+    bytes_missing = Work(flops=0, bytes=3 * WORK[SHAPE].bytes, dtype="float16")
+    gate = work_gate(replace(found, work=bytes_missing))
+    assert gate.state == GateState.FAILED
+    assert "bytes through L2 are missing" in gate.why
+
+
+def test_operations_that_ncu_cannot_tell_are_not_missing() -> None:
+    """Additions of halves outside of the tensor cores are counted with conversions."""
+    found = case("baseline", 1000.0)
+    possible = Work(flops=1.1 * WORK[SHAPE].flops, bytes=0, dtype="float16")
+    assert work_gate(replace(found, work=possible)).state != GateState.FAILED
+    integers = Work(flops=100 * WORK[SHAPE].flops, bytes=0, dtype="int32")
+    assert work_gate(replace(found, work=integers)).state == GateState.OPEN
+
+
+def test_nothing_is_faster_than_the_card() -> None:
+    """1.07 GFLOP at some 1070 TFLOP/s, the theoretical peak at 1.98 GHz, are 1 µs."""
+    gate = work_gate(case("fix11", 0.8))
+    assert gate.state == GateState.FAILED
+    assert "where the card needs" in gate.why
+    assert "operations" in gate.why
+
+
+def test_wrong_outputs_of_timed_calls_fail() -> None:
+    assert outputs_gate(case("fix7")).state == GateState.OPEN
+    right = case("fix7", audits=GOOD)
+    assert outputs_gate(right).why == "16 outputs of timed calls were right"
+    wrong = (*GOOD, Audit(variant="fix7", outputs=16, why="call 3 of 8: max error 1.5"))
+    gate = outputs_gate(case("fix7", audits=wrong))
+    assert gate.state == GateState.FAILED
+    assert "call 3 of 8: max error 1.5" in gate.why
+
+
+def test_the_added_time_is_the_difference() -> None:
+    time = added_time(case("fix7"))
+    assert time is not None
+    assert time.microseconds == pytest.approx(7.71)
+    assert time.ghz == pytest.approx(1.98)
+
+
+def test_operations_are_counted_by_kind() -> None:
+    counted = counted_flops(capture("fix7").metrics)
+    assert counted is not None
+    assert counted["tensor fp16"] == WORK[SHAPE].flops
+    assert counted_flops(capture("fix7").metrics.iloc[:0]) is None
+
+
+def test_tables_kept_without_it_leave_the_kernels_open(tmp_path: Path) -> None:
+    from workbench.ncu.cache import Kept, tables_of
+
+    found = capture("fix7")
+    kept = [Kept(x.kernel, x.metrics, x.lines, x.rules, x.collected) for x in found.launches]
+    old = Capture(found.path, tuple(kept))
+    assert old.launched is None
+    evidence = replace(case("fix7").evidence, capture=old)
+    assert kernels_gate(replace(case("fix7"), evidence=evidence)).state == GateState.OPEN
+    report = recorded_report("b4h16s2048d128-causal", "fix10")
+    fresh = [tables_of(report, tmp_path / "kept.json.zst")[0][0] for _ in range(2)]
+    assert fresh[0].launched == fresh[1].launched
+    assert isinstance(fresh[1], Kept)
