@@ -52,6 +52,9 @@ class Regime(StrEnum):
     COLD = "cold"  # behind an overwritten L2
 
 
+HEADLINE = Regime.WARM  # the regime of a table's times
+
+
 class Origin(StrEnum):
     """Where the figures of an output come from."""
 
@@ -85,6 +88,15 @@ class PredictionResult(StrEnum):
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
     NOT_MEASURABLE = "not measurable"
+
+
+class Known(StrEnum):
+    """What was on record of a step when its predictions were first noted."""
+
+    NOTHING = "nothing"
+    CAPTURED = "captured"
+    TIMED = "timed"
+    UNKNOWN = "unknown"  # some of the evidence could not be read
 
 
 class RuleMove(StrEnum):

@@ -13,6 +13,7 @@ from workbench.judge.environment import Environment, environment
 from workbench.judge.evaluate import reference_row, start_row, step_row
 from workbench.judge.inputs import Snapshot, VariantEvidence
 from workbench.judge.ladders import judged_at, shapes_of, shown_at
+from workbench.judge.recordings import recordings
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.shapes import AcrossShapes, across_shapes
 from workbench.judge.view import View, Views
@@ -56,6 +57,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         across=_across(views),
         measured=measured,
         ladders=tuple(_ladders(views, rows, references)),
+        recordings=recordings(snapshot, snapshot.shape),
     )
 
 

@@ -17,6 +17,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome, Score, score
+from workbench.judge.recordings import Recordings
 from workbench.judge.shapes import AcrossShapes
 from workbench.study.model import Step
 from workbench.words import Origin, Role, Status, Verdict
@@ -24,6 +25,8 @@ from workbench.words import Origin, Role, Status, Verdict
 if TYPE_CHECKING:
     from workbench.evidence.records import Adopted, Build, Check
     from workbench.words import Parameter
+
+NO_RECORDINGS = Recordings()
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Ablation:
     no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
     the study's default shape. ``measured`` are the card's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first.
+    first. ``recordings`` are the timing runs at ``shape``.
     """
 
     study: str
@@ -133,6 +136,7 @@ class Ablation:
     across: AcrossShapes | None = None
     measured: MeasuredCeilings | None = None
     ladders: tuple[ShapeLadder, ...] = ()
+    recordings: Recordings = NO_RECORDINGS
 
     @property
     def everything(self) -> tuple[Row, ...]:

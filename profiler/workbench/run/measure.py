@@ -65,6 +65,7 @@ class Measurement:
         self.samples: list[Timed] = []
 
     def run(self) -> Measured:
+        self.recorder.predictions()
         with scratch_folder(self.study) as scratch:
             ahead = self.start_capture(scratch, self.plan.captured, gated=True)
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import numbers
@@ -133,6 +134,12 @@ class Step:
     predictions: tuple[Prediction, ...] = ()
     shape: str = ""
     chooses: tuple[str, ...] = ()
+
+    def digest(self, prediction: Prediction) -> str:
+        """Of all that a prediction of this step says: another one has another."""
+        says = [self.variant, self.parent, self.shape, prediction.figure]
+        text = json.dumps([*says, prediction.factor, prediction.range])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

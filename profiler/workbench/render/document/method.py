@@ -24,7 +24,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.fields import Field, field, table
 from workbench.render.document.phrases import reason, steps
 from workbench.render.document.why import noise
-from workbench.render.numbers import number
+from workbench.render.numbers import factor, number
 from workbench.render.plain import shorten
 from workbench.words import ABSENT, NONE, Status
 
@@ -62,12 +62,28 @@ def method(ablation: Ablation) -> Bullets:
                 "before each call. A speedup is the median of the paired ratios with its 95 % "
                 "bootstrap interval."
             ),
+            words(recorded(ablation)),
             words(
                 f"Profiles: {profiles} So durations, rates and roofline points under ncu are "
                 "not to be compared with warm times."
             ),
         )
     )
+
+
+def recorded(ablation: Ablation) -> str:
+    """How many timing runs there were at this shape, and what became of those that are gone."""
+    found = ablation.recordings
+    runs = f"{found.noted} timing run{'s' * (found.noted != 1)} at this shape in the journal"
+    older = f", {found.unnoted} on record from before it" if found.unnoted else ""
+    gone = len(found.superseded)
+    if not gone:
+        return f"Recordings: {runs}{older}; none of those in the journal was superseded."
+    best = ablation.best
+    over = [run.ratio(ablation.reference, best.variant) for run in found.superseded] if best else []
+    ratios = ", ".join(factor(value) for value in over if value is not None)
+    told = f" ({ablation.reference} over {best.variant}: {ratios})" if best and ratios else ""
+    return f"Recordings: {runs}{older}; {gone} superseded, their medians kept{told}."
 
 
 def _profile(options: Mapping[str, str]) -> str:
