@@ -169,8 +169,7 @@ def test_the_report_says_how_often_a_shape_was_timed() -> None:
     found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
     told = recorded(judge(found, Config()))
     assert told == (
-        "Recordings: 0 timing runs at this shape in the journal, 1 on record from before it; "
-        "none of those in the journal was superseded."
+        "Recordings: 1 timing run at this shape, 1 from before the journal; none superseded."
     )
     journal = Journal(
         sessions=(

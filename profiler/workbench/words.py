@@ -90,6 +90,24 @@ class PredictionResult(StrEnum):
     NOT_MEASURABLE = "not measurable"
 
 
+class Written(StrEnum):
+    """When a prediction was written, as far as that is known.
+
+    ``prior`` and ``after measuring`` are the journal's testimony; the others are what the author
+    says in ``ablation.toml``.
+    """
+
+    PRIOR = "prior"  # nothing of the step was on record
+    POSSIBLY_PRIOR = "possibly prior"  # before recorded evidence; prototypes leave no record
+    PROTOTYPE = "after a prototype"
+    EVIDENCE = "with its evidence"
+    LATER = "after measuring"
+    UNKNOWN = "unknown"
+
+
+AUTHORED = (Written.POSSIBLY_PRIOR, Written.PROTOTYPE, Written.EVIDENCE, Written.UNKNOWN)
+
+
 class Known(StrEnum):
     """What was on record of a step when its predictions were first noted."""
 

@@ -6,8 +6,8 @@ The samples of a timing session go when its variants are timed again; its line h
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from workbench.errors import UsageError
 from workbench.evidence import store
@@ -29,13 +29,15 @@ from workbench.words import HEADLINE, Known
 class Journal:
     """The entries of one GPU in the order in which they were written.
 
-    ``predictions`` are those of all GPUs, oldest first: what was seen on one is known on all.
-    ``told`` says which lines were passed over, and why.
+    ``predictions`` are those of all GPUs, oldest first, and ``measured`` are the dates at which
+    each variant was first timed or captured on any: what was seen on one is known on all. ``told``
+    says which lines were passed over, and why.
     """
 
     sessions: tuple[SessionEntry, ...] = ()
     captures: tuple[CaptureEntry, ...] = ()
     predictions: tuple[PredictionEntry, ...] = ()
+    measured: Mapping[str, str] = field(default_factory=dict)
     told: tuple[str, ...] = ()
 
 
@@ -49,8 +51,23 @@ def load_journal(folder: EvidenceFolder) -> Journal:
         sessions=tuple(entry for entry in entries if isinstance(entry, SessionEntry)),
         captures=tuple(entry for entry in entries if isinstance(entry, CaptureEntry)),
         predictions=tuple(sorted(noted, key=lambda entry: entry.date)),
+        measured=_first_measured(everywhere),
         told=tuple(told),
     )
+
+
+def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
+    first: dict[str, str] = {}
+    for entry in entries:
+        match entry:
+            case SessionEntry():
+                names = list(entry.fingerprints)
+            case CaptureEntry():
+                names = [entry.variant]
+            case PredictionEntry():
+                names = []
+        first |= {name: min(entry.date, first.get(name, entry.date)) for name in names}
+    return first
 
 
 def append(folder: EvidenceFolder, entry: Entry) -> None:

@@ -25,7 +25,8 @@ class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """GPU, driver and libraries of the process that measured; sizes in bytes.
 
     ``gpu_uuid`` is NVML's. ``host`` is a digest of the machine's name, which tells two machines
-    apart and names neither. None is not collected, and is not written.
+    apart and names neither. ``packages`` are the versions of what references need. None is not
+    collected, and is not written.
     """
 
     gpu: str | None = None
@@ -42,6 +43,7 @@ class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
     torch: str | None = None
     cuda_core: str | None = None
     python: str | None = None
+    packages: dict[str, str] | None = None
 
 
 class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,8 +16,9 @@ from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
-from workbench.judge.predictions import PredictionOutcome, Score, score
+from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.recordings import Recordings
+from workbench.judge.scores import Score, score
 from workbench.judge.shapes import AcrossShapes
 from workbench.study.model import Step
 from workbench.words import Origin, Role, Status, Verdict
@@ -41,7 +42,8 @@ class Row:
     the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
     ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
-    choice picks from, and ``over_chosen`` the ratio over it.
+    choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
+    a reference is not measured.
     """
 
     variant: str
@@ -73,6 +75,7 @@ class Row:
     deciding: Ratio | None = None
     compared_at: str = ""
     limits: tuple[Bottleneck, ...] = ()
+    needs: str = ""
     role: Role = Role.STEP
     chosen: str = ""
     over_chosen: Ratio | None = None

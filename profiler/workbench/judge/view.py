@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from workbench.derive.figures import TIME, Figure, figure_label
 from workbench.judge.comparison import Comparison, compare
@@ -13,6 +14,9 @@ from workbench.judge.times import Times, main_session
 from workbench.study.config import Config
 from workbench.study.model import Ladder
 from workbench.words import Regime
+
+if TYPE_CHECKING:
+    from workbench.evidence.journal import Journal
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +28,7 @@ class View:
     ladder: Ladder
     config: Config
     ceilings: Mapping[str, float]
+    journal: Journal | None = None
 
     @property
     def shape(self) -> str:
@@ -96,4 +101,5 @@ class Views:
             ladder=self.snapshot.ladder,
             config=self.config,
             ceilings=calibration.values if calibration else {},
+            journal=self.snapshot.journal,
         )

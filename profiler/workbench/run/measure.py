@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from msgspec import structs
+
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Samples
 from workbench.ncu import command as ncu
@@ -202,7 +204,9 @@ class Measurement:
         """Keep what an event brings, as soon as it comes."""
         match event:
             case Surroundings():
-                self.recorder.environment = event.environment
+                self.recorder.environment = structs.replace(
+                    event.environment, packages=self.packages() or None
+                )
             case Built():
                 self.recorder.build(
                     event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
@@ -216,6 +220,11 @@ class Measurement:
             case Failed():
                 self.fail(event.variant, event.phase, event.error.message, CheckResult.FAILED)
         self.on_event(event)
+
+    def packages(self) -> dict[str, str]:
+        """Versions of what the variants of this run need."""
+        needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
+        return {name: known for name in needed if (known := machine.package_version(name))}
 
     def checked(self, event: Checked) -> None:
         self.recorder.check(

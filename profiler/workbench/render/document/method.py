@@ -74,11 +74,11 @@ def method(ablation: Ablation) -> Bullets:
 def recorded(ablation: Ablation) -> str:
     """How many timing runs there were at this shape, and what became of those that are gone."""
     found = ablation.recordings
-    runs = f"{found.noted} timing run{'s' * (found.noted != 1)} at this shape in the journal"
-    older = f", {found.unnoted} on record from before it" if found.unnoted else ""
+    runs = f"{found.total} timing run{'s' * (found.total != 1)} at this shape"
+    older = f", {found.unnoted} from before the journal" if found.unnoted else ""
     gone = len(found.superseded)
     if not gone:
-        return f"Recordings: {runs}{older}; none of those in the journal was superseded."
+        return f"Recordings: {runs}{older}; none superseded."
     best = ablation.best
     over = [run.ratio(ablation.reference, best.variant) for run in found.superseded] if best else []
     ratios = ", ".join(factor(value) for value in over if value is not None)
