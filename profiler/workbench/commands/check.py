@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from workbench.commands.measuring import collectable
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
@@ -22,7 +23,7 @@ from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
 def measure(target: Target, names: list[str]) -> None:
-    plan = Plan(target.shape, checked=tuple(names))
+    plan = Plan(target.shape, checked=tuple(collectable(target.study, names)))
     with Progress() as progress:
         Measurement(target.study, target.workspace.config, target.folder, plan, progress).run()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 import typer
 
@@ -12,8 +12,10 @@ from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.judge.open_verdicts import open_variants
+from workbench.run import machine
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
+from workbench.study.model import Study
 from workbench.words import CheckResult, Origin
 
 INTERRUPTED = 130
@@ -33,6 +35,23 @@ def settled(evidence: Evidence, variant: str) -> bool:
     check, build = evidence.check(variant).current, evidence.build(variant).current
     wrong = check is not None and check.status != CheckResult.CORRECT
     return wrong or (build is not None and bool(build.error))
+
+
+@cache
+def tell_missing(variant: str, package: str) -> None:
+    note(f"{variant} is not collected: {package} is not installed here")
+
+
+def collectable(study: Study, variants: list[str]) -> list[str]:
+    """Those of which all that they need is installed; of others is told, once."""
+    found = []
+    for name in variants:
+        needs = study.variants[name].needs
+        if needs and machine.package_version(needs) is None:
+            tell_missing(name, needs)
+        else:
+            found.append(name)
+    return found
 
 
 def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
@@ -60,7 +79,7 @@ def ensure(
         if fresh:
             note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
         return Ensured(Origin.RECORDED)
-    todo = plan(evidence, variants, fresh=fresh, capture=capture)
+    todo = plan(evidence, collectable(target.study, variants), fresh=fresh, capture=capture)
     if not todo.variants:
         return Ensured(Origin.RECORDED)
     started = time.monotonic()

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from workbench.words import SCHEMA_VERSION, CheckResult, NodeKind, Regime
+from workbench.words import SCHEMA_VERSION, CheckResult, Known, NodeKind, Regime
 
 Number = int | float
 UNITS = ("FLOP/s", "byte/s")
@@ -25,10 +25,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """GPU, driver and libraries of the process that measured; sizes in bytes.
 
-    None is not collected, and is not written.
+    ``gpu_uuid`` is NVML's. ``host`` is a digest of the machine's name, which tells two machines
+    apart and names neither. ``packages`` are the versions of what references need. None is not
+    collected, and is not written.
     """
 
     gpu: str | None = None
+    gpu_uuid: str | None = None
+    host: str | None = None
     compute_capability: str | None = None
     sm_count: int | None = None
     l2_bytes: int | None = None
@@ -40,6 +44,7 @@ class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
     torch: str | None = None
     cuda_core: str | None = None
     python: str | None = None
+    packages: dict[str, str] | None = None
 
 
 class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):
@@ -316,3 +321,58 @@ class CeilingsFile(Record, frozen=True, kw_only=True):
     ceilings: dict[str, Ceiling]
     not_collected: dict[str, str]
     provenance: Provenance
+
+
+class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
+    """One line of ``journal.jsonl``; ``date`` is in UTC, ``workbench`` its version.
+
+    ``gpu_uuid`` and ``host`` as in ``Environment``.
+    """
+
+    mend: ClassVar[str] = "the other lines of the journal count; this one can be deleted"
+
+    date: str
+    workbench: str | None = None
+    gpu_uuid: str | None = None
+    host: str | None = None
+
+
+class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
+    """A timing run: what is left of it where its file was superseded.
+
+    ``file`` stands in the shape's ``timings``, ``sessions`` is the number of processes that timed,
+    ``medians`` are those of the variants in ``regime``, in microseconds of one call.
+    """
+
+    shape: str
+    file: str
+    sessions: int
+    regime: str
+    fingerprints: dict[str, str]
+    medians: dict[str, Number]
+
+
+class CaptureEntry(Entry, frozen=True, kw_only=True, tag="capture"):
+    """A capture of a variant in a report; ``adopted`` where it was made elsewhere."""
+
+    shape: str
+    report: str
+    variant: str
+    fingerprint: str
+    adopted: bool = False
+
+
+class PredictionEntry(Entry, frozen=True, kw_only=True, tag="prediction"):
+    """A step's predictions as they stood before a run measured anything.
+
+    ``predictions`` are their digests (``Step.digest``), ``known`` is what was on record of the
+    step, on any GPU and at any shape, when they were noted.
+    """
+
+    variant: str
+    parent: str | None
+    predictions: tuple[str, ...]
+    known: Known
+
+
+JournalEntry = SessionEntry | CaptureEntry | PredictionEntry

@@ -177,6 +177,52 @@ def write(path: Path, record: Record) -> None:
     write_bytes(path, (text + "\n").encode())
 
 
+def append(path: Path, record: Record) -> None:
+    """Add a record as the last line of a file, for good when this returns.
+
+    A line that a killed run left torn is ended first, so that it costs only itself. Raises
+    EnvironmentLacks where the disk is full.
+    """
+    line = json.dumps(content(record), sort_keys=True).encode() + b"\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            size = os.fstat(handle).st_size
+            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            line = b"\n" * torn + line
+            if os.write(handle, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise disk_full(path, error) or error from None
+
+
+def read_lines(path: Path, kind: Any) -> tuple[list[Any], list[str]]:
+    """The records of a file with one a line, and what is wrong with the lines passed over."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        raise unreadable(path, error) from None
+    found, told = [], []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line:
+            continue
+        try:
+            require_schema(path, line)
+            found.append(msgspec.json.decode(line, type=kind))
+        except UsageError as error:
+            told.append(f"line {number} of {path.name} is passed over: {error.message}")
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            why = str(error) or "nested too deeply"
+            told.append(f"line {number} of {path.name} is passed over: it is damaged: {why}")
+    return found, told
+
+
 def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:
     """The error to raise where a write failed for want of space; None for other reasons."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):

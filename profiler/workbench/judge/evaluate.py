@@ -18,12 +18,12 @@ from workbench.judge.gates import (
     first_line,
     verdict,
 )
-from workbench.judge.predictions import PredictionOutcome, judge_prediction
+from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.regimes import Elsewhere, elsewhere, in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
 from workbench.judge.testimony import case_of, compared_gates, testimony
-from workbench.words import CheckResult, Regime, Role, Status, Verdict
+from workbench.words import ABSENT, CheckResult, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import VariantEvidence
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 def reference_row(view: View, variant: str) -> Row:
     """A reference as measured at one shape: it has neither gates nor a verdict."""
-    bare = replace(_bare(view, variant), role=Role.REFERENCE)
+    needs = next(r.needs for r in view.ladder.references if r.name == variant)
+    bare = replace(_bare(view, variant), role=Role.REFERENCE, needs=needs)
+    if needs and bare.status == Status.MISSING:
+        bare = replace(bare, problem=f"{ABSENT}: it needs {needs}")
     return bare if bare.status == Status.STALE else _measured(bare, view)
 
 
@@ -121,14 +124,7 @@ def _price(view: View, step: Step) -> tuple[str, ...]:
 
 def outcomes(view: View, step: Step) -> tuple[PredictionOutcome, ...]:
     """What became of a step's predictions."""
-    return tuple(
-        judge_prediction(
-            prediction,
-            before=view.figure(step.parent, prediction.figure),
-            after=view.figure(step.variant, prediction.figure),
-        )
-        for prediction in step.predictions
-    )
+    return judge_predictions(step, view.figure, view.journal)
 
 
 def _bare(view: View, variant: str) -> Row:

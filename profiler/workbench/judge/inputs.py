@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from workbench.evidence.ceilings import Calibration
+    from workbench.evidence.journal import Journal
     from workbench.evidence.records import Build, CaptureIndex, Check, GraphNode, Provenance, Timing
     from workbench.ncu.capture import Capture
     from workbench.study.model import Ladder, Step, Work
@@ -125,7 +126,8 @@ class Snapshot:
 
     ``steps`` are those to be judged, ``shape`` the one that is looked at. ``shapes`` has it and
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
-    ``told`` is what was found wrong with files and cost no variant its evidence.
+    ``told`` is what was found wrong with files and cost no variant its evidence. ``journal`` says
+    what was recorded when; None where nobody asked.
     """
 
     study: str
@@ -137,6 +139,7 @@ class Snapshot:
     shapes: Mapping[str, ShapeEvidence]
     calibration: Calibration | None = None
     told: tuple[str, ...] = ()
+    journal: Journal | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from workbench.judge.environment import Environment, environment
 from workbench.judge.evaluate import reference_row, start_row, step_row
 from workbench.judge.inputs import Snapshot, VariantEvidence
 from workbench.judge.ladders import judged_at, shapes_of, shown_at
+from workbench.judge.recordings import recordings
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.sessions import TimingFacts, timing_facts, timing_warnings
 from workbench.judge.shapes import AcrossShapes, across_shapes
@@ -60,6 +61,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         measured=measured,
         ladders=ladders,
         timing=ladders[0].timing,
+        recordings=recordings(snapshot, snapshot.shape),
     )
 
 

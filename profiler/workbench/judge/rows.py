@@ -18,8 +18,10 @@ from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
-from workbench.judge.predictions import PredictionOutcome, Score, score
+from workbench.judge.predictions import PredictionOutcome
+from workbench.judge.recordings import Recordings
 from workbench.judge.regimes import Elsewhere, InRegime
+from workbench.judge.scores import Score, score
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
 from workbench.study.model import Step
@@ -28,6 +30,8 @@ from workbench.words import Origin, Regime, Role, Status, Verdict
 if TYPE_CHECKING:
     from workbench.evidence.records import Adopted, Build, Check, GraphNode
     from workbench.words import Parameter
+
+NO_RECORDINGS = Recordings()
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Row:
 
     ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
-    choice picks from, and ``over_chosen`` the ratio over it.
+    choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
+    a reference is not measured.
     """
 
     variant: str
@@ -78,6 +83,7 @@ class Row:
     deciding: Ratio | None = None
     compared_at: str = ""
     limits: tuple[Bottleneck, ...] = ()
+    needs: str = ""
     role: Role = Role.STEP
     chosen: str = ""
     over_chosen: Ratio | None = None
@@ -147,7 +153,7 @@ class Ablation:
     no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
     the study's default shape. ``measured`` are the card's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first.
+    first. ``recordings`` are the timing runs at ``shape``.
     """
 
     study: str
@@ -171,6 +177,7 @@ class Ablation:
     measured: MeasuredCeilings | None = None
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
+    recordings: Recordings = NO_RECORDINGS
 
     @property
     def everything(self) -> tuple[Row, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.errors import BadCapture
+from workbench.evidence.journal import load_journal
 from workbench.evidence.recorded import Evidence
 from workbench.judge.inputs import (
     ShapeEvidence,
@@ -67,6 +68,7 @@ def snapshot(evidence: Evidence, steps: Sequence[Step], *, sources: bool = False
     catalog()  # a file, too
     study = evidence.study
     wanted = dict(_wanted(evidence, steps, Texts() if sources else None))
+    journal = load_journal(evidence.folder)
     shapes = {shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted}
     return Snapshot(
         study=study.name,
@@ -77,7 +79,8 @@ def snapshot(evidence: Evidence, steps: Sequence[Step], *, sources: bool = False
         default_shape=study.default_shape,
         shapes=shapes,
         calibration=evidence.calibration,
-        told=Captures(evidence).told,
+        told=(*Captures(evidence).told, *journal.told),
+        journal=journal,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from workbench.derive.figures import TIME, Figure, figure_label
 from workbench.judge.comparison import Comparison, compare
@@ -12,6 +13,9 @@ from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
 from workbench.judge.times import Times, main_timing
 from workbench.study.config import Config
 from workbench.study.model import Ladder
+
+if TYPE_CHECKING:
+    from workbench.evidence.journal import Journal
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +27,7 @@ class View:
     ladder: Ladder
     config: Config
     ceilings: Mapping[str, float]
+    journal: Journal | None = None
 
     @property
     def shape(self) -> str:
@@ -94,4 +99,5 @@ class Views:
             ladder=self.snapshot.ladder,
             config=self.config,
             ceilings=calibration.values if calibration else {},
+            journal=self.snapshot.journal,
         )

@@ -25,6 +25,7 @@ class FigureSpec:
     better: str = ""
     noise: str = "counter"
     part: tuple[str, ...] = ()
+    restates: str = ""
 
 
 @lru_cache

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Timing
 from workbench.ncu import command as ncu
@@ -78,6 +80,7 @@ class Measurement:
         self.last_session = 0.0  # after this moment none is begun
 
     def run(self) -> Measured:
+        self.recorder.predictions()
         with scratch_folder(self.study) as scratch:
             ahead = self.start_capture(scratch, self.plan.captured, gated=True)
             self.clock = self.start_sessions(scratch) if self.plan.timed else None
@@ -262,7 +265,9 @@ class Measurement:
         """Keep what an event brings, as soon as it comes."""
         match event:
             case Surroundings():
-                self.recorder.environment = event.environment
+                self.recorder.environment = structs.replace(
+                    event.environment, packages=self.packages() or None
+                )
             case Built():
                 self.recorder.build(
                     event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
@@ -272,6 +277,11 @@ class Measurement:
             case Failed():
                 self.fail(event.variant, event.phase, event.error.message, CheckResult.FAILED)
         self.on_event(event)
+
+    def packages(self) -> dict[str, str]:
+        """Versions of what the variants of this run need."""
+        needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
+        return {name: known for name in needed if (known := machine.package_version(name))}
 
     def checked(self, event: Checked) -> None:
         self.recorder.check(

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 import workbench
 from workbench.errors import UsageError
-from workbench.evidence import store
+from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
 from workbench.evidence.records import (
     Build,
@@ -24,6 +24,7 @@ from workbench.evidence.records import (
     Checks,
     Environment,
     GraphNode,
+    PredictionEntry,
     Provenance,
     Record,
     Session,
@@ -82,7 +83,8 @@ def digest(data: bytes) -> str:
 def write_captures(
     folder: EvidenceFolder, name: str, report: bytes, indexes: Iterable[CaptureIndex]
 ) -> list[Path]:
-    """Keep a compressed report, then the entries that name it; drop what no entry names any more.
+    """Keep a compressed report, then the indexes that name it, and say so in the journal; drop
+    what no index names any more.
 
     Returns what was written.
     """
@@ -92,6 +94,7 @@ def write_captures(
     for index in indexes:
         written.append(folder.capture_index(index.shape, index.variant))
         store.write(written[-1], index)
+        journal.append(folder, journal.capture_entry(index))
     remove_unused(folder)
     return written
 
@@ -136,6 +139,7 @@ class Recorder:
         self._sessions: list[Session] = []
         self._nodes: dict[str, tuple[GraphNode, ...]] = {}
         self._timing: Path | None = None
+        self._on_record: Timing | None = None
         prints = Fingerprints(study)
         self._sources = {name: prints.of_sources(name) for name in variants}
         self._prints = {
@@ -143,6 +147,27 @@ class Recorder:
             for name in self._sources
             for shape in study.shapes
         }
+
+    def predictions(self) -> None:
+        """Note the predictions of all steps as they stand, with what is known of each step.
+
+        To be called before anything is measured. What is in the journal already is not noted again:
+        its first entry counts.
+        """
+        noted = {d for e in journal.load_journal(self.folder).predictions for d in e.predictions}
+        known = journal.known_of(self.folder)
+        for step in self.study.ladder.steps:
+            new = tuple(d for d in map(step.digest, step.predictions) if d not in noted)
+            if new:
+                entry = PredictionEntry(
+                    date=now(),
+                    workbench=workbench.__version__,
+                    variant=step.variant,
+                    parent=step.parent,
+                    predictions=new,
+                    known=known.get(step.variant, known[""]),
+                )
+                journal.append(self.folder, entry)
 
     def fingerprint(self, variant: str, shape: str | None = None) -> str:
         return self._prints[variant, shape or self.shape]
@@ -233,12 +258,14 @@ class Recorder:
             self._timing = self.folder.timings(self.shape) / name
             self.written.append(self._timing)
         store.write(self._timing, record)
+        self._on_record = record
         return record
 
     def end_timing(self) -> None:
         """Older timings of no others than the variants of this one go."""
-        if self._timing is not None:
+        if self._timing is not None and self._on_record is not None:
             names = {one.variant for session in self._sessions for one in session.series}
+            journal.append(self.folder, journal.timing_entry(self._timing.name, self._on_record))
             remove_superseded(self._timing, names)
 
     def captures(

@@ -41,6 +41,7 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
             "from": "repeated captures" if found.noise.captures else "assumed",
             "captures": found.noise.captures,
         },
+        "recordings": plain_data(found.recordings),
         "across_shapes": across(found.across),
         **({"measured_ceilings": ceilings(found.measured)} if found.measured else {}),
         "versions": [each(found, r) for r in found.rows],

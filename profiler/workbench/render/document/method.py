@@ -24,7 +24,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.fields import Field, field, table
 from workbench.render.document.phrases import reason, steps
 from workbench.render.document.why import noise
-from workbench.render.numbers import number
+from workbench.render.numbers import factor, number
 from workbench.render.plain import shorten
 from workbench.words import ABSENT, NONE, Status
 
@@ -56,6 +56,7 @@ def method(ablation: Ablation) -> list[Block]:
             words(_timing(ablation.timing)),
             words(_regimes(ablation.timing)),
             *map(words, _company(ablation)),
+            words(recorded(ablation)),
             words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
         )
     )
@@ -108,6 +109,21 @@ def _company(ablation: Ablation) -> list[str]:
     company = ablation.timing.company
     told = company.words if company else ABSENT
     return [f"The reference by itself, in a session without any step: {told}."]
+
+
+def recorded(ablation: Ablation) -> str:
+    """How many timing runs there were at this shape, and what became of those that are gone."""
+    found = ablation.recordings
+    runs = f"{found.total} timing run{'s' * (found.total != 1)} at this shape"
+    older = f", {found.unnoted} from before the journal" if found.unnoted else ""
+    gone = len(found.superseded)
+    if not gone:
+        return f"Recordings: {runs}{older}; none superseded."
+    best = ablation.best
+    over = [run.ratio(ablation.reference, best.variant) for run in found.superseded] if best else []
+    ratios = ", ".join(factor(value) for value in over if value is not None)
+    told = f" ({ablation.reference} over {best.variant}: {ratios})" if best and ratios else ""
+    return f"Recordings: {runs}{older}; {gone} superseded, their medians kept{told}."
 
 
 def _profile(options: Mapping[str, str]) -> str:

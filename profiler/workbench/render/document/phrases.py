@@ -26,7 +26,7 @@ def has_figures(row: Row) -> bool:
 def reason(row: Row) -> str:
     """Why a row has no figures, in one short phrase."""
     if row.status == Status.MISSING:
-        return "not measured"
+        return f"needs {row.needs}" if row.needs else "not measured"
     if row.status == Status.FAILED:
         return shorten(f"failed: {row.problem}", REASON_WIDTH)
     return row.status if row.status != Status.CURRENT else ABSENT
@@ -37,7 +37,7 @@ def verdict(row: Row) -> str:
     if row.status == Status.ADOPTED:
         return "adopted, not timed"
     if row.status != Status.CURRENT:
-        return reason(row)
+        return ABSENT if row.needs else reason(row)
     if row.is_reference:
         return "reference"
     if row.role == Role.START:

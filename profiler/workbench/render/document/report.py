@@ -13,7 +13,7 @@ from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AtShape
 from workbench.render.chart.charts import CHARTS
-from workbench.render.document import bottlenecks, method, rooflines, timings, why
+from workbench.render.document import bottlenecks, method, predicted, rooflines, timings, why
 from workbench.render.document import result as said
 from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
@@ -267,7 +267,8 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
 def _failures(ablation: Ablation) -> Section:
     told = said.failures(ablation)
     nothing = Paragraph(words("Every step was kept and no prediction was refuted."))
-    return Section("failures", words("What did not work"), (Bullets(told) if told else nothing,))
+    blocks = (Bullets(told) if told else nothing, *predicted.when(ablation.score))
+    return Section("failures", words("What did not work"), blocks)
 
 
 def _sources(ablation: Ablation) -> Section:

@@ -7,6 +7,7 @@ from collections import Counter
 from workbench.derive.intervals import Ratio
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
+from workbench.render.document import predicted
 from workbench.render.document.authored import authored, first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
 from workbench.render.document.phrases import (
@@ -131,10 +132,7 @@ def score(ablation: Ablation) -> Text:
     counts = ablation.score
     if not counts.total:
         return words(f"predictions {ABSENT}")
-    return words(
-        f"of {counts.total} predictions {counts.confirmed} confirmed, {counts.refuted} refuted, "
-        f"{counts.not_measurable} not measurable"
-    )
+    return words(f"of {counts.total} predictions {predicted.results(counts)}")
 
 
 def brief(ablation: Ablation) -> str:

@@ -8,7 +8,7 @@ from workbench.derive.diff.model import SourceDiff
 from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Row
-from workbench.render.document import bottlenecks, hunks, timings, why
+from workbench.render.document import bottlenecks, hunks, predicted, timings, why
 from workbench.render.document.authored import authored, paragraphs
 from workbench.render.document.blocks import (
     Block,
@@ -156,6 +156,8 @@ PREDICTIONS: list[Field[PredictionOutcome]] = [
     ),
     field("after", "after", lambda p: figure_cell(p.after, quantity(p.after, p.unit)), right=True),
     field("result", "result", lambda p: p.result),
+    field("written", "written", predicted.written),
+    field("score", "interval score (of no change)", predicted.scores, right=True),
 ]
 GATES: list[Field[Gate]] = [
     field("gate", "gate", lambda gate: gate.name),

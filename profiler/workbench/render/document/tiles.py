@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation
+from workbench.render.document import predicted
 from workbench.render.document.phrases import steps
 from workbench.render.numbers import factor, number
 from workbench.words import ABSENT, Verdict
@@ -54,5 +55,5 @@ def _verdicts(ablation: Ablation) -> Iterator[Tile]:
 def _predictions(ablation: Ablation) -> Iterator[Tile]:
     score = ablation.score
     if score.total:
-        note = f"{score.refuted} refuted, {score.not_measurable} not measurable"
+        note = predicted.by_time(score)
         yield Tile("predictions confirmed", f"{score.confirmed} of {score.total}", note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,8 @@ def environment() -> Environment:
     _, major, minor = nvrtc.nvrtcVersion()
     return Environment(
         gpu=str(properties.name),
+        gpu_uuid=_uuid(),
+        host=hashlib.sha256(platform.node().encode()).hexdigest()[:12],
         compute_capability=f"{properties.major}.{properties.minor}",
         sm_count=int(properties.multi_processor_count),
         l2_bytes=int(properties.L2_cache_size),
@@ -51,6 +54,12 @@ def environment() -> Environment:
         cuda_core=version("cuda-core"),
         python=platform.python_version(),
     )
+
+
+def _uuid() -> str | None:
+    """NVML's name of this process's GPU, ``GPU-...``; None where torch does not say."""
+    found = str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
+    return f"GPU-{found.removeprefix('GPU-')}" if found else None
 
 
 def _driver() -> str:
