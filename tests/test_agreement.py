@@ -207,6 +207,10 @@ def test_the_factors_are_ncus_own_counters(shape: str, variant: str) -> None:
     assert found.issue_rate == pytest.approx(issued / active, rel=1e-4)
     elapsed = sum(value(a, "gpc__cycles_elapsed.avg") for a in actions)
     assert found.active == pytest.approx(active / schedulers / elapsed)
+    busiest = sum(value(a, "smsp__cycles_active.max") for a in actions)
+    assert (found.balance, found.busiest) == pytest.approx(
+        (active / schedulers / busiest, busiest / elapsed)
+    )
     assert found.clock == pytest.approx(elapsed / duration(actions))
     assert found.product == pytest.approx(found.seconds, rel=0.015)
     assert found.launches == len(actions)
