@@ -133,7 +133,7 @@ def test_ablation_table_has_the_columns_in_ladder_order() -> None:
         "vs baseline",
         "vs parent [95 % interval]",
         "vs sdpa",
-        "DRAM GB/s (% of peak)",
+        "DRAM GB/s under ncu (% of peak)",
         "occupancy %",
         "top stall",
         "key change",
@@ -156,7 +156,7 @@ def test_row_shows_its_figures() -> None:
     assert found["time, warm (µs)"] == "337"
     assert found["vs baseline"] == "1.90x"
     assert found["vs parent [95 % interval]"] == "1.90x [1.88, 1.92]"
-    assert found["DRAM GB/s (% of peak)"] == "5.94 (0.1 %)"
+    assert found["DRAM GB/s under ncu (% of peak)"] == "5.94 (0.1 %)"
     assert found["top stall"] == "long scoreboard 44 %"
     assert cells(ablation(3), "sdpa")["key change"] == "Reference sdpa"
 
@@ -171,7 +171,7 @@ def test_issuing_is_never_the_top_stall() -> None:
 def test_what_is_absent_is_not_zero() -> None:
     found = with_row(ablation(1), "fix1", warm=None, figures={}, stalls={}, over_reference=None)
     row = cells(found, "fix1")
-    for column in ("time, warm (µs)", "vs sdpa", "DRAM GB/s (% of peak)", "occupancy %"):
+    for column in ("time, warm (µs)", "vs sdpa", "DRAM GB/s under ncu (% of peak)", "occupancy %"):
         assert row[column] == "not collected"
 
 

@@ -143,7 +143,6 @@ ROOFLINE_METRICS = (
         for mem in ("lgds", "lg")
         for end in (".peak_sustained", ".per_second")
     ),
-    "l1tex__cycles_elapsed.avg.per_second",
     "sm__cycles_elapsed.avg.per_second",
     "smsp__cycles_elapsed.avg.per_second",
     *(

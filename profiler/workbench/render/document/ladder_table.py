@@ -70,7 +70,7 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         ),
         field(
             "dram",
-            "DRAM GB/s",
+            "DRAM GB/s under ncu",
             measured(_bandwidth),
             note="(% of peak)",
             right=True,

@@ -196,7 +196,7 @@ def _why(ablation: Ablation) -> Section:
         text = (
             "Every step multiplies out: time = warp instructions per scheduler ÷ (issue rate while "
             "active × load balance over the SMs × share of the time that the busiest SM is active "
-            "× clock). A factor above 1 made it faster; their product is the ratio of the durations "
+            "× clock). A factor above 1 made it faster; their product is the ratio of durations "
             "under ncu, up to the residual, and so it is by construction: the residual says how "
             "well the counters agree, not that the factors are the cause. "
         )
