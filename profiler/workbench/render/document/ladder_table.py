@@ -13,9 +13,9 @@ from workbench.render.document.phrases import (
     has_figures,
     key_change,
     kind,
-    top_stall,
     verdict,
 )
+from workbench.render.document.stalls import reasons, share, top_stall
 from workbench.render.numbers import ends, factor, percent
 from workbench.words import ABSENT, NONE, Role, Verdict
 
@@ -158,8 +158,7 @@ def _top_stall(row: Row) -> Cell:
     top = top_stall(row)
     if top is None:
         return Cell(words(ABSENT))
-    name, share = top
-    return Cell(words(f"{name.replace('_', ' ')} {percent(share)}"), sort=share)
+    return Cell(words(f"{reasons(top.reasons)} {share(top.share, top.error)}"), sort=top.share)
 
 
 def _key_change(row: Row) -> Cell:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.figures import ISSUING, Figure, figure_label
+from workbench.derive.sampling import top_stall
 from workbench.derive.speedup import Time
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
@@ -25,8 +26,9 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.method import spread
-from workbench.render.document.phrases import has_figures, kind, parent_of, stall_words, verdict
-from workbench.render.numbers import interval, percent, quantity, ratio, unit_shown
+from workbench.render.document.phrases import has_figures, kind, parent_of, verdict
+from workbench.render.document.stalls import reasons, samples, share_of, stall_words
+from workbench.render.numbers import interval, quantity, ratio, unit_shown
 from workbench.words import ABSENT, Regime
 
 SHOWN = (
@@ -113,9 +115,9 @@ FIGURES: list[Field[Known]] = [
     field("unit", "unit", lambda k: unit_shown(k.figure.unit) if k.figure else ""),
     field("metric", "ncu metric", lambda k: k.figure.metric if k.figure else "", rank=1),
 ]
-STALLS: list[Field[tuple[str, float]]] = [
+STALLS: list[Field[tuple[str, str]]] = [
     field("reason", "stall reason", lambda stall: stall_words(stall[0])),
-    field("share", "share of samples", lambda stall: percent(stall[1]), right=True),
+    field("share", "share of samples", lambda stall: stall[1], right=True),
 ]
 
 
@@ -132,9 +134,12 @@ def profile(
 ) -> list[Block]:
     """What a capture says by itself."""
     told: list[Block] = [figure_table(figures), Paragraph(words(limited(limiters)))]
-    shown = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
-    if shown:
+    waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
+    if waited:
+        shown = [(name, share_of(share, figures)) for name, share in waited]
         told.append(table("stalls", STALLS, shown, key=lambda stall: stall[0]))
+        if (top := top_stall(stalls, samples(figures))) and top.ties:
+            told.append(Paragraph(words(f"A tie for the top: {reasons(top.reasons)}.")))
     else:
         told.append(Paragraph(words(f"stall samples: {ABSENT}")))
     if limits:

@@ -15,7 +15,7 @@ from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
 from workbench.render.document.blocks import Block, Fold, Paragraph, Table, words
 from workbench.render.document.fields import Field, field, figure_cell, table
-from workbench.render.document.phrases import stall_words
+from workbench.render.document.stalls import stall_words
 from workbench.render.numbers import factor, number, quantity, signed, with_unit
 from workbench.words import ABSENT, NONE, RuleMove
 
