@@ -127,7 +127,16 @@ def comparison(before: str, after: str, old: float, new: float) -> Comparison:
             "smsp__inst_executed.sum",
         ),
         Factor("issue_rate", "Issue rate while active", "inst/cycle", 0.5, 0.5, 1.0, "rate"),
-        Factor("active", "Share of the time active", "%", 90.0, 90.0, 1.0, "active"),
+        Factor("balance", "Load balance over the SMs", "%", 95.0, 95.0, 1.0, "balance"),
+        Factor(
+            "busiest",
+            "Share of the time that the busiest SM is active",
+            "%",
+            94.0,
+            94.0,
+            1.0,
+            "busiest",
+        ),
         Factor("clock", "Clock", "GHz", 1.98, 1.98, 1.0, "clock"),
     )
     times = (

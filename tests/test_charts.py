@@ -157,7 +157,7 @@ def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
     assert found.ceilings.tensor is not None
     over = min(found.ceilings.tensor, row.point.intensity * found.ceilings.dram)
     share = row.point.flops_per_second / over
-    assert abs(share - row.point.share) > 0.01  # its own capture's roof is another one
+    assert abs(share - row.point.share) > 0.005  # its own capture's roof is another one
     (label,) = (t for t in texts(chart("roofline", found)) if t.startswith("fix15 "))
     assert label == f"fix15 {percent(share)}"
 

@@ -137,7 +137,7 @@ def test_ablation_table_has_the_columns_in_ladder_order() -> None:
         "error ÷ sdpa's",
         "back to back (µs)",
         "cold (µs)",
-        "DRAM GB/s (% of peak)",
+        "DRAM GB/s under ncu (% of peak)",
         "occupancy %",
         "top stall",
         "key change",
@@ -164,7 +164,7 @@ def test_row_shows_its_figures() -> None:
     assert fast.endswith("of sdpa")
     assert found["vs baseline"] == "1.90x"
     assert found["vs parent [95 % interval]"] == "1.90x [1.88, 1.92]"
-    assert found["DRAM GB/s (% of peak)"] == "5.94 (0.1 %)"
+    assert found["DRAM GB/s under ncu (% of peak)"] == "5.94 (0.1 %)"
     assert found["top stall"] == "long scoreboard 44 %"
     assert cells(ablation(3), "sdpa")["key change"] == "Reference sdpa"
 
@@ -185,7 +185,7 @@ def test_what_is_absent_is_not_zero() -> None:
         "vs sdpa",
         "vs fastest reference [95 % interval]",
         "error ÷ sdpa's",
-        "DRAM GB/s (% of peak)",
+        "DRAM GB/s under ncu (% of peak)",
         "occupancy %",
     ):
         assert row[column] == "not collected"

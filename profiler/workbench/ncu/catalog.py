@@ -144,7 +144,6 @@ ROOFLINE_METRICS = (
         for mem in ("lgds", "lg")
         for end in (".peak_sustained", ".per_second")
     ),
-    "l1tex__cycles_elapsed.avg.per_second",
     "sm__cycles_elapsed.avg.per_second",
     "smsp__cycles_elapsed.avg.per_second",
     *(
@@ -158,7 +157,7 @@ ROOFLINE_METRICS = (
     *(name for op in TENSOR_OPS for name in (op.work, op.peak)),
 )
 
-# In the order in which derive/anatomy.py names them.
+# In the order in which derive/factors.py names them.
 ANATOMY_METRICS = (
     "device__attribute_multiprocessor_count",
     "device__attribute_num_schedulers_per_multiprocessor",
@@ -167,6 +166,7 @@ ANATOMY_METRICS = (
     "smsp__cycles_active.avg",
     "gpc__cycles_elapsed.avg",
     "gpc__cycles_elapsed.avg.per_second",
+    "smsp__cycles_active.max",
 )
 
 

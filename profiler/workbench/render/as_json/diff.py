@@ -70,6 +70,7 @@ def line(text: Line | None) -> Data | None:
         "samples": text.cost.samples,
         "microseconds": text.cost.microseconds,
         "top_stall": text.cost.top_stall,
+        "top_stalls": list(text.cost.top_stalls),
     }
 
 

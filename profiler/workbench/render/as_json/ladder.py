@@ -17,6 +17,7 @@ from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
 from workbench.render.as_json import plain_data
+from workbench.render.as_json.stalls import stall_certainty
 from workbench.render.document import ladder_table
 from workbench.render.document.phrases import figure
 from workbench.words import SCHEMA_VERSION
@@ -112,6 +113,7 @@ def row(found: Ablation, row: Row) -> Data:
         "theoretical_occupancy_pct": figure(row, "theoretical_occupancy"),
         "occupancy_limiter": list(row.limiters),
         "stalls": dict(row.stalls),
+        **stall_certainty(row.stalls, row.figures),
         "bottlenecks": [bottleneck(b) for b in row.bottlenecks],
         "roofline": point(row.point),
         "against_parent": comparison(row.against_parent),

@@ -15,9 +15,9 @@ from workbench.render.document.phrases import (
     key_change,
     kind,
     otherwise,
-    top_stall,
     verdict,
 )
+from workbench.render.document.stalls import reasons, share, top_stall
 from workbench.render.document.timings import time_cell
 from workbench.render.numbers import ends, factor, percent
 from workbench.words import ABSENT, NONE, Regime, Role, Verdict
@@ -109,7 +109,7 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         ),
         field(
             "dram",
-            "DRAM GB/s",
+            "DRAM GB/s under ncu",
             measured(_bandwidth),
             note="(% of peak)",
             right=True,
@@ -221,8 +221,7 @@ def _top_stall(row: Row) -> Cell:
     top = top_stall(row)
     if top is None:
         return Cell(words(ABSENT))
-    name, share = top
-    return Cell(words(f"{name.replace('_', ' ')} {percent(share)}"), sort=share)
+    return Cell(words(f"{reasons(top.reasons)} {share(top.share, top.error)}"), sort=top.share)
 
 
 def _key_change(row: Row) -> Cell:

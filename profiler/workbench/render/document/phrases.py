@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.intervals import Ratio
-from workbench.derive.stalls import UNSAMPLED
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.document.authored import authored
 from workbench.render.document.blocks import Kind, Text, code, joined
@@ -58,18 +56,6 @@ def key_change(row: Row) -> Text:
 def figure(row: Row, name: str) -> float | None:
     known = row.figures.get(name)
     return known.value if known else None
-
-
-def top_stall(row: Row) -> tuple[str, float] | None:
-    """The largest stall reason and its share of all samples; issuing is no stall."""
-    stalls = ((name, share) for name, share in row.stalls.items() if name != ISSUING)
-    return max(stalls, key=lambda item: item[1], default=None)
-
-
-def stall_words(name: str) -> str:
-    if name == UNSAMPLED:
-        return "not sampled"
-    return "issuing, not stalled" if name == ISSUING else stall_label(name)
 
 
 def parent_of(row: Row) -> str:

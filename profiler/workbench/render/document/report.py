@@ -196,8 +196,10 @@ def _why(ablation: Ablation) -> Section:
     if factors.rows:
         text = (
             "Every step multiplies out: time = warp instructions per scheduler ÷ (issue rate while "
-            "active × share of the time active × clock). A factor above 1 made it faster; the "
-            "product of the four is the ratio of the durations under ncu, up to the residual. "
+            "active × load balance over the SMs × share of the time that the busiest SM is active "
+            "× clock). A factor above 1 made it faster; their product is the ratio of durations "
+            "under ncu, up to the residual, and so it is by construction: the residual says how "
+            "well the counters agree, not that the factors are the cause. "
         )
         blocks.append(Paragraph(words(text + method.explained(ablation))))
         blocks.append(Fold(words("The factors of every step"), (factors,)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.figures import ISSUING, Figure, figure_label
+from workbench.derive.sampling import top_stall
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import bottlenecks, step, timings, why
@@ -30,11 +31,11 @@ from workbench.render.document.phrases import (
     kind,
     otherwise,
     parent_of,
-    stall_words,
     verdict,
     with_cycles,
 )
-from workbench.render.numbers import factor, interval, percent, quantity, ratio, unit_shown
+from workbench.render.document.stalls import reasons, samples, share_of, stall_words
+from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown
 from workbench.words import ABSENT
 
 SHOWN = (
@@ -100,9 +101,9 @@ FIGURES: list[Field[Known]] = [
     field("unit", "unit", lambda k: unit_shown(k.figure.unit) if k.figure else ""),
     field("metric", "ncu metric", lambda k: k.figure.metric if k.figure else "", rank=1),
 ]
-STALLS: list[Field[tuple[str, float]]] = [
+STALLS: list[Field[tuple[str, str]]] = [
     field("reason", "stall reason", lambda stall: stall_words(stall[0])),
-    field("share", "share of samples", lambda stall: percent(stall[1]), right=True),
+    field("share", "share of samples", lambda stall: stall[1], right=True),
 ]
 
 
@@ -119,9 +120,12 @@ def profile(
 ) -> list[Block]:
     """What a capture says by itself."""
     told: list[Block] = [figure_table(figures), Paragraph(words(limited(limiters)))]
-    shown = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
-    if shown:
+    waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
+    if waited:
+        shown = [(name, share_of(share, figures)) for name, share in waited]
         told.append(table("stalls", STALLS, shown, key=lambda stall: stall[0]))
+        if (top := top_stall(stalls, samples(figures))) and top.ties:
+            told.append(Paragraph(words(f"A tie for the top: {reasons(top.reasons)}.")))
     else:
         told.append(Paragraph(words(f"stall samples: {ABSENT}")))
     if limits:
