@@ -134,9 +134,10 @@ def misused(error: Any) -> None:
     """Typer would print what was typed as it is."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        return error.show()  # nothing was typed, and this is the help
+        error.show()  # nothing was typed, and this is the help
+        return
     name = context.command_path if context else "workbench"
-    return complain(error.format_message(), f"`{name} --help` lists what can be given")
+    complain(error.format_message(), f"`{name} --help` lists what can be given")
 
 
 def complain(message: str, hint: str = "", ran: str = "") -> None:
