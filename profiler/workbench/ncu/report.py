@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest
 from workbench.ncu import frames
-from workbench.ncu.reader import actions, kernel_name, metric_value
+from workbench.ncu.reader import kernel_name, metric_value
+from workbench.ncu.reader import launches as launches_in
 from workbench.words import VIRTUAL_ROOT
 
 PLAIN, PACKED = SUFFIXES = (".ncu-rep", ".ncu-repz")
@@ -42,7 +43,7 @@ class Launch:
 
     ``kernel`` is the function's name, ``signature`` the demangled one with template arguments.
     ``grid`` and ``block`` are (x, y, z), ``microseconds`` is GPU time, ``sm_clock`` in GHz; None is
-    not collected.
+    not collected. ``range`` is the workbench's own around it, "" where there is none.
     """
 
     index: int
@@ -54,6 +55,7 @@ class Launch:
     microseconds: float | None
     sm_clock: float | None
     gpu: str
+    range: str = ""
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -158,7 +160,7 @@ def _number(action: Any, name: str, scale: float) -> float | None:
     return float(found[0]) * scale if found and not isinstance(found[0], str) else None
 
 
-def _launch(index: int, action: Any) -> Launch:
+def _launch(index: int, action: Any, ranges: Sequence[str]) -> Launch:
     gpu = metric_value(action, "device__attribute_display_name")
     return Launch(
         index,
@@ -170,16 +172,17 @@ def _launch(index: int, action: Any) -> Launch:
         _number(action, "gpu__time_duration.sum", 1e-3),
         _number(action, "gpc__cycles_elapsed.avg.per_second", 1e-9),
         str(gpu[0]) if gpu else "",
+        "; ".join(ranges),
     )
 
 
 def read_report(path: Path) -> Report:
     """Raises UsageError for a missing file, BadCapture for one that is no readable report."""
     require_file(path)
-    found = actions(path, None)
-    launches = tuple(_launch(i, action) for i, action in enumerate(found))
+    found = launches_in(path)
+    launches = tuple(_launch(i, action, ranges) for i, (action, ranges) in enumerate(found))
     parts = [
-        metric_value(found[0], f"device__attribute_compute_capability_{part}")
+        metric_value(found[0][0], f"device__attribute_compute_capability_{part}")
         for part in ("major", "minor")
     ]
     capability = ".".join(str(int(p[0])) for p in parts if p) if all(parts) else ""
