@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import re
 from pathlib import Path
@@ -10,13 +11,17 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from faulty import examples
 from nasty import WORST, steering, texts
 from test_adopt import ENTRY
 from workbench.cli import main
 from workbench.commands import adopt
+from workbench.commands.progress import Progress, note
 from workbench.ncu.report import Report, read_report
+from workbench.run.protocol import Captured, ErrorText, Failed
+from workbench.words import Phase
 from workspaces import EVIDENCE, ROOT, copy_of_repository, recorded_report
 
 Capture = pytest.CaptureFixture[str]
@@ -75,6 +80,7 @@ def test_the_escapes_are_shown_and_not_left_out(capsys: Capture) -> None:
 
 
 WORDS = st.sampled_from(["list", "show", "diff", "--json", "--top", "--shape", "-x"]) | texts
+WORDS |= texts.map("--{}".format)
 
 
 @settings(max_examples=examples(40, many=2000))
@@ -82,12 +88,33 @@ WORDS = st.sampled_from(["list", "show", "diff", "--json", "--top", "--shape", "
 @example([WORST])
 @example(["show", "fix1", "--top", WORST])
 @example(["show", "--", WORST])
+@example(["list", f"--{WORST}"])
 def test_no_command_line_steers_the_terminal(capsys: Capture, arguments: list[str]) -> None:
     verb, *rest = arguments
     code = main([verb, *rest, *ABROAD])
     out, err = capsys.readouterr()
     assert code in (0, 2)
     assert not steering(out + err)
+
+
+@settings(max_examples=examples(20, many=500))
+@given(texts)
+@example(WORST)
+def test_no_progress_steers_the_terminal(capsys: Capture, text: str) -> None:
+    """Where stderr is no terminal, and where it is one."""
+    error = ErrorText(kind=text, message=text)
+    with Progress(captures=2) as progress:
+        screen = io.StringIO()
+        for console in (
+            progress.console,
+            Console(file=screen, force_terminal=True, highlight=False),
+        ):
+            progress.console = console
+            progress(Failed(variant=text, phase=Phase.BUILD, error=error))
+            progress(Captured(variant=text))
+    note(text)
+    assert not steering(capsys.readouterr().err)
+    assert not steering(screen.getvalue().replace("\x1b[0m", ""))
 
 
 def test_a_hint_of_usage_leads_to_the_help(capsys: Capture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from workbench.commands.options import DiffOptions
 from workbench.commands.printing import Output, show_json
@@ -28,7 +29,7 @@ def run(options: DiffOptions) -> None:
     if files:
         raise UsageError(
             f"{files[0]} is a report, the other is not",
-            hint=f"`workbench adopt {files[0]} --as NAME` takes it into the study",
+            hint=f"`workbench adopt {quote(files[0])} --as NAME` takes it into the study",
         )
     for option, given in (("--kernel", options.kernel), ("--launch", options.launch)):
         if given is not None:

@@ -236,7 +236,7 @@ def require_pairs(matching: Matching) -> None:
     if not matching.pairs:
         raise UsageError(
             "no kernel of one report matches one of the other",
-            hint="they are matched by name and launch shape; `workbench show FILE` lists them",
+            hint="`workbench show FILE` lists them, and --launch A:B takes two by their numbers",
         )
 
 

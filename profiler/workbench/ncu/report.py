@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from workbench.errors import UsageError, nearest
@@ -116,14 +117,19 @@ def require_file(path: Path) -> None:
     if _is_file(path):
         return _require_readable(path)
     if path.is_symlink():
-        raise UsageError(f"{path} is a link that leads to no file", hint=f"see `ls -l {path}`")
+        raise UsageError(
+            f"{path} is a link that leads to no file", hint=f"see `ls -l {quote(str(path))}`"
+        )
     if _exists(path) and not path.is_dir():
         raise UsageError(f"{path} is a pipe or a device, not a report", hint="name a regular file")
     if path.is_dir():
-        raise UsageError(f"{path} is a folder, not a report", hint="name a .ncu-rep file in it")
-    beside = [str(p) for s in SUFFIXES for p in path.parent.glob(f"*{s}")]
-    hint = nearest(str(path), beside) if beside else "there is no report in that folder"
-    raise UsageError(f"there is no file {path}", hint=hint)
+        raise UsageError(f"{path} is a folder, not a report", hint=_nearest_in(path, path))
+    raise UsageError(f"there is no file {path}", hint=_nearest_in(path.parent, path))
+
+
+def _nearest_in(folder: Path, path: Path) -> str:
+    found = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}")]
+    return nearest(str(path), found) if found else "there is no report in that folder"
 
 
 def _exists(path: Path) -> bool:
@@ -136,7 +142,8 @@ def _exists(path: Path) -> bool:
 def _require_readable(path: Path) -> None:
     if not os.access(path, os.R_OK):
         raise UsageError(
-            f"{path} may not be read by you", hint=f"`chmod u+r {path}`, or ask its owner"
+            f"{path} may not be read by you",
+            hint=f"`chmod u+r {quote(str(path))}`, or ask its owner",
         )
     named = path.name.endswith(PACKED)  # by which ncu_report tells them apart
     told = {(frames.ZSTD_MAGIC, False): "compressed", (REPORT_MAGIC, True): "not compressed"}
