@@ -11,7 +11,7 @@ from workbench.commands.measuring import collectable
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
-from workbench.commands.target import Target, find_target
+from workbench.commands.target import Target, find_target, in_place
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Block, Paragraph, words
@@ -84,9 +84,10 @@ def run(options: CheckOptions) -> None:
             text = f"recorded evidence ({target.folder.gpu}): no GPU here to check on"
             told.insert(0, Paragraph(words(text)))
         Output(options.wide, options.markdown).show(*told)
-    bad = [check for check in checks if check.wrong]
-    for check in bad:
-        note(f"error: {check.variant} is {check.status} at {check.shape}: {check.why}")
+    bad = list(dict.fromkeys(check.variant for check in checks if check.wrong))
+    for name in bad:
+        for why in document.reasons([check for check in checks if check.variant == name]):
+            note(f"error: {name}: {in_place(why, target.study)}")
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
         raise typer.Exit(1)

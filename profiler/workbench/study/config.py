@@ -87,7 +87,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
     except ValueError as error:  # also of a number with more digits than Python reads
-        raise UsageError(f"{path} is not valid TOML: {error}", hint="mend the line named") from None
+        named = isinstance(error, tomllib.TOMLDecodeError)
+        hint = "mend the place named" if named else "write a number with fewer digits"
+        raise UsageError(f"{path} is not valid TOML: {error}", hint=hint) from None
     except RecursionError:
         raise UsageError(
             f"{path} is not valid TOML here: too deeply nested", hint="nothing in it needs depth"

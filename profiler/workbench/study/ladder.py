@@ -105,7 +105,7 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
     if earlier and parent is None:
         raise UsageError(f"{path}: {where} has no 'parent'", hint="only the first step has none")
     if parent is not None and parent not in earlier:
-        hint = nearest(parent, earlier)
+        hint = nearest(parent, earlier) if earlier else "the first step has no parent: leave it out"
         raise UsageError(f"{path}: {where} builds on '{parent}', not an earlier step", hint=hint)
     predictions = _tables(path, "step.prediction", table.get("prediction", []))
     written = _written(path, where, table, Written.UNKNOWN)

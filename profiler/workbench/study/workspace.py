@@ -215,7 +215,7 @@ def _tolerance(path: Path, rule: ToleranceRule) -> ToleranceRule:
         if not isinstance(bound, Tolerance):
             raise UsageError(
                 f"{path}: tolerance() must return a workbench.Tolerance, not {bound!r}",
-                hint="see 'Your own kernel' in README",
+                hint="such as Tolerance(absolute=1e-3, relative=1e-3)",
             )
         return bound
 
@@ -238,7 +238,7 @@ def check_shapes(ladder: Ladder, shapes: Mapping[str, Shape]) -> None:
             raise UsageError(
                 f"{ladder.path}: step '{step.variant}' is judged at '{step.shape}', "
                 "which is no profiled shape of the study",
-                hint=nearest(step.shape, shapes),
+                hint=nearest(step.shape, [name for name in shapes if shapes[name].profiled]),
             )
 
 
