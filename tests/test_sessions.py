@@ -33,6 +33,7 @@ JOB_OF_TWO = SessionsJob(
     study="scale",
     shape="large",
     params={},
+    sources={},
     references=("torch",),
     twins=("baseline", "torch"),
     sessions=2,

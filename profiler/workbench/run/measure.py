@@ -20,7 +20,7 @@ from workbench.ncu import output
 from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
 from workbench.run import machine
-from workbench.run.build import params_of, worker_stopped
+from workbench.run.build import params_of, sources_of, worker_stopped
 from workbench.run.plan import Measured, Plan
 from workbench.run.process import Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
@@ -111,6 +111,7 @@ class Measurement:
             shape=shape,
             check_shapes=(shape, *others),
             reference=self.study.ladder.primary_reference or "",
+            sources=sources_of(self.study, names),
             ranges={name: range_name(self.study.name, name, shape) for name in names},
             gated=gated,
         )
@@ -139,6 +140,7 @@ class Measurement:
             study=self.study.name,
             shape=self.plan.shape,
             params=params_of(self.study, self.plan.timed),
+            sources=sources_of(self.study, self.plan.timed),
             references=references,
             twins=(ladder.steps[0].variant, *primary),
             sessions=settings.sessions,

@@ -40,7 +40,8 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
 
     Variants are built for ``arch``, for the GPU at hand where it is empty, with the ``params``
     that are not their own, checked at ``check_shapes``, where the error of ``reference`` stands
-    beside theirs, and captured inside the NVTX ``ranges``.
+    beside theirs, and captured inside the NVTX ``ranges``. ``sources`` are the files that their
+    fingerprints cover.
     """
 
     study: str
@@ -51,6 +52,7 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     shape: str = ""
     check_shapes: tuple[str, ...] = ()
     reference: str = ""
+    sources: dict[str, tuple[str, ...]] = {}
     ranges: dict[str, str] = {}
     gated: bool = False
 
@@ -66,6 +68,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     study: str
     shape: str
     params: dict[str, dict[str, Parameter]]
+    sources: dict[str, tuple[str, ...]]
     references: tuple[str, ...]
     twins: tuple[str, ...]
     sessions: int

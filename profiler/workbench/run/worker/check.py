@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from workbench.run.worker.output import refuse_output
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import CheckResult
 
@@ -41,10 +42,10 @@ def poison_free_memory(size: int) -> None:
     del blocks
 
 
-def compare(out: Any, expected: torch.Tensor, bound: Tolerance) -> tuple[float, float, str]:
+def compare(
+    out: torch.Tensor, expected: torch.Tensor, bound: Tolerance
+) -> tuple[float, float, str]:
     """Max absolute error, error relative in norm, and why it is wrong ("" when it is not)."""
-    if not isinstance(out, torch.Tensor):
-        return math.nan, math.nan, f"run() returned {type(out).__name__}, not a tensor"
     if out.shape != expected.shape:
         return math.nan, math.nan, f"shape {tuple(out.shape)}, expected {tuple(expected.shape)}"
     not_finite = int((~torch.isfinite(out)).sum())
@@ -110,26 +111,16 @@ def check_once(
     first = next(value for value in drawn.values() if isinstance(value, torch.Tensor))
     poison_free_memory(first.numel() * first.element_size())
     out = run(**inputs)
+    if refused := refuse_output(out, inputs):
+        return Checked(math.nan, math.nan, refused)
     # On the stream of the call alone: what still runs on another one is not waited for.
-    kept = out.clone() if isinstance(out, torch.Tensor) else out
+    kept = out.clone()
     torch.cuda.synchronize()
-    again = run(**inputs)
-    torch.cuda.synchronize()
-    varies = isinstance(again, torch.Tensor) and not torch.equal(again, kept)
+    varies = not torch.equal(run(**inputs), kept)
     expected = study.reference(**drawn)
     absolute, relative, why = compare(kept, expected, tolerance_at(study.tolerance, shape))
-    why = why or shared_memory(out, buffers) or touched(buffers, before)
+    why = why or touched(buffers, before)
     return Checked(absolute, relative, why, varies, error_of(peer, drawn, expected))
-
-
-def shared_memory(out: Any, buffers: Mapping[str, torch.Tensor]) -> str:
-    """Which of the inputs an output is a view of, in words."""
-    if isinstance(out, torch.Tensor):
-        address = out.untyped_storage().data_ptr()
-        for name, buffer in buffers.items():
-            if address == buffer.untyped_storage().data_ptr():
-                return f"returns a tensor that shares memory with its input '{name}'"
-    return ""
 
 
 def touched(buffers: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> str:

@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ from workbench.study.workspace import check_study_module, load_module
 from workbench.words import CheckResult, Phase
 
 if TYPE_CHECKING:
+    from workbench.run.worker.guard import Guard
     from workbench.run.worker.timing.surroundings import Surroundings as Around
 
 
@@ -57,6 +58,7 @@ class Worker:
         study = self.folder / "study.py"
         self.study = load_module(study, "workbench_study")
         check_study_module(study, self.study)
+        self.guard: Guard | None = None
         self.modules: dict[str, ModuleType] = {}
         self.failed: set[str] = set()
         self.around: Around | None = None
@@ -74,6 +76,8 @@ class Worker:
             self.variants = wait_for_parent()
         if phases != (Phase.BUILD,):
             self.tell_surroundings()
+            self.guard = guard_of(self.folder, self.job)
+            self.load_reference()
         self.each(Phase.BUILD, self.build)
         if Phase.CHECK in phases:
             self.each(Phase.CHECK, self.check)
@@ -92,7 +96,8 @@ class Worker:
             self.journal.current(name)
             self.journal.write(Start(variant=name, phase=phase))
             try:
-                work(name)
+                with self.guard.watching(name) if self.guard else nullcontext():
+                    work(name)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # users' code may also exit
@@ -157,7 +162,7 @@ class Worker:
     def check(self, name: str) -> None:
         from workbench.run.worker.check import check_variant
 
-        run, peer = self.modules[name].run, self.peer()
+        run, peer = self.modules[name].run, self.reference
         for shape in self.job.check_shapes:
             outcome = check_variant(self.study, run, self.study.shapes[shape], peer)
             self.journal.write(Checked(variant=name, shape=shape, **vars(outcome)))
@@ -165,18 +170,14 @@ class Worker:
             if outcome.status == CheckResult.WRONG or unsupported:
                 self.failed.add(name)
 
-    def peer(self) -> Callable[..., Any] | None:
-        """The primary reference, whose error stands beside a variant's; None where there is none.
-
-        Loaded anew: it is not the one that is timed.
-        """
-        if self.reference is None and self.job.reference:
+    def load_reference(self) -> None:
+        """The primary one, whose error stands beside those of variants; not the one that is timed."""
+        if self.job.reference:
             with suppress(Exception):  # what is wrong with it is told where it is built
                 file = self.folder / f"{base_name(self.job.reference)}.py"
                 with cuda.overridden(self.job.params.get(self.job.reference, {})):
                     self.reference = load_module(file, "workbench_reference").run
             cuda.take_declared()
-        return self.reference
 
     def capture(self, name: str) -> None:
         """One call inside of the variant's NVTX range, after one outside of it.
@@ -203,6 +204,15 @@ class Worker:
         torch.cuda.synchronize()
         torch.cuda.nvtx.range_pop()
         self.journal.write(Captured(variant=name))
+
+
+def guard_of(folder: Path, job: VariantsJob) -> Guard:
+    """Of all that variants may meet here."""
+    from workbench.run.worker import check  # noqa: F401
+    from workbench.run.worker.guard import Guard
+    from workbench.run.worker.timing import surroundings  # noqa: F401
+
+    return Guard(folder, job.sources)
 
 
 def wait_for_parent() -> tuple[str, ...]:

@@ -103,6 +103,7 @@ class Server:
         import torch
 
         from workbench.run.worker.device import environment
+        from workbench.run.worker.guard import Guard
         from workbench.run.worker.timing.instances import Loader
         from workbench.run.worker.timing.session import Timing
 
@@ -110,10 +111,11 @@ class Server:
         if not self.told:
             self.journal.write(Surroundings(environment=environment()))
         folder = Path.cwd() / "kernels" / self.job.study
+        guard = Guard(folder, self.job.sources)
         study = load_module(folder / "study.py", "workbench_study")
         loader = Loader(folder, self.job.params)
         self.journal.write(Start(variant=variants[0], phase=Phase.TIME))
-        timing = Timing(self.job, study, loader, self.fail, self.current)
+        timing = Timing(self.job, study, loader, guard, self.fail, self.current)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
         stride = timing.around.inputs.stride

@@ -16,6 +16,7 @@ import torch
 from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import GraphNode
+from workbench.run.worker.output import refuse_output
 from workbench.run.worker.timing.card import Card, set_aside_l2
 from workbench.run.worker.timing.graphs import handles, new_graph, nodes
 from workbench.run.worker.timing.surroundings import (
@@ -131,17 +132,16 @@ class Instance:
         return self.each > SLOW_CALL
 
     def call(self) -> torch.Tensor:
-        out = self.run(**self.own)
-        if not isinstance(out, torch.Tensor):
-            raise NotTimed(f"run() returned {type(out).__name__}, not a tensor")
+        out: torch.Tensor = self.run(**self.own)
         return out
 
-    def require_own(self, out: torch.Tensor) -> None:
-        if not out.is_cuda or not is_dense(out):
-            raise NotTimed(
-                "returns a tensor that is not on the GPU, or whose elements do not fill its memory",
-                hint="return what torch.empty or torch.empty_like gives",
-            )
+    def require_own(self, out: Any) -> None:
+        """What it returns must be a tensor in memory of its own, without gaps."""
+        why = refuse_output(out, self.own)
+        if not why and not is_dense(out):
+            why = "run() returned a tensor whose elements do not fill its memory"
+        if why:
+            raise NotTimed(why, hint="return what torch.empty or torch.empty_like gives")
 
     def trial(self) -> float:
         """About how many microseconds a call takes; a short one from a graph of a few."""
@@ -157,7 +157,7 @@ class Instance:
         one = nodes(self.captured(self.call))
         if not one:
             raise NotTimed(
-                "launches nothing on the stream that it is called on",
+                "launched nothing on the stream that it was called on",
                 hint="torch.cuda.current_stream() is where its work belongs",
             )
         return one

@@ -15,6 +15,7 @@ from workbench.evidence.records import Audit, GraphNode, Session
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.check import compare
 from workbench.run.worker.device import Gauge
+from workbench.run.worker.guard import Guard
 from workbench.run.worker.timing.card import Card, set_aside_l2, switch_contexts
 from workbench.run.worker.timing.instances import SLOW_CALL, Around, Group, Instance, Loader
 from workbench.run.worker.timing.rounds import MOST_INSTANCES, Rounds, series_of
@@ -40,12 +41,13 @@ class Timing:
         job: SessionsJob,
         study: ModuleType,
         loader: Loader,
+        guard: Guard,
         fail: Callable[[str, BaseException], None],
         current: Callable[[str], None],
     ) -> None:
         self.job, self.study = job, study
         self.shape = study.shapes[job.shape]
-        self.fail, self.current = fail, current
+        self.guard, self.fail, self.current = guard, fail, current
         card = Card()
         inputs = Surroundings(card, study, self.shape)
         self.around = Around(card, loader, inputs, job.graph_microseconds, set_aside_l2())
@@ -64,6 +66,7 @@ class Timing:
             switch_contexts()
             self.warm_up(rounds)
             self.rounds(rounds)
+        self.guard.require_whole()
         audits = tuple(self.audits())
         load = self.gauge.load()
         left = [at for at in self.instances if at.group.variant not in self.out]
@@ -101,9 +104,10 @@ class Timing:
         name = group.variant
         self.current(name)
         try:
-            instance = Instance(self.around, group, each.get(name, 0.0))
-            if name not in self.nodes:
-                self.nodes[name] = instance.nodes
+            with self.guard.watching(name, sealed=name not in self.nodes):
+                instance = Instance(self.around, group, each.get(name, 0.0))
+                if name not in self.nodes:
+                    self.nodes[name] = instance.nodes
             instance.require_nodes(self.nodes[name])
         except KeyboardInterrupt:
             raise
