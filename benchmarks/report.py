@@ -14,12 +14,12 @@ from benchmarks.intervals import (
     OPEN,
     SAME,
     SLOWER,
-    T_95,
-    Interval,
     ratio_interval,
     spread,
     verdict,
 )
+
+from workbench.derive.intervals import T_975, Interval
 
 SESSIONS, INSTANCES = 5, 4  # of one comparison
 REGIMES = (CHAINED, BARE, BACK_TO_BACK)
@@ -195,9 +195,9 @@ def twin_rows(reader: Reader) -> str:
 
 
 def twin_row(found: list[Interval], again: list[Interval]) -> list[str]:
-    widths = [PERCENT * one.half_width for one in found]
+    widths = [PERCENT * (one.half_width or 0.0) for one in found]
     verdicts = Counter(verdict(one) for one in found)
-    furthest = max((one.ratio for one in found), key=lambda ratio: abs(np.log(ratio)))
+    furthest = max((one.value for one in found), key=lambda ratio: abs(np.log(ratio)))
     return [
         str(len(found)),
         percent(sum(not one.holds(1.0) for one in found), len(found)),
@@ -230,7 +230,9 @@ def planted_rows(reader: Reader) -> str:
                     str(other.planted),
                     f"{np.exp(np.log(base).mean() - np.log(slow).mean()):.4f}",
                     str(len(found)),
-                    percent(sum(one.high < 1 for one in found), len(found)),
+                    percent(
+                        sum(one.high is not None and one.high < 1 for one in found), len(found)
+                    ),
                     *(str(verdicts[word]) for word in (SLOWER, OPEN, SAME, FASTER)),
                 ]
             )
@@ -250,7 +252,7 @@ def later_rows(reader: Reader) -> str:
                 for run in zip(a, b, strict=True)
             ]
             held = [
-                was.holds(now.ratio)
+                was.holds(now.value)
                 for before, after in itertools.pairwise(found)
                 for was, now in zip(before, after, strict=True)
             ]
@@ -259,8 +261,8 @@ def later_rows(reader: Reader) -> str:
                 [
                     shape,
                     f"{name_of(first)} ÷ {name_of(second)}",
-                    f"{np.exp(np.mean([np.log(one.ratio) for one in flat])):.3f}",
-                    f"{PERCENT * np.std([np.log(one.ratio) for one in flat], ddof=1):.2f} %",
+                    f"{np.exp(np.mean([np.log(one.value) for one in flat])):.3f}",
+                    f"{PERCENT * np.std([np.log(one.value) for one in flat], ddof=1):.2f} %",
                     str(len(held)),
                     percent(sum(held), len(held)),
                 ]
@@ -279,7 +281,7 @@ def round_rows(reader: Reader) -> str:
         for session in logs:
             for one, other in zip(session[::2], session[1::2], strict=True):
                 apart = one - other
-                width = T_95[len(apart) - 2] * apart.std(ddof=1) / np.sqrt(len(apart))
+                width = T_975[len(apart) - 2] * apart.std(ddof=1) / np.sqrt(len(apart))
                 missed.append(abs(apart.mean()) > width)
                 widths.append(width)
         row = [shape, name_of(case), str(len(missed)), percent(sum(missed), len(missed))]

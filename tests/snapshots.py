@@ -8,14 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from workbench.evidence.records import Build, BuiltKernel, Check, Provenance, Samples, Session
-from workbench.judge.inputs import ShapeEvidence, Snapshot, TimingSession, VariantEvidence
+from workbench.evidence.records import (
+    Build,
+    BuiltKernel,
+    Check,
+    GraphNode,
+    Provenance,
+    Series,
+    Session,
+    Timing,
+)
+from workbench.judge.inputs import ShapeEvidence, Snapshot, TimedTogether, VariantEvidence
 from workbench.judge.ladders import shapes_of
 from workbench.study.model import Ladder, Step, Variant
-from workbench.words import CheckResult, Regime, Status
+from workbench.words import CheckResult, NodeKind, Regime, Status
 
-ROUNDS = 20
+SESSIONS, INSTANCES, ROUNDS = 5, 4, 3
+AROUND = 3.5  # microseconds of the neighbours by themselves
+MHZ = 1980.0
+SLOWER = {Regime.CHAINED: 1.0, Regime.BACK_TO_BACK: 0.95, Regime.COLD: 1.4}
 WHEN = Provenance(gpu="NVIDIA H200", date="2026-01-02T03:04:05Z", command="workbench ablate")
 CURRENT = {
     "build": Status.CURRENT,
@@ -56,25 +69,101 @@ def check(status: CheckResult = CheckResult.CORRECT, why: str = "") -> Check:
     return Check(status=status, why=why, max_abs=1e-3, relative=1e-4, fingerprint="")
 
 
-def session(shape: str, times: Times) -> TimingSession:
-    """Every variant takes the same microseconds, within a thousandth, in every round."""
-    rows = [(name, i, t * (1 + i * 1e-4)) for name, t in times.items() for i in range(ROUNDS)]
-    names, rounds, microseconds = zip(*rows, strict=True)
-    count = len(rows)
-    samples = Samples(
-        variant=names,
-        mode=(Regime.WARM,) * count,
-        round=rounds,
-        order=(0,) * count,
-        microseconds=microseconds,
-        calls=(1,) * count,
-        how=("graph",) * count,
-        sm_clock_mhz=(None,) * count,
-        temperature_c=(None,) * count,
-        throttled=(False,) * count,
+def series(
+    name: str,
+    microseconds: float,
+    regime: Regime = Regime.CHAINED,
+    *,
+    instance: int = 0,
+    twin: bool = False,
+    mhz: float = MHZ,
+) -> Series:
+    """The same in every round; what is around it is not back to back."""
+    around = 0.0 if regime == Regime.BACK_TO_BACK else AROUND
+    surrounded = () if regime == Regime.BACK_TO_BACK else (around,) * ROUNDS
+    return Series(
+        variant=name,
+        instance=instance,
+        regime=regime,
+        calls=12,
+        microseconds=(microseconds + around,) * ROUNDS,
+        around=surrounded,
+        mhz=(mhz,) * ROUNDS,
+        around_mhz=(mhz,) * len(surrounded),
+        twin=twin,
     )
-    record = Session(study="made", shape=shape, fingerprints={}, samples=samples, provenance=WHEN)
-    return TimingSession(file=f"{shape}.json", timed=frozenset(times), session=record)
+
+
+def session(
+    number: int,
+    times: Times,
+    *,
+    regimes: Mapping[Regime, float] = SLOWER,
+    twins: Sequence[str] = (),
+    spread: float = 1e-3,
+    alone: bool = False,
+) -> Session:
+    """Instances of a variant differ by ``spread`` in all, sessions by another pattern each."""
+    groups = [*((name, False) for name in times), *((name, True) for name in twins)]
+    return Session(
+        number=number,
+        instances=INSTANCES,
+        series=tuple(
+            series(
+                name,
+                times[name] * slower * (1 + spread * _wobble(place, number, i)),
+                regime,
+                instance=i,
+                twin=twin,
+            )
+            for place, (name, twin) in enumerate(groups)
+            for regime, slower in regimes.items()
+            for i in range(INSTANCES)
+        ),
+        alone=alone,
+        throttled=0.0,
+    )
+
+
+def _wobble(place: int, session: int, instance: int) -> float:
+    """From -1 to 1, without a pattern that groups share."""
+    return ((place * 7919 + session * 104729 + instance * 1299709) % 1009) / 504 - 1
+
+
+def timing(
+    shape: str,
+    times: Times,
+    *,
+    sessions: int = SESSIONS,
+    reference: str = "",
+    regimes: Mapping[Regime, float] = SLOWER,
+    twins: Sequence[str] = (),
+    spread: float = 1e-3,
+) -> Timing:
+    """Some sessions of everything, and one more of the ``reference`` alone, where there is one."""
+    found = [
+        session(number, times, regimes=regimes, twins=twins, spread=spread)
+        for number in range(1, sessions + 1)
+    ]
+    if reference in times:
+        own = {reference: times[reference]}
+        found.append(session(sessions + 1, own, regimes=regimes, spread=spread, alone=True))
+    return Timing(
+        study="made",
+        shape=shape,
+        fingerprints=dict.fromkeys(times, ""),
+        nodes={name: (GraphNode(kind=NodeKind.KERNEL, kernel="k"),) for name in times},
+        stride=1,
+        sessions=tuple(found),
+        provenance=WHEN,
+    )
+
+
+def together(found: Timing) -> TimedTogether:
+    """A timing whose variants are all as they were."""
+    return TimedTogether(
+        file=f"{found.shape}.json", timed=frozenset(found.fingerprints), timing=found
+    )
 
 
 def variant(name: str, shapes: Sequence[str]) -> VariantEvidence:
@@ -90,9 +179,16 @@ def variant(name: str, shapes: Sequence[str]) -> VariantEvidence:
 
 
 def snapshot(
-    steps: Sequence[Step], times: Mapping[str, Times], reference: str = "library"
+    steps: Sequence[Step],
+    times: Mapping[str, Times],
+    reference: str = "library",
+    **made: Any,
 ) -> Snapshot:
-    """``times`` are microseconds by shape and variant; the first shape is the study's own."""
+    """``times`` are microseconds by shape and variant; the first shape is the study's own.
+
+    ``made`` are of ``timing``; without any, instances and sessions agree exactly.
+    """
+    made = {"reference": reference, "spread": 0.0, **made}
     table = next(iter(times))
     assert set(shapes_of(steps, table)) <= set(times)
     names = [*(s.variant for s in steps), reference]
@@ -109,7 +205,7 @@ def snapshot(
             shape: ShapeEvidence(
                 shape=shape,
                 parameters={"size": len(at)},
-                sessions=(session(shape, at),) if at else (),
+                timings=(together(timing(shape, at, **made)),) if at else (),
                 variants={name: variant(name, list(times)) for name in names},
                 flops=1e9,
             )

@@ -12,18 +12,22 @@ from typing import Any
 
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import Figure, stall_label
+from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import Ceilings
 from workbench.derive.roofline.point import LevelPoint, Point
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.speedup import Time
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout, Standouts
+from workbench.judge.accuracy import Accuracy
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome
+from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.rules import RuleChange
+from workbench.judge.sessions import Company, TimingFacts, Twin
 from workbench.study.model import Prediction, Step
 from workbench.words import (
     GateState,
@@ -41,15 +45,40 @@ SHAPE = "b2h8s512d64"
 PARAMETERS = {"B": 2, "causal": False}
 CEILINGS = Ceilings(dram=4.81e12, fp32=67.0e12, tensor=1073e12, l2=10.3e12, l1=33.4e12)
 BASELINE_US, REFERENCE_US, FLOPS = 640.0, 10.4, 1.37e9
+SESSIONS, INSTANCES = 5, 4
 CAPTURE = "b2h8s512d64-20260102T030405Z.ncu-repz"
 
 
 def ratio(value: float, spread: float = 0.01) -> Ratio:
-    return Ratio(value, value * (1 - spread), value * (1 + spread))
+    return Ratio(value, value * (1 - spread), value * (1 + spread), SESSIONS)
 
 
-def time(median: float, regime: Regime = Regime.WARM) -> Time:
-    return Time(median, median * 0.98, median * 1.03, regime, 100)
+def time(value: float, regime: Regime = Regime.CHAINED) -> Time:
+    return Time(
+        value=value,
+        low=value * 0.99,
+        high=value * 1.01,
+        regime=regime,
+        sessions=SESSIONS,
+        instances=SESSIONS * INSTANCES,
+        sm_clock_mhz=1980.0,
+    )
+
+
+def regimes(microseconds: float, parent: float | None = None) -> dict[Regime, InRegime]:
+    """Ratios are the same in all of them; behind itself it takes 0.9 of the chained time."""
+    times = {Regime.CHAINED: 1.0, Regime.BACK_TO_BACK: 0.9, Regime.COLD: 1.5}
+    return {
+        regime: InRegime(
+            time=time(microseconds * slower, regime),
+            over_baseline=ratio(BASELINE_US / microseconds),
+            over_parent=ratio(parent / microseconds) if parent else None,
+            over_reference=ratio(REFERENCE_US / microseconds),
+            over_fastest=ratio(REFERENCE_US / microseconds),
+            fastest="sdpa",
+        )
+        for regime, slower in times.items()
+    }
 
 
 def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False) -> Point:
@@ -98,7 +127,16 @@ def comparison(before: str, after: str, old: float, new: float) -> Comparison:
             "smsp__inst_executed.sum",
         ),
         Factor("issue_rate", "Issue rate while active", "inst/cycle", 0.5, 0.5, 1.0, "rate"),
-        Factor("active", "Share of the time active", "%", 90.0, 90.0, 1.0, "active"),
+        Factor("balance", "Load balance over the SMs", "%", 95.0, 95.0, 1.0, "balance"),
+        Factor(
+            "busiest",
+            "Share of the time that the busiest SM is active",
+            "%",
+            94.0,
+            94.0,
+            1.0,
+            "busiest",
+        ),
         Factor("clock", "Clock", "GHz", 1.98, 1.98, 1.0, "clock"),
     )
     times = (
@@ -216,10 +254,8 @@ def measured(
         step=None,
         state=CURRENT,
         status=Status.CURRENT,
-        warm=time(microseconds),
-        cold=time(microseconds * 1.5, Regime.COLD),
-        over_baseline=ratio(BASELINE_US / microseconds),
-        over_reference=ratio(REFERENCE_US / microseconds),
+        regimes=regimes(microseconds),
+        accuracy=Accuracy(times_reference=1.25, shape=SHAPE),
         figures=figures(microseconds, stalls),
         stalls=stalls,
         limiters=("registers",),
@@ -253,17 +289,18 @@ def baseline(microseconds: float = BASELINE_US) -> Row:
 
 def judged(row: Row, parent: Row) -> Row:
     """A step against its parent: kept where it is faster, and then its prediction came true."""
-    assert row.warm is not None
-    assert parent.warm is not None
-    old, new = parent.warm.median, row.warm.median
+    assert row.time is not None
+    assert parent.time is not None
+    old, new = parent.time.value, row.time.value
     over = ratio(old / new)
+    assert over.low is not None
     kept = over.low >= 1.03
     why = f"lower end {over.low:.3f}x {'≥' if kept else '<'} 1.03x over the parent"
     return dataclasses.replace(
         row,
         title="",
         step=step(row.variant, parent.variant),
-        over_parent=over,
+        regimes=regimes(new, old),
         deciding=over,
         gates=(*GATES, Gate("faster", GateState.PASSED if kept else GateState.FAILED, why)),
         verdict=Verdict.KEPT if kept else Verdict.REJECTED,
@@ -305,9 +342,24 @@ ENVIRONMENT = Environment(
     python="3.12.3",
     ncu="2025.3.1",
     date="2026-01-02T03:04:05Z",
-    ncu_flags=("--set", "full", "--clock-control", "none", "--cache-control", "all"),
+    ncu_flags=("--set", "full", "--clock-control", "none", "--cache-control", "none"),
     workbench="0.1.0",
     command="workbench ablate",
+)
+TIMING = TimingFacts(
+    file="20260102T030405Z.json",
+    sessions=SESSIONS,
+    instances=INSTANCES,
+    rounds=6,
+    alone=1,
+    stride=1,
+    twins=(
+        Twin("baseline", Regime.CHAINED, ratio(1.001, 0.003)),
+        Twin("sdpa", Regime.CHAINED, ratio(0.999, 0.004)),
+    ),
+    company=Company("sdpa", REFERENCE_US, REFERENCE_US, 1.0, in_cycles=True),
+    throttling=None,
+    is_chained=True,
 )
 REFERENCES = (
     ("sdpa", 1.0, 344.0),
@@ -325,8 +377,8 @@ def ablation(steps: int = 3, *, references: int = 4, **changes: Any) -> Ablation
     )
     best = best_of(rows)
     assert best is not None
-    assert best.warm is not None
-    whole = comparison("baseline", best.variant, 1.5 * BASELINE_US, 1.5 * best.warm.median)
+    assert best.time is not None
+    whole = comparison("baseline", best.variant, 1.5 * BASELINE_US, 1.5 * best.time.value)
     found = Ablation(
         study="attention",
         title="Attention forward",
@@ -344,7 +396,12 @@ def ablation(steps: int = 3, *, references: int = 4, **changes: Any) -> Ablation
         timing_file="20260102T030405Z.json",
         warnings=(),
         whole=whole if steps else None,
-        ladders=(ShapeLadder(shape=SHAPE, parameters=PARAMETERS, rows=rows, references=others),),
+        ladders=(
+            ShapeLadder(
+                shape=SHAPE, parameters=PARAMETERS, rows=rows, references=others, timing=TIMING
+            ),
+        ),
+        timing=TIMING,
     )
     return dataclasses.replace(found, **changes)
 

@@ -133,6 +133,19 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_list_loads_nothing_heavy_and_no_step_is_its_own_parent() -> None:
+    code = (
+        "import sys; from workbench.cli import main; main(['list', '--json', *sys.argv[1:]]);"
+        "heavy = {'pandas', 'numpy', 'torch', 'ncu_report', 'jinja2'} & set(sys.modules);"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *HERE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    baseline, *others = json.loads(done.stdout)["studies"][0]["variants"]
+    assert (baseline["variant"], baseline["parent"]) == ("baseline", None)
+    assert all(each["parent"] != each["variant"] for each in others)
+
+
 def test_doctor_names_a_package_without_which_nothing_else_starts() -> None:
     code = (
         "import sys; sys.modules['msgspec'] = None; import importlib.metadata as metadata;"

@@ -9,13 +9,15 @@ import msgspec
 import pytest
 
 from handmade import metrics
-from snapshots import snapshot, step
+from snapshots import snapshot, step, together
 from workbench.evidence.records import CaptureIndex, Provenance
 from workbench.judge.environment import environment
-from workbench.judge.inputs import Snapshot, TimingSession
+from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
+from workbench.render.document.blocks import plain
+from workbench.render.document.result import result
 from workbench.study.config import Config
 
 CLOCK = "gpc__cycles_elapsed.avg.per_second"
@@ -99,17 +101,17 @@ def test_captures_of_another_making_are_told(other: CaptureIndex, words: str) ->
 def test_throttling_is_told_with_its_share() -> None:
     taken = profiled({}, {})
     shape = taken.shapes["s"]
-    (session,) = shape.sessions
-    hot = [i % 4 == 0 for i in range(len(session.session.samples.throttled))]
-    samples = msgspec.structs.replace(session.session.samples, throttled=tuple(hot))
-    slowed = TimingSession(
-        file=session.file,
-        timed=session.timed,
-        session=msgspec.structs.replace(session.session, samples=samples),
+    (known,) = shape.timings
+    sessions = tuple(
+        msgspec.structs.replace(session, throttled=0.25, reasons=("sw_power_cap",))
+        for session in known.timing.sessions
     )
-    shapes = {"s": dataclasses.replace(shape, sessions=(slowed,))}
+    slowed = together(msgspec.structs.replace(known.timing, sessions=sessions))
+    shapes = {"s": dataclasses.replace(shape, timings=(slowed,))}
     found = judge(dataclasses.replace(taken, shapes=shapes), Config())
-    assert found.warnings == ("the GPU reported throttling in 25% of the timing rounds",)
+    told = "power-limited in 25 % of the rounds: SM clock 1.98 GHz of 1.98 (base)"
+    assert found.warnings == (f"the GPU was {told}",)
+    assert f"The card was {told}." in plain(result(found))
 
 
 def test_the_environment_is_that_of_the_session_and_ncu_of_the_newest_capture() -> None:

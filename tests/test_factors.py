@@ -9,13 +9,22 @@ import pandas as pd
 import pytest
 
 from handmade import metrics
-from workbench.derive.factors import Factor, SpeedupFactors, duration_parts, speedup_factors
+from workbench.derive.factors import (
+    BUSIEST,
+    WHOLE,
+    DurationParts,
+    Factor,
+    SpeedupFactors,
+    duration_parts,
+    speedup_factors,
+)
 from workbench.derive.figures import Figure
 from workbench.derive.noise import ASSUMED, ASSUMED_NOISE, Noise, Size, noise_of
 from workbench.derive.stalls import UNSAMPLED, compare_times, stall_times
 from workbench.derive.standouts import standouts
-from workbench.judge.predictions import PredictionOutcome, score
+from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rules import rule_changes
+from workbench.judge.scores import score
 from workbench.ncu.capture import RULE_COLUMNS
 from workbench.ncu.catalog import catalog
 from workbench.words import PredictionResult
@@ -28,6 +37,7 @@ def launch(
     instructions: float = 8e6,
     issue: float = 0.5,
     active: float = 3e4,
+    busiest: float | None = None,
     elapsed: float = 4e4,
     clock: float = 2e9,
     **more: float,
@@ -39,6 +49,7 @@ def launch(
         "smsp__inst_executed.sum": instructions,
         "smsp__issue_active.avg.per_cycle_active": issue,
         "smsp__cycles_active.avg": active,
+        "smsp__cycles_active.max": busiest or active,
         "gpc__cycles_elapsed.avg": elapsed,
         "gpc__cycles_elapsed.avg.per_second": clock,
         "gpu__time_duration.sum": elapsed / clock * 1e9,
@@ -102,7 +113,31 @@ def test_replayed_instructions_stand_in_the_residual() -> None:
     assert speedup_factors(before, after, ("a", "b")).residual == pytest.approx(0.9)
 
 
-@pytest.mark.parametrize("missing", sorted(launch()))
+def parts(active: float, busiest: float | None, elapsed: float) -> DurationParts:
+    one = {**consistent(0.5, active, elapsed), "smsp__cycles_active.max": busiest or 0.0}
+    found = duration_parts(metrics({k: v for k, v in one.items() if v}))
+    assert found is not None
+    return found
+
+
+def test_more_sms_at_work_do_not_hide_a_longer_head_and_tail() -> None:
+    """ "Share of the time active, 1.20x" was 1.87x more SMs and 0.64x the time any of them runs."""
+    before, after = parts(2.5e4, 4.9e4, 5e4), parts(1.5e4, 1.57e4, 2.5e4)
+    found = speedup_factors(before, after, ("a", "b"))
+    gains = {factor.id: factor.gain for factor in found.factors}
+    assert gains["balance"] == pytest.approx(1.873, rel=1e-3)
+    assert gains["busiest"] == pytest.approx(0.641, rel=1e-3)
+    assert gains["balance"] * gains["busiest"] == pytest.approx(after.active / before.active)
+    assert found.residual == pytest.approx(1)
+
+
+def test_without_the_busiest_scheduler_the_two_stand_as_one() -> None:
+    found = speedup_factors(parts(2.5e4, None, 5e4), parts(1.5e4, 1.5e4, 2.5e4), ("a", "b"))
+    assert [factor.id for factor in found.factors] == list(WHOLE)
+    assert found.residual == pytest.approx(1)
+
+
+@pytest.mark.parametrize("missing", sorted({*launch()} - {BUSIEST}))
 def test_a_missing_counter_is_not_collected_and_no_guess(missing: str) -> None:
     odd = {name: value for name, value in launch().items() if name != missing}
     assert duration_parts(metrics(odd)) is None

@@ -15,8 +15,10 @@ import zstandard
 from workbench.cli import main
 from workbench.derive.figures import Figure
 from workbench.derive.matching import (
+    BY_HAND,
     BY_NAME,
     BY_NAME_AND_SHAPE,
+    BY_RANGE,
     BY_REST,
     BY_SIGNATURE,
     groups,
@@ -136,7 +138,7 @@ def test_metric_and_source_take_a_launch(capsys: pytest.CaptureFixture[str]) -> 
     ("arguments", "code", "message", "hint"),
     [
         (["show", "nothing.ncu-rep"], 2, "there is no file nothing.ncu-rep", "no report in that"),
-        (["show", "folder.ncu-rep"], 2, "is a folder", ".ncu-rep file in it"),
+        (["show", "folder.ncu-rep"], 2, "is a folder", "there is no report in that folder"),
         (["show", "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
         (["show", "empty.ncu-repz"], 4, "holds no profiled kernel", "profile it again"),
         (["show", "text.txt"], 4, "holds no profiled kernel", "profile it again"),
@@ -279,6 +281,46 @@ def test_launches_match_by_signature_and_shape_then_by_less() -> None:
         (1, 2, BY_SIGNATURE),
         (2, 0, BY_NAME),
     ]
+
+
+def test_launches_of_the_workbench_match_by_their_ranges_first() -> None:
+    """Kernels of many variants have one name: in other orders they were taken for each other."""
+    before = [launch(i, "f(int)", range=name) for i, name in enumerate(("one", "two", ""))]
+    after = [launch(i, "f(int)", range=name) for i, name in enumerate(("", "two", "one"))]
+    assert how(before, after) == [(0, 2, BY_RANGE), (1, 1, BY_RANGE), (2, 0, BY_SIGNATURE)]
+    assert len(match(before, after).groups) == 3
+    retuned = [launch(0, "f(int)", range="two"), launch(1, "f(int)", range="one", grid=(4, 1, 1))]
+    assert how(before[:2], retuned) == [(0, 1, BY_RANGE), (1, 0, BY_RANGE)]
+    assert how([before[0]], [after[1]]) == [(0, 1, BY_SIGNATURE)]
+
+
+def test_diff_takes_the_launches_that_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    found = data(capsys, "diff", PACKED, SMALL, "--launch", "5:0")
+    (item,) = found["kernels"]
+    assert item["launches"] == [[5, 0]]
+    assert found["only_before"] == found["only_after"] == []
+    assert item["matched_by"] == BY_HAND
+    assert run(capsys, "diff", PACKED, SMALL, "--launch", "5:0").count("\n## ") == 1
+
+
+@pytest.mark.parametrize("given", ["5", "5:", "a:b", "-1:0", "5:9999", "9999:0", "٣:٣", "5:0:1"])
+def test_launches_that_there_are_not_are_refused(
+    given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", str(PACKED), str(SMALL), f"--launch={given}"]) == 2
+    told = capsys.readouterr().err
+    assert ("is no pair of launches" in told) == ("9999" not in given)
+    assert "hint: " in told
+
+
+def test_a_diff_of_whole_reports_is_read_in_a_few_screens(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It was 7,585 lines: every kernel in full, with all of its source."""
+    text = run(capsys, "diff", PACKED, SMALL)
+    assert len(text.splitlines()) < 400
+    assert text.count("\n## ") <= 3
+    assert "--kernel NAME or --launch A:B chooses others" in text
 
 
 def test_equal_launches_match_in_order_and_the_extra_one_is_left() -> None:

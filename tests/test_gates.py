@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from workbench.derive.figures import Figure
-from workbench.derive.speedup import Ratio
+from workbench.derive.intervals import Ratio
 from workbench.evidence.records import Build, BuiltKernel, Check, Provenance
+from workbench.judge.accuracy import given_up
 from workbench.judge.gates import Gate, compiler_gate, correct_gate, faster_gate, verdict
 from workbench.judge.predictions import judge_prediction
 from workbench.study.config import Gates
@@ -82,6 +83,19 @@ def test_one_wrong_shape_fails_the_correctness_gate() -> None:
     assert correct_gate({"s": good, "t": bad}, "s").why == "wrong at t: off by one"
     assert correct_gate({"s": good, "t": refused}, "t").passed is False
     assert correct_gate({}, "s").state == "open"
+
+
+def test_what_a_step_gives_up_must_be_declared() -> None:
+    good = check(CheckResult.CORRECT, error=1e-3)
+    refused = check(CheckResult.UNSUPPORTED, "S is no multiple of 64")
+    checks = {"s": good, "t": refused}
+    lost = given_up(checks, {"s": good, "t": good})
+    assert lost == ("t",)
+    assert given_up(checks, checks) == ()
+    hidden = correct_gate(checks, "s", lost)
+    assert hidden.passed is False
+    assert hidden.why == "no longer supports t, which the ladder does not declare (drops)"
+    assert correct_gate(checks, "s", lost, drops=["t"]).passed is True
 
 
 def seen(value: float) -> Figure:

@@ -328,8 +328,8 @@ def test_marks_that_cover_each_other_open_a_list(desk: Desk) -> None:
 def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     bar = page.locator("#chosen")
-    warm = pages.recorded()[0].row("fix3").warm
-    assert warm is not None
+    time = pages.recorded()[0].row("fix3").time
+    assert time is not None
     for selector in (
         "svg.wide[data-chart=roofline] .choice[data-variant=fix3]",
         "svg.wide[data-chart=roofline] .of[data-variant=fix3] text",
@@ -340,7 +340,7 @@ def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
         for kind in ("table.ladder tr", ".choice:not(.cluster)", "article", "#code > details"):
             assert chosen(page, kind) == {"fix3"}, (selector, kind)
         assert open_steps(page) == ["fix3"]
-        expect(bar).to_contain_text(f"{number(warm.median)} µs")
+        expect(bar).to_contain_text(f"{number(time.value)} µs")
         expect(page.locator("#said")).to_contain_text("is marked")
         page.keyboard.press("Escape")
         page.keyboard.press("Escape")  # the first one may only close what hangs at the pointer
@@ -468,7 +468,7 @@ def test_sorting(desk: Desk) -> None:
     head.locator("button").click()
     expect(head).to_have_attribute("aria-sort", "ascending")
     found = pages.recorded()[0]
-    times = {row.variant: row.warm.median for row in found.everything if row.warm}
+    times = {row.variant: row.time.value for row in found.everything if row.time}
     rising = sorted(ladder, key=times.__getitem__)
     assert versions(page) == rising
     head.locator("button").click()

@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from workbench.errors import ToolFailed
-from workbench.evidence.records import BuiltKernel, Ceiling, Environment, Tried
+from workbench.evidence.records import (
+    Audit,
+    BuiltKernel,
+    Ceiling,
+    Environment,
+    GraphNode,
+    Series,
+    Session,
+    Tried,
+)
 from workbench.run import protocol
 from workbench.run.process import Tail
 from workbench.run.protocol import (
@@ -30,17 +39,17 @@ from workbench.run.protocol import (
     Failed,
     Hello,
     Job,
+    SessionsDone,
+    SessionsJob,
     Start,
     Surroundings,
     Timed,
-    TimingDone,
-    TimingJob,
     VariantsJob,
     WorkerEvent,
     decode,
     encode,
 )
-from workbench.words import CheckResult, Phase
+from workbench.words import CheckResult, NodeKind, Phase, Regime
 from workspaces import make
 
 ERROR = ErrorText(kind="ValueError", message="no such thing", hint="look again")
@@ -53,18 +62,26 @@ KERNEL = BuiltKernel(
     spill_load_bytes=0,
     source="baseline.cu",
 )
-SAMPLE = Timed(
-    variant="fix2[warps=12]",
-    mode="warm",
-    round=3,
-    order=1,
-    microseconds=10.25,
-    calls=40,
-    how="graph",
-    sm_clock_mhz=1980,
-    temperature_c=None,
-    throttled=False,
+SESSION = Session(
+    number=3,
+    instances=4,
+    series=(
+        Series(
+            variant="fix2[warps=12]",
+            instance=1,
+            regime=Regime.COLD,
+            calls=2,
+            microseconds=(50.25, 51.0),
+            around=(38.0, 38.5),
+            mhz=(1980.5, 1980.0),
+            twin=True,
+        ),
+    ),
+    audits=(Audit(variant="fix2[warps=12]", outputs=8, relative=3e-4),),
+    throttled=0.5,
+    reasons=("SwPowerCap",),
 )
+NODE = GraphNode(kind=NodeKind.KERNEL, kernel="scale", grid=(4, 1, 1), block=(256, 1, 1))
 CEILING = Ceiling(
     unit="FLOP/s",
     value=1.9e13,
@@ -92,8 +109,8 @@ EVERY: list[WorkerEvent] = [
         max_abs=0.5,
         relative=None,
     ),
-    SAMPLE,
-    TimingDone(variants=("fix1",)),
+    Timed(session=SESSION, nodes={"fix2[warps=12]": (NODE,)}, stride=256),
+    SessionsDone(sessions=5),
     Captured(variant="fix1"),
     Failed(variant="fix1", phase=Phase.TIME, error=ERROR),
     CeilingMeasured(id="fp32", ceiling=CEILING),
@@ -144,7 +161,7 @@ def test_text_and_numbers_of_other_libraries_travel_too() -> None:
     ("line", "told"),
     [
         ("", "truncated"),
-        ('{"event": "timed", "variant": "a"}', "missing required field `mode`"),
+        ('{"event": "timed", "nodes": {}}', "missing required field `session`"),
         ('{"event": "passed"}', "'passed'"),
         ('{"event": "hello", "pid": "7"}', "`$.pid`"),
         ("no json", "malformed"),
@@ -178,12 +195,24 @@ def test_half_a_line_waits_for_the_rest(tmp_path: Path) -> None:
             study="scale",
             variants=("fix2[warps=12]",),
             params={"fix2[warps=12]": {"warps": 12, "fast": True, "rate": 1.0, "label": "a"}},
-            phases=(Phase.BUILD, Phase.TIME),
+            phases=(Phase.BUILD, Phase.CHECK),
             shape="large",
-            timing=TimingJob(rounds=3, seconds=0.5, graph_microseconds=500.0),
+            reference="torch",
+        ),
+        SessionsJob(
+            study="scale",
+            shape="large",
+            params={},
+            sources={"baseline": ("baseline.py", "baseline.cu")},
+            references=("torch",),
+            twins=("baseline", "torch"),
+            sessions=5,
+            instances=4,
+            rounds=6,
+            graph_microseconds=150.0,
         ),
     ],
-    ids=["ceilings", "variants"],
+    ids=["ceilings", "variants", "sessions"],
 )
 def test_a_job_is_read_as_it_was_written(job: Job, tmp_path: Path) -> None:
     protocol.write_job(tmp_path / "job.json", job)
@@ -200,31 +229,44 @@ def torch() -> Any:
     return pytest.importorskip("torch", reason="torch is not installed")
 
 
+class Neighbours:
+    """Stands in for the kernels that write a variant's inputs."""
+
+    written = 0
+
+    def __init__(self, card: Any, study: Any, shape: Any) -> None:
+        self.card = card
+
+    def inputs(self) -> dict[str, Any]:
+        return {"x": 3}
+
+    def table(self, inputs: dict[str, Any]) -> None:
+        assert inputs == {"x": 3}
+
+    def write(self, table: None, call: int) -> None:
+        Neighbours.written += 1
+
+
 @pytest.fixture
 def worker(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
-    from workbench.run.worker import check, device, main, timing
+    from workbench.run.worker import check, device, main
+    from workbench.run.worker.timing import card, surroundings
 
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(device, "environment", lambda: Environment(gpu="NVIDIA H200"))
     monkeypatch.setattr(device, "context_lost", lambda: False)
-    monkeypatch.setattr(timing, "draw", lambda study, shape: {"x": shape.n})
-    monkeypatch.setattr(timing, "measure", lambda work, before=None: work() and 10.0)
-    monkeypatch.setattr(timing, "capture", lambda call, times: SimpleNamespace(replay=call))
-    monkeypatch.setattr(device.Gauge, "load", lambda gauge: device.Load(sm_clock_mhz=1980))
-    for name in ("synchronize", "manual_seed", "nvtx.range_push", "nvtx.range_pop"):
+    monkeypatch.setattr(card, "Card", lambda: SimpleNamespace(advance=lambda: None))
+    monkeypatch.setattr(surroundings, "Surroundings", Neighbours)
+    for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
-    size = SimpleNamespace(L2_cache_size=1024)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: size)
-    empty = torch.empty
-    monkeypatch.setattr(torch, "empty", lambda size, **how: empty(size, dtype=torch.uint8))
 
-    def once(study: Any, run: Any, shape: Any) -> tuple[float, float, str]:
+    def once(study: Any, run: Any, shape: Any, kind: Any, peer: Any) -> check.Checked:
         assert run(3) == 6
-        return 0.25, float("nan"), ""
+        return check.Checked(0.25, 1e-3, "", varies=kind is not None, reference=5e-4)
 
     monkeypatch.setattr(check, "check_once", once)
 
@@ -234,10 +276,10 @@ def worker(
             variants=variants,
             params={},
             phases=phases,
+            sources=dict.fromkeys(variants, ("one.py", "two.py")),
             arch="sm_90a",
             shape="large",
             check_shapes=("large", "odd"),
-            timing=TimingJob(rounds=2, seconds=60.0, graph_microseconds=100.0),
             ranges={name: f"workbench:scale/{name}/large" for name in variants},
         )
         protocol.write_job(tmp_path / protocol.JOB, job)
@@ -255,27 +297,24 @@ def kinds(events: list[WorkerEvent]) -> Iterator[str]:
         yield f"{type(event).__name__} {name}".strip()
 
 
-def test_a_worker_builds_checks_and_times(worker: Callable[..., list[WorkerEvent]]) -> None:
-    events = worker(Phase.BUILD, Phase.CHECK, Phase.TIME)
+def test_a_worker_builds_and_checks(worker: Callable[..., list[WorkerEvent]]) -> None:
+    events = worker(Phase.BUILD, Phase.CHECK)
     told = list(kinds(events))
     assert told[:6] == ["Hello", "Surroundings", "Start one", "Built one", "Start two", "Built two"]
-    assert told[6:12] == [
+    assert told[6:] == [
         *("Start one", "Checked one", "Checked one"),
         *("Start two", "Checked two", "Checked two"),
+        "Done",
     ]
-    assert told[-2:] == ["TimingDone", "Done"]
-    samples = [event for event in events if isinstance(event, Timed)]
-    assert len(samples) == 2 * 2 * 2
-    assert {(s.variant, s.mode) for s in samples} == {
-        (name, mode) for name in ("one", "two") for mode in ("warm", "cold")
-    }
-    assert {(s.calls, s.how, s.sm_clock_mhz) for s in samples} == {(100, "graph", 1980)}
     (checked, *_) = [event for event in events if isinstance(event, Checked)]
-    assert (checked.status, checked.max_abs, checked.relative) == (CheckResult.CORRECT, 0.25, 0.0)
+    assert (checked.status, checked.max_abs, checked.relative) == (CheckResult.CORRECT, 0.25, 1e-3)
+    assert (checked.times_reference, checked.kind, checked.varies) == (2.0, "", False)
 
 
 def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]]) -> None:
+    before = Neighbours.written
     told = list(kinds(worker(Phase.CAPTURE)))
+    assert Neighbours.written == before + 2 * 2
     assert told == [
         *("Hello", "Surroundings", "Start one", "Start two"),
         *("Start one", "Captured one", "Start two", "Captured two", "Done"),

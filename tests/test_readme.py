@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.cli import main
+from workbench.study.ladder import PREDICTION_KEYS, REFERENCE_KEYS, STEP_KEYS, TOP_KEYS
 from workbench.study.params import base_name
 from workbench.study.workspace import find_workspace
 from workspaces import copy_of_repository
@@ -81,6 +82,13 @@ def test_its_own_kernel_builds_as_written(
     builds = json.loads(capsys.readouterr().out)["builds"]
     assert [b["variant"] for b in builds] == ["baseline", "vector"]
     assert all(b["kernels"] and not b["warnings"] and not b["error"] for b in builds)
+
+
+@pytest.mark.parametrize("table", [TOP_KEYS, STEP_KEYS, REFERENCE_KEYS, PREDICTION_KEYS])
+def test_every_key_of_a_ladder_is_documented(table: list[str]) -> None:
+    text = (ROOT / "docs" / "variants.md").read_text(encoding="utf-8")
+    for key in table:
+        assert re.search(rf"`\[*(step\.)?{key}\b", text), key
 
 
 PAGES = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation
 from workbench.render import markdown
 from workbench.render.chart.charts import FILES
-from workbench.render.document import result, rooflines
-from workbench.render.document.blocks import Text
+from workbench.render.document import method, result, rooflines
+from workbench.render.document.blocks import CodeBlock, Text
 from workbench.render.report import render_report, template_environment
 from workbench.words import Origin, PredictionResult, Verdict
 
@@ -66,6 +67,16 @@ def test_sections_stand_in_order() -> None:
         "Reproduce it",
         "Where each number comes from",
     ]
+
+
+def test_the_commands_that_reproduce_it_can_be_pasted_into_any_shell() -> None:
+    """Zsh takes the brackets of a variant for a pattern."""
+    found = dataclasses.replace(ablation(1), study="fix2[warps=12]", shape="it's one")
+    (block, _) = method.reproduction(found)
+    assert isinstance(block, CodeBlock)
+    (line,) = re.findall(r"^workbench ablate .*$", block.text, re.MULTILINE)
+    assert "'fix2[warps=12]'" in line
+    assert shlex.split(line)[-1] == "it's one"
 
 
 def test_same_evidence_gives_the_same_bytes() -> None:
@@ -203,7 +214,7 @@ def test_hostile_text_stays_text() -> None:
     text = render(found, {"fix1": changed("", NASTY)})
     html = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script" not in html
-    assert html.count("</details>") == html.count("<details>") == 14
+    assert html.count("</details>") == html.count("<details>") == 15
     assert [h for h in headings(text) if h == "heading"] == []
     assert len(headings(text)) == len(headings(render(ablation(1))))
     assert html.count("<table>") == MarkdownIt("commonmark").enable("table").render(

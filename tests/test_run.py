@@ -21,8 +21,9 @@ from workbench.evidence.records import (
     Checks,
     Environment,
     Provenance,
-    Samples,
+    Series,
     Session,
+    Timing,
 )
 from workbench.ncu import command as ncu
 from workbench.ncu import output
@@ -33,16 +34,19 @@ from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
     Checked,
     Done,
+    ErrorText,
+    Failed,
+    SessionsDone,
+    SessionsJob,
     Start,
     Timed,
-    TimingDone,
     VariantsJob,
     WorkerEvent,
 )
 from workbench.run.recording import Recorder, digest, remove_superseded, remove_unused
 from workbench.study.config import Config, Profiler
 from workbench.study.workspace import find_workspace
-from workbench.words import CheckResult, Phase
+from workbench.words import CheckResult, Phase, Regime
 from workspaces import GOOD, ROOT, make
 
 BAD_MODULES = {
@@ -72,7 +76,7 @@ def test_a_variant_that_cannot_be_built_costs_only_itself(
     assert '/workbench/kernels/scale/broken.cu(3): error: identifier "y" is undefined' in message
     assert built["norun"]["error"] == "norun.py defines no run()"
     assert built["raises"]["error"] == "ValueError: no such thing (raises.py:1)"
-    assert "hint: the compiler's message names the file and line" in err
+    assert "hint: everything else was built" in err
 
 
 def test_a_spill_is_reported_as_a_warning_and_in_bytes(
@@ -239,7 +243,7 @@ class Scripted:
         for event in events:
             on_event(event)
         done = Done() in events
-        named = [event.variant for event in events if isinstance(event, Start | Checked | Timed)]
+        named = [event.variant for event in events if isinstance(event, Start | Checked)]
         return WorkerEnd(
             events=events,
             returncode=0 if done else -11,
@@ -264,53 +268,158 @@ def start(name: str) -> Start:
     return Start(variant=name, phase=Phase.CHECK)
 
 
-def timed(name: str) -> Timed:
-    return Timed(
-        variant=name,
-        mode="warm",
-        round=0,
-        order=0,
-        microseconds=1.0,
-        calls=1,
-        how="graph",
-        sm_clock_mhz=None,
-        temperature_c=None,
-        throttled=None,
+def session_of(number: int, *names: str, **changes: Any) -> Session:
+    series = tuple(
+        Series(
+            variant=name,
+            instance=0,
+            regime=Regime.CHAINED,
+            calls=2,
+            microseconds=(9.0, 9.1),
+            around=(4.0, 4.1),
+        )
+        for name in names
     )
+    return Session(number=number, instances=1, series=series, **changes)
+
+
+def timed(number: int, *names: str, **changes: Any) -> Timed:
+    return Timed(session=session_of(number, *names, **changes), nodes={}, stride=1)
+
+
+class Clock:
+    """Stands in for the process that forks sessions: each start plays the next list of events."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = list(scripts)
+        self.jobs: list[SessionsJob] = []
+        self.opened: list[list[str]] = []
+
+    def start(self, scratch: Path, job: SessionsJob, cubins: Path) -> Clock:
+        self.jobs.append(job)
+        assert (scratch / "kernels" / "scale" / "study.py").is_file()
+        return self
+
+    def open_gate(self, variants: list[str]) -> None:
+        self.opened.append(variants)
+
+    def watch(self, limit: float, on_event: Any) -> WorkerEnd:
+        events = self.scripts.pop(0)
+        for event in events:
+            on_event(event)
+        done = Done() in events
+        current = [event.variant for event in events if isinstance(event, Start)]
+        return WorkerEnd(
+            events=events, returncode=0 if done else -11, current="" if done else current[-1]
+        )
+
+    def kill(self) -> None:
+        pass
 
 
 Runner = Callable[..., tuple[Any, EvidenceFolder, Scripted]]
+CHECKED = [start("baseline"), checked("baseline"), start("bad"), checked("bad"), Done()]
 
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    def run(*scripts: Script, **ends: Any) -> tuple[Any, EvidenceFolder, Scripted]:
+    def run(
+        *scripts: Script, clock: Clock | None = None, more: Any = (), **ends: Any
+    ) -> tuple[Any, EvidenceFolder, Scripted]:
         make(tmp_path / "ws", {"baseline": GOOD, "bad": GOOD})
         study = find_workspace(tmp_path / "ws").study()
         folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
         scripted = Scripted(*scripts, **ends)
         monkeypatch.setattr(measure, "run_worker", scripted.run)
+        clock = clock or Clock([SessionsDone(sessions=0), Done()])
+        monkeypatch.setattr(measure, "Worker", clock.start)
         plan = Plan("large", timed=("baseline", "bad"))
-        return Measurement(study, Config(), folder, plan, lambda e: None).run(), folder, scripted
+        answers = list(more)
+        measurement = Measurement(
+            study, Config(), folder, plan, lambda e: None, lambda timing: answers.pop(0)
+        )
+        return measurement.run(), folder, scripted
 
     return run
 
 
+def only_timing(folder: EvidenceFolder) -> Timing:
+    (path,) = folder.timings("large").glob("*.json")
+    return store.read(path, Timing)
+
+
+def test_every_session_is_kept_as_it_comes(play: Runner) -> None:
+    clock = Clock(
+        [
+            timed(0, "baseline", "bad"),
+            timed(1, "baseline", "bad"),
+            Start(variant="bad", phase=Phase.TIME),
+        ],
+        [Done()],
+    )
+    result, folder, _ = play(CHECKED, clock=clock)
+    assert "crashed its process" in result.failures["bad"]
+    assert clock.opened == [["baseline", "bad"], ["baseline"]]
+    assert not list(folder.timings("large").glob("*.json"))  # the culprit was in all of them
+
+
+def test_further_sessions_are_asked_for_while_a_verdict_is_open(play: Runner) -> None:
+    first = [timed(n, "baseline", "bad") for n in range(5)]
+    clock = Clock(
+        [
+            *first,
+            SessionsDone(sessions=5),
+            timed(5, "baseline", "bad"),
+            SessionsDone(sessions=6),
+            Done(),
+        ]
+    )
+    result, folder, _ = play(CHECKED, clock=clock, more=[("bad", "baseline"), ()])
+    assert clock.opened == [["baseline", "bad"], ["bad", "baseline"], []]
+    assert result.failures == {}
+    assert [session.number for session in only_timing(folder).sessions] == [0, 1, 2, 3, 4, 5]
+
+
+def test_sessions_end_when_there_are_enough(play: Runner) -> None:
+    clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=15), Done()])
+    play(CHECKED, clock=clock, more=[("bad",)])
+    assert clock.opened[-1] == []
+
+
+def test_a_variant_that_cannot_be_timed_is_recorded_as_failed(play: Runner) -> None:
+    error = ErrorText(kind="NotTimed", message="launches nothing on the stream")
+    clock = Clock(
+        [
+            Failed(variant="bad", phase=Phase.TIME, error=error),
+            timed(0, "baseline"),
+            SessionsDone(sessions=1),
+            Done(),
+        ]
+    )
+    result, folder, _ = play(CHECKED, clock=clock, more=[()])
+    assert "launches nothing" in result.failures["bad"]
+    check = store.read(folder.check("bad"), Checks).shapes["large"]
+    assert (check.status, check.why) == ("failed", "launches nothing on the stream")
+    assert list(only_timing(folder).fingerprints) == ["baseline"]
+
+
+def test_twins_and_references_are_those_of_the_ladder(play: Runner) -> None:
+    clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=1), Done()])
+    play(CHECKED, clock=clock, more=[()])
+    (job,) = clock.jobs
+    assert (job.twins, job.references, job.sessions, job.instances) == (("baseline",), (), 5, 4)
+
+
 def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
     first = [start("baseline"), checked("baseline"), start("bad")]
-    again = [
-        start("baseline"),
-        checked("baseline"),
-        timed("baseline"),
-        TimingDone(variants=("baseline",)),
-        Done(),
-    ]
-    result, folder, scripted = play(first, again)
+    again = [start("baseline"), checked("baseline"), Done()]
+    clock = Clock([timed(0, "baseline"), SessionsDone(sessions=1), Done()])
+    result, folder, scripted = play(first, again, clock=clock, more=[()])
     assert scripted.jobs[1].variants == ("baseline",)
     assert "crashed its process" in result.failures["bad"]
     assert store.read(folder.check("bad"), Checks).shapes["large"].status == "crashed"
-    (session,) = folder.timings("large").glob("*.json")
-    assert list(store.read(session, Session).fingerprints) == ["baseline"]
+    assert clock.opened == [["baseline"], []]
+    assert list(only_timing(folder).fingerprints) == ["baseline"]
 
 
 def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
@@ -320,20 +429,21 @@ def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
     assert store.read(folder.check("bad"), Checks).shapes["large"].status == "hung"
 
 
-NO_TIMINGS = Samples(**dict.fromkeys(Samples.__struct_fields__, ()))
 ORIGIN = Provenance(date="2026-01-02T03:04:05Z", driver="1")
 
 
 def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
     for name, variants in (("1", ["a", "b"]), ("2", ["c"]), ("3", ["a", "b", "d"])):
-        session = Session(
+        timing = Timing(
             study="scale",
             shape="large",
             fingerprints=dict.fromkeys(variants, "x"),
-            samples=NO_TIMINGS,
+            nodes={},
+            stride=1,
+            sessions=(session_of(0, *variants),),
             provenance=ORIGIN,
         )
-        store.write(tmp_path / f"{name}.json", session)
+        store.write(tmp_path / f"{name}.json", timing)
     remove_superseded(tmp_path / "3.json", {"a", "b", "d"})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["2.json", "3.json"]
 

@@ -37,7 +37,7 @@ def state(**changes: Status) -> dict[str, Status]:
 def test_a_current_variant_has_its_time_and_its_verdict() -> None:
     found = row(FIX)
     assert (found.status, found.problem, found.verdict) == (Status.CURRENT, "", Verdict.KEPT)
-    assert found.warm is not None
+    assert found.time is not None
     assert found.over_parent is not None
     assert found.over_parent.ratio == pytest.approx(2)
 
@@ -47,7 +47,7 @@ def test_what_is_stale_shows_no_figure_and_leaves_the_verdict_open() -> None:
     assert found.status == Status.STALE
     assert found.problem == "its sources changed since (check, timing); measure it again"
     assert found.verdict == Verdict.INCONCLUSIVE
-    assert (found.warm, found.over_parent, found.over_reference, found.gates) == (None,) * 3 + ((),)
+    assert (found.time, found.over_parent, found.over_reference, found.gates) == (None,) * 3 + ((),)
 
 
 def test_the_baseline_stays_the_baseline_when_it_is_stale() -> None:
@@ -57,7 +57,7 @@ def test_the_baseline_stays_the_baseline_when_it_is_stale() -> None:
     shapes = {"s": dataclasses.replace(shape, variants=variants)}
     found = judge(dataclasses.replace(TAKEN, shapes=shapes), Config())
     assert found.row("base").verdict == Verdict.BASELINE
-    assert found.row("base").warm is None
+    assert found.row("base").time is None
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_is_not_correct_has_failed_and_has_no_speed(result: CheckResult, pr
     checks = {"s": check(result, "off by 3")}
     found = row(dataclasses.replace(FIX, checks=checks, correct=False))
     assert (found.status, found.problem) == (Status.FAILED, problem)
-    assert (found.verdict, found.warm, found.over_parent) == (Verdict.REJECTED, None, None)
+    assert (found.verdict, found.time, found.over_parent) == (Verdict.REJECTED, None, None)
 
 
 def test_what_does_not_build_says_so_first() -> None:

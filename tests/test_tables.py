@@ -129,11 +129,15 @@ def test_ablation_table_has_the_columns_in_ladder_order() -> None:
     header, *rows = parse(ladder(ablation(3)))
     assert header == [
         "version",
-        "time, warm (µs)",
+        "time, chained (µs)",
         "vs baseline",
         "vs parent [95 % interval]",
         "vs sdpa",
-        "DRAM GB/s (% of peak)",
+        "vs fastest reference [95 % interval]",
+        "error ÷ sdpa's",
+        "back to back (µs)",
+        "cold (µs)",
+        "DRAM GB/s under ncu (% of peak)",
         "occupancy %",
         "top stall",
         "key change",
@@ -153,10 +157,14 @@ def test_ablation_table_has_the_columns_in_ladder_order() -> None:
 
 def test_row_shows_its_figures() -> None:
     found = cells(ablation(3), "fix1")
-    assert found["time, warm (µs)"] == "337"
+    assert found["time, chained (µs)"] == "337"
+    assert (found["back to back (µs)"], found["cold (µs)"]) == ("303", "505")
+    assert found["error ÷ sdpa's"] == "1.25x"
+    fast = cells(ablation(6), "fix4")["vs fastest reference [95 % interval]"]
+    assert fast.endswith("of sdpa")
     assert found["vs baseline"] == "1.90x"
     assert found["vs parent [95 % interval]"] == "1.90x [1.88, 1.92]"
-    assert found["DRAM GB/s (% of peak)"] == "5.94 (0.1 %)"
+    assert found["DRAM GB/s under ncu (% of peak)"] == "5.94 (0.1 %)"
     assert found["top stall"] == "long scoreboard 44 %"
     assert cells(ablation(3), "sdpa")["key change"] == "Reference sdpa"
 
@@ -169,9 +177,17 @@ def test_issuing_is_never_the_top_stall() -> None:
 
 
 def test_what_is_absent_is_not_zero() -> None:
-    found = with_row(ablation(1), "fix1", warm=None, figures={}, stalls={}, over_reference=None)
+    found = with_row(ablation(1), "fix1", regimes={}, figures={}, stalls={}, accuracy=None)
     row = cells(found, "fix1")
-    for column in ("time, warm (µs)", "vs sdpa", "DRAM GB/s (% of peak)", "occupancy %"):
+    for column in (
+        "time, chained (µs)",
+        "cold (µs)",
+        "vs sdpa",
+        "vs fastest reference [95 % interval]",
+        "error ÷ sdpa's",
+        "DRAM GB/s under ncu (% of peak)",
+        "occupancy %",
+    ):
         assert row[column] == "not collected"
 
 
@@ -186,7 +202,7 @@ def test_what_is_absent_is_not_zero() -> None:
 )
 def test_row_without_current_evidence_says_why(status: str, problem: str, shown: str) -> None:
     row = list(cells(not_current(ablation(3), "fix2", status, problem), "fix2").values())
-    assert row[1:8] == ["—"] * 7
+    assert row[1:12] == ["—"] * 11
     assert row[-1] == shown
 
 

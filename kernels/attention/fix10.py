@@ -11,15 +11,15 @@ rows = 64 * params["groups"]
 L2_SECTION = 32 << 20  # bytes of K and V that blocks work on at a time
 
 
+def shared_bytes(d: int) -> int:
+    return (2 * rows + 2 * params["stages"] * params["tile"]) * d * 2 + 1024 + 512
+
+
 def declare(d: int, causal: bool, dtype: torch.dtype) -> cuda.Kernel:
-    defines = {"HEAD_DIM": d, "CAUSAL": causal, **params}
+    defines = {"HEAD_DIM": d, "CAUSAL": causal, "SHARED_BYTES": shared_bytes(d), **params}
     if dtype == torch.bfloat16:
         defines["BF16"] = 1
     return cuda.kernel("fix10.cu", "attention_forward", defines=defines)
-
-
-def shared_bytes(d: int) -> int:
-    return (2 * rows + 2 * params["stages"] * params["tile"]) * d * 2 + 1024 + 512
 
 
 dtypes = (torch.float16,) if params["polynomial"] else (torch.float16, torch.bfloat16)

@@ -16,6 +16,7 @@ struct Shared {
     float2 softmax[kGroups][kRows];  // reference (log2) and sum of each row
     Barrier q_full, k_full[kGroups], v_full[kGroups];
 };
+static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
 
 __device__ __forceinline__ unsigned add_halves(unsigned a, unsigned b) {
     unsigned sum;

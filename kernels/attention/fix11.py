@@ -14,6 +14,7 @@ kernels = {
         "fix11.cu",
         "attention_forward",
         defines={"HEAD_DIM": 64, "MASKED": masked, "CAUSAL": causal, **params}
+        | {"SHARED_BYTES": SHARED}
         | ({"BF16": 1} if dtype == torch.bfloat16 else {}),
         early_start=bool(params["early"]),
     )

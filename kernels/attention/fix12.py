@@ -11,9 +11,15 @@ TILES = {64: (4, 64, 6), 128: (2, 128, 2)}
 L2_SECTION = 32 << 20  # bytes of K and V that blocks work on at a time
 
 
+def shared_bytes(d: int) -> int:
+    groups, tile, stages = TILES[d]
+    return (2 * 64 * groups + 2 * stages * tile) * d * 2 + 1024 + 512
+
+
 def declare(d: int, causal: bool, dtype: torch.dtype) -> cuda.Kernel:
     groups, tile, stages = TILES[d]
     defines = {"HEAD_DIM": d, "CAUSAL": causal, "GROUPS": groups, "TILE": tile, "STAGES": stages}
+    defines["SHARED_BYTES"] = shared_bytes(d)
     if dtype == torch.bfloat16:
         defines["BF16"] = 1
     return cuda.kernel("fix12.cu", "attention_forward", defines=defines)
@@ -38,7 +44,7 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
     if (d, causal, q.dtype) not in kernels:
         raise NotImplementedError("head dimension 64 or 128, fp16 or bf16")
     out = torch.empty_like(q)
-    groups, tile, stages = TILES[d]
+    groups, tile, _ = TILES[d]
     rows = 64 * groups
     maps = [
         cuda.tensor_map(x.view(b * h, s, d), (1, box, 64))
@@ -47,8 +53,7 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
     section = max(1, min(b * h, L2_SECTION // (4 * s * d)))
     processors = torch.cuda.get_device_properties(q.device).multi_processor_count
     blocks = min(processors, -(-s // rows) * b * h)
-    shared = (2 * rows + 2 * stages * tile) * d * 2 + 1024 + 512
-    kernels[d, causal, q.dtype][blocks, 128 * (groups + 1), shared](
+    kernels[d, causal, q.dtype][blocks, 128 * (groups + 1), shared_bytes(d)](
         *maps, out, counter(q.device), s, b * h, section, d**-0.5
     )
     return out

@@ -75,6 +75,7 @@ struct Shared {
     Barrier q_full[kQueries], q_empty[kQueries];
     Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 };
+static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
 
 // Sums of a tile's probabilities, of one thread, from here on call for a new reference. fp16 has
 // room for 2^16.

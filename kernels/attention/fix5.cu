@@ -14,6 +14,8 @@ constexpr int kTile = 64;              // keys in shared memory at a time
 constexpr int kStride = kHeadDim + 8;  // padded: the eight rows of a fragment lie in other banks
 constexpr int kStages = 4;
 constexpr int kTileHalves = kTile * kStride;
+static_assert(2 * kStages * kTileHalves * sizeof(__half) == SHARED_BYTES,
+              "a launch gives another size than the ring has");
 constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ __forceinline__ void mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {

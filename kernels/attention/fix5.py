@@ -4,10 +4,10 @@ import torch
 
 from workbench import cuda
 
-kernel = cuda.kernel("fix5.cu", "attention_forward")
 THREADS = 128
 ROWS = 64
 SHARED_BYTES = 4 * 2 * 64 * 72 * 2  # stages, K and V, keys, padded head dimension, fp16
+kernel = cuda.kernel("fix5.cu", "attention_forward", defines={"SHARED_BYTES": SHARED_BYTES})
 
 
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:

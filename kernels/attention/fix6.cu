@@ -9,6 +9,7 @@ constexpr int kTile = 64;  // keys in shared memory at a time
 struct Shared {
     Element q[kPanels][kRows * 64], k[kPanels][kTile * 64], v[kPanels][kTile * 64];
 };
+static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
 
 // 64 rows of a head from ``first`` on, zeros beyond the end.
 __device__ __forceinline__ void copy_tile(Element* to, const Element* head, int first,

@@ -5,9 +5,17 @@ import torch
 from workbench import cuda
 
 ROWS = TILE = 64
+
+
+def shared_bytes(d: int) -> int:
+    return (ROWS + 2 * TILE) * d * 2 + 1024
+
+
 kernels = {
     (d, causal): cuda.kernel(
-        "fix6.cu", "attention_forward", defines={"HEAD_DIM": d, "CAUSAL": causal}
+        "fix6.cu",
+        "attention_forward",
+        defines={"HEAD_DIM": d, "CAUSAL": causal, "SHARED_BYTES": shared_bytes(d)},
     )
     for d in (64, 128)
     for causal in (False, True)
@@ -19,6 +27,5 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
     if d not in (64, 128) or q.dtype != torch.float16:
         raise NotImplementedError("head dimension 64 or 128, fp16")
     out = torch.empty_like(q)
-    shared = (ROWS + 2 * TILE) * d * 2 + 1024
-    kernels[d, causal][(-(-s // ROWS), b * h), 128, shared](q, k, v, out, s, d**-0.5)
+    kernels[d, causal][(-(-s // ROWS), b * h), 128, shared_bytes(d)](q, k, v, out, s, d**-0.5)
     return out

@@ -12,6 +12,7 @@ struct Shared {
     Element k[kStages][kPanels][kTile * 64], v[kStages][kPanels][kTile * 64];
     Barrier q_full, k_full[kStages], v_full[kStages], empty[kStages];
 };
+static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,

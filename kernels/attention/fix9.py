@@ -8,9 +8,17 @@ GROUPS = 2
 ROWS = 64 * GROUPS
 TILE = 128
 STAGES = 2
+
+
+def shared_bytes(d: int) -> int:
+    return (ROWS + 2 * STAGES * TILE) * d * 2 + 1024 + 256
+
+
 kernels = {
     (d, causal): cuda.kernel(
-        "fix9.cu", "attention_forward", defines={"HEAD_DIM": d, "CAUSAL": causal}
+        "fix9.cu",
+        "attention_forward",
+        defines={"HEAD_DIM": d, "CAUSAL": causal, "SHARED_BYTES": shared_bytes(d)},
     )
     for d in (64, 128)
     for causal in (False, True)
@@ -26,7 +34,6 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
         cuda.tensor_map(x.view(b * h, s, d), (1, rows, 64))
         for x, rows in ((q, ROWS), (k, TILE), (v, TILE))
     ]
-    shared = (ROWS + 2 * STAGES * TILE) * d * 2 + 1024 + 256
     grid, block = (-(-s // ROWS), b * h), 128 * (GROUPS + 1)
-    kernels[d, causal][grid, block, shared](*maps, out, s, d**-0.5)
+    kernels[d, causal][grid, block, shared_bytes(d)](*maps, out, s, d**-0.5)
     return out

@@ -74,6 +74,49 @@ def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:
     return {**draw, "causal": shape.causal}
 
 
+def _sink(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """Every query scores 16 with the first 16 keys, exactly, and normal(0, 1) with the others."""
+    inputs["q"][..., 0] = math.sqrt(inputs["q"].shape[-1])
+    inputs["k"][..., :16, :] = 0
+    inputs["k"][..., :16, 0] = 16
+    return inputs
+
+
+def _outliers(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """One element of q and k in a thousand is thirty times as large."""
+    import torch
+
+    for name in "qk":
+        value = inputs[name]
+        large = torch.rand(value.shape, generator=generator, device=value.device) < 1e-3
+        value.masked_fill_(large, 0).add_(large * 30)
+    return inputs
+
+
+def _constant_keys(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """All keys of a head are one: every key has the same weight."""
+    inputs["k"][:] = inputs["k"][..., :1, :].clone()
+    return inputs
+
+
+def _ramp(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """Scores rise by 20 from the first key to the last: every tile has a new maximum."""
+    import torch
+
+    keys = inputs["k"].shape[-2]
+    inputs["q"][..., 0] = math.sqrt(inputs["q"].shape[-1])
+    inputs["k"][..., 0] = torch.linspace(0, 20, keys, device=inputs["k"].device)
+    return inputs
+
+
+adversarial = {
+    "sink": _sink,
+    "outliers": _outliers,
+    "constant keys": _constant_keys,
+    "ramp": _ramp,
+}
+
+
 def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     """The same in float64, [B, H, S, D]."""
     import torch

@@ -41,6 +41,10 @@ VERBS: dict[str, type] = {
 }
 
 
+# What Typer raises for a command line that it cannot read: Click's, or that of the Click within it.
+MISUSE: Any = next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException")
+
+
 class ReaderGone(Exception):
     """Nobody reads stdout any more. Typer would make of a BrokenPipeError the exit code 1."""
 
@@ -97,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(arguments: list[str] | None) -> int:
     """As ``main``. Raises OSError where the standard streams take no more."""
     try:
-        app(args=arguments, prog_name="workbench")
+        code = app(args=arguments, prog_name="workbench", standalone_mode=False)
     except ReaderGone as gone:
         raise BrokenPipeError from gone
     except SystemExit as stop:
@@ -105,6 +109,9 @@ def run(arguments: list[str] | None) -> int:
             sys.stdout = wrapped  # which Typer wraps where nobody reads its help any more
             raise BrokenPipeError from None
         return stop.code if isinstance(stop.code, int) else 1
+    except MISUSE as error:
+        misused(error)
+        return int(error.exit_code)
     except WorkbenchError as error:
         complain(error.message, error.hint, error.ran)
         return error.exit_code
@@ -120,7 +127,17 @@ def run(arguments: list[str] | None) -> int:
         lacks = refused(error)
         complain(lacks.message, lacks.hint)
         return lacks.exit_code
-    return 0
+    return code if isinstance(code, int) else 0
+
+
+def misused(error: Any) -> None:
+    """Typer would print what was typed as it is."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # nothing was typed, and this is the help
+        return
+    name = context.command_path if context else "workbench"
+    complain(error.format_message(), f"`{name} --help` lists what can be given")
 
 
 def complain(message: str, hint: str = "", ran: str = "") -> None:

@@ -62,6 +62,9 @@ class NodeKind(StrEnum):
     OTHER = "other"
 
 
+HEADLINE = Regime.CHAINED  # the regime of a table's times
+
+
 class Origin(StrEnum):
     """Where the figures of an output come from."""
 
@@ -95,6 +98,33 @@ class PredictionResult(StrEnum):
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
     NOT_MEASURABLE = "not measurable"
+
+
+class Written(StrEnum):
+    """When a prediction was written, as far as that is known.
+
+    ``prior`` and ``after measuring`` are the journal's testimony; the others are what the author
+    says in ``ablation.toml``.
+    """
+
+    PRIOR = "prior"  # nothing of the step was on record
+    POSSIBLY_PRIOR = "possibly prior"  # before recorded evidence; prototypes leave no record
+    PROTOTYPE = "after a prototype"
+    EVIDENCE = "with its evidence"
+    LATER = "after measuring"
+    UNKNOWN = "unknown"
+
+
+AUTHORED = (Written.POSSIBLY_PRIOR, Written.PROTOTYPE, Written.EVIDENCE, Written.UNKNOWN)
+
+
+class Known(StrEnum):
+    """What was on record of a step when its predictions were first noted."""
+
+    NOTHING = "nothing"
+    CAPTURED = "captured"
+    TIMED = "timed"
+    UNKNOWN = "unknown"  # some of the evidence could not be read
 
 
 class RuleMove(StrEnum):

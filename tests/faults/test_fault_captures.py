@@ -138,6 +138,13 @@ with limited(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.parametrize("code", [HANGS, CRASHES])
+def test_it_ends_though_nobody_hears_why(code: str) -> None:
+    line = f'exec {sys.executable} -c "$0" a.ncu-rep 2>&-'
+    done = subprocess.run(["sh", "-c", line, code], capture_output=True, timeout=60)
+    assert done.returncode == 4
+
+
 def test_what_crashes_ncu_report_is_a_bad_capture() -> None:
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", CRASHES, "a.ncu-rep"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.commands.options import AdoptOptions
-from workbench.commands.printing import show_json
+from workbench.commands.printing import say, show_json
 from workbench.commands.progress import note
 from workbench.commands.target import find_study, latest, profiled_shape
 from workbench.derive.matching import groups
@@ -22,7 +22,6 @@ from workbench.ncu.report import (
     read_report,
 )
 from workbench.render.document.launches import extent, kernel
-from workbench.render.plain import printable
 from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.sources import fingerprint
@@ -105,7 +104,7 @@ def warn_of_paths(report: Report) -> list[str]:
             f"made on{home}:"
         )
         for path in found[:PATHS_SHOWN]:
-            note(f"  {printable(path)}")
+            note(f"  {path}")
         note(
             "hint: look at them before you share the evidence; to be without, profile again "
             "from a neutral folder"
@@ -165,9 +164,10 @@ def run(options: AdoptOptions) -> None:
         note(f"warning: the report takes {len(data) / 1e6:.0f} MB; profile fewer kernels")
     if options.json:
         return show_json(store.content(index))
-    names = ", ".join(printable(launch.kernel) for launch in launches)
-    print(f"adopted {printable(file.name)} as {name} of {found.name} at {place}, {gpu}")
-    print(f"  launches {', '.join(str(launch.index) for launch in launches)}: {names}")
-    print(f"  ncu {index.ncu}; timing and correctness: {ABSENT}")
-    print(f"  that it is {name} at {place} is your word: a report does not say")
-    return None
+    return say(
+        f"adopted {file.name} as {name} of {found.name} at {place}, {gpu}",
+        f"  launches {', '.join(str(launch.index) for launch in launches)}: "
+        f"{', '.join(launch.kernel for launch in launches)}",
+        f"  ncu {index.ncu}; timing and correctness: {ABSENT}",
+        f"  that it is {name} at {place} is your word: a report does not say",
+    )

@@ -88,5 +88,5 @@ def run(options: BuildOptions) -> None:
     for result in errors:
         note(f"error: {result.variant}: {in_place(result.error, found)}")
     if errors:
-        note("hint: the compiler's message names the file and line")
+        note("hint: everything else was built")
         raise typer.Exit(4)

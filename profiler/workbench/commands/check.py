@@ -7,10 +7,11 @@ from typing import Any
 
 import typer
 
+from workbench.commands.measuring import collectable
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
-from workbench.commands.target import Target, find_target
+from workbench.commands.target import Target, find_target, in_place
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Block, Paragraph, words
@@ -22,7 +23,7 @@ from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
 def measure(target: Target, names: list[str]) -> None:
-    plan = Plan(target.shape, checked=tuple(names))
+    plan = Plan(target.shape, checked=tuple(collectable(target.study, names)))
     with Progress() as progress:
         Measurement(target.study, target.workspace.config, target.folder, plan, progress).run()
 
@@ -83,9 +84,10 @@ def run(options: CheckOptions) -> None:
             text = f"recorded evidence ({target.folder.gpu}): no GPU here to check on"
             told.insert(0, Paragraph(words(text)))
         Output(options.wide, options.markdown).show(*told)
-    bad = [check for check in checks if check.wrong]
-    for check in bad:
-        note(f"error: {check.variant} is {check.status} at {check.shape}: {check.why}")
+    bad = list(dict.fromkeys(check.variant for check in checks if check.wrong))
+    for name in bad:
+        for why in document.reasons([check for check in checks if check.variant == name]):
+            note(f"error: {name}: {in_place(why, target.study)}")
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from workbench.commands.options import DiffOptions
 from workbench.commands.printing import Output, show_json
@@ -28,10 +29,12 @@ def run(options: DiffOptions) -> None:
     if files:
         raise UsageError(
             f"{files[0]} is a report, the other is not",
-            hint=f"`workbench adopt {files[0]} --as NAME` takes it into the study",
+            hint=f"`workbench adopt {quote(files[0])} --as NAME` takes it into the study",
         )
-    if options.kernel is not None:
-        raise UsageError("--kernel is for reports", hint="a variant's kernels are taken together")
+    for option, given in (("--kernel", options.kernel), ("--launch", options.launch)):
+        if given is not None:
+            hint = "a variant's kernels are taken together"
+            raise UsageError(f"{option} is for reports", hint=hint)
     return variants(options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,15 @@ from workbench.derive.diff.costs import line_costs
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.diff.source_diff import imported, source_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
-from workbench.derive.matching import Group, LaunchPair, Matching, PairGroup, groups, match
+from workbench.derive.matching import (
+    BY_HAND,
+    Group,
+    LaunchPair,
+    Matching,
+    PairGroup,
+    groups,
+    match,
+)
 from workbench.errors import UsageError
 from workbench.judge.bottlenecks import bottlenecks
 from workbench.judge.comparability import warnings
@@ -180,7 +189,7 @@ def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDi
 
 def diff(one: Path, other: Path, options: DiffOptions) -> None:
     before, after = read_report(one), read_report(other)
-    matching = match(chosen(before, options.kernel, None), chosen(after, options.kernel, None))
+    matching = pairs(before, after, options)
     told = warnings(before, after, matching)
     if options.json:
         show_json(diff_data(before, after, matching, told))
@@ -195,14 +204,31 @@ def diff(one: Path, other: Path, options: DiffOptions) -> None:
     require_pairs(matching)
     out.gap()
     out.show(launches.pair_table(matching.groups))
-    shown = matching.groups if options.kernel is not None else matching.groups[:DETAILED]
+    every = options.kernel is not None or options.launch is not None
+    shown = matching.groups if every else matching.groups[:DETAILED]
     for group in shown:
         out.gap()
         show_pair(group.typical, read_pair(before, after, group.typical), out, options.source)
     if len(matching.groups) > len(shown):
         out.gap()
-        out.show(left_out("compared", "--kernel NAME chooses others"))
+        out.show(left_out("compared", "--kernel NAME or --launch A:B chooses others"))
     return None
+
+
+def pairs(before: Report, after: Report, options: DiffOptions) -> Matching:
+    """What is compared with what: by hand, or as the launches match. Raises UsageError."""
+    if options.launch is None:
+        return match(chosen(before, options.kernel, None), chosen(after, options.kernel, None))
+    if options.kernel is not None:
+        raise UsageError("--kernel and --launch exclude each other", hint="leave one of them out")
+    numbers = re.fullmatch(r"(\d{1,9}):(\d{1,9})", options.launch, re.ASCII)
+    if numbers is None:
+        raise UsageError(
+            f"--launch '{options.launch}' is no pair of launches",
+            hint="one of A and one of B, such as 0:3; `workbench show FILE` counts them",
+        )
+    (one,), (other,) = pick_launch(before, int(numbers[1])), pick_launch(after, int(numbers[2]))
+    return Matching((LaunchPair(one, other, BY_HAND),), (), ())
 
 
 def require_pairs(matching: Matching) -> None:
@@ -210,7 +236,7 @@ def require_pairs(matching: Matching) -> None:
     if not matching.pairs:
         raise UsageError(
             "no kernel of one report matches one of the other",
-            hint="they are matched by name and launch shape; `workbench show FILE` lists them",
+            hint="`workbench show FILE` lists them, and --launch A:B takes two by their numbers",
         )
 
 

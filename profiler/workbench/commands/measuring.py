@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 import typer
 
 from workbench.commands.progress import Progress, note
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
+from workbench.judge.open_verdicts import open_variants
+from workbench.run import machine
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
+from workbench.study.model import Study
 from workbench.words import CheckResult, Origin
 
 INTERRUPTED = 130
@@ -33,15 +37,32 @@ def settled(evidence: Evidence, variant: str) -> bool:
     return wrong or (build is not None and bool(build.error))
 
 
+@cache
+def tell_missing(variant: str, package: str) -> None:
+    note(f"{variant} is not collected: {package} is not installed here")
+
+
+def collectable(study: Study, variants: list[str]) -> list[str]:
+    """Those of which all that they need is installed; of others is told, once."""
+    found = []
+    for name in variants:
+        needs = study.variants[name].needs
+        if needs and machine.package_version(needs) is None:
+            tell_missing(name, needs)
+        else:
+            found.append(name)
+    return found
+
+
 def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
-    """All variants are timed together when any of them lacks a current time in one session.
+    """All variants are timed together when any lacks a current chained time beside the others.
 
     At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so.
     """
     known = evidence.study.variants
     usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
-    session = evidence.session(usable)
-    held = set(evidence.timed(session.session)) if session else set()
+    file = evidence.timing(usable)
+    held = set(evidence.chained(file.timing)) if file else set()
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
     timed = usable if fresh or not checked or not set(usable) <= held else []
     wanted = capture or evidence.study.shapes[evidence.shape].captured
@@ -58,13 +79,14 @@ def ensure(
         if fresh:
             note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
         return Ensured(Origin.RECORDED)
-    todo = plan(evidence, variants, fresh=fresh, capture=capture)
+    todo = plan(evidence, collectable(target.study, variants), fresh=fresh, capture=capture)
     if not todo.variants:
         return Ensured(Origin.RECORDED)
     started = time.monotonic()
     config = target.workspace.config
-    with Progress(len(todo.captured), config.timing.rounds) as progress:
-        result = Measurement(target.study, config, target.folder, todo, progress).run()
+    with Progress(len(todo.captured), config.timing.sessions) as progress:
+        undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
+        result = Measurement(target.study, config, target.folder, todo, progress, undecided).run()
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)

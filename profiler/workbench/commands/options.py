@@ -198,6 +198,10 @@ class DiffOptions:
         bool, typer.Option("--source", help="The diff with what its lines cost, costliest first.")
     ] = False
     kernel: Kernel = None
+    launch: Annotated[
+        str | None,
+        typer.Option("--launch", help="Of reports: this launch of A and of B.", metavar="A:B"),
+    ] = None
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None

@@ -62,6 +62,11 @@ def console() -> Console:
     return Console(highlight=False)
 
 
+def say(*lines: str) -> None:
+    """Plain lines on stdout."""
+    print(printable_lines("\n".join(lines)))
+
+
 def show_json(data: Mapping[str, Any]) -> None:
     from workbench.render.as_json import dumps
 

@@ -17,7 +17,6 @@ from workbench.run.protocol import (
     Passes,
     Start,
     Timed,
-    TimingDone,
 )
 from workbench.words import CheckResult, Phase
 
@@ -32,18 +31,17 @@ VERBS = {
 class Progress:
     """Shows a measurement's events. ``captures`` is how many variants ncu will profile."""
 
-    def __init__(self, captures: int = 0, rounds: int = 0) -> None:
+    def __init__(self, captures: int = 0, sessions: int = 0) -> None:
         from rich.console import Console
 
         self.console = Console(stderr=True, highlight=False)
         self.status: Any = None
         self.captures = captures
-        self.rounds = rounds
+        self.wanted, self.sessions = sessions, 0
         self.captured = 0
         self.out: set[str] = set()
         self.capture_started = 0.0
         self.current = ""
-        self.last_round = -1
 
     def __enter__(self) -> Progress:
         if self.console.is_terminal:
@@ -92,12 +90,11 @@ class Progress:
                 self.line(f"built {event.variant} for {event.arch}: {used}{warned}")
             case Checked():
                 self.checked(event)
-            case Timed() if event.round != self.last_round:
-                self.last_round = event.round
-                self.live(f"timing all variants, round {event.round + 1} of {self.rounds}")
-            case TimingDone():
-                number = self.last_round + 1
-                self.line(f"timed {len(event.variants)} variants in {number} rounds")
+            case Timed():
+                count = len({one.variant for one in event.session.series})
+                which = "references alone" if event.session.alone else f"{count} variants"
+                self.sessions += not event.session.alone
+                self.line(f"timed {which}, session {self.sessions} of {self.wanted}")
             case Passes():
                 self.live(
                     f"profiling {self.current}: {event.kernel[:40]} {event.percent} % of "

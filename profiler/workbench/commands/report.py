@@ -63,7 +63,7 @@ def write_reports(
 def unwritten(folder: Path, error: OSError) -> EnvironmentLacks:
     return EnvironmentLacks(
         f"no report could be written to {shown_path(folder)}: {error.strerror or error}",
-        hint="mend that, then `workbench report` writes it without measuring anything again",
+        hint="mend that; `workbench report` with the same names and options measures nothing again",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from workbench.commands.options import ShowOptions
 from workbench.commands.printing import Output, show_json
@@ -40,7 +41,7 @@ def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture
         why = "has no capture" if entry.state == Status.MISSING else "has only a stale capture"
         raise UsageError(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
-            hint=f"workbench profile {variant}",
+            hint=f"`workbench profile {quote(variant)}` where there is a GPU",
         )
     capture = Captures(evidence).of(variant)
     assert capture is not None

@@ -121,7 +121,7 @@ def profiled_shape(study: Study, shape: str | None) -> str:
 
 def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
     """The folder with the newest evidence at this shape."""
-    dated = [(max((path.name for path in f.sessions(shape)), default=""), f) for f in folders]
+    dated = [(max((path.name for path in f.timing_files(shape)), default=""), f) for f in folders]
     with_evidence = [(date, f) for date, f in dated if date or (f.root / shape).is_dir()]
     return max(with_evidence, key=lambda pair: pair[0])[1] if with_evidence else None
 

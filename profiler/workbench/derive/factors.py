@@ -1,16 +1,22 @@
-"""The factors of a speedup: durations under ncu as a product of four factors.
+"""The factors of a speedup: durations under ncu as a product of five factors.
 
 For one launch, with one roll-up (``avg``) throughout,
 
     duration = (smsp__inst_executed.sum / schedulers)       warp instructions per scheduler
              / smsp__issue_active.avg.per_cycle_active      issue rate while active
-             / (smsp__cycles_active.avg / gpc__cycles_elapsed.avg)   share of the time active
+             / (smsp__cycles_active.avg / smsp__cycles_active.max)   load balance over the SMs
+             / (smsp__cycles_active.max / gpc__cycles_elapsed.avg)   share of the busiest's time
              / gpc__cycles_elapsed.avg.per_second           clock
 
 ``gpc__cycles_elapsed.avg / .avg.per_second`` is ``gpu__time_duration.sum`` exactly; the ``max``
 roll-up would not be, since GPCs differ by some percent in short kernels. What is left over (the
 residual) is instructions issued more or less often than executed, and the difference between the
 passes in which ncu collects the counters.
+
+Load balance is the mean scheduler's active cycles over the busiest one's: half of the SMs without a
+block, or all of them done at different times. What the busiest has not of the time is the head and
+the tail of the launch, in which no SM may work at all. The two were one factor, the share of the
+time active, which hides the one behind the other; it stands where the busiest is not collected.
 
 Launches combine exactly: instructions, issue slots, active and elapsed cycles and durations are
 summed, and the rates are quotients of the sums.
@@ -30,21 +36,28 @@ from workbench.ncu.catalog import ANATOMY_METRICS
 if TYPE_CHECKING:
     import pandas as pd
 
-SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK = ANATOMY_METRICS
-FACTORS = ("instructions", "issue_rate", "active", "clock")
+SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK, BUSIEST = ANATOMY_METRICS
+NEEDED = ANATOMY_METRICS[:-1]
+SPLIT = ("instructions", "issue_rate", "balance", "busiest", "clock")
+WHOLE = ("instructions", "issue_rate", "active", "clock")  # without the busiest scheduler
+FACTORS = ("instructions", "issue_rate", "balance", "busiest", "active", "clock")
 LABELS = {
     "instructions": ("Warp instructions per scheduler", "inst"),
     "issue_rate": ("Issue rate while active", "inst/cycle"),
+    "balance": ("Load balance over the SMs", "%"),
+    "busiest": ("Share of the time that the busiest SM is active", "%"),
     "active": ("Share of the time active", "%"),
     "clock": ("Clock", "GHz"),
 }
 METRICS = {
     "instructions": f"{INSTRUCTIONS} / ({SMS} x {SCHEDULERS_PER_SM})",
     "issue_rate": ISSUE_RATE,
+    "balance": f"{ACTIVE} / {BUSIEST}",
+    "busiest": f"{BUSIEST} / {ELAPSED}",
     "active": f"{ACTIVE} / {ELAPSED}",
     "clock": CLOCK,
 }
-SCALES = {"active": 100.0, "clock": 1e-9}
+SCALES = {"balance": 100.0, "busiest": 100.0, "active": 100.0, "clock": 1e-9}
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,9 @@ class DurationParts:
     """What the duration of a variant's launches is made of, all launches together.
 
     ``instructions`` per scheduler; ``issue_rate`` in instructions per active cycle; ``active``
-    from 0 to about 1; ``clock`` in Hz; ``seconds`` as measured by ``gpu__time_duration.sum``.
+    from 0 to about 1, and so ``balance`` and ``busiest``, whose product it is: None where some
+    launch lacks the busiest scheduler's cycles; ``clock`` in Hz; ``seconds`` as measured by
+    ``gpu__time_duration.sum``.
     """
 
     instructions: float
@@ -61,10 +76,12 @@ class DurationParts:
     clock: float
     seconds: float
     launches: int
+    balance: float | None = None
+    busiest: float | None = None
 
     @property
     def product(self) -> float:
-        """Seconds by the four factors, to be compared with ``seconds``."""
+        """Seconds by the factors, to be compared with ``seconds``."""
         return self.instructions / (self.issue_rate * self.active * self.clock)
 
 
@@ -114,11 +131,13 @@ class SpeedupFactors:
 def duration_parts(metrics: pd.DataFrame) -> DurationParts | None:
     """None where some launch lacks one of the counters: "not collected", never a guess."""
     launches = by_launch(metrics).values()
-    needed = {*ANATOMY_METRICS, DURATION}
+    needed = {*NEEDED, DURATION}
     if not launches or not all(needed <= values.keys() for values in launches):
         return None
     terms = [_terms(values) for values in launches]
     sums = {key: added(term[key] for term in terms) for key in terms[0]}
+    busiest = added(values.get(BUSIEST, 0.0) for values in launches)
+    split = all(values.get(BUSIEST) for values in launches)
     if not all(sums.values()):
         return None
     return DurationParts(
@@ -128,6 +147,8 @@ def duration_parts(metrics: pd.DataFrame) -> DurationParts | None:
         clock=sums["elapsed"] / sums["seconds"],
         seconds=sums["seconds"],
         launches=len(launches),
+        balance=sums["active"] / busiest if split else None,
+        busiest=busiest / sums["elapsed"] if split else None,
     )
 
 
@@ -147,13 +168,14 @@ def speedup_factors(
     before: DurationParts, after: DurationParts, names: tuple[str, str]
 ) -> SpeedupFactors:
     """How the ratio of two durations multiplies out; ``names`` are parent and variant."""
+    keys = WHOLE if before.busiest is None or after.busiest is None else SPLIT
     return SpeedupFactors(
         before=names[0],
         after=names[1],
         before_us=before.seconds * 1e6,
         after_us=after.seconds * 1e6,
         measured=before.seconds / after.seconds,
-        factors=tuple(_factor(key, getattr(before, key), getattr(after, key)) for key in FACTORS),
+        factors=tuple(_factor(key, getattr(before, key), getattr(after, key)) for key in keys),
     )
 
 

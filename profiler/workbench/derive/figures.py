@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DURATION = "gpu__time_duration.sum"
 BANDWIDTH = "dram_bandwidth"
+SAMPLES = "stall_samples"
 TIME = "time"  # of the timing session, not of a capture
 STALL = "stall."  # before a reason, in the id of its figure
 ISSUING = "selected"
@@ -55,13 +56,15 @@ def longest(launches: Launches) -> Mapping[str, float]:
 
 
 def figures(metrics: pd.DataFrame) -> dict[str, Figure]:
-    """Every figure of the catalogue that the capture can give, and two that combine others."""
+    """Every figure of the catalogue that the capture can give, and some that combine others."""
     launches = by_launch(metrics)
     every = {key: figure(spec, launches) for key, spec in catalog().items()}
     known = {key: value for key, value in every.items() if value is not None}
     bandwidth = _dram_bandwidth(known)
     if bandwidth is not None:
         known[BANDWIDTH] = bandwidth
+    if taken := _samples(launches):
+        known[SAMPLES] = taken
     stalls = (_stall_figure(reason, share) for reason, share in _shares(launches).items())
     return {**known, **{stall.id: stall for stall in stalls}}
 
@@ -131,6 +134,13 @@ def _dram_bandwidth(known: Mapping[str, Figure]) -> Figure | None:
     )
 
 
+def _samples(launches: Launches) -> Figure | None:
+    """Warp state samples of all launches: a share of them has a standard error."""
+    total = added(added(stall_samples(values).values()) for values in launches.values())
+    label, unit = figure_label(SAMPLES)
+    return Figure(SAMPLES, label, total, unit, f"{STALL_PREFIX}*") if total else None
+
+
 def _stall_figure(reason: str, share: float) -> Figure:
     return Figure(
         id=f"{STALL}{reason}",
@@ -153,10 +163,20 @@ def figure_label(name: str) -> tuple[str, str]:
         return "Time", "µs"
     if name == BANDWIDTH:
         return "DRAM bandwidth", "GB/s"
+    if name == SAMPLES:
+        return "Warp state samples", "sample"
     if name.startswith(STALL):
         return f"Stall: {name.removeprefix(STALL).replace('_', ' ')}", "% of samples"
     spec = catalog().get(name)
     return (spec.label, spec.unit) if spec else (name, "")
+
+
+def restates(name: str) -> str:
+    """``time`` or ``1/time`` for what follows from the time, and the time itself; "" for others."""
+    if name == TIME:
+        return TIME
+    spec = catalog().get(name)
+    return spec.restates if spec else ""
 
 
 def stall_label(reason: str) -> str:

@@ -10,12 +10,14 @@ from typing import Any
 from workbench.derive.sums import added
 from workbench.ncu.report import Launch
 
-BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST = (
+BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST = (
+    "the workbench's range, and name",
     "name and launch shape",
     "name without template arguments, and launch shape",
     "name",
     "the only kernel left on either side",
 )
+BY_HAND = "the launches that were asked for"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class LaunchPair:
 
 @dataclass(frozen=True)
 class PairGroup:
-    """Pairs whose launches are of one kernel and shape on each side."""
+    """Pairs whose launches are of one kernel, shape and range on each side."""
 
     pairs: tuple[LaunchPair, ...]
 
@@ -91,13 +93,18 @@ class Matching:
         """The most time before first."""
         members: dict[Any, list[LaunchPair]] = {}
         for pair in self.pairs:
-            sides = [(x.signature, x.shape) for x in (pair.before, pair.after)]
+            sides = [(x.signature, x.shape, x.range) for x in (pair.before, pair.after)]
             members.setdefault((*sides, pair.how), []).append(pair)
         made = [PairGroup(tuple(pairs)) for pairs in members.values()]
         return sorted(made, key=lambda g: -added(p.before.microseconds or 0.0 for p in g.pairs))
 
 
+NOTHING_ELSE = object  # a key that no other launch has
+
+# What the workbench profiled says by its range which variant it is of: many have one kernel's name.
 RULES: tuple[tuple[str, Callable[[Launch], Any]], ...] = (
+    (BY_RANGE, lambda x: (x.range, x.signature, x.shape) if x.range else NOTHING_ELSE()),
+    (BY_RANGE, lambda x: (x.range, x.kernel) if x.range else NOTHING_ELSE()),
     (BY_SIGNATURE, lambda x: (x.signature, x.shape)),
     (BY_NAME_AND_SHAPE, lambda x: (x.kernel, x.shape)),
     (BY_NAME, lambda x: x.signature),

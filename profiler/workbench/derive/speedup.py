@@ -1,119 +1,130 @@
-"""Times and paired speedups with their intervals, from interleaved rounds."""
+"""Times of variants and how many times faster one is than another, from timing sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING
+
+from workbench.derive.intervals import Interval, Ratio, ratio_interval, time_interval
+from workbench.words import Regime
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-SEED = 20090526  # any fixed number: the same samples must always give the same interval
-CONFIDENCE = 95.0
+    from workbench.evidence.records import Series, Session
 
 
 @dataclass(frozen=True)
 class Time:
-    """Microseconds per call: median, and the 2.5th and 97.5th percentiles of the samples."""
+    """Microseconds that a call adds, a geometric mean over instances and sessions, with its 95 %
+    interval (None of one session).
 
-    median: float
-    low: float
-    high: float
-    mode: str
-    samples: int
+    ``sm_clock_mhz`` is the median inside of the timed graphs; None is not collected.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    regime: Regime
+    sessions: int
+    instances: int
+    sm_clock_mhz: float | None = None
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """Median of paired ratios with its 95 % bootstrap interval; above 1 is faster."""
+class InstanceTime:
+    """One instance: microseconds and kilocycles that a call adds, medians over its rounds.
 
-    ratio: float
-    low: float
-    high: float
+    ``kilocycles`` (microseconds × MHz ÷ 1000) and ``sm_clock_mhz`` are None where not collected.
+    """
 
-
-@dataclass(frozen=True, eq=False)
-class TimedSamples:
-    """The timed samples of one variant in one regime: microseconds, and the round of each."""
-
-    mode: str
-    rounds: NDArray[np.int64]
-    microseconds: NDArray[np.float64]
+    microseconds: float
+    kilocycles: float | None
+    sm_clock_mhz: float | None
 
 
-def samples_of(
-    *,
-    variants: Sequence[str],
-    modes: Sequence[str],
-    rounds: Sequence[int],
-    microseconds: Sequence[float],
-) -> Mapping[tuple[str, str], TimedSamples]:
-    """Variant and regime to their samples, from the columns of a timing session."""
-    import numpy as np
-
-    groups: dict[tuple[str, str], list[int]] = {}
-    for row, key in enumerate(zip(variants, modes, strict=True)):
-        groups.setdefault(key, []).append(row)
-    every_round = np.asarray(rounds, dtype=np.int64)
-    every_time = np.asarray(microseconds, dtype=np.float64)
-    return {
-        key: TimedSamples(mode=key[1], rounds=every_round[rows], microseconds=every_time[rows])
-        for key, rows in groups.items()
-    }
+SessionTimes = Mapping[int, tuple[InstanceTime, ...]]  # the instances of a variant by session
+Key = tuple[str, Regime, bool]  # variant, regime, whether it is the twin
 
 
-def time_of(samples: TimedSamples) -> Time:
-    """Median and spread of some samples."""
-    import numpy as np
-
-    values = samples.microseconds
-    low, high = np.percentile(values, [2.5, 97.5])
-    return Time(
-        median=float(np.median(values)),
-        low=float(low),
-        high=float(high),
-        mode=samples.mode,
-        samples=len(values),
+def instance_time(series: Series) -> InstanceTime:
+    """What a call adds to the graph around it; back to back there is nothing around it."""
+    times, around = series.microseconds, series.around
+    added = [t - a for t, a in zip(times, around, strict=True)] if around else list(times)
+    return InstanceTime(
+        microseconds=median(added),
+        kilocycles=_kilocycles(series),
+        sm_clock_mhz=median(series.mhz) if series.mhz else None,
     )
 
 
-@lru_cache(maxsize=8)
-def _median_ranks(count: int, resamples: int) -> Any:
-    """The ranks, from 0, of the two middle ones of each resample of ``count`` values.
-
-    They do not depend on the values, so that many ratios share one bootstrap.
-    """
-    import numpy as np
-
-    draws = np.random.default_rng(SEED).integers(0, count, (resamples, count), dtype=np.int32)
-    middle = [(count - 1) // 2, count // 2]
-    return np.partition(draws, middle, axis=1)[:, middle]
-
-
-def paired_ratio(before: TimedSamples, after: TimedSamples, resamples: int) -> Ratio | None:
-    """How many times faster ``after`` is than ``before``; None where no round has both.
-
-    Each round gives one ratio of times measured moments apart, so that drift cancels; the
-    interval is the percentile bootstrap of their median (Efron 1979), with a fixed seed.
-    """
-    import numpy as np
-
-    ratios = np.sort(_ratios(before, after))
-    if not len(ratios):
+def _kilocycles(series: Series) -> float | None:
+    """Each graph's by the clock inside of it."""
+    if not series.mhz or (series.around and not series.around_mhz):
         return None
-    medians = ratios[_median_ranks(len(ratios), resamples)].mean(axis=1)
-    margin = (100 - CONFIDENCE) / 2
-    low, high = np.percentile(medians, [margin, 100 - margin])
-    return Ratio(ratio=float(np.median(ratios)), low=float(low), high=float(high))
+    whole = [t * mhz for t, mhz in zip(series.microseconds, series.mhz, strict=True)]
+    if series.around:
+        around = zip(series.around, series.around_mhz, strict=True)
+        whole = [w - t * mhz for w, (t, mhz) in zip(whole, around, strict=True)]
+    return median(whole) / 1e3
 
 
-def _ratios(before: TimedSamples, after: TimedSamples) -> NDArray[np.float64]:
-    """Of the rounds that have both."""
-    import numpy as np
+def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
+    """By variant, regime and twin, of some sessions."""
+    found: dict[Key, dict[int, list[InstanceTime]]] = {}
+    for session in sessions:
+        for series in session.series:
+            key = (series.variant, series.regime, series.twin)
+            by_session = found.setdefault(key, {})
+            by_session.setdefault(session.number, []).append(instance_time(series))
+    return {
+        key: {number: tuple(times) for number, times in by_session.items()}
+        for key, by_session in found.items()
+    }
 
-    _, one, other = np.intersect1d(before.rounds, after.rounds, return_indices=True)
-    ratios = before.microseconds[one] / after.microseconds[other]
-    return np.asarray(ratios[~np.isnan(ratios)], dtype=np.float64)
+
+def adds_nothing(times: SessionTimes) -> bool:
+    """Whether an instance takes no time at all, or less: such a call has no logarithm."""
+    return any(one.microseconds <= 0 for session in times.values() for one in session)
+
+
+def time_of(times: SessionTimes, regime: Regime) -> Time | None:
+    """None without a session, and where a call adds nothing."""
+    if not times or adds_nothing(times):
+        return None
+    known = time_interval([[one.microseconds for one in session] for session in times.values()])
+    clocks = [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz is not None]
+    return Time(
+        value=known.value,
+        low=known.low,
+        high=known.high,
+        regime=regime,
+        sessions=known.sessions,
+        instances=sum(len(session) for session in times.values()),
+        sm_clock_mhz=median(clocks) if clocks else None,
+    )
+
+
+def ratio_of(before: SessionTimes, after: SessionTimes) -> Ratio | None:
+    """How many times faster ``after`` is, from the sessions that have both; None without any."""
+    shared = [number for number in before if number in after]
+    one = {number: before[number] for number in shared}
+    other = {number: after[number] for number in shared}
+    if not shared or adds_nothing(one) or adds_nothing(other):
+        return None
+    first, second = (
+        [[o.microseconds for o in session] for session in side.values()] for side in (one, other)
+    )
+    known = ratio_interval(first, second)
+    return Ratio(known.value, known.low, known.high, known.sessions, _in_cycles(one, other))
+
+
+def _in_cycles(before: SessionTimes, after: SessionTimes) -> Interval | None:
+    """None where the clock of an instance was not collected."""
+    cycles = [
+        [[one.kilocycles or 0.0 for one in session] for session in side.values()]
+        for side in (before, after)
+    ]
+    if any(value <= 0 for side in cycles for session in side for value in session):
+        return None
+    return ratio_interval(*cycles)

@@ -65,8 +65,8 @@ class EvidenceFolder:
     def timings(self, shape: str) -> Path:
         return self.root / shape / "timings"
 
-    def sessions(self, shape: str) -> list[Path]:
-        """Timing sessions, oldest first."""
+    def timing_files(self, shape: str) -> list[Path]:
+        """Oldest first."""
         return listed(self.timings(shape), ".json")
 
     def capture_index(self, shape: str, variant: str) -> Path:
@@ -74,8 +74,11 @@ class EvidenceFolder:
 
     def capture_indexes(self) -> list[Path]:
         """Those of all shapes."""
-        shapes = [path for path in listed(self.root) if path.is_dir()]
-        return [path for shape in shapes for path in listed(shape / "captures", ".json")]
+        return [path for shape in self.shapes for path in listed(shape / "captures", ".json")]
+
+    def every_session(self) -> list[Path]:
+        """Timing sessions of all shapes."""
+        return [path for shape in self.shapes for path in listed(shape / "timings", ".json")]
 
     @property
     def reports(self) -> Path:
@@ -88,6 +91,20 @@ class EvidenceFolder:
     @property
     def ceilings(self) -> Path:
         return self.root / "ceilings.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.jsonl"
+
+    @property
+    def shapes(self) -> list[Path]:
+        """The folders of the shapes, and those of builds, checks and the like beside them."""
+        return [path for path in listed(self.root) if path.is_dir()]
+
+    @property
+    def every_gpu(self) -> list[EvidenceFolder]:
+        """This and its neighbours: the folders of the same study for all GPUs."""
+        return [EvidenceFolder(path) for path in listed(self.root.parent) if path.is_dir()]
 
 
 def evidence_folders(ablations: Path, study: str) -> list[EvidenceFolder]:

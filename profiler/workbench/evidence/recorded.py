@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from workbench.evidence import store
 from workbench.evidence.ceilings import Calibration, load_calibration
 from workbench.evidence.layout import EvidenceFolder, is_there
-from workbench.evidence.records import Build, CaptureIndex, Check, Checks, Record, Session
+from workbench.evidence.records import Build, CaptureIndex, Check, Checks, Record, Timing
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.words import Status
@@ -43,11 +43,11 @@ class OnRecord(Generic[R]):
 
 
 @dataclass(frozen=True)
-class SessionFile:
-    """A timing session and the name of its file, which is its date."""
+class TimingFile:
+    """Variants timed together, and the name of the file, which is its date."""
 
     name: str
-    session: Session
+    timing: Timing
 
 
 class Files:
@@ -125,31 +125,37 @@ class Evidence:
         return load_calibration(self.folder)
 
     @cached_property
-    def sessions(self) -> tuple[SessionFile, ...]:
-        """Timing sessions, oldest first."""
-        paths = self.folder.sessions(self.shape)
-        return tuple(SessionFile(path.name, store.read(path, Session)) for path in paths)
+    def timings(self) -> tuple[TimingFile, ...]:
+        """Oldest first."""
+        paths = self.folder.timing_files(self.shape)
+        return tuple(TimingFile(path.name, store.read(path, Timing)) for path in paths)
 
-    def timed(self, session: Session) -> list[str]:
-        """Variants of a session whose sources have not changed since."""
-        prints = session.fingerprints
+    def timed(self, timing: Timing) -> list[str]:
+        """Variants of a timing whose sources have not changed since."""
+        prints = timing.fingerprints
         return [name for name in prints if self._prints.get(name) == prints[name]]
 
-    def session(self, variants: Iterable[str]) -> SessionFile | None:
-        """The session that holds the most of ``variants`` as they are now; the newest of equals."""
+    def chained(self, timing: Timing) -> list[str]:
+        """Those of them that were timed in the regime that decides; none of an older timing."""
+        return [name for name in self.timed(timing) if name in timing.chained]
+
+    def timing(self, variants: Iterable[str]) -> TimingFile | None:
+        """The one that has the most of ``variants`` chained as they are now; the newest of
+        equals. None where none of them was.
+        """
         wanted, best, most = set(variants), None, 0
-        for file in self.sessions:
-            held = len(set(self.timed(file.session)) & wanted)
+        for file in self.timings:
+            held = len(set(self.chained(file.timing)) & wanted)
             if held and held >= most:
                 best, most = file, held
         return best
 
     def was_timed(self, variant: str) -> bool:
-        return any(variant in file.session.fingerprints for file in self.sessions)
+        return any(variant in file.timing.fingerprints for file in self.timings)
 
     def state(self, variant: str) -> dict[str, Status]:
         """current, stale or missing (captures: or adopted), for each kind of evidence."""
-        timed = any(variant in self.timed(file.session) for file in self.sessions)
+        timed = any(variant in self.timed(file.timing) for file in self.timings)
         late = Status.STALE if self.was_timed(variant) else Status.MISSING
         return {
             "build": self.build(variant).state,

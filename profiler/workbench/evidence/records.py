@@ -1,4 +1,4 @@
-"""The records of the evidence folder, as they stand on disk under schema 1.
+"""The records of the evidence folder, as they stand on disk under the schema that each kind has.
 
 Keys that a record does not have are passed over: a newer version may write more of them.
 """
@@ -9,25 +9,30 @@ from typing import ClassVar
 
 import msgspec
 
-from workbench.words import CheckResult, NodeKind, Regime
+from workbench.words import SCHEMA_VERSION, CheckResult, Known, NodeKind, Regime
 
 Number = int | float
 UNITS = ("FLOP/s", "byte/s")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """``mend`` is the way out where a file of this kind is damaged."""
+    """``mend`` is the way out where a file of this kind is damaged, ``schema`` its version."""
 
+    schema: ClassVar[int] = SCHEMA_VERSION
     mend: ClassVar[str] = "restore it, or delete it and measure again"
 
 
 class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """GPU, driver and libraries of the process that measured; sizes in bytes.
 
-    None is not collected, and is not written.
+    ``gpu_uuid`` is NVML's. ``host`` is a digest of the machine's name, which tells two machines
+    apart and names neither. ``packages`` are the versions of what references need. None is not
+    collected, and is not written.
     """
 
     gpu: str | None = None
+    gpu_uuid: str | None = None
+    host: str | None = None
     compute_capability: str | None = None
     sm_count: int | None = None
     l2_bytes: int | None = None
@@ -39,6 +44,7 @@ class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
     torch: str | None = None
     cuda_core: str | None = None
     python: str | None = None
+    packages: dict[str, str] | None = None
 
 
 class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,6 +105,24 @@ class Checks(Record, frozen=True, kw_only=True):
     variant: str
     shapes: dict[str, Check]
     provenance: Provenance
+
+
+class Samples(Record, frozen=True, kw_only=True):
+    """Columns of timed samples as schema 1 had them, all of one length; None is not collected."""
+
+    variant: tuple[str, ...]
+    mode: tuple[str, ...]
+    round: tuple[int, ...]
+    microseconds: tuple[Number, ...]
+    calls: tuple[int, ...]
+    temperature_c: tuple[Number | None, ...]
+    throttled: tuple[bool | None, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(getattr(self, name)) for name in self.__struct_fields__}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(f"has columns of different lengths: {listed}")
 
 
 class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -175,6 +199,8 @@ class Timing(Record, frozen=True, kw_only=True):
     ``stride`` pieces of 16 bytes the neighbours write and read one.
     """
 
+    schema: ClassVar[int] = 2
+
     study: str
     shape: str
     fingerprints: dict[str, str]
@@ -182,6 +208,17 @@ class Timing(Record, frozen=True, kw_only=True):
     stride: int
     sessions: tuple[Session, ...]
     provenance: Provenance
+
+    @property
+    def chained(self) -> set[str]:
+        """The variants that were timed in the regime that decides."""
+        every = (series for session in self.sessions for series in session.series)
+        return {s.variant for s in every if s.regime == Regime.CHAINED and not s.twin}
+
+    @property
+    def together(self) -> tuple[Session, ...]:
+        """The sessions that held steps and references side by side: ratios are theirs."""
+        return tuple(session for session in self.sessions if not session.alone)
 
 
 def _require_file_name(field: str, name: str) -> None:
@@ -284,3 +321,58 @@ class CeilingsFile(Record, frozen=True, kw_only=True):
     ceilings: dict[str, Ceiling]
     not_collected: dict[str, str]
     provenance: Provenance
+
+
+class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
+    """One line of ``journal.jsonl``; ``date`` is in UTC, ``workbench`` its version.
+
+    ``gpu_uuid`` and ``host`` as in ``Environment``.
+    """
+
+    mend: ClassVar[str] = "the other lines of the journal count; this one can be deleted"
+
+    date: str
+    workbench: str | None = None
+    gpu_uuid: str | None = None
+    host: str | None = None
+
+
+class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
+    """A timing run: what is left of it where its file was superseded.
+
+    ``file`` stands in the shape's ``timings``, ``sessions`` is the number of processes that timed,
+    ``medians`` are those of the variants in ``regime``, in microseconds of one call.
+    """
+
+    shape: str
+    file: str
+    sessions: int
+    regime: str
+    fingerprints: dict[str, str]
+    medians: dict[str, Number]
+
+
+class CaptureEntry(Entry, frozen=True, kw_only=True, tag="capture"):
+    """A capture of a variant in a report; ``adopted`` where it was made elsewhere."""
+
+    shape: str
+    report: str
+    variant: str
+    fingerprint: str
+    adopted: bool = False
+
+
+class PredictionEntry(Entry, frozen=True, kw_only=True, tag="prediction"):
+    """A step's predictions as they stood before a run measured anything.
+
+    ``predictions`` are their digests (``Step.digest``), ``known`` is what was on record of the
+    step, on any GPU and at any shape, when they were noted.
+    """
+
+    variant: str
+    parent: str | None
+    predictions: tuple[str, ...]
+    known: Known
+
+
+JournalEntry = SessionEntry | CaptureEntry | PredictionEntry

@@ -19,6 +19,7 @@ import msgspec
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.layout import unreadable
+from workbench.evidence.older import OLDER
 from workbench.evidence.records import Record
 from workbench.words import SCHEMA_VERSION
 
@@ -51,12 +52,19 @@ class _Header(msgspec.Struct):
 
 def read(path: Path, kind: type[R]) -> R:
     """Raises UsageError for what is no evidence, is of a newer schema, or is no such record."""
+    stood: type[Record] = kind
     try:
         data = path.read_bytes()
-        require_schema(path, data)
-        return msgspec.json.decode(data, type=kind)
+        older = OLDER.get((kind, require_schema(path, data, kind.schema)))
+        if older is None:
+            return msgspec.json.decode(data, type=kind)
+        stood = older.kind
+        converted = older.converted(msgspec.json.decode(data, type=stood))
+        assert isinstance(converted, kind)
+        return converted
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path} is damaged: {_told(error, data, kind)}", hint=kind.mend) from None
+        told = _told(error, data, stood)
+        raise UsageError(f"{path} is damaged: {told}", hint=kind.mend) from None
     except RecursionError:
         raise UsageError(f"{path} cannot be read: nested too deeply", hint=kind.mend) from None
     except OSError as error:
@@ -65,18 +73,20 @@ def read(path: Path, kind: type[R]) -> R:
         raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
 
 
-def require_schema(path: Path, data: bytes) -> None:
+def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int:
+    """The version of a file. Raises UsageError for one above ``newest``, or without any."""
     try:
         version = msgspec.json.decode(data, type=_Header).schema_version
     except msgspec.ValidationError:
         raise UsageError(
             f"{path} has no schema_version", hint="it is not evidence of the workbench"
         ) from None
-    if version > SCHEMA_VERSION:
+    if version > newest:
         raise UsageError(
-            f"{path} is of schema {version}; this workbench reads up to {SCHEMA_VERSION}",
+            f"{path} is of schema {version}; this workbench reads up to {newest}",
             hint="update the workbench: `git pull` in its checkout, then `pip install -e .`",
         )
+    return version
 
 
 def _told(error: msgspec.ValidationError, data: bytes, kind: type[Record]) -> str:
@@ -158,13 +168,59 @@ def _digest(path: Path, modified: int, changed: int, size: int) -> str:
 
 def content(record: Record) -> dict[str, Any]:
     """A record as its file has it."""
-    return {"schema_version": SCHEMA_VERSION, **msgspec.to_builtins(record)}
+    return {"schema_version": record.schema, **msgspec.to_builtins(record)}
 
 
 def write(path: Path, record: Record) -> None:
     """Raises EnvironmentLacks where the disk is full."""
     text = json.dumps(content(record), indent=1, sort_keys=True)
     write_bytes(path, (text + "\n").encode())
+
+
+def append(path: Path, record: Record) -> None:
+    """Add a record as the last line of a file, for good when this returns.
+
+    A line that a killed run left torn is ended first, so that it costs only itself. Raises
+    EnvironmentLacks where the disk is full.
+    """
+    line = json.dumps(content(record), sort_keys=True).encode() + b"\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            size = os.fstat(handle).st_size
+            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            line = b"\n" * torn + line
+            if os.write(handle, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise disk_full(path, error) or error from None
+
+
+def read_lines(path: Path, kind: Any) -> tuple[list[Any], list[str]]:
+    """The records of a file with one a line, and what is wrong with the lines passed over."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        raise unreadable(path, error) from None
+    found, told = [], []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line:
+            continue
+        try:
+            require_schema(path, line)
+            found.append(msgspec.json.decode(line, type=kind))
+        except UsageError as error:
+            told.append(f"line {number} of {path.name} is passed over: {error.message}")
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            why = str(error) or "nested too deeply"
+            told.append(f"line {number} of {path.name} is passed over: it is damaged: {why}")
+    return found, told
 
 
 def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:

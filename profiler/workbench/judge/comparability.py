@@ -20,16 +20,13 @@ COMPARED = ("gpu", "driver", "cuda", "torch")
 
 
 def ladder_warnings(rows: Sequence[Row], view: View) -> Iterator[str]:
-    """Of the captures behind some rows, and of the timing session."""
+    """Of the captures behind some rows."""
     yield from _clocks(rows)
     yield from _provenance([i for row in rows if (i := _measured_index(row, view)) is not None])
     yield from (_adopted(row, view) for row in rows if row.adopted)
     for row in rows:
         if row.point and row.point.above_roof:
             yield f"{row.variant} stands above its roof: an error in the data"
-    throttled = view.times.session.throttled if view.times.session else 0.0
-    if throttled:
-        yield f"the GPU reported throttling in {throttled:.0%} of the timing rounds"
 
 
 def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iterator[str]:

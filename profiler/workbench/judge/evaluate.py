@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import occupancy_limiters, stall_shares
+from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.point import point
-from workbench.derive.speedup import Ratio
+from workbench.judge.accuracy import accuracy_gate, accuracy_of, given_up
 from workbench.judge.gates import (
     Gate,
     compiler_gate,
@@ -17,10 +18,12 @@ from workbench.judge.gates import (
     first_line,
     verdict,
 )
-from workbench.judge.predictions import PredictionOutcome, judge_prediction
+from workbench.judge.predictions import PredictionOutcome, judge_predictions
+from workbench.judge.regimes import Elsewhere, elsewhere, in_regimes
 from workbench.judge.rows import Row
+from workbench.judge.sessions import company_gate
 from workbench.judge.testimony import case_of, compared_gates, testimony
-from workbench.words import CheckResult, Regime, Role, Status, Verdict
+from workbench.words import ABSENT, CheckResult, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import VariantEvidence
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
 
 def reference_row(view: View, variant: str) -> Row:
     """A reference as measured at one shape: it has neither gates nor a verdict."""
-    bare = replace(_bare(view, variant), role=Role.REFERENCE)
+    needs = next(r.needs for r in view.ladder.references if r.name == variant)
+    bare = replace(_bare(view, variant), role=Role.REFERENCE, needs=needs)
+    if needs and bare.status == Status.MISSING:
+        bare = replace(bare, problem=f"{ABSENT}: it needs {needs}")
     return bare if bare.status == Status.STALE else _measured(bare, view)
 
 
@@ -49,7 +55,8 @@ def step_row(view: View, deciding: View, step: Step) -> Row:
     row = _with_choice(_measured(bare, view), view, step)
     return replace(
         row,
-        over_parent=view.times.ratio(step.parent, step.variant),
+        elsewhere=judgement.elsewhere,
+        price=_price(deciding, step),
         gates=judgement.gates,
         verdict=judgement.verdict,
         deciding=judgement.over_parent,
@@ -65,6 +72,7 @@ class Judgement:
     gates: tuple[Gate, ...]
     verdict: Verdict
     over_parent: Ratio | None = None
+    elsewhere: tuple[Elsewhere, ...] = ()
 
     @property
     def without_evidence(self) -> Verdict:
@@ -75,26 +83,48 @@ class Judgement:
 def judge_step(view: View, step: Step) -> Judgement:
     """A step by the evidence at one shape."""
     evidence, limits = view.variant(step.variant), view.config.gates
-    gates = [correct_gate(evidence.checks, view.shape), compiler_gate(evidence.build, limits)]
-    gates += testimony(case_of(view, step.variant))
+    price = _price(view, step)
+    gates = [
+        correct_gate(evidence.checks, view.shape, price, step.drops),
+        compiler_gate(evidence.build, limits),
+        *_beside_reference(view, step),
+        *testimony(case_of(view, step.variant)),
+    ]
     if step.parent is None:
         return Judgement(tuple(gates), Verdict.BASELINE)
     gates += compared_gates(case_of(view, n) for n in (step.parent, view.ladder.primary_reference))
     over = view.times.ratio(step.parent, step.variant)
-    gates.append(faster_gate(over, limits))
-    return Judgement(tuple(gates), verdict(gates, over, limits), over)
+    absent = view.times.why_no_ratio(step.parent, step.variant)
+    gates.append(faster_gate(over, limits, absent))
+    by_regime = {
+        regime: ratio
+        for regime in Regime
+        if (ratio := view.times.ratio(step.parent, step.variant, regime))
+    }
+    return Judgement(tuple(gates), verdict(gates, over, limits), over, elsewhere(by_regime, limits))
+
+
+def _beside_reference(view: View, step: Step) -> Iterator[Gate]:
+    """Gates that a study without a reference does not have."""
+    reference = view.ladder.primary_reference
+    if not reference:
+        return
+    yield accuracy_gate(view.variant(step.variant).checks, view.config.gates, reference)
+    company = company_gate(view.times.together(step.variant), reference)
+    if company is not None:
+        yield company
+
+
+def _price(view: View, step: Step) -> tuple[str, ...]:
+    """Shapes that the parent supports and the step does not."""
+    if step.parent is None:
+        return ()
+    return given_up(view.variant(step.variant).checks, view.variant(step.parent).checks)
 
 
 def outcomes(view: View, step: Step) -> tuple[PredictionOutcome, ...]:
     """What became of a step's predictions."""
-    return tuple(
-        judge_prediction(
-            prediction,
-            before=view.figure(step.parent, prediction.figure),
-            after=view.figure(step.variant, prediction.figure),
-        )
-        for prediction in step.predictions
-    )
+    return judge_predictions(step, view.figure, view.journal)
 
 
 def _bare(view: View, variant: str) -> Row:
@@ -141,27 +171,21 @@ def _on_record(state: Mapping[str, Status]) -> tuple[Status, str]:
 def _measured(row: Row, view: View) -> Row:
     """With times, figures and what the compiler and the checks said."""
     evidence = view.variant(row.variant)
-    row = replace(row, checks=evidence.checks, build=evidence.build)
-    row = _with_ratios(row, view)
+    row = replace(
+        row, checks=evidence.checks, build=evidence.build, accuracy=accuracy_of(evidence.checks)
+    )
     if row.status == Status.FAILED:
         return row
     return _with_capture(_with_times(row, view), view)
 
 
-def _with_ratios(row: Row, view: View) -> Row:
-    ladder = view.ladder
-    return replace(
-        row,
-        over_baseline=view.times.ratio(ladder.steps[0].variant, row.variant),
-        over_reference=view.times.ratio(ladder.primary_reference, row.variant),
-    )
-
-
 def _with_times(row: Row, view: View) -> Row:
+    judged = row.step is not None and row.role != Role.START
+    timing = view.times.together(row.variant)
     return replace(
         row,
-        warm=view.times.time(row.variant, Regime.WARM),
-        cold=view.times.time(row.variant, Regime.COLD),
+        regimes=in_regimes(view, row.variant, row.step.parent if judged and row.step else None),
+        nodes=timing.nodes(row.variant) if timing else (),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.speedup import Ratio
+from workbench.derive.intervals import Ratio
 from workbench.study.config import Gates
 from workbench.words import ABSENT, CheckResult, GateState, Verdict
 
@@ -19,11 +19,12 @@ HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
 
 @dataclass(frozen=True)
 class Gate:
-    """One condition of a verdict."""
+    """One condition of a verdict; one that is not ``binding`` leaves it alone while it is open."""
 
     name: str
     state: GateState
     why: str
+    binding: bool = True
 
     @property
     def passed(self) -> bool | None:
@@ -31,8 +32,15 @@ class Gate:
         return None if self.state == GateState.OPEN else self.state == GateState.PASSED
 
 
-def correct_gate(checks: Mapping[str, Check], shape: str) -> Gate:
-    """Every shape must be correct or declared unsupported; ``shape`` itself must be correct."""
+def correct_gate(
+    checks: Mapping[str, Check],
+    shape: str,
+    given_up: Sequence[str] = (),
+    drops: Sequence[str] = (),
+) -> Gate:
+    """Every shape must be correct or unsupported; ``shape`` itself must be correct. Of what the
+    parent supports and the step does not (``given_up``), all must be declared: ``drops``.
+    """
     if shape not in checks:
         return Gate(CORRECT, GateState.OPEN, ABSENT)
     wrong = next((name for name, c in checks.items() if c.status not in HARMLESS), None)
@@ -41,6 +49,10 @@ def correct_gate(checks: Mapping[str, Check], shape: str) -> Gate:
         return Gate(CORRECT, GateState.FAILED, why)
     if checks[shape].status != CheckResult.CORRECT:
         return Gate(CORRECT, GateState.FAILED, f"unsupported at {shape}: {checks[shape].why}")
+    hidden = [name for name in given_up if name not in drops]
+    if hidden:
+        why = f"no longer supports {', '.join(hidden)}, which the ladder does not declare (drops)"
+        return Gate(CORRECT, GateState.FAILED, why)
     errors = [c.max_abs for c in checks.values() if c.status == CheckResult.CORRECT]
     worst = max(float(error) for error in errors if error is not None)
     return Gate(CORRECT, GateState.PASSED, f"max error {worst:.2g} over {len(errors)} shapes")
@@ -67,10 +79,26 @@ def first_line(text: str) -> str:
     return text.splitlines()[0]
 
 
-def faster_gate(over_parent: Ratio | None, gates: Gates) -> Gate:
-    """The lower end of the interval over the parent must reach the least speedup."""
+def speed_verdict(over_parent: Ratio, gates: Gates) -> Verdict:
+    """By the interval alone: kept, rejected, or inconclusive where it spans the gate or is not
+    collected.
+    """
+    if over_parent.low is None or over_parent.high is None:
+        return Verdict.INCONCLUSIVE
+    if over_parent.low >= gates.min_speedup:
+        return Verdict.KEPT
+    return Verdict.REJECTED if over_parent.high < gates.min_speedup else Verdict.INCONCLUSIVE
+
+
+def faster_gate(over_parent: Ratio | None, gates: Gates, absent: str = ABSENT) -> Gate:
+    """The lower end of the interval over the parent must reach the least speedup, chained.
+
+    ``absent`` says why there is no ratio, where there is none.
+    """
     if over_parent is None:
-        return Gate(FASTER, GateState.OPEN, ABSENT)
+        return Gate(FASTER, GateState.OPEN, absent)
+    if over_parent.low is None:
+        return Gate(FASTER, GateState.OPEN, f"one session: its interval is {ABSENT}")
     passed = over_parent.low >= gates.min_speedup
     sign = "≥" if passed else "<"
     why = f"lower end {over_parent.low:.3f}x {sign} {gates.min_speedup:g}x over the parent"
@@ -82,9 +110,8 @@ def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> 
     failed = {gate.name for gate in gates if gate.state == GateState.FAILED}
     if failed - {FASTER}:
         return Verdict.REJECTED
-    if any(gate.state == GateState.OPEN for gate in gates):
+    if any(gate.state == GateState.OPEN and gate.binding for gate in gates):
         return Verdict.INCONCLUSIVE
     if not failed:
         return Verdict.KEPT
-    spans = over_parent is not None and over_parent.high >= limits.min_speedup
-    return Verdict.INCONCLUSIVE if spans else Verdict.REJECTED
+    return speed_verdict(over_parent, limits) if over_parent else Verdict.INCONCLUSIVE

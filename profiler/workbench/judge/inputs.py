@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure, figures
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
-from workbench.derive.speedup import TimedSamples, samples_of
+from workbench.derive.speedup import Key, SessionTimes, session_times
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.words import Status
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from workbench.evidence.ceilings import Calibration
-    from workbench.evidence.records import Build, CaptureIndex, Check, Provenance, Session
+    from workbench.evidence.journal import Journal
+    from workbench.evidence.records import Build, CaptureIndex, Check, GraphNode, Provenance, Timing
     from workbench.ncu.capture import Capture
     from workbench.study.model import Ladder, Step, Work
     from workbench.words import Parameter
@@ -64,39 +65,41 @@ class VariantEvidence:
 
 
 @dataclass(frozen=True, eq=False)
-class TimingSession:
-    """One timing process; ``timed`` are its variants whose sources have not changed since."""
+class TimedTogether:
+    """One timing; ``timed`` are its variants whose sources have not changed since."""
 
     file: str
     timed: frozenset[str]
-    session: Session
+    timing: Timing
 
     @property
     def provenance(self) -> Provenance:
         """Of the process that timed."""
-        return self.session.provenance
+        return self.timing.provenance
 
     @cached_property
-    def samples(self) -> Mapping[tuple[str, str], TimedSamples]:
-        """By variant and regime."""
-        columns = self.session.samples
-        return samples_of(
-            variants=columns.variant,
-            modes=columns.mode,
-            rounds=columns.round,
-            microseconds=columns.microseconds,
-        )
+    def times(self) -> Mapping[Key, SessionTimes]:
+        """Of the sessions that held steps and references side by side."""
+        return session_times(self.timing.together)
 
-    @property
-    def throttled(self) -> float:
-        """The share of the samples in which the GPU said that it slowed itself down."""
-        throttled = self.session.samples.throttled
-        return sum(value is True for value in throttled) / len(throttled) if throttled else 0.0
+    @cached_property
+    def alone(self) -> Mapping[Key, SessionTimes]:
+        """Of the sessions that held references only."""
+        return session_times(session for session in self.timing.sessions if session.alone)
+
+    @cached_property
+    def chained(self) -> frozenset[str]:
+        """Those of ``timed`` that were timed in the regime that decides."""
+        return self.timed & self.timing.chained
+
+    def nodes(self, variant: str) -> tuple[GraphNode, ...]:
+        """What one call of a variant is made of; empty is not collected."""
+        return self.timing.nodes.get(variant, ())
 
 
 @dataclass(frozen=True, eq=False)
 class ShapeEvidence:
-    """One shape: its timing sessions, oldest first, and the variants that were asked for there.
+    """One shape: its timings, oldest first, and the variants that were asked for there.
 
     ``repeats`` are the metrics of every variant that was captured more than once as it is now.
     ``work`` is the study's, and ``flops`` of it; None where it was not asked for.
@@ -104,7 +107,7 @@ class ShapeEvidence:
 
     shape: str
     parameters: Mapping[str, Parameter]
-    sessions: tuple[TimingSession, ...]
+    timings: tuple[TimedTogether, ...]
     variants: Mapping[str, VariantEvidence]
     repeats: tuple[Sequence[pd.DataFrame], ...] = ()
     flops: float | None = None
@@ -123,7 +126,8 @@ class Snapshot:
 
     ``steps`` are those to be judged, ``shape`` the one that is looked at. ``shapes`` has it and
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
-    ``told`` is what was found wrong with files and cost no variant its evidence.
+    ``told`` is what was found wrong with files and cost no variant its evidence. ``journal`` says
+    what was recorded when; None where nobody asked.
     """
 
     study: str
@@ -135,6 +139,7 @@ class Snapshot:
     shapes: Mapping[str, ShapeEvidence]
     calibration: Calibration | None = None
     told: tuple[str, ...] = ()
+    journal: Journal | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -13,7 +13,9 @@ from workbench.judge.environment import Environment, environment
 from workbench.judge.evaluate import reference_row, start_row, step_row
 from workbench.judge.inputs import Snapshot, VariantEvidence
 from workbench.judge.ladders import judged_at, shapes_of, shown_at
+from workbench.judge.recordings import recordings
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
+from workbench.judge.sessions import TimingFacts, timing_facts, timing_warnings
 from workbench.judge.shapes import AcrossShapes, across_shapes
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
@@ -31,6 +33,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     profiled = [table.variant(row.variant) for row in everything if row.capture]
     measured = _measured_ceilings(snapshot, profiled)
     surroundings = _environment(table, profiled)
+    ladders = tuple(_ladders(views, rows, references))
     return Ablation(
         study=snapshot.study,
         title=snapshot.ladder.title,
@@ -45,17 +48,20 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         references=references,
         ceilings=_ceilings(everything, profiled),
         environment=surroundings,
-        timing_file=table.times.session.file if table.times.session else "",
+        timing_file=table.times.table.file if table.times.table else "",
         warnings=(
             *file_warnings(snapshot),
             *ladder_warnings(everything, table),
+            *_timing_warnings(ladders, snapshot.shape),
             *ceiling_warnings(measured),
         ),
         whole=_whole(table, rows),
         noise=table.evidence.noise,
         across=_across(views),
         measured=measured,
-        ladders=tuple(_ladders(views, rows, references)),
+        ladders=ladders,
+        timing=ladders[0].timing,
+        recordings=recordings(snapshot, snapshot.shape),
     )
 
 
@@ -106,13 +112,33 @@ def _ladders(
                 for step in shown_at(snapshot.steps, shape, snapshot.shape)
             ),
             references=references if view is views.table else _references(view),
+            timing=_timing(view),
+        )
+
+
+def _timing(view: View) -> TimingFacts | None:
+    variants = view.evidence.variants.values()
+    clocks = [1e3 * v.figures["sm_clock"].value for v in variants if "sm_clock" in v.figures]
+    return timing_facts(view.times.table, view.ladder.primary_reference, clocks)
+
+
+def _timing_warnings(ladders: Sequence[ShapeLadder], table: str) -> Iterator[str]:
+    for ladder in ladders:
+        yield from timing_warnings(
+            ladder.timing, "" if ladder.shape == table else f" at {ladder.shape}"
+        )
+    earlier = [x.shape for x in ladders if x.timing is not None and not x.timing.is_chained]
+    if earlier:
+        yield (
+            f"timed by an earlier way, one process and nothing between neighbours, at "
+            f"{', '.join(earlier)}: chained times and verdicts on speed need a new timing"
         )
 
 
 def _environment(view: View, profiled: Sequence[VariantEvidence]) -> Environment:
-    session = view.times.session
+    timing = view.times.table
     indexes = [variant.index for variant in profiled if variant.index and variant.was_profiled]
-    return environment(indexes, session.provenance if session else None)
+    return environment(indexes, timing.provenance if timing else None)
 
 
 def _ceilings(rows: Sequence[Row], profiled: Sequence[VariantEvidence]) -> Ceilings | None:

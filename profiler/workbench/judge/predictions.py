@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from workbench.derive.figures import Figure, figure_label, known_figures
+from workbench.derive.figures import TIME, Figure, figure_label, known_figures, restates
+from workbench.derive.sharpness import Sharpness, sharpness
 from workbench.errors import UsageError, nearest
-from workbench.study.model import Ladder, Prediction
-from workbench.words import PredictionResult
+from workbench.study.model import Ladder, Prediction, Step
+from workbench.words import Known, PredictionResult, Written
+
+if TYPE_CHECKING:
+    from workbench.evidence.journal import Journal
+
+Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class PredictionOutcome:
-    """A prediction, and the values of parent and variant; None is not collected."""
+    """A prediction, and the values of parent and variant; None is not collected.
+
+    ``restates`` is the label of another prediction of the step that says the same: such a one is
+    not counted. ``sharpness`` is None where it cannot be scored.
+    """
 
     figure: str
     label: str
@@ -23,20 +34,9 @@ class PredictionOutcome:
     before: float | None
     after: float | None
     result: PredictionResult
-
-
-@dataclass(frozen=True)
-class Score:
-    """How the predictions of a ladder came out."""
-
-    confirmed: int
-    refuted: int
-    not_measurable: int
-
-    @property
-    def total(self) -> int:
-        """All predictions."""
-        return self.confirmed + self.refuted + self.not_measurable
+    written: Written = Written.UNKNOWN
+    restates: str = ""
+    sharpness: Sharpness | None = None
 
 
 def check_figures(ladder: Ladder) -> None:
@@ -52,23 +52,66 @@ def check_figures(ladder: Ladder) -> None:
                 )
 
 
-def score(outcomes: Iterable[PredictionOutcome]) -> Score:
-    """Count outcomes by their result."""
-    counts = Counter(outcome.result for outcome in outcomes)
-    return Score(
-        confirmed=counts[PredictionResult.CONFIRMED],
-        refuted=counts[PredictionResult.REFUTED],
-        not_measurable=counts[PredictionResult.NOT_MEASURABLE],
+def written(step: Step, prediction: Prediction, journal: Journal | None) -> Written:
+    """When a prediction was written: by the journal where that knows, else by its author's word.
+
+    The journal knows that nothing of the step was on record when it first met the prediction, or
+    that it had recorded the step before. Where there was evidence from before the journal, it
+    knows neither. Nothing on record does not outweigh an author who tells of a prototype.
+    """
+    own = prediction.written
+    digest = step.digest(prediction)
+    noted = journal.predictions if journal else ()
+    first = next((entry for entry in noted if digest in entry.predictions), None)
+    if journal is None or first is None:
+        return own
+    if first.known == Known.NOTHING:
+        return own if own in (Written.PROTOTYPE, Written.EVIDENCE) else Written.PRIOR
+    if first.known in (Known.CAPTURED, Known.TIMED):
+        measured = journal.measured.get(step.variant)
+        return Written.LATER if measured is not None and measured <= first.date else own
+    return own
+
+
+def judge_predictions(
+    step: Step, figure: Callable[[str | None, str], Figure | None], journal: Journal | None = None
+) -> tuple[PredictionOutcome, ...]:
+    """Those of a step in their order; ``figure`` gives that of a variant by its id."""
+    found = [
+        (
+            prediction,
+            figure(step.parent, prediction.figure),
+            figure(step.variant, prediction.figure),
+        )
+        for prediction in step.predictions
+    ]
+    same = restated([(prediction, before) for prediction, before, _ in found])
+    return tuple(
+        judge_prediction(
+            prediction,
+            before,
+            after,
+            written=written(step, prediction, journal),
+            restates=same[index],
+        )
+        for index, (prediction, before, after) in enumerate(found)
     )
 
 
 def judge_prediction(
-    prediction: Prediction, before: Figure | None, after: Figure | None
+    prediction: Prediction,
+    before: Figure | None,
+    after: Figure | None,
+    *,
+    written: Written = Written.UNKNOWN,
+    restates: str = "",
 ) -> PredictionOutcome:
     """confirmed where the value, or its factor over the parent's, lies in the predicted range."""
     old = before.value if before else None
     new = after.value if after else None
     label, unit = figure_label(prediction.figure)
+    factors = _factors(prediction, old)
+    known = factors is not None and old is not None and new is not None
     return PredictionOutcome(
         figure=prediction.figure,
         label=label,
@@ -77,10 +120,55 @@ def judge_prediction(
         before=old,
         after=new,
         result=_result(prediction, old, new),
+        written=written,
+        restates=restates,
+        sharpness=sharpness(factors, old, new) if known and factors and old and new else None,
     )
 
 
-def _range(prediction: Prediction) -> tuple[float, float]:
+def restated(predictions: Sequence[tuple[Prediction, Figure | None]]) -> list[str]:
+    """Of each prediction of a step the label of another that says the same, or "".
+
+    A figure that is predicted twice says the same; so does one that follows from the time, by the
+    catalogue of figures, where the two ranges agree on some time. The time comes first, and else
+    who stands first. With each prediction comes the parent's figure.
+    """
+    same = [""] * len(predictions)
+    order = sorted(range(len(predictions)), key=lambda i: predictions[i][0].figure != TIME)
+    figures: dict[str, str] = {}
+    times: list[tuple[Bounds, str]] = []
+    for index in order:
+        prediction, before = predictions[index]
+        label = figure_label(prediction.figure)[0]
+        said = _of_time(prediction, before.value if before else None)
+        meets = [name for (low, high), name in times if said and low <= said[1] and said[0] <= high]
+        same[index] = figures.get(prediction.figure) or (meets[0] if meets else "")
+        figures.setdefault(prediction.figure, label)
+        if said and not same[index]:
+            times.append((said, label))
+    return same
+
+
+def _of_time(prediction: Prediction, before: float | None) -> Bounds | None:
+    """The factors of the time that a prediction amounts to; None where it speaks of none."""
+    kind, factors = restates(prediction.figure), _factors(prediction, before)
+    if not kind or factors is None:
+        return None
+    if kind == TIME:
+        return factors
+    low, high = (1 / factor if factor else math.inf for factor in reversed(factors))
+    return low, high
+
+
+def _factors(prediction: Prediction, before: float | None) -> Bounds | None:
+    """The predicted range as factors of the parent's value; None where that is nothing."""
+    if prediction.factor:
+        return prediction.factor
+    low, high = _range(prediction)
+    return (low / before, high / before) if before else None
+
+
+def _range(prediction: Prediction) -> Bounds:
     bounds = prediction.factor or prediction.range
     assert bounds is not None  # a prediction has one of them
     return bounds

@@ -7,23 +7,31 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure
+from workbench.derive.intervals import Ratio
 from workbench.derive.noise import ASSUMED_NOISE, Noise
 from workbench.derive.roofline.ceilings import Ceilings
 from workbench.derive.roofline.measured import MeasuredCeilings
 from workbench.derive.roofline.point import Point
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.speedup import Time
+from workbench.judge.accuracy import Accuracy
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
-from workbench.judge.predictions import PredictionOutcome, Score, score
+from workbench.judge.predictions import PredictionOutcome
+from workbench.judge.recordings import Recordings
+from workbench.judge.regimes import Elsewhere, InRegime
+from workbench.judge.scores import Score, score
+from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
 from workbench.study.model import Step
-from workbench.words import Origin, Role, Status, Verdict
+from workbench.words import Origin, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import Adopted, Build, Check
+    from workbench.evidence.records import Adopted, Build, Check, GraphNode
     from workbench.words import Parameter
+
+NO_RECORDINGS = Recordings()
 
 
 @dataclass(frozen=True)
@@ -36,9 +44,14 @@ class Row:
 
     ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
     the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
+    ``regimes`` has its times and ratios in each, ``elsewhere`` those that would judge otherwise
+    than the chained one. ``nodes`` are what one call is made of, ``price`` the shapes that its
+    parent supports and it does not.
+
     ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
-    choice picks from, and ``over_chosen`` the ratio over it.
+    choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
+    a reference is not measured.
     """
 
     variant: str
@@ -47,11 +60,11 @@ class Row:
     state: Mapping[str, Status]
     status: Status
     problem: str = ""
-    warm: Time | None = None
-    cold: Time | None = None
-    over_baseline: Ratio | None = None
-    over_parent: Ratio | None = None
-    over_reference: Ratio | None = None
+    regimes: Mapping[Regime, InRegime] = field(default_factory=dict)
+    nodes: tuple[GraphNode, ...] = ()
+    accuracy: Accuracy | None = None
+    price: tuple[str, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
     stalls: Mapping[str, float] = field(default_factory=dict)
     limiters: tuple[str, ...] = ()
@@ -70,9 +83,38 @@ class Row:
     deciding: Ratio | None = None
     compared_at: str = ""
     limits: tuple[Bottleneck, ...] = ()
+    needs: str = ""
     role: Role = Role.STEP
     chosen: str = ""
     over_chosen: Ratio | None = None
+
+    @property
+    def chained(self) -> InRegime:
+        """The regime that decides."""
+        return self.regimes.get(Regime.CHAINED) or InRegime()
+
+    @property
+    def time(self) -> Time | None:
+        """Chained, as the ratios below."""
+        return self.chained.time
+
+    @property
+    def over_baseline(self) -> Ratio | None:
+        return self.chained.over_baseline
+
+    @property
+    def over_parent(self) -> Ratio | None:
+        return self.chained.over_parent
+
+    @property
+    def over_reference(self) -> Ratio | None:
+        """Over the primary one."""
+        return self.chained.over_reference
+
+    @property
+    def over_fastest(self) -> Ratio | None:
+        """Over the fastest reference there is, ``chained.fastest``."""
+        return self.chained.over_fastest
 
     @property
     def label(self) -> str:
@@ -96,6 +138,7 @@ class ShapeLadder:
     parameters: Mapping[str, Parameter]
     rows: tuple[Row, ...]
     references: tuple[Row, ...]
+    timing: TimingFacts | None = None
 
     def row(self, variant: str) -> Row:
         """A step or a reference by its name. Raises StopIteration for what is not shown."""
@@ -110,7 +153,7 @@ class Ablation:
     no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
     the study's default shape. ``measured`` are the card's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first.
+    first. ``recordings`` are the timing runs at ``shape``.
     """
 
     study: str
@@ -133,6 +176,8 @@ class Ablation:
     across: AcrossShapes | None = None
     measured: MeasuredCeilings | None = None
     ladders: tuple[ShapeLadder, ...] = ()
+    timing: TimingFacts | None = None
+    recordings: Recordings = NO_RECORDINGS
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -157,6 +202,6 @@ class Ablation:
 
 
 def best_of(rows: Iterable[Row]) -> Row | None:
-    """The fastest row that was kept (or is the baseline)."""
-    kept = [r for r in rows if r.warm and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
-    return min(kept, key=lambda r: r.warm.median if r.warm else 0.0, default=None)
+    """The fastest row that was kept (or is the baseline), chained."""
+    kept = [r for r in rows if r.time and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
+    return min(kept, key=lambda r: r.time.value if r.time else 0.0, default=None)

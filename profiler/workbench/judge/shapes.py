@@ -1,4 +1,4 @@
-"""One variant at all shapes of its study, beside the primary reference."""
+"""One variant at all shapes of its study, beside the fastest reference timed there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Time
 from workbench.derive.sums import added
+from workbench.judge.regimes import fastest_reference
 from workbench.words import Regime
 
 if TYPE_CHECKING:
@@ -18,30 +20,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AtShape:
-    """Warm times at one shape, and how much faster the variant is than the reference.
+    """Chained times at one shape, and how much faster the variant is than ``fastest``, the fastest
+    reference timed there.
 
-    ``flops_per_second`` is the study's work over the time, whatever the kernel computes besides.
+    ``flops_per_second`` is the study's work over the time, whatever the kernel computes besides;
+    ``times_reference`` the error there as a multiple of the primary reference's.
     """
 
     shape: str
     parameters: Mapping[str, Parameter]
     time: Time
+    fastest: str
     reference: Time | None
-    over_reference: Ratio | None
+    over_fastest: Ratio | None
     flops_per_second: float
+    times_reference: float | None
 
 
 @dataclass(frozen=True)
 class AcrossShapes:
-    """``geometric_mean`` and ``worst`` are of the ratios over the reference; None without any."""
+    """``geometric_mean`` and ``worst`` are of the ratios over the fastest reference at each shape;
+    None without any.
+    """
 
     variant: str
     results: tuple[AtShape, ...]
 
     @property
     def ratios(self) -> list[float]:
-        """Over the reference, where it was timed beside the variant."""
-        return [r.over_reference.ratio for r in self.results if r.over_reference]
+        """Over the fastest reference, where one was timed beside the variant."""
+        return [r.over_fastest.ratio for r in self.results if r.over_fastest]
 
     @property
     def geometric_mean(self) -> float | None:
@@ -50,10 +58,10 @@ class AcrossShapes:
 
     @property
     def worst(self) -> AtShape | None:
-        """Where the variant does least well against the reference."""
-        compared = [r for r in self.results if r.over_reference]
+        """Where the variant does least well."""
+        compared = [r for r in self.results if r.over_fastest]
         return min(
-            compared, key=lambda r: r.over_reference.ratio if r.over_reference else 0, default=None
+            compared, key=lambda r: r.over_fastest.ratio if r.over_fastest else 0, default=None
         )
 
 
@@ -71,15 +79,19 @@ def across_shapes(views: Views, variant: str) -> AcrossShapes:
 
 
 def _at_shape(view: View, variant: str) -> AtShape | None:
-    time, flops = view.times.time(variant, Regime.WARM), view.evidence.flops
+    time, flops = view.times.time(variant), view.evidence.flops
     if time is None or flops is None:
         return None
-    reference = view.ladder.primary_reference
+    fastest, over = fastest_reference(view, variant, Regime.CHAINED)
+    check = view.variant(variant).checks.get(view.shape)
+    error = check.times_reference if check else None
     return AtShape(
         shape=view.shape,
         parameters=view.evidence.parameters,
         time=time,
-        reference=view.times.time(reference, Regime.WARM) if reference else None,
-        over_reference=view.times.ratio(reference, variant),
-        flops_per_second=flops / (time.median * 1e-6),
+        fastest=fastest,
+        reference=view.times.time(fastest) if fastest else None,
+        over_fastest=over,
+        flops_per_second=flops / (time.value * 1e-6),
+        times_reference=None if error is None else float(error),
     )

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.errors import BadCapture
+from workbench.evidence.journal import load_journal
 from workbench.evidence.recorded import Evidence
 from workbench.judge.inputs import (
     ShapeEvidence,
     Snapshot,
-    TimingSession,
+    TimedTogether,
     VariantEvidence,
 )
 from workbench.judge.ladders import shapes_of, shown_at
@@ -67,6 +68,7 @@ def snapshot(evidence: Evidence, steps: Sequence[Step], *, sources: bool = False
     catalog()  # a file, too
     study = evidence.study
     wanted = dict(_wanted(evidence, steps, Texts() if sources else None))
+    journal = load_journal(evidence.folder)
     shapes = {shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted}
     return Snapshot(
         study=study.name,
@@ -77,7 +79,8 @@ def snapshot(evidence: Evidence, steps: Sequence[Step], *, sources: bool = False
         default_shape=study.default_shape,
         shapes=shapes,
         calibration=evidence.calibration,
-        told=Captures(evidence).told,
+        told=(*Captures(evidence).told, *journal.told),
+        journal=journal,
     )
 
 
@@ -92,7 +95,8 @@ def _wanted(
             variants = [*_compared(steps, name, table), *_beside(study.ladder)]
             yield name, Wanted(_once(variants), captures=True, texts=texts)
         elif shape.profiled and steps and table == study.default_shape:
-            yield name, Wanted(_once([steps[-1].variant, study.ladder.primary_reference]))
+            references = (reference.name for reference in study.ladder.references)
+            yield name, Wanted(_once([steps[-1].variant, *references]))
 
 
 def _compared(steps: Sequence[Step], shape: str, table: str) -> Iterator[str]:
@@ -118,7 +122,7 @@ def _shape(evidence: Evidence, wanted: Wanted) -> ShapeEvidence:
     return ShapeEvidence(
         shape=evidence.shape,
         parameters=shape.parameters,
-        sessions=tuple(_sessions(evidence)),
+        timings=tuple(_timings(evidence)),
         variants={name: _variant(evidence, name, wanted) for name in wanted.variants},
         repeats=tuple(_repeats(evidence)) if wanted.captures else (),
         flops=evidence.study.work(evidence.shape).flops if shape.profiled else None,
@@ -126,10 +130,10 @@ def _shape(evidence: Evidence, wanted: Wanted) -> ShapeEvidence:
     )
 
 
-def _sessions(evidence: Evidence) -> Iterator[TimingSession]:
-    for file in evidence.sessions:
-        timed = frozenset(evidence.timed(file.session))
-        yield TimingSession(file=file.name, timed=timed, session=file.session)
+def _timings(evidence: Evidence) -> Iterator[TimedTogether]:
+    for file in evidence.timings:
+        timed = frozenset(evidence.timed(file.timing))
+        yield TimedTogether(file=file.name, timed=timed, timing=file.timing)
 
 
 def _repeats(evidence: Evidence) -> Iterator[Sequence[pd.DataFrame]]:

@@ -6,69 +6,92 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.speedup import Ratio, Time, TimedSamples, paired_ratio, time_of
-from workbench.words import Regime
+from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of, time_of
+from workbench.words import ABSENT, Regime
 
 if TYPE_CHECKING:
-    from workbench.judge.inputs import ShapeEvidence, Snapshot, TimingSession
+    from workbench.judge.inputs import ShapeEvidence, Snapshot, TimedTogether
+
+EARLIER = "timed by an earlier way; measure again"
 
 
-def main_session(evidence: ShapeEvidence, variants: Iterable[str]) -> TimingSession | None:
-    """The session that holds the most of ``variants`` as they are now; the newest of equals."""
+def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogether | None:
+    """The timing that has the most of ``variants`` chained as they are now, else in any regime;
+    the newest of equals.
+    """
     names = set(variants)
-    newest = reversed(evidence.sessions)
-    best = max(newest, key=lambda session: len(session.timed & names), default=None)
+    newest = reversed(evidence.timings)
+    best = max(newest, key=lambda t: (len(t.chained & names), len(t.timed & names)), default=None)
     return best if best is not None and best.timed & names else None
 
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """``session`` is that of the table; a ratio's interval is bootstrapped by ``resamples``."""
+    """``table`` is the timing that the table is of."""
 
     evidence: ShapeEvidence
-    session: TimingSession | None
-    resamples: int
+    table: TimedTogether | None
 
-    def together(self, *variants: str) -> TimingSession | None:
-        """The session of the table where it holds them all, else the newest that does."""
-        newest = reversed(self.evidence.sessions)
-        sessions = [*([self.session] if self.session else []), *newest]
-        return next((s for s in sessions if s.timed >= set(variants)), None)
+    def together(self, *variants: str) -> TimedTogether | None:
+        """The timing of the table where it has them all, else the newest that has them chained,
+        else the newest that has them.
+        """
+        names = set(variants)
+        newest = [t for t in reversed(self.evidence.timings) if t.timed >= names]
+        own = [t for t in newest if t is self.table]
+        chained = [t for t in newest if t.chained >= names]
+        return next(iter((*own, *chained, *newest)), None)
 
-    def samples(self, variant: str, regime: Regime) -> TimedSamples | None:
-        """Those that a time is made of; None where it was not timed as it is now."""
-        session = self.together(variant)
-        return session.samples.get((variant, regime)) if session else None
+    def instances(self, variant: str, regime: Regime = Regime.CHAINED) -> SessionTimes:
+        """Those that a time is made of; empty where it was not timed so as it is now."""
+        timing = self.together(variant)
+        return timing.times.get((variant, regime, False), {}) if timing else {}
 
-    def time(self, variant: str, regime: Regime) -> Time | None:
-        """None where it was not timed as it is now."""
-        samples = self.samples(variant, regime)
-        return time_of(samples) if samples else None
+    def time(self, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
+        """None where it was not timed so as it is now, or where its calls add nothing."""
+        return time_of(self.instances(variant, regime), regime)
 
-    def ratio(self, over: str | None, variant: str) -> Ratio | None:
-        """How many times faster than ``over``, warm; None unless both are correct."""
+    def ratio(
+        self, over: str | None, variant: str, regime: Regime = Regime.CHAINED
+    ) -> Ratio | None:
+        """How many times faster than ``over``; None unless both are correct."""
         if not over or not self._are_correct(over, variant):
             return None
-        session = self.together(over, variant)
-        samples = session.samples if session else {}
-        before, after = (samples.get((name, Regime.WARM)) for name in (over, variant))
-        return paired_ratio(before, after, self.resamples) if before and after else None
+        timing = self.together(over, variant)
+        times = timing.times if timing else {}
+        before, after = (times.get((name, regime, False)) for name in (over, variant))
+        return ratio_of(before, after) if before and after else None
+
+    def why_no_ratio(self, over: str, variant: str) -> str:
+        """Why there is no chained ratio of two variants."""
+        timing = self.together(over, variant)
+        if timing is None:
+            return ABSENT
+        if not {over, variant} <= timing.chained:
+            return EARLIER
+        idle = [n for n in (variant, over) if adds_nothing(self.instances(n))]
+        return f"a call of {idle[0]} adds no time to its neighbours" if idle else ABSENT
 
     def _are_correct(self, *variants: str) -> bool:
         known = [self.evidence.variants.get(variant) for variant in variants]
         return all(evidence is not None and evidence.correct for evidence in known)
 
 
-def timings(snapshot: Snapshot) -> Mapping[str, Mapping[str, Sequence[float]]]:
-    """Variant to regime to the microseconds behind its time in the table, by round."""
+# Microseconds of every instance by session.
+Instances = Sequence[Sequence[float]]
+
+
+def timings(snapshot: Snapshot) -> Mapping[str, Mapping[str, Instances]]:
+    """Variant to regime to the instances behind its time in the table, by session."""
     evidence = snapshot.shapes[snapshot.shape]
-    times = Times(evidence, main_session(evidence, snapshot.names), resamples=0)
-    by_variant: dict[str, dict[str, Sequence[float]]] = {}
+    times = Times(evidence, main_timing(evidence, snapshot.names))
+    by_variant: dict[str, dict[str, Instances]] = {}
     for variant in snapshot.names:
         for regime in Regime:
-            samples = times.samples(variant, regime)
-            if samples is not None:
-                order = samples.rounds.argsort(kind="stable")
-                regimes = by_variant.setdefault(variant, {})
-                regimes[regime] = samples.microseconds[order].tolist()
+            sessions = times.instances(variant, regime)
+            if sessions:
+                by_variant.setdefault(variant, {})[regime] = [
+                    [one.microseconds for one in instances] for instances in sessions.values()
+                ]
     return by_variant

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from workbench.derive.figures import TIME, Figure, figure_label
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
-from workbench.judge.times import Times, main_session
+from workbench.judge.times import Times, main_timing
 from workbench.study.config import Config
 from workbench.study.model import Ladder
-from workbench.words import Regime
+
+if TYPE_CHECKING:
+    from workbench.evidence.journal import Journal
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +27,7 @@ class View:
     ladder: Ladder
     config: Config
     ceilings: Mapping[str, float]
+    journal: Journal | None = None
 
     @property
     def shape(self) -> str:
@@ -35,7 +39,7 @@ class View:
         return self.evidence.variants[name]
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
-        """``time`` comes from the timing session, everything else from a capture made here:
+        """``time`` is the chained time, everything else from a capture made here:
         predictions are about what was measured.
         """
         if variant is None:
@@ -43,9 +47,9 @@ class View:
         if name != TIME:
             evidence = self.variant(variant)
             return evidence.figures.get(name) if evidence.was_profiled else None
-        time = self.times.time(variant, Regime.WARM)
+        time = self.times.time(variant)
         label, unit = figure_label(TIME)
-        return Figure(TIME, label, time.median, unit, "", "lower") if time else None
+        return Figure(TIME, label, time.value, unit, "", "lower") if time else None
 
     def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
         """None where either variant has no capture that counts; ``where`` is added to the names."""
@@ -63,7 +67,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """All shapes of a snapshot; ``variants`` decide which timing session is a table's."""
+    """All shapes of a snapshot; ``variants`` decide which timing is a table's."""
 
     snapshot: Snapshot
     config: Config
@@ -90,10 +94,10 @@ class Views:
             evidence=evidence,
             times=Times(
                 evidence=evidence,
-                session=main_session(evidence, self.variants),
-                resamples=self.config.timing.bootstrap_samples,
+                table=main_timing(evidence, self.variants),
             ),
             ladder=self.snapshot.ladder,
             config=self.config,
             ceilings=calibration.values if calibration else {},
+            journal=self.snapshot.journal,
         )

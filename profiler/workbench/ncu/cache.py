@@ -22,7 +22,7 @@ from workbench.ncu.capture import LINE_COUNTERS, Capture, Decoded, Extents, Laun
 from workbench.ncu.catalog import needed_metrics
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
-READING = 1  # to be raised where the functions of ncu.capture read something else
+READING = 2  # to be raised where the functions of ncu.capture read something else
 LEVEL = 9  # of the compression
 Launches = list[tuple[Tables, Sequence[str]]]
 CONTENT = b',"content":"'  # what stands before the checksum, and what between it and the launches

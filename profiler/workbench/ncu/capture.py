@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.errors import UsageError, unknown
+from workbench.ncu.binaries import tables_in
 from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
+from workbench.ncu.line_table import LineTable
+from workbench.ncu.places import Places
 from workbench.ncu.reader import (
     Wanted,
     actions,
@@ -103,7 +106,7 @@ class Decoded:
     @cached_property
     def lines(self) -> list[tuple[Any, ...]]:
         with limited(self.path):
-            return read_lines(self.action)
+            return read_lines(self.action, tables_in(self.path))
 
     @cached_property
     def rules(self) -> list[tuple[Any, ...]]:
@@ -202,29 +205,42 @@ def _stall_metrics(names: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def place(action: Any, pc: int) -> tuple[str, int]:
-    info = action.source_info(pc)
-    return (str(info.file_name()), int(info.line())) if info else ("", 0)
-
-
-def read_lines(action: Any) -> list[tuple[Any, ...]]:
-    """Stall samples and counters summed by source line; "" and 0 where no line is known."""
+def read_lines(action: Any, tables: Sequence[LineTable] = ()) -> list[tuple[Any, ...]]:
+    """Stall samples and counters summed by source line, each charged as ``places`` says; "" and 0
+    where no line is known.
+    """
+    counted = {
+        counter: metric
+        for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items()
+        if (metric := action.metric_by_name(name)) is not None
+        and metric.has_correlation_ids()
+        and metric.value()
+    }
+    by_pc = {counter: _by_pc(metric) for counter, metric in counted.items()}
+    places = Places(action, _addresses(action, by_pc), tables)
     rows = []
-    where: dict[int, tuple[str, int]] = {}
-    for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items():
-        metric = action.metric_by_name(name)
-        if metric is None or not metric.has_correlation_ids() or not metric.value():
-            continue
-        ids = metric.correlation_ids()
+    for counter, found in by_pc.items():
         sums: dict[tuple[str, int], float] = defaultdict(float)
-        for i, value in enumerate(map(metric.as_double, range(metric.num_instances()))):
-            if value:  # most instructions have none
-                pc = ids.as_uint64(i)
-                if pc not in where:
-                    where[pc] = place(action, pc)
-                sums[where[pc]] += value
+        for pc, value in found:
+            sums[places.of(pc, counter)] += value
         rows += [(file, line, counter, value) for (file, line), value in sums.items()]
     return rows
+
+
+def _by_pc(metric: Any) -> list[tuple[int, float]]:
+    """Address and value, without the zeros: most instructions have none."""
+    ids = metric.correlation_ids()
+    values = enumerate(map(metric.as_double, range(metric.num_instances())))
+    return [(ids.as_uint64(i), value) for i, value in values if value]
+
+
+def _addresses(action: Any, by_pc: Mapping[str, Sequence[tuple[int, float]]]) -> set[int]:
+    """Of all instructions where their executions were counted, else of those with a count."""
+    metric = action.metric_by_name(LINE_COUNTERS["instructions"])
+    if metric is None or not metric.has_correlation_ids():
+        return {pc for found in by_pc.values() for pc, _ in found}
+    ids = metric.correlation_ids()
+    return {ids.as_uint64(i) for i in range(metric.num_instances())}
 
 
 def read_rules(action: Any) -> list[tuple[Any, ...]]:

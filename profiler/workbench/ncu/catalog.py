@@ -25,6 +25,7 @@ class FigureSpec:
     better: str = ""
     noise: str = "counter"
     part: tuple[str, ...] = ()
+    restates: str = ""
 
 
 @lru_cache
@@ -143,7 +144,6 @@ ROOFLINE_METRICS = (
         for mem in ("lgds", "lg")
         for end in (".peak_sustained", ".per_second")
     ),
-    "l1tex__cycles_elapsed.avg.per_second",
     "sm__cycles_elapsed.avg.per_second",
     "smsp__cycles_elapsed.avg.per_second",
     *(
@@ -157,7 +157,7 @@ ROOFLINE_METRICS = (
     *(name for op in TENSOR_OPS for name in (op.work, op.peak)),
 )
 
-# In the order in which derive/anatomy.py names them.
+# In the order in which derive/factors.py names them.
 ANATOMY_METRICS = (
     "device__attribute_multiprocessor_count",
     "device__attribute_num_schedulers_per_multiprocessor",
@@ -166,6 +166,7 @@ ANATOMY_METRICS = (
     "smsp__cycles_active.avg",
     "gpc__cycles_elapsed.avg",
     "gpc__cycles_elapsed.avg.per_second",
+    "smsp__cycles_active.max",
 )
 
 

@@ -36,7 +36,7 @@ def pieces(path: Path) -> Iterator[bytes]:
             if left < 0:
                 raise BadCapture(
                     f"{path} is no report: it holds more than a thousand times its size",
-                    hint="`zstd -l` says what it holds",
+                    hint="ncu writes none of that kind: profile again",
                 )
             held += piece
             if len(held) >= CHUNK:

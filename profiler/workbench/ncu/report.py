@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from workbench.errors import UsageError, nearest
 from workbench.ncu import frames
-from workbench.ncu.reader import actions, kernel_name, metric_value
+from workbench.ncu.reader import kernel_name, metric_value
+from workbench.ncu.reader import launches as launches_in
 from workbench.words import VIRTUAL_ROOT
 
 PLAIN, PACKED = SUFFIXES = (".ncu-rep", ".ncu-repz")
@@ -42,7 +44,7 @@ class Launch:
 
     ``kernel`` is the function's name, ``signature`` the demangled one with template arguments.
     ``grid`` and ``block`` are (x, y, z), ``microseconds`` is GPU time, ``sm_clock`` in GHz; None is
-    not collected.
+    not collected. ``range`` is the workbench's own around it, "" where there is none.
     """
 
     index: int
@@ -54,6 +56,7 @@ class Launch:
     microseconds: float | None
     sm_clock: float | None
     gpu: str
+    range: str = ""
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -114,14 +117,19 @@ def require_file(path: Path) -> None:
     if _is_file(path):
         return _require_readable(path)
     if path.is_symlink():
-        raise UsageError(f"{path} is a link that leads to no file", hint=f"see `ls -l {path}`")
+        raise UsageError(
+            f"{path} is a link that leads to no file", hint=f"see `ls -l {quote(str(path))}`"
+        )
     if _exists(path) and not path.is_dir():
         raise UsageError(f"{path} is a pipe or a device, not a report", hint="name a regular file")
     if path.is_dir():
-        raise UsageError(f"{path} is a folder, not a report", hint="name a .ncu-rep file in it")
-    beside = [str(p) for s in SUFFIXES for p in path.parent.glob(f"*{s}")]
-    hint = nearest(str(path), beside) if beside else "there is no report in that folder"
-    raise UsageError(f"there is no file {path}", hint=hint)
+        raise UsageError(f"{path} is a folder, not a report", hint=_nearest_in(path, path))
+    raise UsageError(f"there is no file {path}", hint=_nearest_in(path.parent, path))
+
+
+def _nearest_in(folder: Path, path: Path) -> str:
+    found = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}")]
+    return nearest(str(path), found) if found else "there is no report in that folder"
 
 
 def _exists(path: Path) -> bool:
@@ -134,7 +142,8 @@ def _exists(path: Path) -> bool:
 def _require_readable(path: Path) -> None:
     if not os.access(path, os.R_OK):
         raise UsageError(
-            f"{path} may not be read by you", hint=f"`chmod u+r {path}`, or ask its owner"
+            f"{path} may not be read by you",
+            hint=f"`chmod u+r {quote(str(path))}`, or ask its owner",
         )
     named = path.name.endswith(PACKED)  # by which ncu_report tells them apart
     told = {(frames.ZSTD_MAGIC, False): "compressed", (REPORT_MAGIC, True): "not compressed"}
@@ -158,7 +167,7 @@ def _number(action: Any, name: str, scale: float) -> float | None:
     return float(found[0]) * scale if found and not isinstance(found[0], str) else None
 
 
-def _launch(index: int, action: Any) -> Launch:
+def _launch(index: int, action: Any, ranges: Sequence[str]) -> Launch:
     gpu = metric_value(action, "device__attribute_display_name")
     return Launch(
         index,
@@ -170,16 +179,17 @@ def _launch(index: int, action: Any) -> Launch:
         _number(action, "gpu__time_duration.sum", 1e-3),
         _number(action, "gpc__cycles_elapsed.avg.per_second", 1e-9),
         str(gpu[0]) if gpu else "",
+        "; ".join(ranges),
     )
 
 
 def read_report(path: Path) -> Report:
     """Raises UsageError for a missing file, BadCapture for one that is no readable report."""
     require_file(path)
-    found = actions(path, None)
-    launches = tuple(_launch(i, action) for i, action in enumerate(found))
+    found = launches_in(path)
+    launches = tuple(_launch(i, action, ranges) for i, (action, ranges) in enumerate(found))
     parts = [
-        metric_value(found[0], f"device__attribute_compute_capability_{part}")
+        metric_value(found[0][0], f"device__attribute_compute_capability_{part}")
         for part in ("major", "minor")
     ]
     capability = ".".join(str(int(p[0])) for p in parts if p) if all(parts) else ""

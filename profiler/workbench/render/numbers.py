@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from workbench.words import ABSENT, NONE
 
 if TYPE_CHECKING:
-    from workbench.derive.speedup import Ratio
+    from workbench.derive.intervals import Ratio
+    from workbench.derive.speedup import Time
 
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
 SCALES = ((1e9, " G"), (1e6, " M"), (1e4, " k"))
@@ -78,14 +79,16 @@ def ratio(value: Ratio | None) -> str:
     return factor(value.ratio) if value else ABSENT
 
 
-def ends(value: Ratio) -> str:
+def ends(value: Ratio | Time) -> str:
     """``[2.88, 2.95]``: the 95 % interval."""
+    if value.low is None or value.high is None:
+        return f"[{ABSENT}]"
     both = (factor(end).removesuffix("x") for end in (value.low, value.high))
     return f"[{', '.join(both)}]"
 
 
 def interval(value: Ratio | None) -> str:
-    """``2.91x [2.88, 2.95]``: the median and its 95 % interval."""
+    """``2.91x [2.88, 2.95]``: the ratio and its 95 % interval."""
     return f"{factor(value.ratio)} {ends(value)}" if value else ABSENT
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from workbench.derive.diff.costs import Cost
 from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, SourceDiff, base
 from workbench.derive.diff.unified import signed, with_context
-from workbench.derive.figures import stall_label
 from workbench.render.document import hunks
 from workbench.render.document.blocks import Text, plain
+from workbench.render.document.stalls import in_column
 from workbench.render.plain import clip, printable
 
 Pieces = list[tuple[str, str]]
@@ -63,7 +63,7 @@ def diff_lines(rows: list[DiffRow], width: int | None, *, bare: bool = False) ->
             pieces += [gutter(after.cost if after and sign != "-" else None), (" ", "")]
         if reasons:
             hot = (line.cost.share or 0.0) >= LEAST
-            reason = stall_label(line.cost.top_stall)[:REASON] if hot else ""
+            reason = in_column(line.cost.top_stalls, REASON) if hot else ""
             pieces.append((f"{reason:<{REASON}} ", "dim"))
         if width is None or width >= 80:
             pieces.append((f"{line.number:>4} ", "dim"))
@@ -118,6 +118,7 @@ class SourceLine:
     share: float | None
     microseconds: float | None
     top_stall: str
+    top_stalls: tuple[str, ...]
     instructions: int | None
     text: str
 
@@ -144,7 +145,7 @@ def source(
         yield [(f"{printable(file)}: no instruction was executed there", "")]
         return
     total = sum(line.samples or 0 for line in lines)
-    heading = "stall samples by line, as a share of all samples"
+    heading = "stall samples by line, as a share of all samples, +1 for a reason that ties"
     yield [(f"{printable(file)}: {heading} ({total} here)", "bold")]
     yield from ([(note, "yellow")] for _ in range(bool(note)))
     yield [("", "")]
@@ -169,7 +170,7 @@ def _marks(line: SourceLine) -> Pieces:
     mark = ">>" if share >= HOT else " >" if share >= WARM else "  "
     style = "bold red" if share >= HOT else "yellow" if share >= WARM else ""
     told = f"{share:6.1%}" if line.samples else " " * 6
-    stall = stall_label(line.top_stall)[:18] if line.top_stall else ""
+    stall = in_column(line.top_stalls, 18)
     return [(f"{mark} {told} {stall:<18}", style)]
 
 

@@ -10,12 +10,22 @@ from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.run.scratch import scratch_folder
 from workbench.study.model import Study
+from workbench.study.sources import source_files
 from workbench.words import INSTALL, Parameter, Phase
 
 
 def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Parameter]]:
     """The parameters of a job's variants that differ from their own."""
     return {name: dict(study.variants[name].params) for name in variants}
+
+
+def sources_of(study: Study, variants: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The names of the files that the fingerprints of a job's variants cover."""
+    return {
+        name: tuple(path.relative_to(study.folder).as_posix() for path in files)
+        for name in variants
+        if (files := source_files(study, study.variants[name]))
+    }
 
 
 def build_only(

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -79,6 +80,14 @@ def counters_restricted() -> bool | None:
         return None
     match = re.search(r"RmProfilingAdminOnly:\s*(\d)", text)
     return match[1] == "1" if match else None
+
+
+def package_version(name: str) -> str | None:
+    """Of an installed distribution; None where there is none of this name."""
+    try:
+        return metadata.version(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
 
 
 def missing_packages() -> list[str]:

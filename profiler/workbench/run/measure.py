@@ -7,17 +7,20 @@ itself: the others go on, in a fresh worker where it took the process along.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Samples
+from workbench.evidence.records import Timing
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
 from workbench.run import machine
-from workbench.run.build import params_of, worker_stopped
+from workbench.run.build import params_of, sources_of, worker_stopped
 from workbench.run.plan import Measured, Plan
 from workbench.run.process import Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
@@ -29,11 +32,11 @@ from workbench.run.protocol import (
     Event,
     Failed,
     Passes,
+    SessionsDone,
+    SessionsJob,
     Start,
     Surroundings,
     Timed,
-    TimingDone,
-    TimingJob,
     VariantsJob,
 )
 from workbench.run.recording import Recorder
@@ -45,8 +48,16 @@ from workbench.words import ABSENT, CheckResult, Phase
 LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
 
 
+def decided(timing: Timing) -> Sequence[str]:
+    """No variant needs further sessions."""
+    return ()
+
+
 class Measurement:
-    """One run of the measuring part: a study at a shape, on this machine's GPU."""
+    """One run of the measuring part: a study at a shape, on this machine's GPU.
+
+    ``undecided`` says of a timing which variants to time in one more session.
+    """
 
     def __init__(
         self,
@@ -55,33 +66,42 @@ class Measurement:
         folder: EvidenceFolder,
         plan: Plan,
         on_event: Callable[[Event], None],
+        undecided: Callable[[Timing], Sequence[str]] = decided,
     ) -> None:
+        self.undecided = undecided
         self.study = study
         self.config = config
         self.plan = plan
         self.on_event = on_event
         self.result = Measured()
         self.recorder = Recorder(study, plan.shape, folder, plan.variants)
-        self.samples: list[Timed] = []
+        self.timing: Timing | None = None
+        self.clock: Worker | None = None
+        self.last_session = 0.0  # after this moment none is begun
 
     def run(self) -> Measured:
+        self.recorder.predictions()
         with scratch_folder(self.study) as scratch:
             ahead = self.start_capture(scratch, self.plan.captured, gated=True)
+            self.clock = self.start_sessions(scratch) if self.plan.timed else None
             try:
                 if self.plan.built:
                     self.prepare(scratch)
+                if self.plan.timed and not self.result.interrupted:
+                    self.time(scratch)
                 if not self.result.interrupted:
                     self.capture(scratch, ahead)
             finally:
-                if ahead is not None:
-                    ahead.kill()
+                for worker in (ahead, self.clock):
+                    if worker is not None:
+                        worker.kill()
         self.result.written += self.recorder.written
         return self.result
 
     def job(
         self, variants: Iterable[str], phases: tuple[Phase, ...], *, gated: bool = False
     ) -> VariantsJob:
-        names, timing, shape = tuple(variants), self.config.timing, self.plan.shape
+        names, shape = tuple(variants), self.plan.shape
         others = [n for n, s in self.study.shapes.items() if s.captured and n != shape]
         return VariantsJob(
             study=self.study.name,
@@ -90,22 +110,18 @@ class Measurement:
             phases=phases,
             shape=shape,
             check_shapes=(shape, *others),
-            timing=TimingJob(
-                rounds=timing.rounds,
-                seconds=timing.seconds,
-                graph_microseconds=timing.graph_microseconds,
-            ),
+            reference=self.study.ladder.primary_reference or "",
+            sources=sources_of(self.study, names),
             ranges={name: range_name(self.study.name, name, shape) for name in names},
             gated=gated,
         )
 
     def prepare(self, scratch: Path) -> None:
-        """Build, check and, where asked for, time; again without the one that broke the worker."""
+        """Build and check; again without the one that broke the worker."""
         variants = self.plan.built
-        phases = (Phase.BUILD, Phase.CHECK, *((Phase.TIME,) if self.plan.timed else ()))
+        phases = (Phase.BUILD, Phase.CHECK)
         limit = self.config.limits.seconds_per_step
         while variants:
-            self.samples.clear()
             outcome = run_worker(scratch, self.job(variants, phases), limit, self.take)
             if outcome.interrupted:
                 self.result.interrupted = True
@@ -114,6 +130,58 @@ class Measurement:
             if culprit is None:
                 return
             variants = [v for v in variants if v != culprit and v not in self.result.out]
+
+    def start_sessions(self, scratch: Path) -> Worker:
+        """The process that forks the sessions; it waits at its gate."""
+        settings, ladder = self.config.timing, self.study.ladder
+        references = tuple(reference.name for reference in ladder.references)
+        primary = (ladder.primary_reference,) if ladder.primary_reference else ()
+        job = SessionsJob(
+            study=self.study.name,
+            shape=self.plan.shape,
+            params=params_of(self.study, self.plan.timed),
+            sources=sources_of(self.study, self.plan.timed),
+            references=references,
+            twins=(ladder.steps[0].variant, *primary),
+            sessions=settings.sessions,
+            instances=settings.instances,
+            rounds=settings.rounds,
+            graph_microseconds=settings.graph_microseconds,
+        )
+        folder = scratch / "timing"
+        copy_sources(scratch, folder)
+        return Worker(folder, job, cubins=scratch)
+
+    def time(self, scratch: Path) -> None:
+        """In sessions, and in further ones while a verdict is open; all again without the one that
+        broke them.
+        """
+        limit = self.config.limits.seconds_per_step
+        while variants := [v for v in self.plan.timed if v not in self.result.out]:
+            self.timing = None
+            self.recorder.begin_timing()
+            self.clock = self.clock or self.start_sessions(scratch)
+            self.last_session = time.monotonic() + self.config.timing.seconds
+            self.clock.open_gate(variants)
+            outcome = self.clock.watch(limit, self.timed)
+            self.clock = None
+            self.result.interrupted = outcome.interrupted
+            if outcome.interrupted or self.blame(outcome, limit) is None:
+                break
+        self.recorder.end_timing()
+
+    def timed(self, event: Event) -> None:
+        """Keep a session as soon as it comes; where they are over, ask for more or end it."""
+        self.take(event)
+        match event:
+            case Timed():
+                self.timing = self.recorder.session(event)
+            case SessionsDone():
+                assert self.clock is not None
+                over = time.monotonic() > self.last_session
+                over |= event.sessions >= self.config.timing.max_sessions
+                more = () if over or self.timing is None else self.undecided(self.timing)
+                self.clock.open_gate(list(more))
 
     def start_capture(
         self, scratch: Path, variants: Iterable[str], *, gated: bool
@@ -130,9 +198,7 @@ class Measurement:
         if tool is None:
             raise machine.why_not_measuring()
         folder = scratch / "ncu"
-        folder.mkdir(exist_ok=True)
-        if not (folder / "kernels").exists():
-            shutil.copytree(scratch / "kernels", folder / "kernels")
+        copy_sources(scratch, folder)
         (folder / ncu.REPORT).unlink(missing_ok=True)
         prefix = ncu.command(Path(tool).name, self.config.profiler)
         return Worker(folder, job, prefix, cubins=scratch)
@@ -201,20 +267,23 @@ class Measurement:
         """Keep what an event brings, as soon as it comes."""
         match event:
             case Surroundings():
-                self.recorder.environment = event.environment
+                self.recorder.environment = structs.replace(
+                    event.environment, packages=self.packages() or None
+                )
             case Built():
                 self.recorder.build(
                     event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
                 )
             case Checked():
                 self.checked(event)
-            case Timed():
-                self.samples.append(event)
-            case TimingDone():
-                self.recorder.session(event.variants, columns(self.samples))
             case Failed():
                 self.fail(event.variant, event.phase, event.error.message, CheckResult.FAILED)
         self.on_event(event)
+
+    def packages(self) -> dict[str, str]:
+        """Versions of what the variants of this run need."""
+        needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
+        return {name: known for name in needed if (known := machine.package_version(name))}
 
     def checked(self, event: Checked) -> None:
         self.recorder.check(
@@ -224,6 +293,9 @@ class Measurement:
             why=event.why,
             max_abs=event.max_abs,
             relative=event.relative,
+            times_reference=event.times_reference,
+            kind=event.kind,
+            varies=event.varies,
         )
         if event.status == CheckResult.WRONG:
             self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
@@ -260,7 +332,8 @@ class Measurement:
         return variant
 
 
-def columns(samples: Iterable[Timed]) -> Samples:
-    rows = list(samples)
-    names = Samples.__struct_fields__
-    return Samples(**{name: tuple(getattr(row, name) for row in rows) for name in names})
+def copy_sources(scratch: Path, folder: Path) -> None:
+    """A folder for another worker, with a copy of what a scratch folder has."""
+    folder.mkdir(exist_ok=True)
+    if not (folder / "kernels").exists():
+        shutil.copytree(scratch / "kernels", folder / "kernels")

@@ -26,6 +26,7 @@ from workbench.run.protocol import (
     Event,
     Hello,
     Job,
+    SessionsJob,
     WorkerEvent,
     decode,
     write_gate,
@@ -36,7 +37,10 @@ POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
 LOG_BYTES = 16 << 20  # of a log that are kept, and its end
 MAIN = "workbench.run.worker.main"
-BENCHMARKS = "workbench.run.worker.benchmarks"
+MODULES = {
+    CeilingsJob: "workbench.run.worker.benchmarks",
+    SessionsJob: "workbench.run.worker.sessions",
+}
 
 E = TypeVar("E", bound=WorkerEvent)
 
@@ -121,7 +125,7 @@ class Worker:
         for name in (EVENTS, CURRENT, GATE, LOG):
             (scratch / name).unlink(missing_ok=True)
         write_job(scratch / JOB, job)
-        module = BENCHMARKS if isinstance(job, CeilingsJob) else MAIN
+        module = MODULES.get(type(job), MAIN)
         command = [*(prefix or []), "python3", "-m", module, JOB]
         self.scratch = scratch
         # ncu tells how far it is; what a variant prints says nothing of whether it will ever end.

@@ -14,7 +14,13 @@ from typing import Any
 import msgspec
 
 from workbench.errors import ToolFailed
-from workbench.evidence.records import BuiltKernel, Ceiling, Environment
+from workbench.evidence.records import (
+    BuiltKernel,
+    Ceiling,
+    Environment,
+    GraphNode,
+    Session,
+)
 from workbench.words import CheckResult, Parameter, Phase
 
 JOB = "job.json"
@@ -29,19 +35,13 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="job"):
     pass
 
 
-class TimingJob(msgspec.Struct, frozen=True, kw_only=True):
-    """At most ``rounds`` in ``seconds``, samples of ``graph_microseconds``."""
-
-    rounds: int
-    seconds: float
-    graph_microseconds: float
-
-
 class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     """The ``phases`` of a study's ``variants`` at ``shape``, in the order of ``Phase``.
 
     Variants are built for ``arch``, for the GPU at hand where it is empty, with the ``params``
-    that are not their own, checked at ``check_shapes`` and captured inside the NVTX ``ranges``.
+    that are not their own, checked at ``check_shapes``, where the error of ``reference`` stands
+    beside theirs, and captured inside the NVTX ``ranges``. ``sources`` are the files that their
+    fingerprints cover.
     """
 
     study: str
@@ -51,9 +51,30 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     arch: str = ""
     shape: str = ""
     check_shapes: tuple[str, ...] = ()
-    timing: TimingJob | None = None
+    reference: str = ""
+    sources: dict[str, tuple[str, ...]] = {}
     ranges: dict[str, str] = {}
     gated: bool = False
+
+
+class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
+    """Variants timed together at a shape, in ``sessions`` processes of ``instances`` each.
+
+    The ``references`` are timed by themselves first. Variants that are ``twins`` have two groups of
+    instances. The gate says which variants, and after these sessions which of them once more, in
+    one session at a time; none is the end.
+    """
+
+    study: str
+    shape: str
+    params: dict[str, dict[str, Parameter]]
+    sources: dict[str, tuple[str, ...]]
+    references: tuple[str, ...]
+    twins: tuple[str, ...]
+    sessions: int
+    instances: int
+    rounds: int
+    graph_microseconds: float
 
 
 class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
@@ -62,7 +83,7 @@ class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
     ceilings: tuple[str, ...]
 
 
-Job = VariantsJob | CeilingsJob
+Job = VariantsJob | SessionsJob | CeilingsJob
 
 
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,25 +132,23 @@ class Checked(_Event, frozen=True, kw_only=True, tag="checked"):
     why: str
     max_abs: float | None
     relative: float | None
+    times_reference: float | None = None
+    kind: str = ""
+    varies: bool = False
 
 
 class Timed(_Event, frozen=True, kw_only=True, tag="timed"):
-    """One sample; see ``records.Samples``."""
+    """One session; see ``records.Timing``."""
 
-    variant: str
-    mode: str
-    round: int
-    order: int
-    microseconds: float
-    calls: int
-    how: str
-    sm_clock_mhz: int | None
-    temperature_c: int | None
-    throttled: bool | None
+    session: Session
+    nodes: dict[str, tuple[GraphNode, ...]]
+    stride: int
 
 
-class TimingDone(_Event, frozen=True, kw_only=True, tag="timing_done"):
-    variants: tuple[str, ...]
+class SessionsDone(_Event, frozen=True, kw_only=True, tag="sessions_done"):
+    """The sessions that were asked for are over; the worker waits at the gate."""
+
+    sessions: int
 
 
 class Captured(_Event, frozen=True, kw_only=True, tag="captured"):
@@ -177,7 +196,7 @@ WorkerEvent = (
     | Built
     | Checked
     | Timed
-    | TimingDone
+    | SessionsDone
     | Captured
     | Failed
     | CeilingMeasured

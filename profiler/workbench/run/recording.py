@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 import workbench
 from workbench.errors import UsageError
-from workbench.evidence import store
+from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
 from workbench.evidence.records import (
     Build,
@@ -23,14 +23,17 @@ from workbench.evidence.records import (
     Check,
     Checks,
     Environment,
+    GraphNode,
+    PredictionEntry,
     Provenance,
     Record,
-    Samples,
     Session,
+    Timing,
 )
 from workbench.ncu import command as ncu
 from workbench.ncu import frames
 from workbench.ncu.ranges import range_name
+from workbench.run.protocol import Timed
 from workbench.study.config import Profiler
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, source_files
@@ -80,7 +83,8 @@ def digest(data: bytes) -> str:
 def write_captures(
     folder: EvidenceFolder, name: str, report: bytes, indexes: Iterable[CaptureIndex]
 ) -> list[Path]:
-    """Keep a compressed report, then the entries that name it; drop what no entry names any more.
+    """Keep a compressed report, then the indexes that name it, and say so in the journal; drop
+    what no index names any more.
 
     Returns what was written.
     """
@@ -90,6 +94,7 @@ def write_captures(
     for index in indexes:
         written.append(folder.capture_index(index.shape, index.variant))
         store.write(written[-1], index)
+        journal.append(folder, journal.capture_entry(index))
     remove_unused(folder)
     return written
 
@@ -111,7 +116,7 @@ def remove_superseded(session: Path, variants: set[str]) -> None:
     """Delete the timing sessions whose variants were all timed again in ``session``."""
     for path in listed(session.parent, ".json"):
         with suppress(UsageError):  # a damaged one is its owner's to mend
-            if path != session and set(store.read(path, Session).fingerprints) <= variants:
+            if path != session and set(store.read(path, Timing).fingerprints) <= variants:
                 path.unlink()
 
 
@@ -131,6 +136,10 @@ class Recorder:
         self.environment = Environment()
         self.written: list[Path] = []
         self._checks: dict[str, dict[str, Check]] = {}
+        self._sessions: list[Session] = []
+        self._nodes: dict[str, tuple[GraphNode, ...]] = {}
+        self._timing: Path | None = None
+        self._on_record: Timing | None = None
         prints = Fingerprints(study)
         self._sources = {name: prints.of_sources(name) for name in variants}
         self._prints = {
@@ -138,6 +147,27 @@ class Recorder:
             for name in self._sources
             for shape in study.shapes
         }
+
+    def predictions(self) -> None:
+        """Note the predictions of all steps as they stand, with what is known of each step.
+
+        To be called before anything is measured. What is in the journal already is not noted again:
+        its first entry counts.
+        """
+        noted = {d for e in journal.load_journal(self.folder).predictions for d in e.predictions}
+        known = journal.known_of(self.folder)
+        for step in self.study.ladder.steps:
+            new = tuple(d for d in map(step.digest, step.predictions) if d not in noted)
+            if new:
+                entry = PredictionEntry(
+                    date=now(),
+                    workbench=workbench.__version__,
+                    variant=step.variant,
+                    parent=step.parent,
+                    predictions=new,
+                    known=known.get(step.variant, known[""]),
+                )
+                journal.append(self.folder, entry)
 
     def fingerprint(self, variant: str, shape: str | None = None) -> str:
         return self._prints[variant, shape or self.shape]
@@ -173,6 +203,9 @@ class Recorder:
         why: str,
         max_abs: float | None = None,
         relative: float | None = None,
+        times_reference: float | None = None,
+        kind: str = "",
+        varies: bool = False,
     ) -> None:
         """Beside what is on record of these sources at other shapes."""
         path = self.folder.check(variant)
@@ -188,6 +221,9 @@ class Recorder:
             why=why,
             max_abs=max_abs,
             relative=relative,
+            times_reference=times_reference,
+            kind=kind,
+            varies=varies,
             fingerprint=self.fingerprint(variant, shape),
         )
         record = Checks(
@@ -195,18 +231,42 @@ class Recorder:
         )
         self._write(path, record)
 
-    def session(self, variants: Iterable[str], samples: Samples) -> None:
-        """The variants timed together; older sessions of no others than them go."""
-        record = Session(
+    def begin_timing(self) -> None:
+        """What was timed so far in this run is not kept."""
+        self._sessions, self._nodes = [], {}
+        if self._timing is not None:
+            self._timing.unlink(missing_ok=True)
+            self.written.remove(self._timing)
+            self._timing = None
+
+    def session(self, event: Timed) -> Timing:
+        """One more of this run, in one file with those before it; what is on record now."""
+        self._sessions.append(event.session)
+        self._nodes |= event.nodes
+        names = {one.variant for session in self._sessions for one in session.series}
+        record = Timing(
             study=self.study.name,
             shape=self.shape,
-            fingerprints={name: self.fingerprint(name) for name in variants},
-            samples=samples,
+            fingerprints={name: self.fingerprint(name) for name in sorted(names)},
+            nodes=self._nodes,
+            stride=event.stride,
+            sessions=tuple(self._sessions),
             provenance=provenance(self.environment),
         )
-        path = self.folder.timings(self.shape) / f"{stamp(record.provenance.date)}.json"
-        self._write(path, record)
-        remove_superseded(path, set(record.fingerprints))
+        if self._timing is None:
+            name = f"{stamp(record.provenance.date)}.json"
+            self._timing = self.folder.timings(self.shape) / name
+            self.written.append(self._timing)
+        store.write(self._timing, record)
+        self._on_record = record
+        return record
+
+    def end_timing(self) -> None:
+        """Older timings of no others than the variants of this one go."""
+        if self._timing is not None and self._on_record is not None:
+            names = {one.variant for session in self._sessions for one in session.series}
+            journal.append(self.folder, journal.timing_entry(self._timing.name, self._on_record))
+            remove_superseded(self._timing, names)
 
     def captures(
         self, report: Path, launches: Mapping[str, int], settings: Profiler, version: str

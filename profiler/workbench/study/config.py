@@ -14,17 +14,26 @@ from workbench.study.text import read_text
 
 @dataclass(frozen=True)
 class Gates:
+    """``max_error`` is a multiple of the primary reference's error on the same inputs."""
+
     min_speedup: float = 1.03
+    max_error: float = 2.0
     allow_warnings: bool = False
     allow_spills: bool = False
 
 
 @dataclass(frozen=True)
 class Timing:
-    rounds: int = 100
-    seconds: float = 15.0
-    graph_microseconds: float = 500.0
-    bootstrap_samples: int = 2000
+    """``sessions`` processes, up to ``max_sessions`` where a verdict stays open or ``seconds`` are
+    over; in each ``instances`` of every variant, timed in ``rounds``.
+    """
+
+    sessions: int = 5
+    max_sessions: int = 15
+    instances: int = 4
+    rounds: int = 6
+    seconds: float = 120.0
+    graph_microseconds: float = 150.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Limits:
 class Profiler:
     set: str = "full"
     clock_control: str = "none"
-    cache_control: str = "all"
+    cache_control: str = "none"
     extra_flags: tuple[str, ...] = ()
 
 
@@ -54,13 +63,20 @@ CHOICES = {
     "profiler.clock_control": ("base", "boost", "force-boost", "none"),
     "profiler.cache_control": ("all", "none"),
 }
+# Keys of earlier versions, and what to do about them.
+GONE = {
+    "timing.bootstrap_samples": "take it out: intervals are over [timing] sessions now",
+}
 DAY = 86400.0
 MOST = {
     "gates.min_speedup": 1000,
-    "timing.rounds": 100_000,
+    "gates.max_error": 1e6,
+    "timing.sessions": 100,
+    "timing.max_sessions": 100,
+    "timing.instances": 1000,
+    "timing.rounds": 10_000,
     "timing.seconds": DAY,
     "timing.graph_microseconds": 1e6,
-    "timing.bootstrap_samples": 100_000,  # each takes the samples of a session once more
     "limits.seconds_per_step": DAY,
     "limits.seconds_per_capture": DAY,
 }
@@ -71,7 +87,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
     except ValueError as error:  # also of a number with more digits than Python reads
-        raise UsageError(f"{path} is not valid TOML: {error}", hint="mend the line named") from None
+        named = isinstance(error, tomllib.TOMLDecodeError)
+        hint = "mend the place named" if named else "write a number with fewer digits"
+        raise UsageError(f"{path} is not valid TOML: {error}", hint=hint) from None
     except RecursionError:
         raise UsageError(
             f"{path} is not valid TOML here: too deeply nested", hint="nothing in it needs depth"
@@ -89,6 +107,8 @@ def check_keys(path: Path, table: str, found: dict[str, Any], known: list[str]) 
     for key in found:
         if key not in known:
             where = f"{table}.{key}" if table else key
+            if where in GONE:
+                raise UsageError(f"{path}: '{where}' is gone", hint=GONE[where])
             raise UsageError(f"{path}: unknown key '{where}'", hint=nearest(key, known))
 
 
@@ -156,4 +176,11 @@ def read_config(path: Path) -> Config:
     """Raises UsageError naming the file and the key for anything that is not a known setting."""
     result = _fill(Config, path, "", read_toml(path))
     assert isinstance(result, Config)
+    timing = result.timing
+    if timing.sessions > timing.max_sessions:
+        raise UsageError(
+            f"{path}: 'timing.sessions' is {timing.sessions}, above 'timing.max_sessions', "
+            f"{timing.max_sessions}",
+            hint="raise max_sessions, or lower sessions",
+        )
     return result

@@ -10,6 +10,7 @@ from workbench.study.config import check_keys, is_number, read_toml
 from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
 from workbench.study.text import is_plain_name, stands
+from workbench.words import AUTHORED, Written
 
 TOP_KEYS = ["schema_version", "title", "summary", "step", "reference"]
 STEP_KEYS = [
@@ -18,13 +19,15 @@ STEP_KEYS = [
     "key_change",
     "shape",
     "chooses",
+    "drops",
     "bottleneck",
     "rationale",
     "lesson",
+    "written",
     "prediction",
 ]
-REFERENCE_KEYS = ["variant", "title", "primary", "captured"]
-PREDICTION_KEYS = ["figure", "factor", "range"]
+REFERENCE_KEYS = ["variant", "title", "primary", "captured", "needs"]
+PREDICTION_KEYS = ["figure", "factor", "range", "written"]
 SCHEMA_VERSION = 1
 
 
@@ -60,14 +63,30 @@ def _variant(path: Path, where: str, table: dict[str, Any]) -> str:
     return name
 
 
-def _prediction(path: Path, where: str, table: dict[str, Any]) -> Prediction:
+def _written(path: Path, where: str, table: dict[str, Any], otherwise: Written) -> Written:
+    value = table.get("written", otherwise)
+    if value not in list(AUTHORED):
+        raise UsageError(
+            f"{path}: '{where}.written' is {value!r}, none of {', '.join(AUTHORED)}",
+            hint="that nothing had been measured is for the journal to say",
+        )
+    return Written(value)
+
+
+def _prediction(path: Path, where: str, table: dict[str, Any], written: Written) -> Prediction:
+    """``written`` is the step's, for a prediction that has no word of its own."""
     check_keys(path, where, table, PREDICTION_KEYS)
     figure = _text(path, where, table, "figure", needed=True)
     factor = _pair(path, f"{where}.factor", table.get("factor"))
     bounds = _pair(path, f"{where}.range", table.get("range"))
     if (factor is None) == (bounds is None):
         raise UsageError(f"{path}: {where} needs either 'factor' or 'range'")
-    return Prediction(figure=figure, factor=factor, range=bounds)
+    return Prediction(
+        figure=figure,
+        factor=factor,
+        range=bounds,
+        written=_written(path, where, table, written),
+    )
 
 
 def _tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
@@ -86,9 +105,10 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
     if earlier and parent is None:
         raise UsageError(f"{path}: {where} has no 'parent'", hint="only the first step has none")
     if parent is not None and parent not in earlier:
-        hint = nearest(parent, earlier)
+        hint = nearest(parent, earlier) if earlier else "the first step has no parent: leave it out"
         raise UsageError(f"{path}: {where} builds on '{parent}', not an earlier step", hint=hint)
     predictions = _tables(path, "step.prediction", table.get("prediction", []))
+    written = _written(path, where, table, Written.UNKNOWN)
     return Step(
         variant=variant,
         parent=parent,
@@ -96,18 +116,23 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
         bottleneck=_text(path, where, table, "bottleneck"),
         rationale=_text(path, where, table, "rationale"),
         lesson=_text(path, where, table, "lesson"),
-        predictions=tuple(_prediction(path, f"{where}.prediction", p) for p in predictions),
+        predictions=tuple(
+            _prediction(path, f"{where}.prediction", p, written) for p in predictions
+        ),
         shape=_text(path, where, table, "shape"),
-        chooses=_chosen(path, where, table),
+        chooses=_names(path, where, table, "chooses", "variants", '["fix1", "fix2[warps=8]"]'),
+        drops=_names(path, where, table, "drops", "shapes", '["ragged"]'),
     )
 
 
-def _chosen(path: Path, where: str, table: dict[str, Any]) -> tuple[str, ...]:
-    names = table.get("chooses", [])
+def _names(
+    path: Path, where: str, table: dict[str, Any], key: str, what: str, example: str
+) -> tuple[str, ...]:
+    names = table.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError(
-            f"{path}: '{where}.chooses' must be a list of variants, not {names!r}",
-            hint='such as chooses = ["fix1", "fix2[warps=8]"]',
+            f"{path}: '{where}.{key}' must be a list of {what}, not {names!r}",
+            hint=f"such as {key} = {example}",
         )
     return tuple(names)
 
@@ -151,6 +176,7 @@ def _reference(path: Path, table: dict[str, Any], folder: Path) -> tuple[Variant
         is_reference=True,
         title=_text(path, "reference", table, "title") or name,
         captured=captured,
+        needs=_text(path, f"reference '{name}'", table, "needs"),
     )
     return reference, primary
 

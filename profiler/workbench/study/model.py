@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import numbers
@@ -12,7 +13,7 @@ from typing import Any
 
 from workbench.errors import UsageError
 from workbench.study.users_code import users_code
-from workbench.words import Parameter
+from workbench.words import Parameter, Written
 
 
 class Shape(Mapping[str, Parameter]):
@@ -96,7 +97,8 @@ class Variant:
 
     ``name`` is that of the module, and of the parameters that differ from its own values:
     ``fix2`` or ``fix2[warps=12]``. A reference that is ``captured`` has no module: all that is
-    known of it is an adopted capture.
+    known of it is an adopted capture. One that ``needs`` a package is measured where that is
+    installed, and not collected elsewhere.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Variant:
     is_reference: bool = False
     title: str = ""
     captured: bool = False
+    needs: str = ""
     params: tuple[tuple[str, Parameter], ...] = ()
 
 
@@ -112,12 +115,13 @@ class Prediction:
     """A figure's expected value after the change, as a factor of the parent's or as a range.
 
     ``figure`` is an id of ``metrics.toml`` or ``time``. Exactly one of ``factor`` and ``range``
-    is set, each an inclusive (low, high) pair.
+    is set, each an inclusive (low, high) pair. ``written`` is its author's word on when.
     """
 
     figure: str
     factor: tuple[float, float] | None
     range: tuple[float, float] | None
+    written: Written = Written.UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,8 @@ class Step:
 
     ``shape`` is where it is judged, for a change that is made for another shape than the study's
     default; "" for the shape that is looked at. A step that is no kernel of its own ``chooses``
-    among these other steps, by shape for instance.
+    among these other steps, by shape for instance. ``drops`` are the shapes that its parent
+    supports and it does not.
     """
 
     variant: str
@@ -138,6 +143,13 @@ class Step:
     predictions: tuple[Prediction, ...] = ()
     shape: str = ""
     chooses: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+
+    def digest(self, prediction: Prediction) -> str:
+        """Of all that a prediction of this step says: another one has another."""
+        says = [self.variant, self.parent, self.shape, prediction.figure]
+        text = json.dumps([*says, prediction.factor, prediction.range])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
 
 # To be raised where the same sources would be measured otherwise: how a call is timed, checked or
 # captured. Evidence of an older harness is then stale, as that of older sources is.
-HARNESS = 1
+HARNESS = 2
 CODE = (".py", ".cu", ".cuh", ".h", ".hpp")  # shown as text, and searched for further names
 _NAMED_SOURCE = re.compile(r"""["']([\w./-]+\.\w+)["']""")
 _NAMED_VARIANT = re.compile(r"""\bcuda\.variant\(\s*["'](\w+)["']""")

@@ -215,7 +215,7 @@ def _tolerance(path: Path, rule: ToleranceRule) -> ToleranceRule:
         if not isinstance(bound, Tolerance):
             raise UsageError(
                 f"{path}: tolerance() must return a workbench.Tolerance, not {bound!r}",
-                hint="see 'Your own kernel' in README",
+                hint="such as Tolerance(absolute=1e-3, relative=1e-3)",
             )
         return bound
 
@@ -223,13 +223,22 @@ def _tolerance(path: Path, rule: ToleranceRule) -> ToleranceRule:
 
 
 def check_shapes(ladder: Ladder, shapes: Mapping[str, Shape]) -> None:
-    """Raises UsageError for a step that is judged at a shape where nothing is measured."""
+    """Raises UsageError for a step that is judged at a shape where nothing is measured, or that
+    drops one that there is none of.
+    """
     for step in ladder.steps:
+        for dropped in step.drops:
+            if dropped not in shapes:
+                raise UsageError(
+                    f"{ladder.path}: step '{step.variant}' drops '{dropped}', "
+                    "which is no shape of the study",
+                    hint=nearest(dropped, shapes),
+                )
         if step.shape and not (step.shape in shapes and shapes[step.shape].profiled):
             raise UsageError(
                 f"{ladder.path}: step '{step.variant}' is judged at '{step.shape}', "
                 "which is no profiled shape of the study",
-                hint=nearest(step.shape, shapes),
+                hint=nearest(step.shape, [name for name in shapes if shapes[name].profiled]),
             )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING
 from workbench.derive.rowwise import rows
+from workbench.derive.sampling import top_stall
 from workbench.derive.sums import added
 
 if TYPE_CHECKING:
@@ -51,7 +52,15 @@ class Cost:
     @property
     def top_stall(self) -> str:
         """The reason with the most samples; "" where there is none."""
-        return max(self.stalls, key=lambda reason: (self.stalls[reason], reason), default="")
+        return next(iter(self.top_stalls), "")
+
+    @property
+    def top_stalls(self) -> tuple[str, ...]:
+        """It, and those that it does not lead by a standard error; empty where there is none."""
+        whole = added(self.stalls.values())
+        shares = {reason: count / whole for reason, count in self.stalls.items() if whole}
+        found = top_stall(shares, whole)
+        return found.reasons if found else ()
 
 
 NUMBERS = ("samples", "share", "microseconds", *COUNTERS)

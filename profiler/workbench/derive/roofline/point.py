@@ -23,12 +23,12 @@ from workbench.derive.figures import DURATION, by_launch
 from workbench.derive.roofline.ceilings import (
     DRAM,
     LEVELS,
-    SM_CLOCK,
     TENSOR,
     VECTOR,
     Values,
     bandwidth,
     op_peak,
+    sm_clock,
     tensor_peak,
     traffic,
     vector_peak,
@@ -224,7 +224,7 @@ def _add(sums: _Sums, values: Values) -> None:
     """Add one launch."""
     seconds = values[DURATION] * 1e-9
     sums.seconds += seconds
-    sums.cycles += values.get(SM_CLOCK, math.nan) * seconds
+    sums.cycles += (sm_clock(values) or math.nan) * seconds
     for kind, work, peak in _vector_work(values, seconds):
         _add_work(sums, kind, work, peak)
     _add_tensor_work(sums, values)

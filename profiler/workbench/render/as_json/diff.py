@@ -29,6 +29,7 @@ def variant_pair(found: Ablation, pair: VariantPair, changes: SourceDiff) -> Dat
         "after": pair.after.variant,
         "warnings": list(pair.warnings),
         "speedup": plain_data(pair.speedup),
+        "speedups": plain_data(pair.speedups),
         "comparison": comparison(pair.comparison),
         "versions": [full_row(found, row) for row in rows],
         "figures": figure_pairs(pair.before.figures, pair.after.figures),
@@ -69,6 +70,7 @@ def line(text: Line | None) -> Data | None:
         "samples": text.cost.samples,
         "microseconds": text.cost.microseconds,
         "top_stall": text.cost.top_stall,
+        "top_stalls": list(text.cost.top_stalls),
     }
 
 

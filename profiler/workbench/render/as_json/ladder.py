@@ -14,8 +14,10 @@ from workbench.derive.standouts import Standout
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row, ShapeLadder
+from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
 from workbench.render.as_json import plain_data
+from workbench.render.as_json.stalls import stall_certainty
 from workbench.render.document import ladder_table
 from workbench.render.document.phrases import figure
 from workbench.words import SCHEMA_VERSION
@@ -32,6 +34,7 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
         "gpu": found.gpu,
         "evidence": {"source": found.source, "date": found.date, "timings": found.timing_file},
         "reference": found.reference,
+        "timing": timing(found.timing),
         "warnings": list(found.warnings),
         "whole": comparison(found.whole),
         "predictions": plain_data(found.score),
@@ -39,6 +42,7 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
             "from": "repeated captures" if found.noise.captures else "assumed",
             "captures": found.noise.captures,
         },
+        "recordings": plain_data(found.recordings),
         "across_shapes": across(found.across),
         **({"measured_ceilings": ceilings(found.measured)} if found.measured else {}),
         "versions": [each(found, r) for r in found.rows],
@@ -49,6 +53,11 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
 
 def shape(name: str, parameters: Mapping[str, Any]) -> Data:
     return {"name": name, **parameters}
+
+
+def timing(found: TimingFacts | None) -> Data | None:
+    """What the sessions say of themselves."""
+    return plain_data(found) if found else None
 
 
 def columns(found: Ablation, row: Row) -> Data:
@@ -62,6 +71,7 @@ def shape_ladder(found: Ablation, ladder: ShapeLadder) -> Data:
         "shape": shape(ladder.shape, ladder.parameters),
         "versions": [_in_ladder(found, r) for r in ladder.rows],
         "references": [_in_ladder(found, r) for r in ladder.references],
+        "timing": timing(ladder.timing),
     }
 
 
@@ -82,12 +92,28 @@ def row(found: Ablation, row: Row) -> Data:
         "lesson": (row.step.lesson if row.step else "") or None,
         "status": row.status,
         "problem": row.problem,
-        "microseconds_cold": plain_data(row.cold),
-        "speedup_over_reference": plain_data(row.over_reference),
+        "regimes": {
+            regime: {
+                "microseconds": plain_data(known.time),
+                "speedup_over_baseline": plain_data(known.over_baseline),
+                "speedup_over_parent": plain_data(known.over_parent),
+                "speedup_over_reference": plain_data(known.over_reference),
+                "speedup_over_fastest": plain_data(known.over_fastest),
+                "fastest": known.fastest or None,
+            }
+            for regime, known in row.regimes.items()
+        },
+        "elsewhere": [
+            {"regime": e.regime, "would_be_kept": e.kept, "speedup": plain_data(e.ratio)}
+            for e in row.elsewhere
+        ],
+        "gives_up": list(row.price),
+        "call": plain_data(row.nodes),
         "dram_pct_of_peak": figure(row, "dram_pct"),
         "theoretical_occupancy_pct": figure(row, "theoretical_occupancy"),
         "occupancy_limiter": list(row.limiters),
         "stalls": dict(row.stalls),
+        **stall_certainty(row.stalls, row.figures),
         "bottlenecks": [bottleneck(b) for b in row.bottlenecks],
         "roofline": point(row.point),
         "against_parent": comparison(row.against_parent),
@@ -205,14 +231,16 @@ def across(found: AcrossShapes | None) -> Data | None:
         return None
     return {
         "variant": found.variant,
-        "geometric_mean_over_reference": found.geometric_mean,
+        "geometric_mean_over_fastest": found.geometric_mean,
         "worst": found.worst.shape if found.worst else None,
         "shapes": [
             {
                 "shape": shape(r.shape, r.parameters),
                 "microseconds": plain_data(r.time),
                 "reference_microseconds": plain_data(r.reference),
-                "speedup_over_reference": plain_data(r.over_reference),
+                "fastest": r.fastest or None,
+                "speedup_over_fastest": plain_data(r.over_fastest),
+                "accuracy": r.times_reference,
                 "tflops": r.flops_per_second / 1e12,
             }
             for r in found.results

@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.ncu.report import Launch, Report
 from workbench.render.as_json.ladder import bottleneck, figures
+from workbench.render.as_json.stalls import stall_certainty
 from workbench.render.document.launches import Details
 
 Data = dict[str, Any]
@@ -46,6 +47,7 @@ def details(found: Details) -> Data:
         "kernel": found.launch.kernel,
         "figures": figures(found.figures),
         "stalls": found.stalls,
+        **stall_certainty(found.stalls, found.figures),
         "occupancy_limiter": list(found.limiters),
         "bottlenecks": [bottleneck(b) for b in found.bottlenecks],
         "rules_collected": found.has_rules,

@@ -29,7 +29,7 @@ PALETTE: Mapping[str, Shades] = MappingProxyType(
         "step": Shades("#0068b0", "#58a6ff"),
         "reference": Shades("#8a5a00", "#e3a008"),
         "rejected": Shades("#c24e00", "#ff8a4c"),
-        "warm": Shades("#c24e00", "#ff8a4c"),
+        "chained": Shades("#c24e00", "#ff8a4c"),
         "cold": Shades("#0068b0", "#58a6ff"),
         "black": _both("#000000"),
         "white": _both("#ffffff"),

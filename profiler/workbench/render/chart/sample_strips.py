@@ -1,4 +1,4 @@
-"""The samples behind every time: a strip for each regime, a dot a round, the first at the top."""
+"""The instances behind every time: a strip for each regime, a dot an instance, by session."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from workbench.derive.intervals import time_interval
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.key import Entry, key
 from workbench.render.chart.lettering import text_width
@@ -31,24 +32,24 @@ from workbench.render.chart.scene import (
     Width,
 )
 from workbench.render.numbers import number
-from workbench.words import Regime
+from workbench.words import ABSENT, Regime
 
-# Variant to regime to microseconds, in the order of the rounds.
-Timings: TypeAlias = Mapping[str, Mapping[str, Sequence[float]]]
+# Variant to regime to the microseconds of every instance, by session.
+Timings: TypeAlias = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
 
 NUMBER, GAP, SPACE = 11.0, 26.0, 8.0
-TAIL = 0.004  # of all samples, at either end, that may lie beyond an axis
-MIDDLE = (0.025, 0.975)  # as the range of a time is everywhere
-COLOURS = {Regime.WARM: "warm", Regime.COLD: "cold"}
-OTHERS = ("green", "pink", "orange")
+TAIL = 0.004  # of all instances, at either end, that may lie beyond an axis
+APART = 2.0  # dots of room between sessions
+COLOURS = {Regime.CHAINED: "chained", Regime.BACK_TO_BACK: "green", Regime.COLD: "cold"}
+OTHERS = ("pink", "orange")
 DOT, HAZE = 2.4, 0.75
 FAR = 1.5  # times the end of an axis, from where on it is named
-GRID, MEDIAN = Stroke("faint", 0.8), Stroke("ink", 1.2)
-ALT = "Every timed sample of every version as a deviation from the version's own median."
+GRID, OWN, MEAN = Stroke("faint", 0.8), Stroke("ink", 1.2), Stroke("ink", 0.9)
+ALT = "Every instance of every version as a deviation from the version's own time, by session."
 CAPTION = (
-    "A dot is one round, the first at the top of its row: what drifts leans, what jumps shows two "
-    "columns. The bar behind the dots is their middle 95 %; a triangle stands for samples beyond "
-    "the axis."
+    "A dot is one instance, the median of its rounds; the dots of a session stand together, the "
+    "first session at the top of its row, a short line through each at its mean. The bar behind "
+    "the dots is the 95 % interval over sessions; a triangle stands for instances beyond the axis."
 )
 
 
@@ -58,7 +59,7 @@ class Layout:
 
     width: float
     names: float
-    median: float  # the room of a median beside its strip
+    time: float  # the room of a time beside its strip
     size: float
     row: float
     strip: float
@@ -73,20 +74,23 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class Strip:
-    """One regime's samples: their median in microseconds, and percent off it by round."""
+    """One regime: the time in microseconds, and percent off it of its instances by session.
 
-    median: float
-    off: tuple[float, ...]
+    ``interval`` is the 95 % interval over sessions, in percent off too; None is not collected.
+    """
+
+    time: float
+    sessions: tuple[tuple[float, ...], ...]
+    interval: tuple[float, float] | None
 
     @property
-    def middle(self) -> tuple[float, float]:
-        ordered = sorted(self.off)
-        return quantile(ordered, MIDDLE[0]), quantile(ordered, MIDDLE[1])
+    def off(self) -> list[float]:
+        return [off for session in self.sessions for off in session]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Percent off the median, for all versions of a regime."""
+    """Percent off the own time, for all versions of a regime."""
 
     regime: str
     colour: str
@@ -94,6 +98,9 @@ class Axis:
     high: float
     left: float
     right: float
+
+    def shows(self, off: float) -> bool:
+        return self.low <= off <= self.high
 
     def at(self, off: float) -> float:
         return self.left + (self.right - self.left) * (off - self.low) / (self.high - self.low)
@@ -107,26 +114,47 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
-def strips_of(regimes: Mapping[str, Sequence[float]]) -> dict[str, Strip]:
-    """By regime, without those that have no samples."""
-    strips = {}
-    for regime, microseconds in regimes.items():
-        if len(microseconds):
-            median = quantile(sorted(microseconds), 0.5)
-            off = tuple(100 * (value / median - 1) for value in microseconds)
-            strips[regime] = Strip(median, off)
-    return strips
+def strips_of(regimes: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Strip]:
+    """By regime, without those that have no instances."""
+    return {
+        regime: _strip_of([session for session in sessions if len(session)])
+        for regime, sessions in regimes.items()
+        if any(len(session) for session in sessions)
+    }
+
+
+def _strip_of(sessions: Sequence[Sequence[float]]) -> Strip:
+    """The time as it stands in the tables; their middle where an instance took no time at all."""
+    every = sorted(value for session in sessions for value in session)
+    if every[0] <= 0:
+        return _off(quantile(every, 0.5), None, sessions)
+    known = time_interval(sessions)
+    ends = None if known.low is None or known.high is None else (known.low, known.high)
+    return _off(known.value, ends, sessions)
+
+
+def _off(
+    time: float, ends: tuple[float, float] | None, sessions: Sequence[Sequence[float]]
+) -> Strip:
+    def off(value: float) -> float:
+        return 100 * (value / time - 1) if time else 0.0
+
+    return Strip(
+        time=time,
+        sessions=tuple(tuple(map(off, session)) for session in sessions),
+        interval=None if ends is None else (off(ends[0]), off(ends[1])),
+    )
 
 
 def samples(ablation: Ablation, timings: Timings, width: Width = Width.WIDE) -> Scene:
-    """``timings`` are those of the sessions behind the table's times."""
+    """``timings`` are the instances behind the table's times."""
     layout = LAYOUTS[width]
     strips = {row.variant: strips_of(timings.get(row.variant, {})) for row in ablation.everything}
     rows = [row for row in ablation.everything if strips[row.variant]]
     if rows:
         items, height = _draw(rows, strips, layout)
     else:
-        items, height = empty("samples not collected", layout.width)
+        items, height = empty("timing not collected", layout.width)
     absent = [row for row in ablation.everything if row not in rows]
     foot, height = not_drawn(absent, layout.width, height)
     return Scene(
@@ -135,7 +163,7 @@ def samples(ablation: Ablation, timings: Timings, width: Width = Width.WIDE) -> 
         width=layout.width,
         height=height,
         title="How steady are the times?",
-        subtitle=f"{where(ablation)}; every sample, in percent off the version's own median",
+        subtitle=f"{where(ablation)}; every instance, in percent off the version's own time",
         alt=ALT,
         caption=CAPTION,
         items=(*items, *foot),
@@ -148,7 +176,7 @@ def _draw(
     axes = _axes(rows, strips, layout)
     dot = Sign(NOWHERE, Shape.CIRCLE, "ink", size=6)
     entries = [Entry(axis.regime, replace(dot, colour=axis.colour)) for axis in axes]
-    entries += [Entry("median", MEDIAN), Entry("middle 95 %", "faint")]
+    entries += [Entry("time", OWN), Entry("95 % interval", "faint")]
     items, top = key(entries, EDGE, 0, layout.width)
     top += 8
     places, bottom = tops(rows, top, layout.row, SPACE)
@@ -163,7 +191,7 @@ def _draw(
 def _axes(
     rows: Sequence[Row], strips: Mapping[str, Mapping[str, Strip]], layout: Layout
 ) -> list[Axis]:
-    """One a regime, side by side; the few samples that lie far out do not decide on its range."""
+    """One a regime, side by side; the few instances that lie far out do not decide on its range."""
     every = dict.fromkeys(regime for row in rows for regime in strips[row.variant])
     regimes = [*(r for r in COLOURS if r in every), *(r for r in every if r not in COLOURS)]
     free = iter(OTHERS)
@@ -184,7 +212,7 @@ def _axes(
                 low=min(low, 0.0) - margin,
                 high=max(high, 0.0) + margin,
                 left=start,
-                right=start + each - layout.median,
+                right=start + each - layout.time,
             )
         )
     return axes
@@ -198,7 +226,7 @@ def _ground(axis: Axis, top: float, bottom: float, width: float) -> list[Item]:
         text = f"{tick:+g} %" if tick else "0"
         side = Anchor.END if x + text_width(text, NUMBER) / 2 > width else Anchor.MIDDLE
         items.append(Label((x, bottom + 15), text, NUMBER, "muted", side))
-    title = f"{axis.regime}: off the median"
+    title = f"{axis.regime}: off its time"
     middle = (axis.left + axis.right) / 2
     items.append(Label((middle, bottom + 31), title, NUMBER, "muted", Anchor.MIDDLE))
     return items
@@ -235,50 +263,61 @@ def _names(
     band: tuple[float, float],
     layout: Layout,
 ) -> list[Item]:
-    """The name before the strips; over them, with their medians, where it stands there."""
+    """The name before the strips; over them, with their times, where it stands there."""
     own = not row.is_reference
     if not layout.above:
         at = (EDGE, (band[0] + band[1]) / 2 + 0.35 * layout.size)
         return [name(row.label, at, left - 4 - BEFORE - EDGE, layout.size, own=own)]
-    medians = ", ".join(f"{number(strip.median)} µs {regime}" for regime, strip in mine.items())
-    room = layout.width - 2 * EDGE - text_width(medians, NUMBER) - 10
+    times = ", ".join(number(strip.time) for strip in mine.values()) + " µs"
+    room = layout.width - 2 * EDGE - text_width(times, NUMBER) - 10
     y = band[0] - 5
     return [
         name(row.label, (EDGE, y), room, layout.size, own=own),
-        Label((layout.width - EDGE, y), medians, NUMBER, "muted", Anchor.END),
+        Label((layout.width - EDGE, y), times, NUMBER, "muted", Anchor.END),
     ]
 
 
 def _spoken(strip: Strip) -> str:
-    low, high = strip.middle
-    return (
-        f"median {number(strip.median)} µs of {len(strip.off)} samples, "
-        f"the middle 95 % from {low:+.1f} to {high:+.1f} %"
-    )
+    told = f"{number(strip.time)} µs, {len(strip.off)} instances in {len(strip.sessions)} sessions"
+    if strip.interval is None:
+        return f"{told}, interval {ABSENT}"
+    low, high = strip.interval
+    return f"{told}, the 95 % interval from {low:+.2f} to {high:+.2f} %"
 
 
 def _strip(strip: Strip, axis: Axis, band: tuple[float, float], *, words: bool) -> list[Item]:
-    """The middle of the samples as a bar, the dots over it, and what lies beyond the axis."""
+    """The interval as a bar, the dots over it by session, and what lies beyond the axis."""
     top, foot = band
-    low, high = (min(max(end, axis.low), axis.high) for end in strip.middle)
-    step = (foot - top - 2) / max(len(strip.off) - 1, 1)
-    dots: list[XY] = [
-        (axis.at(off), top + 1 + n * step)
-        for n, off in enumerate(strip.off)
-        if axis.low <= off <= axis.high
-    ]
+    dots: list[XY] = []
+    means: list[Item] = []
+    gaps = APART * (len(strip.sessions) - 1)
+    step = (foot - top - 2) / max(len(strip.off) - 1 + gaps, 1)
+    y = top + 1
+    for session in strip.sessions:
+        inside = [(axis.at(o), y + n * step) for n, o in enumerate(session) if axis.shows(o)]
+        dots += inside
+        mean = sum(session) / len(session)
+        if axis.shows(mean) and len(session) > 1 and len(strip.sessions) > 1:
+            x, end = axis.at(mean), y + (len(session) - 1) * step
+            means.append(Line(((x, y - 1), (x, end + 1)), MEAN))
+        y += (len(session) + APART) * step
     middle = axis.at(0.0)
-    items: list[Item] = [
-        Polygon(_corners(Box(axis.at(low), top + 2, axis.at(high), foot - 2)), "faint", 0.5),
+    items: list[Item] = []
+    if strip.interval is not None:
+        low, high = (min(max(end, axis.low), axis.high) for end in strip.interval)
+        bar = Box(axis.at(low), top + 2, axis.at(high), foot - 2)
+        items.append(Polygon(_corners(bar), "faint", 0.5))
+    items += [
         Dots(tuple(dots), axis.colour, DOT, HAZE),
-        Line(((middle, top), (middle, foot)), MEDIAN),
+        *means,
+        Line(((middle, top), (middle, foot)), OWN),
     ]
     y = (top + foot) / 2
     items += _beyond([off for off in strip.off if off < axis.low], axis.low, axis.left, y)
     items += _beyond([off for off in strip.off if off > axis.high], axis.high, axis.right, y)
     if words:
         at = (axis.right + 56, (top + foot) / 2 + 4)
-        items.append(Label(at, f"{number(strip.median)} µs", NUMBER, "ink", Anchor.END))
+        items.append(Label(at, f"{number(strip.time)} µs", NUMBER, "ink", Anchor.END))
     return items
 
 
@@ -287,7 +326,7 @@ def _corners(box: Box) -> tuple[XY, ...]:
 
 
 def _beyond(off: Sequence[float], end: float, x: float, y: float) -> list[Item]:
-    """That samples lie beyond an end of the axis; how far, where it is much."""
+    """That instances lie beyond an end of the axis; how far, where it is much."""
     if not off:
         return []
     far = max(off, key=abs)

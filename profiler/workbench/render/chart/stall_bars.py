@@ -24,7 +24,7 @@ from workbench.render.chart.scene import (
     Stroke,
     Width,
 )
-from workbench.render.numbers import percent
+from workbench.render.document.stalls import share_of
 from workbench.words import Verdict
 
 NUMBER, GAP = 11.0, 10.0
@@ -112,7 +112,7 @@ def _row(row: Row, colours: dict[str, str], box: Box, layout: Layout) -> Group:
     room = layout.width - 2 * EDGE if layout.above else box.x0 - BEFORE - EDGE
     y = bar.y0 - 5 if layout.above else bar.middle[1] + 0.35 * layout.size
     label = name(name_of(row), (EDGE, y), room, layout.size, own=not row.is_reference)
-    most = [f"{stall_label(reason)} {percent(s)}" for reason, s in row.stalls.items()][:SPOKEN]
+    most = [f"{stall_label(r)} {share_of(s, row.figures)}" for r, s in row.stalls.items()][:SPOKEN]
     area = Box(2, box.y0, layout.width - 2, box.y1)
     return Group(
         items=(label, *shown),

@@ -25,7 +25,7 @@ from workbench.render.chart.scene import (
     Width,
 )
 from workbench.render.document.blocks import Kind
-from workbench.render.document.phrases import stall_words
+from workbench.render.document.stalls import stall_words
 from workbench.render.numbers import factor, number
 from workbench.words import Status
 

@@ -71,6 +71,18 @@ def checks(found: Sequence[Checked], *, wide: bool) -> Table:
     return table("checks", SUMMARY, groups.items(), key=lambda g: g[0], kind=_kind_of_group)
 
 
+def reasons(checks: Sequence[Checked]) -> list[str]:
+    """What is wrong with a variant, each reason once: one that does not compile does so nowhere."""
+    shapes: dict[tuple[str, str], list[str]] = {}
+    for check in checks:
+        if check.wrong:
+            shapes.setdefault((check.status, check.why), []).append(check.shape)
+    return [
+        f"{status} at {'every shape' if len(at) == len(checks) > 1 else ', '.join(at)}: {why}"
+        for (status, why), at in shapes.items()
+    ]
+
+
 def _kind_of(check: Checked) -> Kind:
     return Kind.REJECTED if check.wrong else Kind.PLAIN
 
@@ -112,7 +124,7 @@ def _place(worst: Checked | None) -> str:
 
 def _wrong(checks: Sequence[Checked]) -> str:
     """By status and reason; those that were not looked at are told too."""
-    told = [f"{c.status} at {c.shape}: {c.why}" for c in checks if c.wrong]
+    told = reasons(checks)
     missing = Counter(c.status for c in checks if c.status in (ABSENT, Status.STALE))
     told += [f"{status} at {count}" for status, count in missing.items()]
     return "; ".join(told) or NONE

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from workbench.derive.diff.costs import NUMBERS, Cost
 from workbench.derive.diff.model import Hunk, Line, Shift, SourceDiff, base
-from workbench.derive.figures import stall_label
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -19,6 +18,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.fields import Field, field, table
+from workbench.render.document.stalls import of_line
 from workbench.render.numbers import count, number, percent
 from workbench.render.plain import shorten
 from workbench.words import ABSENT, NONE
@@ -103,7 +103,7 @@ def hot_place(hunk: Hunk) -> str:
         return NONE
     side, text = hot
     place = f"{base(hunk.files[side])}:{text.number}"
-    return f"{place}, {stall_label(text.cost.top_stall)}, {stall_time(text.cost)}"
+    return f"{place}, {of_line(text.cost)}, {stall_time(text.cost)}"
 
 
 def active(changes: SourceDiff) -> list[Hunk]:
@@ -227,8 +227,8 @@ def shift_costs(shift: Shift) -> str:
 
 
 def _line_cost(text: Line) -> str:
-    stall = text.cost.top_stall
-    return stall_time(text.cost) + (f", {stall_label(stall)}" if stall else "")
+    stall = of_line(text.cost)
+    return stall_time(text.cost) + (f", {stall}" if stall else "")
 
 
 def shifts(changes: SourceDiff) -> tuple[Text, ...]:

@@ -4,40 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workbench.derive.speedup import Ratio
+from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import Cell, Table, Text, words
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import (
     figure,
     has_figures,
+    in_cycles,
     key_change,
     kind,
-    top_stall,
+    otherwise,
     verdict,
 )
+from workbench.render.document.stalls import reasons, share, top_stall
+from workbench.render.document.timings import time_cell
 from workbench.render.numbers import ends, factor, percent
-from workbench.words import ABSENT, NONE, Role, Verdict
+from workbench.words import ABSENT, NONE, Regime, Role, Verdict
 
 INTERVAL = "[95 % interval]"
 STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
 # What a report shows of it: narrow enough for a page of GitHub, the key change beside the name.
-REPORTED = ("version", "change", "time", "parent", "baseline", "reference", "verdict")
+REPORTED = ("version", "change", "time", "parent", "baseline", "fastest", "error", "verdict")
+OF_REFERENCES = ("reference", "fastest", "error")  # what a study without any has not
 
 
 def fields(ablation: Ablation) -> list[Field[Row]]:
     """The columns in the order in which Markdown has them; a terminal orders them by rank."""
-    ratios = f"paired rounds in {ablation.timing_file or ABSENT}"
+    ratios = f"chained, over the sessions of {ablation.timing_file or ABSENT}"
     columns = [
         field("version", "version", _version, rank=0, json="variant"),
         field(
             "time",
-            "time, warm",
-            measured(_time),
+            "time, chained",
+            measured(lambda row: time_cell(row.time)),
             unit="µs",
             right=True,
             rank=1,
-            source=f"samples in {ablation.timing_file or ABSENT}",
+            source=f"sessions in {ablation.timing_file or ABSENT}",
             json="microseconds",
         ),
         field(
@@ -64,13 +68,48 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
             f"vs {ablation.reference}",
             measured(lambda row: ratio_cell(row.over_reference)),
             right=True,
-            rank=3,
+            rank=8,
             source=ratios,
             json="speedup_over_reference",
         ),
         field(
+            "fastest",
+            "vs fastest reference",
+            measured(_over_fastest),
+            note=INTERVAL,
+            right=True,
+            rank=3,
+            source=ratios,
+            json="speedup_over_fastest",
+        ),
+        field(
+            "error",
+            f"error ÷ {ablation.reference}'s",
+            measured(_error),
+            right=True,
+            rank=6,
+            source="checks against the float64 reference, the worst of all shapes",
+            json="accuracy",
+        ),
+        field(
+            "back_to_back",
+            Regime.BACK_TO_BACK,
+            measured(lambda row: _in(row, Regime.BACK_TO_BACK)),
+            unit="µs",
+            right=True,
+            rank=10,
+        ),
+        field(
+            "cold",
+            Regime.COLD,
+            measured(lambda row: _in(row, Regime.COLD)),
+            unit="µs",
+            right=True,
+            rank=10,
+        ),
+        field(
             "dram",
-            "DRAM GB/s",
+            "DRAM GB/s under ncu",
             measured(_bandwidth),
             note="(% of peak)",
             right=True,
@@ -91,7 +130,7 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         field("change", "key change", _key_change, rank=5, json="key_change"),
         field("verdict", "verdict", _verdict, rank=4, json="verdict"),
     ]
-    return [f for f in columns if ablation.reference or f.column.key != "reference"]
+    return [f for f in columns if ablation.reference or f.column.key not in OF_REFERENCES]
 
 
 def ladder_table(ablation: Ablation, rows: tuple[Row, ...] | None = None, name: str = "") -> Table:
@@ -127,8 +166,11 @@ def metrics(ablation: Ablation, *names: str) -> str:
 
 
 def ratio_cell(value: Ratio | None, *, note: str = "") -> Cell:
+    """The ratio, and in cycles where that is another."""
     if value is None:
         return Cell(words(ABSENT))
+    cycles = in_cycles(value)
+    note = " ".join(filter(None, [note, cycles and f"({cycles})"]))
     return Cell(words(factor(value.ratio)), sort=value.ratio, note=note, data=vars(value))
 
 
@@ -136,9 +178,30 @@ def _version(row: Row) -> Cell:
     return Cell(words(row.label), sort=row.variant, data=row.variant)
 
 
-def _time(row: Row) -> Cell:
-    cell = figure_cell(row.warm.median if row.warm else None)
-    return Cell(cell.text, cell.sort, data=vars(row.warm) if row.warm else None)
+def _in(row: Row, regime: Regime) -> Cell:
+    known = row.regimes.get(regime)
+    return time_cell(known.time if known else None)
+
+
+def _over_fastest(row: Row) -> Cell:
+    over = row.over_fastest
+    if over is None:
+        return Cell(words(ABSENT))
+    if row.is_reference:
+        return ratio_cell(over)
+    cell = ratio_cell(over, note=f"{ends(over)} of {row.chained.fastest}")
+    return Cell(
+        cell.text, cell.sort, note=cell.note, data={**vars(over), "of": row.chained.fastest}
+    )
+
+
+def _error(row: Row) -> Cell:
+    found = row.accuracy
+    if found is None:
+        return Cell(words(ABSENT))
+    varies = "varies" if found.varies else ""
+    shown = words(factor(found.times_reference))
+    return Cell(shown, sort=found.times_reference, note=varies, data=vars(found))
 
 
 def _over_parent(row: Row) -> Cell:
@@ -158,8 +221,7 @@ def _top_stall(row: Row) -> Cell:
     top = top_stall(row)
     if top is None:
         return Cell(words(ABSENT))
-    name, share = top
-    return Cell(words(f"{name.replace('_', ' ')} {percent(share)}"), sort=share)
+    return Cell(words(f"{reasons(top.reasons)} {share(top.share, top.error)}"), sort=top.share)
 
 
 def _key_change(row: Row) -> Cell:
@@ -172,5 +234,7 @@ def _verdict(row: Row) -> Cell:
     word = verdict(row)
     if row.role == Role.CHOICE:
         word += ", a choice"
-    note = f"({factor(row.over_chosen.ratio)} of {row.chosen})" if row.over_chosen else ""
+    chosen = f"{factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else ""
+    told = "; ".join(filter(None, [chosen, otherwise(row)]))
+    note = f"({told})" if told else ""
     return Cell(words(word), sort=word, note=note, data=row.verdict or None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.judge.rows import Ablation
-from workbench.render.document import result, variant, why
+from workbench.render.document import predicted, result, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, code, line, words
 from workbench.render.document.ladder_table import ladder_table
 from workbench.render.document.phrases import ladders
@@ -39,11 +39,7 @@ def account(judged: Ablation) -> list[Block]:
         ends = f"{judged.whole.before} to {judged.whole.after} under ncu"
         told.append(f"{ends}: {why.equation(judged.whole.factors)}")
     if judged.score.total:
-        score = judged.score
-        told.append(
-            f"predictions: {score.confirmed} confirmed, {score.refuted} refuted, "
-            f"{score.not_measurable} not measurable"
-        )
+        told.append(f"predictions: {predicted.results(judged.score)}")
     return [Paragraph(words(text)) for text in told]
 
 

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS
-from workbench.derive.speedup import Time
 from workbench.judge.rows import Ablation, Row
-from workbench.render.document import ladder_table
+from workbench.judge.sessions import TimingFacts
+from workbench.render.document import ladder_table, timings
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -24,7 +24,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.fields import Field, field, table
 from workbench.render.document.phrases import reason, steps
 from workbench.render.document.why import noise
-from workbench.render.numbers import number
+from workbench.render.numbers import factor, number
 from workbench.render.plain import shorten
 from workbench.words import ABSENT, NONE, Status
 
@@ -44,30 +44,86 @@ CACHES = {"all": "caches flushed before every pass", "none": "caches left as the
 Fact = tuple[str, Text]
 
 
-def method(ablation: Ablation) -> Bullets:
-    """How correctness, times and profiles were had, as the provenance says."""
-    samples = {r.warm.samples for r in ablation.everything if r.warm}
-    profiles = _profile(ablation.environment.ncu_options)
-    rounds = " or ".join(str(n) for n in sorted(samples)) or f"a number of ({ABSENT})"
-    return Bullets(
+def method(ablation: Ablation) -> list[Block]:
+    """How correctness, times and profiles were had, as the provenance says; and the twins."""
+    points = Bullets(
         (
             words(
                 "Correctness: every variant is checked against the study's float64 reference on "
                 "fresh random inputs at several shapes; outputs are filled with NaN before each "
                 "call, and inputs must be unchanged after it. What fails is not timed."
             ),
-            words(
-                f"Times: {rounds} rounds, every variant once a round in random order, in one "
-                "process. Warm replays a CUDA graph of several calls; cold flushes the L2 cache "
-                "before each call. A speedup is the median of the paired ratios with its 95 % "
-                "bootstrap interval."
-            ),
-            words(
-                f"Profiles: {profiles} So durations, rates and roofline points under ncu are "
-                "not to be compared with warm times."
-            ),
+            words(_timing(ablation.timing)),
+            words(_regimes(ablation.timing)),
+            *map(words, _company(ablation)),
+            words(recorded(ablation)),
+            words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
         )
     )
+    shown = timings.twins(ablation)
+    if not shown.rows:
+        return [points, Paragraph(words(f"Twins: {ABSENT}."))]
+    text = (
+        "Twins are a second group of instances of the same variant in every session, judged as if "
+        "they were another: they must come out as 1, and say how small a difference is none."
+    )
+    return [points, Paragraph(words(text)), shown]
+
+
+def _timing(facts: TimingFacts | None) -> str:
+    if facts is None:
+        return f"Times: {ABSENT}."
+    if not facts.is_chained:
+        return (
+            "Times: one process of one instance of every variant, back to back and behind an "
+            "overwritten L2; no chained time, and no interval, since one session has none."
+        )
+    return (
+        f"Times: {facts.sessions} sessions (processes), in each {facts.instances} instances of "
+        f"every variant with buffers and graphs of their own, timed in {facts.rounds} rounds of "
+        "random order. An instance's time is its median over the rounds, a variant's the geometric "
+        "mean over instances and sessions. A session gives one number to a ratio; its 95 % "
+        "interval is Student's t over the sessions."
+    )
+
+
+def _regimes(facts: TimingFacts | None) -> str:
+    told = (
+        "Chained is what a call adds to its neighbours in one CUDA graph: a kernel writes the "
+        "inputs from changing sources, the variant runs, a kernel keeps its output; the same graph "
+        "without the variant is timed beside it and taken off. Back to back is behind itself, cold "
+        "behind an overwritten L2. Verdicts are on chained times."
+    )
+    if facts is not None and facts.stride > 1:
+        told += (
+            f" The inputs are large here: the neighbours touch one of {facts.stride} pieces of "
+            "16 bytes, so that the caches are left as they were."
+        )
+    return told
+
+
+def _company(ablation: Ablation) -> list[str]:
+    """Whether the reference suffers from what it is timed beside."""
+    if ablation.timing is None or not ablation.reference:
+        return []
+    company = ablation.timing.company
+    told = company.words if company else ABSENT
+    return [f"The reference by itself, in a session without any step: {told}."]
+
+
+def recorded(ablation: Ablation) -> str:
+    """How many timing runs there were at this shape, and what became of those that are gone."""
+    found = ablation.recordings
+    runs = f"{found.total} timing run{'s' * (found.total != 1)} at this shape"
+    older = f", {found.unnoted} from before the journal" if found.unnoted else ""
+    gone = len(found.superseded)
+    if not gone:
+        return f"Recordings: {runs}{older}; none superseded."
+    best = ablation.best
+    over = [run.ratio(ablation.reference, best.variant) for run in found.superseded] if best else []
+    ratios = ", ".join(factor(value) for value in over if value is not None)
+    told = f" ({ablation.reference} over {best.variant}: {ratios})" if best and ratios else ""
+    return f"Recordings: {runs}{older}; {gone} superseded, their medians kept{told}."
 
 
 def _profile(options: Mapping[str, str]) -> str:
@@ -82,11 +138,11 @@ def explained(ablation: Ablation) -> str:
     if ablation.environment.ncu_options.get("--cache-control") == "all":
         return (
             "Captures are runs of their own, with the caches flushed: they compare with the cold "
-            "times, not with the warm ones."
+            "times, not with the chained ones."
         )
     return (
-        "Captures are runs of their own: they are of single launches under the profiler, not the "
-        "warm times of the table."
+        "Captures are runs of their own with the caches kept, as the chained times have them: they "
+        "are of single launches under the profiler."
     )
 
 
@@ -118,30 +174,6 @@ def _clocks(ablation: Ablation) -> str:
         return ABSENT
     low, high = number(min(clocks)), number(max(clocks))
     return f"{low} GHz" if low == high else f"{low} to {high} GHz"
-
-
-TIMES: list[Field[Row]] = [
-    field("version", "version", lambda row: row.variant),
-    field("warm", "warm", lambda row: _median(row.warm), unit="µs", right=True),
-    field("warm_range", "95 % of samples", lambda row: spread(row.warm), right=True),
-    field("cold", "cold", lambda row: _median(row.cold), unit="µs", right=True),
-    field("cold_range", "95 % of samples", lambda row: spread(row.cold), right=True),
-    field(
-        "samples", "samples", lambda row: str(row.warm.samples) if row.warm else NONE, right=True
-    ),
-]
-
-
-def times(ablation: Ablation) -> Table:
-    return table("times", TIMES, ablation.everything, key=lambda row: row.variant)
-
-
-def _median(time: Time | None) -> str:
-    return number(time.median if time else None)
-
-
-def spread(time: Time | None) -> str:
-    return f"{number(time.low)} to {number(time.high)}" if time else NONE
 
 
 def reproduction(ablation: Ablation) -> list[Block]:

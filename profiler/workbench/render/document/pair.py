@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import Figure, figure_label
-from workbench.derive.speedup import Time
 from workbench.judge.pairs import VariantPair
 from workbench.judge.rows import Row
 from workbench.render.document import hunks, variant, why
@@ -15,7 +14,6 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Callout,
-    Cell,
     Fold,
     Paragraph,
     Section,
@@ -25,8 +23,10 @@ from workbench.render.document.blocks import (
     line,
     words,
 )
-from workbench.render.document.fields import Field, field, figure_cell, table
-from workbench.render.numbers import interval, quantity, times, with_unit
+from workbench.render.document.fields import Field, field, table
+from workbench.render.document.phrases import with_cycles
+from workbench.render.document.timings import time_cell
+from workbench.render.numbers import quantity, times, with_unit
 from workbench.words import ABSENT, Regime, Status
 
 SOURCE_HINT = "--source shows every hunk with what its lines cost"
@@ -75,8 +75,8 @@ def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Bl
     """``source`` leaves the costliest hunks to the diff itself."""
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
     told: list[Block] = [
-        Paragraph(words(f"{names[1]} over {names[0]}, warm: {interval(pair.speedup)}")),
-        _times(rows),
+        Paragraph(words(f"{names[1]} over {names[0]}, chained: {with_cycles(pair.speedup)}")),
+        _times(pair),
         *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
     ]
     if pair.comparison:
@@ -111,24 +111,26 @@ def _state(row: Row) -> Paragraph:
     return Paragraph(words(f"{row.variant} is {row.status}: {row.problem or 'see workbench list'}"))
 
 
-Timing = tuple[str, tuple[Time | None, Time | None]]
-
-
-def _times(rows: tuple[Row, Row]) -> Table:
-    modes: list[Timing] = [
-        (Regime.WARM, (rows[0].warm, rows[1].warm)),
-        (Regime.COLD, (rows[0].cold, rows[1].cold)),
+def _times(pair: VariantPair) -> Table:
+    """A row a regime."""
+    fields: list[Field[Regime]] = [
+        field("time", "time", lambda regime: f"Time, {regime} (µs)"),
+        *(
+            field(
+                side,
+                row.variant,
+                lambda regime, row=row: (
+                    time_cell(row.regimes[regime].time)  # type: ignore[misc]
+                    if regime in row.regimes
+                    else ABSENT
+                ),
+                right=True,
+            )
+            for side, row in (("before", pair.before), ("after", pair.after))
+        ),
+        field("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime)), right=True),
     ]
-    fields: list[Field[Timing]] = [
-        field("time", "time", lambda mode: f"Time, {mode[0]} (µs)"),
-        field("before", rows[0].variant, lambda mode: _median(mode[1][0]), right=True),
-        field("after", rows[1].variant, lambda mode: _median(mode[1][1]), right=True),
-    ]
-    return table("times", fields, modes, key=lambda mode: mode[0])
-
-
-def _median(time: Time | None) -> Cell:
-    return figure_cell(time.median if time else None)
+    return table("times", fields, list(Regime), key=lambda regime: regime)
 
 
 def costliest(changes: SourceDiff, names: Names) -> list[Block]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.derive.figures import ISSUING, stall_label
-from workbench.derive.stalls import UNSAMPLED
+from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.document.authored import authored
 from workbench.render.document.blocks import Kind, Text, code, joined
-from workbench.render.numbers import microseconds
+from workbench.render.numbers import factor, interval, microseconds, number
 from workbench.render.plain import shorten
-from workbench.words import ABSENT, Role, Status, Verdict
+from workbench.words import ABSENT, NodeKind, Role, Status, Verdict
 
 REASON_WIDTH = 60
 
@@ -24,7 +24,7 @@ def has_figures(row: Row) -> bool:
 def reason(row: Row) -> str:
     """Why a row has no figures, in one short phrase."""
     if row.status == Status.MISSING:
-        return "not measured"
+        return f"needs {row.needs}" if row.needs else "not measured"
     if row.status == Status.FAILED:
         return shorten(f"failed: {row.problem}", REASON_WIDTH)
     return row.status if row.status != Status.CURRENT else ABSENT
@@ -35,7 +35,7 @@ def verdict(row: Row) -> str:
     if row.status == Status.ADOPTED:
         return "adopted, not timed"
     if row.status != Status.CURRENT:
-        return reason(row)
+        return ABSENT if row.needs else reason(row)
     if row.is_reference:
         return "reference"
     if row.role == Role.START:
@@ -58,24 +58,53 @@ def figure(row: Row, name: str) -> float | None:
     return known.value if known else None
 
 
-def top_stall(row: Row) -> tuple[str, float] | None:
-    """The largest stall reason and its share of all samples; issuing is no stall."""
-    stalls = ((name, share) for name, share in row.stalls.items() if name != ISSUING)
-    return max(stalls, key=lambda item: item[1], default=None)
-
-
-def stall_words(name: str) -> str:
-    if name == UNSAMPLED:
-        return "not sampled"
-    return "issuing, not stalled" if name == ISSUING else stall_label(name)
-
-
 def parent_of(row: Row) -> str:
     return (row.step.parent if row.step else None) or ""
 
 
-def warm(row: Row) -> str:
-    return microseconds(row.warm.median if row.warm else None)
+def took(row: Row) -> str:
+    """The chained time."""
+    return microseconds(row.time.value if row.time else None)
+
+
+def in_cycles(ratio: Ratio | None) -> str:
+    """``1.27x in cycles`` where the clock is a part of the ratio in time; else empty."""
+    if ratio is None or ratio.cycles is None or not ratio.differs_in_cycles:
+        return ""
+    return f"{factor(ratio.cycles.value)} in cycles"
+
+
+def with_cycles(ratio: Ratio | None) -> str:
+    """A ratio with its interval, and in cycles where that is another."""
+    cycles = in_cycles(ratio)
+    return f"{interval(ratio)} ({cycles})" if cycles else interval(ratio)
+
+
+def otherwise(row: Row) -> str:
+    """Where another regime than the chained one judges otherwise: ``only behind itself: 1.16x``."""
+    return "; ".join(f"{each.where}: {factor(each.ratio.ratio)}" for each in row.elsewhere)
+
+
+def call_of(row: Row) -> str:
+    """``a memset and a kernel``: what one call is made of, where it is more than one kernel; else
+    empty.
+    """
+    if not row.nodes or [node.kind for node in row.nodes] == [NodeKind.KERNEL]:
+        return ""
+    counts = Counter(node.kind for node in row.nodes)
+    named = [f"a {kind}" if n == 1 else f"{n} {kind}s" for kind, n in counts.items()]
+    return " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
+
+
+def kernels_alone(row: Row, other: Row) -> str:
+    """``kernel against kernel 1.36x (8.20 and 6.03 µs under ncu)``: without what else is in a call
+    of ``other``.
+    """
+    mine, its = figure(row, "duration"), figure(other, "duration")
+    if not mine or its is None:
+        return f"kernel against kernel {ABSENT}"
+    both = f"{number(its)} and {number(mine)} µs under ncu"
+    return f"kernel against kernel {factor(its / mine)} ({both})"
 
 
 def steps(ablation: Ablation) -> list[Row]:
@@ -91,6 +120,7 @@ def ladders(ablation: Ablation) -> tuple[ShapeLadder, ...]:
             parameters=ablation.parameters,
             rows=ablation.rows,
             references=ablation.references,
+            timing=ablation.timing,
         ),
     )
 

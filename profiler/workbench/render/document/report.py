@@ -13,7 +13,7 @@ from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AtShape
 from workbench.render.chart.charts import CHARTS
-from workbench.render.document import bottlenecks, method, rooflines, why
+from workbench.render.document import bottlenecks, method, predicted, rooflines, timings, why
 from workbench.render.document import result as said
 from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
@@ -33,10 +33,10 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.fields import Field, field, only, table
 from workbench.render.document.ladder_table import REPORTED, ladder_table
-from workbench.render.document.phrases import judged, ladders, shape_words, steps
+from workbench.render.document.phrases import judged, ladders, shape_words, steps, with_cycles
 from workbench.render.document.step import anchor, step_section
 from workbench.render.document.tree import tree
-from workbench.render.numbers import interval, number
+from workbench.render.numbers import factor, number
 from workbench.words import ABSENT
 
 
@@ -54,7 +54,7 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
         _why(ablation),
         _steps(ablation, diffs),
         _failures(ablation),
-        Section("method", words("Method"), (method.method(ablation),)),
+        Section("method", words("Method"), tuple(method.method(ablation))),
         _environment(ablation),
         Section("reproduction", words("Reproduce it"), tuple(method.reproduction(ablation))),
         _sources(ablation),
@@ -88,8 +88,9 @@ def _ladder(ablation: Ablation) -> Section:
     """One table a shape at which steps are judged, each on the evidence at its own."""
     first, *others = ladders(ablation)
     note = (
-        "A ratio above 1 is faster; times are warm medians. A row for context is what a step "
-        "starts from: its own verdict is of another shape."
+        "A ratio above 1 is faster; times are chained: what a call adds between ordinary "
+        "neighbours. A row for context is what a step starts from: its own verdict is of another "
+        "shape."
     )
     blocks: tuple[Block, ...] = (
         shape_ladder(ablation, first),
@@ -106,8 +107,8 @@ def _ladder(ablation: Ablation) -> Section:
         tree(ablation),
         Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
         Fold(
-            words("Warm and cold times, and the samples behind them"),
-            (_chart("samples", ablation), method.times(ablation)),
+            words("Chained, back to back and cold, and the instances behind the times"),
+            (_chart("samples", ablation), timings.times(ablation.everything)),
         ),
     )
     return Section("ladder", words("The ladder"), blocks)
@@ -128,19 +129,19 @@ def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = Fal
 
 SHAPES: list[Field[AtShape]] = [
     field("shape", "shape", lambda s: shape_words(s.parameters)),
-    field("time", "time, warm", lambda s: number(s.time.median), unit="µs", right=True),
+    field("time", "time, chained", lambda s: number(s.time.value), unit="µs", right=True),
     field("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True),
     field(
         "reference",
-        "reference",
-        lambda s: number(s.reference.median if s.reference else None),
+        "fastest reference",
+        lambda s: f"{s.fastest} {number(s.reference.value)}" if s.reference else ABSENT,
         unit="µs",
-        right=True,
     ),
+    field("ratio", "vs it [95 % interval]", lambda s: with_cycles(s.over_fastest), right=True),
     field(
-        "ratio",
-        "vs reference [95 % interval]",
-        lambda s: interval(s.over_reference),
+        "error",
+        "error ÷ reference's",
+        lambda s: ABSENT if s.times_reference is None else factor(s.times_reference),
         right=True,
     ),
 ]
@@ -195,8 +196,10 @@ def _why(ablation: Ablation) -> Section:
     if factors.rows:
         text = (
             "Every step multiplies out: time = warp instructions per scheduler ÷ (issue rate while "
-            "active × share of the time active × clock). A factor above 1 made it faster; the "
-            "product of the four is the ratio of the durations under ncu, up to the residual. "
+            "active × load balance over the SMs × share of the time that the busiest SM is active "
+            "× clock). A factor above 1 made it faster; their product is the ratio of durations "
+            "under ncu, up to the residual, and so it is by construction: the residual says how "
+            "well the counters agree, not that the factors are the cause. "
         )
         blocks.append(Paragraph(words(text + method.explained(ablation))))
         blocks.append(Fold(words("The factors of every step"), (factors,)))
@@ -266,7 +269,8 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
 def _failures(ablation: Ablation) -> Section:
     told = said.failures(ablation)
     nothing = Paragraph(words("Every step was kept and no prediction was refuted."))
-    return Section("failures", words("What did not work"), (Bullets(told) if told else nothing,))
+    blocks = (Bullets(told) if told else nothing, *predicted.when(ablation.score))
+    return Section("failures", words("What did not work"), blocks)
 
 
 def _sources(ablation: Ablation) -> Section:

@@ -4,66 +4,108 @@ from __future__ import annotations
 
 from collections import Counter
 
-from workbench.derive.speedup import Ratio
+from workbench.derive.intervals import Ratio
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
+from workbench.render.document import predicted
 from workbench.render.document.authored import authored, first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
-from workbench.render.document.phrases import names, parent_of, reason, steps, warm
+from workbench.render.document.phrases import (
+    call_of,
+    kernels_alone,
+    names,
+    otherwise,
+    parent_of,
+    reason,
+    steps,
+    took,
+    with_cycles,
+)
 from workbench.render.numbers import factor, interval, quantity, ratio
-from workbench.words import ABSENT, Origin, PredictionResult, Status, Verdict
+from workbench.words import ABSENT, Origin, PredictionResult, Regime, Status, Verdict
 
 UNWRITTEN = "no lesson is written yet"
 
 
 def result(ablation: Ablation) -> Text:
-    """Three sentences: what was reached against what, on which evidence, by how many steps."""
-    return line(headline(ablation), " ", _basis(ablation), " ", _count(ablation))
+    """What was reached against what, in which regime, on which evidence, by how many steps."""
+    return line(
+        headline(ablation), *_other_regimes(ablation), " ", _basis(ablation), " ", _count(ablation)
+    )
 
 
 def headline(ablation: Ablation) -> Text:
-    """The fastest kept variant beside baseline and reference, in strong words."""
+    """The fastest kept variant beside the fastest reference, with its accuracy, and beside the
+    baseline, in strong words.
+    """
     best, first = ablation.best, ablation.rows[0] if ablation.rows else None
     if best is None or first is None:
-        return words("No version has a current time that counts: there is no result yet.")
+        return words("No version has a current chained time that counts: there is no result yet.")
+    opening = line(code(best.variant), f" takes {took(best)} chained")
     if best.variant == first.variant:
-        opening = line("No step was kept: ", code(best.variant), f" takes {warm(best)}")
-    else:
-        opening = line(
-            code(best.variant),
-            f" takes {warm(best)}, {interval(best.over_baseline)} over ",
-            code(first.variant),
-            f" ({warm(first)})",
-        )
+        opening = line("No step was kept: ", opening)
     if ablation.reference:
-        opening = line(opening, "; ", compared(best.over_reference, _reference(ablation)))
+        opening = line(opening, "; ", _against_references(ablation, best))
+    if best.variant != first.variant:
+        over = interval(best.over_baseline)
+        opening = line(opening, f"; {over} over ", code(first.variant), f" ({took(first)})")
     return bold(line(opening, "."))
 
 
-def _reference(ablation: Ablation) -> Text:
-    times = [warm(r) for r in ablation.references if r.variant == ablation.reference]
-    return line(code(ablation.reference), f" ({', '.join(times) or ABSENT})")
+def _against_references(ablation: Ablation, best: Row) -> Text:
+    """The fastest one; what its call is made of; the error beside the primary one's."""
+    name = best.chained.fastest or ablation.reference
+    row = next((r for r in ablation.references if r.variant == name), None)
+    what = "the fastest reference, " if best.chained.fastest else ""
+    told = compared(best.over_fastest, line(what, code(name), f" ({took(row) if row else ABSENT})"))
+    if row is not None and (call := call_of(row)):
+        told = line(told, f", a call of which is {call}: {kernels_alone(best, row)}")
+    if best.accuracy is None:
+        return line(told, "; its error against that of ", code(ablation.reference), f" {ABSENT}")
+    times = factor(best.accuracy.times_reference)
+    return line(told, f"; its error is {times} that of ", code(ablation.reference))
 
 
 def compared(value: Ratio | None, name: Text) -> Text:
     """Faster, slower or neither, in words; the interval decides."""
     if value is None:
         return line("its speed against ", name, f" was {ABSENT}")
+    if value.low is None or value.high is None:
+        return line("it is ", interval(value), " of ", name)
     if value.low > 1:
-        return line(f"it is {interval(value)} faster than ", name)
+        return line(f"it is {with_cycles(value)} faster than ", name)
     if value.high < 1:
-        slower = Ratio(1 / value.ratio, 1 / value.high, 1 / value.low)
-        return line(f"it is {interval(slower)} slower than ", name)
+        return line(f"it is {with_cycles(value.inverse)} slower than ", name)
     return line("it is as fast as ", name, f" within the interval ({interval(value)})")
+
+
+def _other_regimes(ablation: Ablation) -> tuple[str | Text, ...]:
+    """The same comparison behind itself and cold, where the headline has one."""
+    best = ablation.best
+    if best is None or best.over_fastest is None:
+        return ()
+    told = [
+        line(f"{regime} {interval(known.over_fastest)} of ", code(known.fastest))
+        for regime, known in best.regimes.items()
+        if regime != Regime.CHAINED and known.over_fastest
+    ]
+    return (" In other regimes: ", joined(told), ".") if told else ()
 
 
 def _basis(ablation: Ablation) -> Text:
     date = ablation.date or "an unknown date"
     fresh = ablation.source == Origin.MEASURED
     origin = f"measured by this run on {date}" if fresh else f"recorded evidence of {date}"
+    facts = ablation.timing
+    over = "; 95 % intervals are over sessions"
+    if facts is not None and facts.is_chained:
+        over = f"; 95 % intervals are over {facts.sessions} sessions of {facts.instances} instances"
+    limited = ""
+    if facts is not None and facts.throttling is not None:
+        limited = f" The card was {facts.throttling.words}."
     return words(
-        "Times are warm medians (inputs in the L2 cache where they fit), ratios medians of paired "
-        f"rounds with their 95 % intervals; {ablation.gpu}, {origin}."
+        "Chained is the time that a call adds between ordinary neighbours, which write its inputs "
+        f"and read its output{over}; {ablation.gpu}, {origin}.{limited}"
     )
 
 
@@ -90,20 +132,20 @@ def score(ablation: Ablation) -> Text:
     counts = ablation.score
     if not counts.total:
         return words(f"predictions {ABSENT}")
-    return words(
-        f"of {counts.total} predictions {counts.confirmed} confirmed, {counts.refuted} refuted, "
-        f"{counts.not_measurable} not measurable"
-    )
+    return words(f"of {counts.total} predictions {predicted.results(counts)}")
 
 
 def brief(ablation: Ablation) -> str:
     """The last line on a terminal."""
     best = ablation.best
     if best is None or best.over_baseline is None:
-        return "no kept variant has a current time"
-    over = best.over_reference
-    against = f", {ratio(over)} of {ablation.reference}" if over else ""
-    return f"best: {best.variant}, {ratio(best.over_baseline)} over the baseline{against} (warm)"
+        return "no kept variant has a current chained time"
+    over = best.over_fastest
+    against = f"{ratio(over)} of {best.chained.fastest}, the fastest reference; " if over else ""
+    error = best.accuracy
+    told = f"; error {factor(error.times_reference)} that of {ablation.reference}" if error else ""
+    baseline = f"{ratio(best.over_baseline)} over the baseline (chained)"
+    return f"best: {best.variant}, {against}{baseline}{told}"
 
 
 def lessons(ablation: Ablation) -> tuple[Text, ...]:
@@ -134,7 +176,8 @@ def _failures(row: Row) -> list[Text]:
         return [line(code(row.variant), f": no verdict, {reason(row)}.")]
     told = []
     if row.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE):
-        why = "; ".join(gate.why for gate in row.gates if not gate.passed) or ABSENT
+        reasons = [gate.why for gate in row.gates if not gate.passed and gate.binding]
+        why = "; ".join(filter(None, [*reasons, otherwise(row)])) or ABSENT
         where = line(" at ", code(row.judged_at)) if row.judged_at else ()
         told.append(
             line(
@@ -171,13 +214,12 @@ def across(ablation: Ablation) -> Text:
     """All shapes in one number, and the shape where it does worst."""
     shapes = ablation.across
     if shapes is None or shapes.geometric_mean is None or shapes.worst is None:
-        return line("Against ", code(ablation.reference), f" at other shapes: {ABSENT}.")
+        return line(f"Against the fastest reference at other shapes: {ABSENT}.")
     return line(
         f"Over {len(shapes.ratios)} shapes ",
         code(shapes.variant),
-        f" is {factor(shapes.geometric_mean)} of ",
-        code(ablation.reference),
-        f" in the geometric mean, and {ratio(shapes.worst.over_reference)} at its worst, ",
+        f" is {factor(shapes.geometric_mean)} of the fastest reference in the geometric mean, "
+        f"chained, and {ratio(shapes.worst.over_fastest)} at its worst, ",
         code(shapes.worst.shape),
         ".",
     )

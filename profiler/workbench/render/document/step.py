@@ -8,7 +8,7 @@ from workbench.derive.diff.model import SourceDiff
 from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Row
-from workbench.render.document import bottlenecks, hunks, why
+from workbench.render.document import bottlenecks, hunks, predicted, timings, why
 from workbench.render.document.authored import authored, paragraphs
 from workbench.render.document.blocks import (
     Block,
@@ -29,9 +29,12 @@ from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import (
     has_figures,
     kind,
+    names,
+    otherwise,
     parent_of,
     reason,
-    warm,
+    took,
+    with_cycles,
 )
 from workbench.render.numbers import interval, quantity, with_unit
 from workbench.words import ABSENT, GateState
@@ -73,13 +76,23 @@ def verdict_line(row: Row, shape: str = "") -> Text:
         _speed(row),
         ". ",
         gate_words(row),
+        *price(row),
     )
+
+
+def price(row: Row) -> tuple[str | Text, ...]:
+    """What the parent supports and the step does not."""
+    if not row.price:
+        return ()
+    return (" Its price: no longer supports ", names(list(row.price)), ".")
 
 
 def _speed(row: Row) -> Text:
     if not has_figures(row):
         return words(f"no figures, {reason(row)}")
-    told = line(f"{warm(row)}, {interval(row.over_parent)} over ", code(parent_of(row)))
+    told = line(f"{took(row)}, {with_cycles(row.over_parent)} over ", code(parent_of(row)))
+    if elsewhere := otherwise(row):
+        told = line(told, f" ({elsewhere})")
     if row.over_chosen is None:
         return told
     best = line(f"; it chooses, and is {interval(row.over_chosen)} of ", code(row.chosen))
@@ -124,6 +137,7 @@ def details(row: Row, changes: SourceDiff | None) -> Fold:
             blocks += [Paragraph(line(bold(title), " ", first.text)), *rest]
     blocks += _predictions(row)
     blocks += _gates(row)
+    blocks += _times(row)
     blocks += _anatomy(row)
     if changes is not None:
         blocks += _line_costs(row, changes)
@@ -142,6 +156,8 @@ PREDICTIONS: list[Field[PredictionOutcome]] = [
     ),
     field("after", "after", lambda p: figure_cell(p.after, quantity(p.after, p.unit)), right=True),
     field("result", "result", lambda p: p.result),
+    field("written", "written", predicted.written),
+    field("score", "interval score (of no change)", predicted.scores, right=True),
 ]
 GATES: list[Field[Gate]] = [
     field("gate", "gate", lambda gate: gate.name),
@@ -169,6 +185,12 @@ def _predictions(row: Row) -> list[Block]:
 
 def _gates(row: Row) -> list[Block]:
     return [gates(row) if row.gates else Paragraph(words(f"Gates: {ABSENT}."))]
+
+
+def _times(row: Row) -> list[Block]:
+    if not row.regimes:
+        return [Paragraph(words(f"Times: {ABSENT}."))]
+    return [Paragraph(words("What surrounds a call, and its time there:")), timings.regimes(row)]
 
 
 def _anatomy(row: Row) -> list[Block]:

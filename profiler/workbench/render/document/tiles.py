@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workbench.derive.speedup import Ratio
+from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation
+from workbench.render.document import predicted
 from workbench.render.document.phrases import steps
 from workbench.render.numbers import factor, number
-from workbench.words import Verdict
+from workbench.words import ABSENT, Verdict
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,20 @@ def tiles(ablation: Ablation) -> list[Tile]:
 
 def _speed(ablation: Ablation) -> Iterator[Tile]:
     best = ablation.best
-    if best is None or best.warm is None:
+    if best is None or best.time is None:
         return
-    yield Tile(f"best: {best.variant}", f"{number(best.warm.median)} µs", "warm median")
+    yield Tile(f"best: {best.variant}", f"{number(best.time.value)} µs", "chained time")
     for ratio, name in (
+        (best.over_fastest, best.chained.fastest),
         (best.over_baseline, ablation.rows[0].variant),
-        (best.over_reference, ablation.reference),
     ):
         if ratio is not None and name not in ("", best.variant):
             yield Tile(f"speed relative to {name}", factor(ratio.ratio), _interval(ratio))
 
 
 def _interval(ratio: Ratio) -> str:
+    if ratio.low is None or ratio.high is None:
+        return f"interval {ABSENT}"
     return f"{factor(ratio.low)} to {factor(ratio.high)}, 95 % interval"
 
 
@@ -52,5 +55,5 @@ def _verdicts(ablation: Ablation) -> Iterator[Tile]:
 def _predictions(ablation: Ablation) -> Iterator[Tile]:
     score = ablation.score
     if score.total:
-        note = f"{score.refuted} refuted, {score.not_measurable} not measurable"
+        note = predicted.by_time(score)
         yield Tile("predictions confirmed", f"{score.confirmed} of {score.total}", note)

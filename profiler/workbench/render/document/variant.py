@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.figures import ISSUING, Figure, figure_label
-from workbench.derive.speedup import Time
+from workbench.derive.sampling import top_stall
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
-from workbench.render.document import bottlenecks, step, why
+from workbench.render.document import bottlenecks, step, timings, why
 from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Block,
@@ -23,11 +23,20 @@ from workbench.render.document.blocks import (
     strong,
     words,
 )
-from workbench.render.document.fields import Field, field, figure_cell, table
-from workbench.render.document.method import spread
-from workbench.render.document.phrases import has_figures, kind, parent_of, stall_words, verdict
-from workbench.render.numbers import interval, percent, quantity, ratio, unit_shown
-from workbench.words import ABSENT, Regime
+from workbench.render.document.fields import Field, field, table
+from workbench.render.document.phrases import (
+    call_of,
+    has_figures,
+    kernels_alone,
+    kind,
+    otherwise,
+    parent_of,
+    verdict,
+    with_cycles,
+)
+from workbench.render.document.stalls import reasons, samples, share_of, stall_words
+from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown
+from workbench.words import ABSENT
 
 SHOWN = (
     "duration",
@@ -70,27 +79,6 @@ def origin(ablation: Ablation) -> Text:
 
 
 @dataclass(frozen=True)
-class _Timing:
-    regime: str
-    time: Time | None
-
-
-TIMINGS: list[Field[_Timing]] = [
-    field("mode", "mode", lambda t: t.regime),
-    field(
-        "median", "median µs", lambda t: figure_cell(t.time.median if t.time else None), right=True
-    ),
-    field("range", "95 % of samples", lambda t: spread(t.time), right=True),
-    field("samples", "samples", lambda t: str(t.time.samples) if t.time else "", right=True),
-]
-
-
-def timings(row: Row) -> Table:
-    rows = (_Timing(Regime.WARM, row.warm), _Timing(Regime.COLD, row.cold))
-    return table("timings", TIMINGS, rows, key=lambda t: t.regime)
-
-
-@dataclass(frozen=True)
 class Known:
     """A figure by its id, None where it was not collected."""
 
@@ -113,9 +101,9 @@ FIGURES: list[Field[Known]] = [
     field("unit", "unit", lambda k: unit_shown(k.figure.unit) if k.figure else ""),
     field("metric", "ncu metric", lambda k: k.figure.metric if k.figure else "", rank=1),
 ]
-STALLS: list[Field[tuple[str, float]]] = [
+STALLS: list[Field[tuple[str, str]]] = [
     field("reason", "stall reason", lambda stall: stall_words(stall[0])),
-    field("share", "share of samples", lambda stall: percent(stall[1]), right=True),
+    field("share", "share of samples", lambda stall: stall[1], right=True),
 ]
 
 
@@ -132,9 +120,12 @@ def profile(
 ) -> list[Block]:
     """What a capture says by itself."""
     told: list[Block] = [figure_table(figures), Paragraph(words(limited(limiters)))]
-    shown = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
-    if shown:
+    waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
+    if waited:
+        shown = [(name, share_of(share, figures)) for name, share in waited]
         told.append(table("stalls", STALLS, shown, key=lambda stall: stall[0]))
+        if (top := top_stall(stalls, samples(figures))) and top.ties:
+            told.append(Paragraph(words(f"A tie for the top: {reasons(top.reasons)}.")))
     else:
         told.append(Paragraph(words(f"stall samples: {ABSENT}")))
     if limits:
@@ -166,7 +157,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     told: list[Block] = [Paragraph(words(f"{row.status}: {row.problem}"))] if row.problem else []
     if row.problem and not has_figures(row):
         return told
-    told.append(timings(row))
+    told.append(timings.regimes(row, ablation.reference))
     if ratios := _ratios(row, ablation):
         told.append(Bullets(tuple(map(words, ratios))))
     if row.figures:
@@ -185,15 +176,43 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
 def _ratios(row: Row, ablation: Ablation) -> list[str]:
     told = []
     if ablation.reference not in ("", row.variant):
-        told.append(f"vs {ablation.reference}: {interval(row.over_reference)}")
+        told.append(f"vs {ablation.reference}: {with_cycles(row.over_reference)}")
+    if not row.is_reference and row.chained.fastest not in ("", ablation.reference):
+        told.append(
+            f"vs {row.chained.fastest} (the fastest reference): {with_cycles(row.over_fastest)}"
+        )
+    told += _calls(row, ablation)
+    if row.accuracy:
+        told.append(
+            f"error: {factor(row.accuracy.times_reference)} that of {ablation.reference}, "
+            f"at {row.accuracy.where}"
+        )
+    if elsewhere := otherwise(row):
+        told.append(elsewhere)
+    if row.price:
+        told.append(f"no longer supports {', '.join(row.price)}")
     parent, first = parent_of(row), ablation.rows[0].variant
     if parent:
-        told.append(f"vs {parent} (parent): {interval(row.over_parent)}")
+        told.append(f"vs {parent} (parent): {with_cycles(row.over_parent)}")
     if parent and parent != first:
         told.append(f"vs {first}: {ratio(row.over_baseline)}")
     if row.chosen:
         told.append(f"vs {row.chosen} (the best that it chooses): {interval(row.over_chosen)}")
     return told
+
+
+def _calls(row: Row, ablation: Ablation) -> list[str]:
+    """What else is in a call, its own or that of a reference that it is compared with."""
+    if call := call_of(row):
+        return [f"one call is {call}"]
+    against = [
+        r for r in ablation.references if r.variant in (ablation.reference, row.chained.fastest)
+    ]
+    return [
+        f"one call of {other.variant} is {call}; {kernels_alone(row, other)}"
+        for other in against
+        if (call := call_of(other)) and other is not row
+    ]
 
 
 def evidence_states(row: Row) -> Paragraph:

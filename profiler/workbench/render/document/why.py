@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from workbench.derive.factors import Factor, SpeedupFactors
+from workbench.derive.factors import SPLIT, Factor, SpeedupFactors
 from workbench.derive.noise import Noise
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout
@@ -15,7 +15,7 @@ from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
 from workbench.render.document.blocks import Block, Fold, Paragraph, Table, words
 from workbench.render.document.fields import Field, field, figure_cell, table
-from workbench.render.document.phrases import stall_words
+from workbench.render.document.stalls import stall_words
 from workbench.render.numbers import factor, number, quantity, signed, with_unit
 from workbench.words import ABSENT, NONE, RuleMove
 
@@ -24,6 +24,8 @@ UNCHANGED = 0.005  # a factor nearer to one than this is called the same
 WORDS = {
     "instructions": ("fewer instructions", "more instructions", "instructions"),
     "issue_rate": ("higher issue rate", "lower issue rate", "issue rate"),
+    "balance": ("more SMs at work", "fewer SMs at work", "SMs at work"),
+    "busiest": ("shorter head and tail", "longer head and tail", "head and tail"),
     "active": ("more time active", "less time active", "time active"),
     "clock": ("higher clock", "lower clock", "clock"),
 }
@@ -76,11 +78,12 @@ def ladder_factors(ablation: Ablation) -> Table:
     pairs = [(c.after, c) for row in ablation.rows if (c := row.against_parent)]
     if ablation.whole:
         pairs.append((f"{ablation.whole.before} to {ablation.whole.after}", ablation.whole))
+    told = {f.id for _, pair in pairs if pair.factors for f in pair.factors.factors} or set(SPLIT)
     fields = [
         field("step", "step", lambda p: p[0]),
         field("over", "over", lambda p: p[1].before),
         field("ratio", "under ncu", lambda p: _measured(p[1].factors), right=True),
-        *(_gain(name) for name in WORDS),
+        *(_gain(name) for name in WORDS if name in told),
         field("residual", "residual", lambda p: _residual(p[1].factors), right=True),
     ]
     return table("ladder-factors", fields, pairs, key=lambda p: p[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,8 @@ def environment() -> Environment:
     _, major, minor = nvrtc.nvrtcVersion()
     return Environment(
         gpu=str(properties.name),
+        gpu_uuid=_uuid(),
+        host=hashlib.sha256(platform.node().encode()).hexdigest()[:12],
         compute_capability=f"{properties.major}.{properties.minor}",
         sm_count=int(properties.multi_processor_count),
         l2_bytes=int(properties.L2_cache_size),
@@ -53,6 +56,12 @@ def environment() -> Environment:
     )
 
 
+def _uuid() -> str | None:
+    """NVML's name of this process's GPU, ``GPU-...``; None where torch does not say."""
+    found = str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
+    return f"GPU-{found.removeprefix('GPU-')}" if found else None
+
+
 def _driver() -> str:
     try:
         import pynvml
@@ -63,13 +72,17 @@ def _driver() -> str:
         return ABSENT
 
 
+REASON = "nvmlClocksEventReason"
+
+
 @dataclass(frozen=True)
 class Load:
-    """Clock in MHz, temperature in °C; None is not collected."""
+    """Clock in MHz, temperature in °C; None is not collected. ``reasons`` are NVML's names."""
 
     sm_clock_mhz: int | None = None
     temperature_c: int | None = None
     throttled: bool | None = None
+    reasons: tuple[str, ...] = ()
 
 
 class Gauge:
@@ -83,6 +96,11 @@ class Gauge:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
             self._nvml = pynvml
+            self.reasons = {
+                name.removeprefix(REASON): int(bit)
+                for name, bit in vars(pynvml).items()
+                if name.startswith(REASON) and isinstance(bit, int) and bit.bit_count() == 1
+            }
             self.load()
         except Exception:
             self._nvml = None
@@ -99,6 +117,7 @@ class Gauge:
             sm_clock_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
             temperature_c=int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
             throttled=bool(reasons & ~benign),
+            reasons=tuple(name for name, bit in self.reasons.items() if reasons & ~benign & bit),
         )
 
     def memory_clock_mhz(self) -> float | None:

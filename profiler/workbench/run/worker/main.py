@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench import cuda
 from workbench.cuda.includes import source_text
@@ -22,7 +22,6 @@ from workbench.errors import UsageError
 from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import (
     CONTEXT_LOST,
-    GATE,
     Broken,
     Built,
     Captured,
@@ -33,11 +32,10 @@ from workbench.run.protocol import (
     Hello,
     Start,
     Surroundings,
-    TimingDone,
     VariantsJob,
-    read_gate,
     read_job,
 )
+from workbench.run.worker.gate import wait_at_gate
 from workbench.run.worker.journal import Journal, describe
 from workbench.study.model import Shape
 from workbench.study.params import base_name
@@ -45,9 +43,8 @@ from workbench.study.workspace import check_study_module, load_module
 from workbench.words import CheckResult, Phase
 
 if TYPE_CHECKING:
-    from workbench.run.worker.timing import Case
-
-GATE_POLL_SECONDS = 0.02
+    from workbench.run.worker.guard import Guard
+    from workbench.run.worker.timing.surroundings import Surroundings as Around
 
 
 class Worker:
@@ -61,8 +58,11 @@ class Worker:
         study = self.folder / "study.py"
         self.study = load_module(study, "workbench_study")
         check_study_module(study, self.study)
+        self.guard: Guard | None = None
         self.modules: dict[str, ModuleType] = {}
         self.failed: set[str] = set()
+        self.around: Around | None = None
+        self.reference: Callable[..., Any] | None = None
 
     @property
     def shape(self) -> Shape:
@@ -73,14 +73,14 @@ class Worker:
         phases = self.job.phases
         self.journal.write(Hello(pid=os.getpid()))
         if self.job.gated:
-            self.variants = wait_at_gate()
+            self.variants = wait_for_parent()
         if phases != (Phase.BUILD,):
             self.tell_surroundings()
+            self.guard = guard_of(self.folder, self.job)
+            self.load_reference()
         self.each(Phase.BUILD, self.build)
         if Phase.CHECK in phases:
             self.each(Phase.CHECK, self.check)
-        if Phase.TIME in phases:
-            self.time()
         if Phase.CAPTURE in phases:
             self.each(Phase.CAPTURE, self.capture)
         self.journal.write(Done())
@@ -96,7 +96,8 @@ class Worker:
             self.journal.current(name)
             self.journal.write(Start(variant=name, phase=phase))
             try:
-                work(name)
+                with self.guard.watching(name) if self.guard else nullcontext():
+                    work(name)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # users' code may also exit
@@ -161,62 +162,65 @@ class Worker:
     def check(self, name: str) -> None:
         from workbench.run.worker.check import check_variant
 
+        run, peer = self.modules[name].run, self.reference
         for shape in self.job.check_shapes:
-            outcome = check_variant(self.study, self.modules[name].run, self.study.shapes[shape])
+            outcome = check_variant(self.study, run, self.study.shapes[shape], peer)
             self.journal.write(Checked(variant=name, shape=shape, **vars(outcome)))
             unsupported = outcome.status == CheckResult.UNSUPPORTED and shape == self.job.shape
             if outcome.status == CheckResult.WRONG or unsupported:
                 self.failed.add(name)
 
-    def case(self, name: str) -> Case:
-        from workbench.run.worker.timing import Case, draw
-
-        return Case(name, self.modules[name].run, draw(self.study, self.shape))
-
-    def time(self) -> None:
-        """All that are left, together."""
-        from workbench.run.worker.timing import interleave
-
-        limits = self.job.timing
-        assert limits is not None
-        cases: list[Case] = []
-
-        def prepare(name: str) -> None:
-            case = self.case(name)
-            case.prepare(limits.graph_microseconds)
-            cases.append(case)
-
-        self.each(Phase.TIME, prepare)
-        for sample in interleave(cases, limits.rounds, limits.seconds, self.journal.current):
-            self.journal.write(sample)
-        self.journal.current("")
-        self.journal.write(TimingDone(variants=tuple(case.name for case in cases)))
+    def load_reference(self) -> None:
+        """The primary one, whose error stands beside those of variants; not the one that is timed."""
+        if self.job.reference:
+            with suppress(Exception):  # what is wrong with it is told where it is built
+                file = self.folder / f"{base_name(self.job.reference)}.py"
+                with cuda.overridden(self.job.params.get(self.job.reference, {})):
+                    self.reference = load_module(file, "workbench_reference").run
+            cuda.take_declared()
 
     def capture(self, name: str) -> None:
-        """One call inside of the variant's NVTX range, after one outside of it."""
+        """One call inside of the variant's NVTX range, after one outside of it.
+
+        In the regime of the headline: a neighbour has just written the inputs of either.
+        """
         import torch
 
-        case = self.case(name)
-        case.call()
+        from workbench.run.worker.timing.card import Card
+        from workbench.run.worker.timing.surroundings import Surroundings
+
+        if self.around is None:
+            self.around = Surroundings(Card(), self.study, self.shape)
+        around, run = self.around, self.modules[name].run
+        inputs = around.inputs()
+        table = around.table(inputs)
+        around.card.advance()
+        around.write(table, 0)
+        run(**inputs)
+        around.write(table, 1)
         torch.cuda.synchronize()
         torch.cuda.nvtx.range_push(self.job.ranges[name])
-        case.call()
+        run(**inputs)
         torch.cuda.synchronize()
         torch.cuda.nvtx.range_pop()
         self.journal.write(Captured(variant=name))
 
 
-def wait_at_gate() -> tuple[str, ...]:
+def guard_of(folder: Path, job: VariantsJob) -> Guard:
+    """Of all that variants may meet here."""
+    from workbench.run.worker import check  # noqa: F401
+    from workbench.run.worker.guard import Guard
+    from workbench.run.worker.timing import surroundings  # noqa: F401
+
+    return Guard(folder, job.sources)
+
+
+def wait_for_parent() -> tuple[str, ...]:
     """Import what takes long, then wait, off the GPU, until the parent says which variants."""
     import torch  # noqa: F401
     from cuda.core import Program  # noqa: F401
 
-    folder, parent = Path.cwd(), os.getppid()
-    while not (folder / GATE).is_file():
-        if os.getppid() != parent:
-            raise SystemExit(1)
-        time.sleep(GATE_POLL_SECONDS)
-    return read_gate(folder)
+    return wait_at_gate()
 
 
 def main() -> None:

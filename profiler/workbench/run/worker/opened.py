@@ -57,6 +57,6 @@ def unseen(opened: Iterable[str], folder: Path, known: Iterable[str]) -> str:
             name = os.path.relpath(path, os.path.realpath(folder))
             return (
                 f"opens {name}, which its fingerprint does not cover: a change of it would pass "
-                "unseen (name the file in a plain string of the module)"
+                "unseen"
             )
     return ""

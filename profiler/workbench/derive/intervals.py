@@ -1,0 +1,120 @@
+"""Ratios and times with the intervals that hold: Student's t over sessions.
+
+A session (a process) gives one number, whatever number of instances and rounds it is made of: what
+its instances have in common cancels in a ratio, and what they do not is in the spread of the
+sessions. docs/measuring.md has how often such intervals hold, and that those over rounds do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+LEVEL = 0.95
+# Quantiles 0.975 of Student's t for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook of
+# Statistical Methods, 1.3.6.7.2). With more the last one is taken: the interval is a little wide.
+T_975 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+LEAST_APART = 0.01  # ratios in time and in cycles that differ by less say the same
+
+
+@dataclass(frozen=True)
+class Interval:
+    """``value`` and the ends of its 95 % interval, which are None (not collected) of one session.
+
+    A geometric mean over ``sessions``, each of which is one independent number.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    sessions: int
+
+    @property
+    def half_width(self) -> float | None:
+        """Of its logarithm."""
+        if self.low is None or self.high is None:
+            return None
+        return math.log(self.high / self.low) / 2
+
+    def holds(self, value: float) -> bool:
+        """Whether a value lies in it; never without an interval."""
+        return self.low is not None and self.high is not None and self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times faster; above 1 is faster. ``low`` and ``high`` are of the 95 % interval over
+    ``sessions``, None (not collected) where there is but one; ``cycles`` is the same in SM cycles.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    sessions: int = 0
+    cycles: Interval | None = None
+
+    @property
+    def differs_in_cycles(self) -> bool:
+        """Whether the clock is a part of it: by more than both intervals and one percent."""
+        if self.cycles is None:
+            return False
+        own = Interval(self.ratio, self.low, self.high, self.sessions).half_width or 0.0
+        room = max(LEAST_APART, own + (self.cycles.half_width or 0.0))
+        return abs(math.log(self.ratio / self.cycles.value)) > room
+
+    @property
+    def inverse(self) -> Ratio:
+        """How many times slower."""
+        cycles = self.cycles
+        return Ratio(
+            1 / self.ratio,
+            None if self.high is None else 1 / self.high,
+            None if self.low is None else 1 / self.low,
+            self.sessions,
+            cycles
+            and Interval(
+                1 / cycles.value,
+                None if cycles.high is None else 1 / cycles.high,
+                None if cycles.low is None else 1 / cycles.low,
+                cycles.sessions,
+            ),
+        )
+
+
+def over_sessions(logarithms: Sequence[float]) -> Interval:
+    """Of one logarithm a session: mean ± t(0.975, S - 1) · sd / √S, and back by the exponential."""
+    sessions = len(logarithms)
+    middle = fmean(logarithms)
+    if sessions < 2:
+        return Interval(math.exp(middle), None, None, sessions)
+    quantile = T_975[min(sessions - 2, len(T_975) - 1)]
+    width = quantile * stdev(logarithms) / math.sqrt(sessions)
+    return Interval(
+        value=math.exp(middle),
+        low=math.exp(middle - width),
+        high=math.exp(middle + width),
+        sessions=sessions,
+    )
+
+
+def mean_log(values: Sequence[float]) -> float:
+    """Of the instances of one session."""
+    return fmean(math.log(value) for value in values)
+
+
+def ratio_interval(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> Interval:
+    """Of first ÷ second, both [session][instance]: how much faster the second is."""
+    return over_sessions(
+        [mean_log(one) - mean_log(other) for one, other in zip(first, second, strict=True)]
+    )
+
+
+def time_interval(times: Sequence[Sequence[float]]) -> Interval:
+    """The geometric mean over the instances of a session, then over sessions."""
+    return over_sessions([mean_log(session) for session in times])

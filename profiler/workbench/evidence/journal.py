@@ -1,0 +1,148 @@
+"""What was recorded when: a line a recording, which nothing that comes later takes away.
+
+The samples of a timing session go when its variants are timed again; its line here stays.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from workbench.errors import UsageError
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import (
+    CaptureEntry,
+    CaptureIndex,
+    Entry,
+    JournalEntry,
+    PredictionEntry,
+    SessionEntry,
+    Timing,
+)
+from workbench.words import HEADLINE, Known
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The entries of one GPU in the order in which they were written.
+
+    ``predictions`` are those of all GPUs, oldest first, and ``measured`` are the dates at which
+    each variant was first timed or captured on any: what was seen on one is known on all. ``told``
+    says which lines were passed over, and why.
+    """
+
+    sessions: tuple[SessionEntry, ...] = ()
+    captures: tuple[CaptureEntry, ...] = ()
+    predictions: tuple[PredictionEntry, ...] = ()
+    measured: Mapping[str, str] = field(default_factory=dict)
+    told: tuple[str, ...] = ()
+
+
+def load_journal(folder: EvidenceFolder) -> Journal:
+    """Empty without a file. Raises EnvironmentLacks for one that cannot be read."""
+    entries, told = _entries(folder)
+    others = [one for one in folder.every_gpu if one != folder]
+    everywhere = [*entries, *(entry for other in others for entry in _entries(other)[0])]
+    noted = [entry for entry in everywhere if isinstance(entry, PredictionEntry)]
+    return Journal(
+        sessions=tuple(entry for entry in entries if isinstance(entry, SessionEntry)),
+        captures=tuple(entry for entry in entries if isinstance(entry, CaptureEntry)),
+        predictions=tuple(sorted(noted, key=lambda entry: entry.date)),
+        measured=_first_measured(everywhere),
+        told=tuple(told),
+    )
+
+
+def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
+    first: dict[str, str] = {}
+    for entry in entries:
+        match entry:
+            case SessionEntry():
+                names = list(entry.fingerprints)
+            case CaptureEntry():
+                names = [entry.variant]
+            case PredictionEntry():
+                names = []
+        first |= {name: min(entry.date, first.get(name, entry.date)) for name in names}
+    return first
+
+
+def append(folder: EvidenceFolder, entry: Entry) -> None:
+    store.append(folder.journal, entry)
+
+
+def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:
+    return store.read_lines(folder.journal, JournalEntry)
+
+
+def timing_entry(file: str, timing: Timing) -> SessionEntry:
+    """A timing in a line; ``file`` is the name under which its samples are kept."""
+    origin = timing.provenance
+    return SessionEntry(
+        date=origin.date,
+        workbench=origin.workbench,
+        gpu_uuid=origin.gpu_uuid,
+        host=origin.host,
+        shape=timing.shape,
+        file=file,
+        sessions=len(timing.together),
+        regime=HEADLINE,
+        fingerprints=timing.fingerprints,
+        medians=medians(timing),
+    )
+
+
+def capture_entry(index: CaptureIndex) -> CaptureEntry:
+    origin = index.provenance
+    return CaptureEntry(
+        date=origin.date,
+        workbench=origin.workbench,
+        gpu_uuid=origin.gpu_uuid,
+        host=origin.host,
+        shape=index.shape,
+        report=index.report,
+        variant=index.variant,
+        fingerprint=index.fingerprint,
+        adopted=index.adopted is not None,
+    )
+
+
+def medians(timing: Timing) -> dict[str, float]:
+    """Variant to the microseconds that a call adds in the headline's regime: the median over
+    instances of the median over rounds.
+    """
+    times: dict[str, list[float]] = {}
+    for session in timing.together:
+        for one in session.series:
+            if one.regime == HEADLINE and not one.twin:
+                added = [
+                    all_ - bare for all_, bare in zip(one.microseconds, one.around, strict=True)
+                ]
+                times.setdefault(one.variant, []).append(statistics.median(added))
+    return {variant: round(statistics.median(each), 4) for variant, each in times.items()}
+
+
+def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
+    """Variant to what is on record of it, on any GPU and at any shape, adopted captures included.
+
+    Under "" what is to be said of all others.
+    """
+    found: dict[str, Known] = {"": Known.NOTHING}
+    for one in folder.every_gpu or [folder]:
+        entries, told = _entries(one)
+        if told:
+            found[""] = Known.UNKNOWN
+        captured = [e for e in entries if isinstance(e, CaptureEntry)]
+        names = [path.stem for path in one.capture_indexes()]
+        names += [entry.variant for entry in captured]
+        found |= {name: Known.CAPTURED for name in names if found.get(name) != Known.TIMED}
+        timed = [e.fingerprints for e in entries if isinstance(e, SessionEntry)]
+        for path in one.every_session():
+            try:
+                timed.append(store.read(path, Timing).fingerprints)
+            except UsageError:
+                found[""] = Known.UNKNOWN
+        found |= {name: Known.TIMED for prints in timed for name in prints}
+    return found

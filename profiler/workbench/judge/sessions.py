@@ -1,0 +1,242 @@
+"""What the sessions say of themselves: twins, references by themselves, clocks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+from workbench.derive.intervals import Ratio, time_interval
+from workbench.derive.speedup import Key, SessionTimes, adds_nothing, ratio_of
+from workbench.judge.gates import Gate
+from workbench.words import ABSENT, GateState, Regime
+
+if TYPE_CHECKING:
+    from workbench.judge.inputs import TimedTogether
+
+TWIN_WITHIN = 1.01  # an interval of twins that lies wholly beyond is no accident of 1 in 20
+COMPANY = "in company"
+COMPANY_WITHIN = 0.03
+LIMITS = (("power", "power-limited"), ("therm", "temperature-limited"))
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A variant over a second group of its own instances: 1 where the intervals hold."""
+
+    variant: str
+    regime: Regime
+    ratio: Ratio
+
+    @property
+    def is_off(self) -> bool:
+        """Whether its interval leaves out 1 by more than a percent."""
+        low, high = self.ratio.low, self.ratio.high
+        return (
+            low is not None
+            and high is not None
+            and not (low <= TWIN_WITHIN and high >= 1 / TWIN_WITHIN)
+        )
+
+
+@dataclass(frozen=True)
+class Company:
+    """The primary reference in sessions of references only, and beside the steps: microseconds,
+    and the ratio of the two (``in_cycles`` where the clocks were collected: other kernels draw
+    other power, and the clock follows).
+    """
+
+    reference: str
+    alone: float
+    together: float
+    ratio: float
+    in_cycles: bool
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether it differs by more than 3 %."""
+        return abs(self.ratio - 1) > COMPANY_WITHIN
+
+    @property
+    def words(self) -> str:
+        """Both times, and by how much they differ."""
+        unit = "cycles" if self.in_cycles else "time"
+        return (
+            f"{self.reference} takes {self.alone:.4g} µs by itself and {self.together:.4g} µs in "
+            f"company, {100 * (self.ratio - 1):+.1f} % in {unit}"
+        )
+
+    @property
+    def why(self) -> str:
+        """Why no ratio over the reference counts."""
+        what = "slows the reference down" if self.ratio > 1 else "lets the reference run faster"
+        return f"something in these sessions {what}: {self.words}"
+
+
+@dataclass(frozen=True)
+class Throttling:
+    """The card slowed itself down in a ``share`` of the rounds, for NVML's ``reasons``.
+
+    ``sm_clock_mhz`` is that of ``variant``, the slowest one, ``most_mhz`` the highest clock that
+    was seen on this card; None is not collected.
+    """
+
+    share: float
+    reasons: tuple[str, ...]
+    variant: str = ""
+    sm_clock_mhz: float | None = None
+    most_mhz: float | None = None
+
+    @property
+    def words(self) -> str:
+        """``power-limited in 40 % of the rounds: SM clock 1.34 GHz of 1.98 (fix14)``."""
+        told = f"{self._limit} in {100 * self.share:.0f} % of the rounds"
+        if self.sm_clock_mhz is None or self.most_mhz is None:
+            return f"{told}: SM clock {ABSENT}"
+        clock, most = self.sm_clock_mhz / 1e3, self.most_mhz / 1e3
+        return f"{told}: SM clock {clock:.2f} GHz of {most:.2f} ({self.variant})"
+
+    @property
+    def _limit(self) -> str:
+        named = [word for key, word in LIMITS if any(key in r.lower() for r in self.reasons)]
+        if named:
+            return " and ".join(named)
+        return f"throttled ({', '.join(self.reasons)})" if self.reasons else "throttled"
+
+
+@dataclass(frozen=True)
+class TimingFacts:
+    """One timing: ``sessions`` of ``instances`` of every variant in ``rounds``; ``alone`` more held
+    references only. Of ``stride`` pieces of the inputs the neighbours write one. ``nodes`` are
+    what one call of a variant is made of.
+    """
+
+    file: str
+    sessions: int
+    instances: int
+    rounds: int
+    alone: int
+    stride: int
+    twins: tuple[Twin, ...]
+    company: Company | None
+    throttling: Throttling | None
+    is_chained: bool
+
+
+def timing_facts(
+    timing: TimedTogether | None, reference: str, captured_mhz: Iterable[float] = ()
+) -> TimingFacts | None:
+    """``captured_mhz`` are SM clocks of captures on the same card."""
+    if timing is None:
+        return None
+    sessions = timing.timing.sessions
+    every = [series for session in timing.timing.together for series in session.series]
+    return TimingFacts(
+        file=timing.file,
+        sessions=len(timing.timing.together),
+        instances=max((session.instances for session in timing.timing.together), default=0),
+        rounds=max((len(series.microseconds) for series in every), default=0),
+        alone=sum(session.alone for session in sessions),
+        stride=timing.timing.stride,
+        twins=tuple(_twins(timing.times)),
+        company=company(timing, reference),
+        throttling=_throttling(timing, captured_mhz),
+        is_chained=bool(timing.chained),
+    )
+
+
+def _twins(times: Mapping[Key, SessionTimes]) -> Iterator[Twin]:
+    for (variant, regime, twin), second in times.items():
+        first = times.get((variant, regime, False))
+        ratio = ratio_of(first, second) if twin and first else None
+        if ratio is not None:
+            yield Twin(variant, regime, ratio)
+
+
+def company(timing: TimedTogether, reference: str) -> Company | None:
+    """None where the reference was not timed chained both by itself and in company."""
+    key = (reference, Regime.CHAINED, False)
+    alone, together = timing.alone.get(key), timing.times.get(key)
+    if not alone or not together or adds_nothing(alone) or adds_nothing(together):
+        return None
+    before, after = _mean(alone), _mean(together)
+    cycles = [_mean_cycles(side) for side in (alone, together)]
+    by_cycles = cycles[1] / cycles[0] if cycles[0] and cycles[1] else None
+    return Company(
+        reference=reference,
+        alone=before,
+        together=after,
+        ratio=after / before if by_cycles is None else by_cycles,
+        in_cycles=by_cycles is not None,
+    )
+
+
+def _mean(times: SessionTimes) -> float:
+    return _geometric([[one.microseconds for one in each] for each in times.values()])
+
+
+def _mean_cycles(times: SessionTimes) -> float | None:
+    cycles = [[one.kilocycles or 0.0 for one in each] for each in times.values()]
+    if any(value <= 0 for each in cycles for value in each):
+        return None
+    return _geometric(cycles)
+
+
+def _geometric(values: list[list[float]]) -> float:
+    return time_interval(values).value
+
+
+def company_gate(timing: TimedTogether | None, reference: str) -> Gate | None:
+    """Whether the primary reference takes as long beside the steps as by itself; None where it was
+    not timed chained at all.
+    """
+    if timing is None or (reference, Regime.CHAINED, False) not in timing.times:
+        return None
+    found = company(timing, reference)
+    if found is None:
+        return Gate(COMPANY, GateState.OPEN, f"{reference} by itself: {ABSENT}")
+    if found.is_disturbed:
+        return Gate(COMPANY, GateState.FAILED, found.why)
+    return Gate(COMPANY, GateState.PASSED, found.words)
+
+
+def _throttling(timing: TimedTogether, captured_mhz: Iterable[float]) -> Throttling | None:
+    """None where the card did not slow itself down, or nothing is known of it."""
+    together = timing.timing.together
+    shares = [float(s.throttled) for s in together if s.throttled is not None]
+    if not shares or not any(shares):
+        return None
+    clocks = {
+        variant: median(known)
+        for (variant, regime, twin), times in timing.times.items()
+        if regime == Regime.CHAINED and not twin
+        if (known := [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz])
+    }
+    slowest = min(clocks, key=clocks.__getitem__, default="")
+    inside = [mhz for s in together for series in s.series for mhz in series.mhz]
+    return Throttling(
+        share=fmean(shares),
+        reasons=tuple(dict.fromkeys(reason for s in together for reason in s.reasons)),
+        variant=slowest,
+        sm_clock_mhz=clocks.get(slowest),
+        most_mhz=max((*inside, *captured_mhz), default=None),
+    )
+
+
+def timing_warnings(facts: TimingFacts | None, where: str = "") -> Iterator[str]:
+    """``where`` is put behind what is of another shape than the table's."""
+    if facts is None:
+        return
+    for twin in facts.twins:
+        if twin.is_off:
+            low, high = twin.ratio.low or 0.0, twin.ratio.high or 0.0
+            yield (
+                f"the twin of {twin.variant}, {twin.regime}{where}, comes out as "
+                f"{twin.ratio.ratio:.3f} [{low:.3f}, {high:.3f}] of it and not as 1: differences "
+                "of this size are no news here"
+            )
+    if facts.company is not None and facts.company.is_disturbed:
+        yield f"{facts.company.why}{where}"
+    if facts.throttling is not None:
+        yield f"the GPU was {facts.throttling.words}{where}"

@@ -1,0 +1,84 @@
+"""The CUDA binaries that a report holds, of which ``ncu_report`` gives the disassembly alone.
+
+They are ELF files (System V ABI, 64 bit) that stand whole in the report; their line tables say more
+than ``source_info``: through which calls an instruction was inlined.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from pathlib import Path
+
+from workbench.errors import BadCapture
+from workbench.evidence.store import digest_of
+from workbench.ncu import frames
+from workbench.ncu.line_table import LineTable, line_tables
+
+MAGIC = b"\x7fELF\x02\x01"
+CUDA = 190  # e_machine
+HEADER, SECTION = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ")
+NO_BITS = 8  # a section that takes no room in the file
+MOST = 1 << 29  # bytes of a report that are looked through
+LINES, STRINGS = ".debug_line", ".debug_str"
+
+
+def tables_in(path: Path) -> list[LineTable]:
+    """The line tables of all functions in a report; empty where it has none that can be read."""
+    return _tables(path, digest_of(path)) if path.is_file() else []
+
+
+@lru_cache(maxsize=4)
+def _tables(path: Path, digest: str) -> list[LineTable]:
+    content = _content(path)
+    found: list[LineTable] = []
+    at = content.find(MAGIC)
+    while at >= 0:
+        try:
+            sections = _sections(content, at)
+            if LINES in sections:
+                found += line_tables(sections[LINES], sections.get(STRINGS, b""))
+        except (ValueError, IndexError, struct.error):
+            pass  # bytes that only begin like one, or of a kind that nobody has seen yet
+        at = content.find(MAGIC, at + len(MAGIC))
+    return found
+
+
+def _content(path: Path) -> bytes:
+    """Uncompressed; empty where that is more than can be looked through."""
+    held, size = [], 0
+    try:
+        if not frames.is_compressed(path):
+            return path.read_bytes() if path.stat().st_size <= MOST else b""
+        for piece in frames.pieces(path):
+            size += len(piece)
+            if size > MOST:
+                return b""
+            held.append(piece)
+    except (OSError, BadCapture):
+        return b""
+    return b"".join(held)
+
+
+def _sections(content: bytes, at: int) -> dict[str, bytes]:
+    """Those of the lines, by name. Raises ValueError, IndexError or struct.error."""
+    head = HEADER.unpack_from(content, at)
+    machine, table, size, count, names = head[2], head[6], head[11], head[12], head[13]
+    if machine != CUDA or size != SECTION.size:
+        raise ValueError("not a CUDA binary")
+    sections = [SECTION.unpack_from(content, at + table + i * size) for i in range(count)]
+    texts = _body(content, at, sections[names])
+    found = {}
+    for section in sections:
+        start = section[0]
+        name = texts[start : texts.index(b"\0", start)].decode("ascii", "replace")
+        if name in (LINES, STRINGS) and section[1] != NO_BITS:
+            found[name] = _body(content, at, section)
+    return found
+
+
+def _body(content: bytes, at: int, section: tuple[int, ...]) -> bytes:
+    start, size = at + section[4], section[5]
+    if start + size > len(content):
+        raise ValueError("cut short")
+    return content[start : start + size]

@@ -1,0 +1,247 @@
+"""Which source lines an instruction comes from: the line tables of CUDA binaries.
+
+DWARF's line number program, versions 2 to 4 (DWARF 4, section 6.2), with two extended opcodes of
+NVIDIA's compilers, described in LLVM's and ``ptxas``'s PTX of version 7.2 and later (``.loc`` with
+``inlined_at``): 0x90 says that the rows from here on are of a function inlined at an earlier row,
+counted from 1, with 0 for none; 0x91 names the function. Names are offsets into ``.debug_str``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+VERSIONS = (2, 3, 4)
+MOST_ROWS = 1 << 20  # of one table; a kernel of ten thousand instructions has as many rows
+SET_ADDRESS, END_SEQUENCE = 2, 1
+INLINED_CALL, FUNCTION_NAME = 0x90, 0x91
+
+
+class Frame(NamedTuple):
+    """A line and the function it stands in as the compiler names it: "" where not told."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Row(NamedTuple):
+    """From ``address`` on, in bytes from a function's beginning; ``inlined_at`` is 0 for none."""
+
+    address: int
+    frame: Frame
+    inlined_at: int
+
+
+@dataclass(frozen=True)
+class LineTable:
+    """The rows of one function, rising by address; ``every`` has all rows of its program, in
+    which ``inlined_at`` counts.
+    """
+
+    rows: tuple[Row, ...]
+    every: list[Row] = field(repr=False)
+
+    @cached_property
+    def _addresses(self) -> list[int]:
+        return [row.address for row in self.rows]
+
+    def at(self, address: int) -> tuple[Row, ...]:
+        """The rows that hold for an instruction: where there are several, each but the last is of
+        a call, and ``source_info`` gives the first.
+        """
+        stop = bisect_right(self._addresses, address)
+        if not stop:
+            return ()
+        return self.rows[bisect_left(self._addresses, self._addresses[stop - 1]) : stop]
+
+    def chain(self, address: int) -> tuple[Frame, ...]:
+        """The line of an instruction and those of the calls it was inlined through, innermost
+        first; empty before the first row.
+        """
+        rows = self.at(address)
+        frames: list[Frame] = []
+        row = rows[-1] if rows else None
+        while row is not None and len(frames) < len(self.every):
+            frames.append(row.frame)
+            row = self.every[row.inlined_at - 1] if 0 < row.inlined_at <= len(self.every) else None
+        return tuple(frames)
+
+
+def line_tables(lines: bytes, strings: bytes) -> list[LineTable]:
+    """One of each function in a ``.debug_line`` section. Raises ValueError or IndexError for what
+    is none.
+    """
+    tables: list[LineTable] = []
+    at = 0
+    while at < len(lines):
+        size = int.from_bytes(lines[at : at + 4], "little")
+        if size >= 0xFFFFFFF0 or at + 4 + size > len(lines):
+            raise ValueError("a line table of another format, or one that is cut short")
+        tables += _program(lines[at : at + 4 + size], strings)
+        at += 4 + size
+    return tables
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data, self.at = data, at
+
+    def fixed(self, size: int) -> int:
+        self.at += size
+        if self.at > len(self.data):
+            raise ValueError("cut short")
+        return int.from_bytes(self.data[self.at - size : self.at], "little")
+
+    def unsigned(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.fixed(1)
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    def signed(self) -> int:
+        start = self.at
+        value, bits = self.unsigned(), 7 * (self.at - start)
+        return value - (1 << bits) if value >> (bits - 1) else value
+
+    def text(self) -> str:
+        end = self.data.index(b"\0", self.at)
+        text = self.data[self.at : end].decode("utf-8", "replace")
+        self.at = end + 1
+        return text
+
+
+@dataclass
+class _Header:
+    step: int
+    line_base: int
+    line_range: int
+    operands: list[int]
+    files: list[str]
+    start: int
+
+
+def _header(reader: _Reader) -> _Header:
+    reader.fixed(4)
+    version = reader.fixed(2)
+    if version not in VERSIONS:
+        raise ValueError(f"a line table of DWARF {version}")
+    size = reader.fixed(4)
+    start = reader.at + size
+    step = reader.fixed(1)
+    if version >= 4:
+        reader.fixed(1)
+    reader.fixed(1)
+    base, width, first = reader.fixed(1), reader.fixed(1), reader.fixed(1)
+    operands = [reader.fixed(1) for _ in range(first - 1)]
+    if not width:
+        raise ValueError("a line table whose lines do not advance")
+    return _Header(step, base - 256 * (base > 127), width, operands, _files(reader), start)
+
+
+def _files(reader: _Reader) -> list[str]:
+    folders = []
+    while folder := reader.text():
+        folders.append(folder)
+    files = []
+    while name := reader.text():
+        index = reader.unsigned()
+        reader.unsigned()
+        reader.unsigned()
+        known = 0 < index <= len(folders) and not name.startswith("/")
+        files.append(f"{folders[index - 1]}/{name}" if known else name)
+    return files
+
+
+@dataclass
+class _State:
+    address: int = 0
+    file: int = 1
+    line: int = 1
+    inlined_at: int = 0
+    function: int = 0
+
+
+def _program(data: bytes, strings: bytes) -> list[LineTable]:
+    reader = _Reader(data, 0)
+    head = _header(reader)
+    reader.at = head.start
+    every: list[Row] = []
+    starts = [0]
+    for state, ends in _steps(reader, head):
+        if ends:
+            starts.append(len(every))
+            continue
+        name = head.files[state.file - 1] if 0 < state.file <= len(head.files) else ""
+        function = _name(strings, state.function) if state.inlined_at else ""
+        every.append(Row(state.address, Frame(name, state.line, function), state.inlined_at))
+        if len(every) > MOST_ROWS:
+            raise ValueError("a line table with too many rows")
+    parts = [every[a:b] for a, b in zip(starts, [*starts[1:], len(every)], strict=True)]
+    return [LineTable(_from_zero(part), every) for part in parts if part]
+
+
+def _from_zero(rows: list[Row]) -> tuple[Row, ...]:
+    return tuple(row._replace(address=row.address - rows[0].address) for row in rows)
+
+
+def _steps(reader: _Reader, head: _Header) -> Iterator[tuple[_State, bool]]:
+    """The state at each row, and at each end of a function."""
+    state = _State()
+    while reader.at < len(reader.data):
+        code = reader.fixed(1)
+        if code > len(head.operands):
+            code -= len(head.operands) + 1
+            state.address += code // head.line_range * head.step
+            state.line += head.line_base + code % head.line_range
+            yield state, False
+        elif code == 1:
+            yield state, False
+        elif code == 0:
+            if _extended(reader, state):
+                yield state, True
+                state = _State()
+        else:
+            _standard(reader, head, state, code)
+
+
+def _extended(reader: _Reader, state: _State) -> bool:
+    """Whether the function ends."""
+    size = reader.unsigned()
+    stop = reader.at + size
+    code = reader.fixed(1)
+    if code == SET_ADDRESS:
+        state.address = reader.fixed(size - 1)
+    elif code == INLINED_CALL:
+        state.inlined_at, state.function = reader.unsigned(), reader.unsigned()
+    elif code == FUNCTION_NAME:
+        state.function = reader.unsigned()
+    reader.at = stop
+    return code == END_SEQUENCE
+
+
+def _standard(reader: _Reader, head: _Header, state: _State, code: int) -> None:
+    if code == 2:
+        state.address += reader.unsigned() * head.step
+    elif code == 3:
+        state.line += reader.signed()
+    elif code == 4:
+        state.file = reader.unsigned()
+    elif code == 8:
+        state.address += (255 - len(head.operands) - 1) // head.line_range * head.step
+    elif code == 9:
+        state.address += reader.fixed(2)
+    else:
+        for _ in range(head.operands[code - 1]):
+            reader.unsigned()
+
+
+def _name(strings: bytes, at: int) -> str:
+    end = strings.find(b"\0", at)
+    return strings[at:end].decode("utf-8", "replace") if end >= 0 else ""

@@ -1,0 +1,121 @@
+"""Which source line an instruction of a launch is charged to.
+
+- A sample belongs to the instruction that waits, which may be another than the sampled: ``waits``.
+- Code inlined from a library belongs to the line of the user's file that called it, where the line
+  table of the kernel's binary tells: ``binaries``. Where it does not, to the library's line.
+- A wait in a helper that does nothing else belongs to the line that calls it: the helper's own line
+  would be that of every wait.
+- All other code belongs to its own line, in whichever file of the user's.
+
+``source_info`` gives the outermost of the lines that hold for an instruction where it is the first
+of an inlined call, and else the innermost; the line tables give all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from workbench.ncu.instructions import instructions
+from workbench.ncu.line_table import Frame, LineTable
+from workbench.ncu.waits import Waits
+
+Place = tuple[str, int]
+NOWHERE: Place = ("", 0)
+HELPER = 16  # instructions for each wait in a function that does nothing but wait
+# Folders that compilers and packages are installed in, and headers that are nobody's own.
+LIBRARIES = (
+    "/usr/",
+    "/opt/nvidia/",
+    "/opt/conda/",
+    "/site-packages/",
+    "/dist-packages/",
+    "/cuda/include/",
+    "/cccl/",
+    "/include/cutlass/",
+    "/include/cute/",
+    "/Program Files/",
+)
+
+
+def is_library(file: str) -> bool:
+    """Whether a path of a line table is of something installed, rather than the user's."""
+    name = file.replace("\\", "/")
+    return any(folder in name for folder in LIBRARIES)
+
+
+def source_place(action: Any, pc: int) -> Place:
+    """As ncu_report says; ``NOWHERE`` where no line is known."""
+    info = action.source_info(pc)
+    return (str(info.file_name()), int(info.line())) if info else NOWHERE
+
+
+class Places:
+    """Those of one launch; ``tables`` are of all functions in its report."""
+
+    def __init__(self, action: Any, pcs: Iterable[int], tables: Sequence[LineTable]) -> None:
+        self._action = action
+        self._code = instructions(action, sorted(set(pcs)))
+        self._tables = tables
+        self._known: dict[tuple[int, bool], Place] = {}
+
+    def of(self, pc: int, counter: str) -> Place:
+        """Where a sample or count at an address belongs; ``NOWHERE`` where no line is known."""
+        waiting = self._waits.at(pc, counter)
+        key = (waiting, self._waits.is_wait(waiting))
+        if key not in self._known:
+            self._known[key] = self._place(*key)
+        return self._known[key]
+
+    def _place(self, pc: int, waits: bool) -> Place:
+        chain = self.chain(pc)
+        if not chain:
+            return source_place(self._action, pc)
+        inner = chain[0]
+        own = next((frame for frame in chain if not is_library(frame.file)), inner)
+        if own is inner and waits and len(chain) > 1 and self._only_waits(inner):
+            own = chain[1]
+        return own.file, own.line
+
+    def chain(self, pc: int) -> tuple[Frame, ...]:
+        """Its line and those of the calls it was inlined through, innermost first; empty where no
+        line table of the report is the launch's.
+        """
+        if self._table is None:
+            return ()
+        return self._table.chain(pc - self._code[0].pc)
+
+    @cached_property
+    def _waits(self) -> Waits:
+        return Waits(self._code)
+
+    @cached_property
+    def _table(self) -> LineTable | None:
+        """The one that says of every instruction what ``source_info`` says."""
+        if not self._code or not self._tables:
+            return None
+        start = self._code[0].pc
+        said = [(one.pc - start, source_place(self._action, one.pc)) for one in self._code]
+        if all(place == NOWHERE for _, place in said):
+            return None
+        return next((t for t in self._tables if _agrees(t, said)), None)
+
+    @cached_property
+    def _sizes(self) -> Counter[str]:
+        """Instructions of each inlined function, not counting what is inlined into it."""
+        return Counter(chain[0].function for one in self._code if (chain := self.chain(one.pc)))
+
+    def _only_waits(self, frame: Frame) -> bool:
+        waits = [one for one in self._code if self._waits.is_wait(one.pc)]
+        own = sum(chain[0].function == frame.function for w in waits if (chain := self.chain(w.pc)))
+        return bool(frame.function) and self._sizes[frame.function] <= HELPER * own
+
+
+def _agrees(table: LineTable, said: Sequence[tuple[int, Place]]) -> bool:
+    for address, place in said:
+        rows = table.at(address)
+        if not rows or place != rows[0].frame[:2]:
+            return False
+    return True

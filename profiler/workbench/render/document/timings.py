@@ -1,0 +1,165 @@
+"""Times by regime, and what the sessions say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Time
+from workbench.judge.regimes import InRegime
+from workbench.judge.rows import Ablation, Row
+from workbench.judge.sessions import Twin
+from workbench.render.document.blocks import Cell, Table, code
+from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.phrases import ladders, parent_of, with_cycles
+from workbench.render.numbers import ends, interval, number
+from workbench.words import ABSENT, NONE, Regime
+
+
+def time_cell(time: Time | None) -> Cell:
+    """The time in microseconds; its data are all that is known of it."""
+    cell = figure_cell(time.value if time else None)
+    return Cell(cell.text, cell.sort, data=vars(time) if time else None)
+
+
+def spread(time: Time | None) -> str:
+    """The 95 % interval of a time."""
+    return ends(time) if time else NONE
+
+
+def clock(time: Time | None) -> str:
+    known = time.sm_clock_mhz if time else None
+    return number(known / 1e3) if known is not None else ABSENT
+
+
+def how_often(time: Time | None) -> str:
+    """``5 × 4``: sessions and instances in each."""
+    if time is None:
+        return NONE
+    return f"{time.sessions} × {number(time.instances / time.sessions)}"
+
+
+@dataclass(frozen=True)
+class _Timed:
+    regime: Regime
+    known: InRegime
+
+
+def regimes(row: Row, reference: str = "") -> Table:
+    """One variant: a row a regime, with the ratios there; a column of ratios only where it has a
+    parent, or a reference.
+    """
+    parent = parent_of(row)
+    fields: list[Field[_Timed]] = [
+        field("regime", "regime", lambda t: t.regime),
+        field("time", "time", lambda t: time_cell(t.known.time), unit="µs", right=True),
+        field("range", "95 % interval", lambda t: spread(t.known.time), right=True, rank=1),
+        field(
+            "parent", f"vs {parent}", lambda t: with_cycles(t.known.over_parent), right=True, rank=1
+        ),
+        field(
+            "reference",
+            f"vs {reference}",
+            lambda t: with_cycles(t.known.over_reference),
+            right=True,
+            rank=2,
+        ),
+        field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=3),
+        field("clock", "SM clock", lambda t: clock(t.known.time), unit="GHz", right=True, rank=4),
+        field(
+            "sessions",
+            "sessions × instances",
+            lambda t: how_often(t.known.time),
+            right=True,
+            rank=5,
+        ),
+    ]
+    absent = {
+        "parent": not (parent and row.verdict),
+        "reference": reference in ("", row.variant),
+        "fastest": row.is_reference or not reference,
+    }
+    rows = [_Timed(regime, row.regimes.get(regime) or InRegime()) for regime in Regime]
+    shown = [f for f in fields if not absent.get(f.column.key)]
+    return table("timings", shown, rows, key=lambda t: t.regime)
+
+
+def _fastest(known: InRegime) -> str:
+    if known.over_fastest is None:
+        return ABSENT
+    return f"{with_cycles(known.over_fastest)} of {known.fastest}"
+
+
+def _of(row: Row, regime: Regime) -> InRegime:
+    return row.regimes.get(regime) or InRegime()
+
+
+def _in(regime: Regime) -> list[Field[Row]]:
+    key = regime.replace(" ", "_")
+    return [
+        field(key, regime, lambda row: time_cell(_of(row, regime).time), unit="µs", right=True),
+        field(
+            f"{key}_parent",
+            "vs parent",
+            lambda row: _ratio(row, _of(row, regime).over_parent),
+            right=True,
+        ),
+        field(
+            f"{key}_fastest",
+            "vs fastest reference",
+            lambda row: _ratio(row, _of(row, regime).over_fastest),
+            right=True,
+        ),
+    ]
+
+
+def _ratio(row: Row, ratio: Ratio | None) -> str:
+    return interval(ratio) if ratio else NONE if row.is_reference else ABSENT
+
+
+ALL: list[Field[Row]] = [
+    field("version", "version", lambda row: row.variant),
+    *(each for regime in Regime for each in _in(regime)),
+    field("clock", "SM clock", lambda row: clock(row.time), unit="GHz", right=True),
+    field("sessions", "sessions × instances", lambda row: how_often(row.time), right=True),
+]
+
+
+def times(rows: Iterable[Row]) -> Table:
+    """All versions in all regimes."""
+    return table("times", ALL, rows, key=lambda row: row.variant)
+
+
+@dataclass(frozen=True)
+class _Twin:
+    shape: str
+    twin: Twin
+
+
+TWINS: list[Field[_Twin]] = [
+    field("version", "twin of", lambda t: code(t.twin.variant)),
+    field("shape", "shape", lambda t: t.shape, rank=1),
+    field("regime", "regime", lambda t: t.twin.regime),
+    field("ratio", "ratio", lambda t: number(t.twin.ratio.ratio, 4), right=True),
+    field("ends", "95 % interval", lambda t: _fine(t.twin.ratio), right=True),
+]
+
+
+def _fine(ratio: Ratio) -> str:
+    if ratio.low is None or ratio.high is None:
+        return ABSENT
+    return f"{number(ratio.low, 4)} to {number(ratio.high, 4)}"
+
+
+def twins(ablation: Ablation) -> Table:
+    """Every twin of the timings behind the ladders: they must come out as 1."""
+    return table("twins", TWINS, _twins(ablation), key=lambda t: t.twin.variant)
+
+
+def _twins(ablation: Ablation) -> Sequence[_Twin]:
+    return [
+        _Twin(ladder.shape, twin)
+        for ladder in ladders(ablation)
+        for twin in (ladder.timing.twins if ladder.timing else ())
+    ]

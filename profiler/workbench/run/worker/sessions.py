@@ -1,0 +1,158 @@
+"""Forks a process a session: ``python -m workbench.run.worker.sessions job.json``.
+
+It has imported what takes long and nothing of the user's, and never touches the GPU itself: a
+session begins with a new context, and in a fifth of a second.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from workbench.run.protocol import (
+    CONTEXT_LOST,
+    Broken,
+    ContextLost,
+    Done,
+    Failed,
+    Hello,
+    SessionsDone,
+    SessionsJob,
+    Start,
+    Surroundings,
+    Timed,
+    read_job,
+)
+from workbench.run.worker.gate import wait_at_gate
+from workbench.run.worker.journal import Journal, describe
+from workbench.study.workspace import load_module
+from workbench.words import Phase
+
+
+class Server:
+    """Does one job in the current directory."""
+
+    def __init__(self, job: SessionsJob, journal: Journal) -> None:
+        self.job, self.journal = job, journal
+        self.done = 0
+        self.told = False
+
+    def run(self) -> None:
+        self.journal.write(Hello(pid=os.getpid()))
+        variants = wait_at_gate()
+        references = [name for name in variants if name in self.job.references]
+        steps = [name for name in variants if name not in self.job.references]
+        if references and steps:
+            self.session(references, alone=True)
+        left = self.sessions(variants, self.job.sessions)
+        while left:
+            self.journal.write(SessionsDone(sessions=self.done))
+            left = self.sessions([v for v in wait_at_gate() if v in left], 1)
+        self.journal.write(Done())
+
+    def sessions(self, variants: Sequence[str], number: int) -> list[str]:
+        """So many; returns the variants that did not fail."""
+        left = list(variants)
+        for _ in range(number):
+            out = self.session(left, alone=False) if left else set()
+            left = [name for name in left if name not in out]
+            self.done += 1
+        return left
+
+    def session(self, variants: Sequence[str], alone: bool) -> set[str]:
+        """In a child; the variants that failed in it. Goes down with it where it goes down."""
+        ours, theirs = Pipe(duplex=False)
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            self.child(variants, alone, theirs)
+        theirs.close()
+        try:
+            out: set[str] | None = ours.recv()
+        except EOFError:
+            out = None
+        _, status = os.waitpid(pid, 0)
+        if out is None:
+            os._exit(os.waitstatus_to_exitcode(status) & 0xFF or 1)
+        self.told = True
+        return out
+
+    def child(self, variants: Sequence[str], alone: bool, pipe: Connection) -> None:
+        """One session; never returns."""
+        code = 1
+        try:
+            gc.disable()
+            out = self.measured(variants, alone)
+            pipe.send(out)
+            code = 0
+        except BaseException as error:
+            self.journal.write(Broken(error=describe(error)))
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def measured(self, variants: Sequence[str], alone: bool) -> set[str]:
+        import torch
+
+        from workbench.run.worker.device import environment
+        from workbench.run.worker.guard import Guard
+        from workbench.run.worker.timing.instances import Loader
+        from workbench.run.worker.timing.session import Timing
+
+        torch.zeros(1, device="cuda")
+        if not self.told:
+            self.journal.write(Surroundings(environment=environment()))
+        folder = Path.cwd() / "kernels" / self.job.study
+        guard = Guard(folder, self.job.sources)
+        study = load_module(folder / "study.py", "workbench_study")
+        loader = Loader(folder, self.job.params)
+        self.journal.write(Start(variant=variants[0], phase=Phase.TIME))
+        timing = Timing(self.job, study, loader, guard, self.fail, self.current)
+        session = timing.session(self.done, variants, alone)
+        self.journal.current("")
+        stride = timing.around.inputs.stride
+        self.journal.write(Timed(session=session, nodes=timing.nodes, stride=stride))
+        return timing.out
+
+    def current(self, name: str) -> None:
+        self.journal.current(name)
+        if name:
+            self.journal.write(Start(variant=name, phase=Phase.TIME))
+
+    def fail(self, variant: str, error: BaseException) -> None:
+        """Record why a variant is out; leave the process when it took the CUDA context along."""
+        from workbench.run.worker.device import context_lost
+
+        self.journal.write(Failed(variant=variant, phase=Phase.TIME, error=describe(error)))
+        if context_lost():
+            self.journal.write(ContextLost(variant=variant))
+            self.journal.current("")
+            os._exit(CONTEXT_LOST)
+
+
+def main() -> None:
+    job = read_job(Path(sys.argv[1]))
+    assert isinstance(job, SessionsJob)
+    import numpy  # noqa: F401
+    import torch  # noqa: F401
+    from cuda.core import Program  # noqa: F401
+
+    with Journal(Path.cwd()) as journal:
+        try:
+            Server(job, journal).run()
+        except Exception as error:
+            journal.write(Broken(error=describe(error)))
+            traceback.print_exc()
+            raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Times variants in sessions: processes that hold several instances of each."""

@@ -1,0 +1,75 @@
+"""The nodes of a captured CUDA graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from workbench.evidence.records import GraphNode
+from workbench.words import NodeKind
+
+
+def new_graph() -> torch.cuda.CUDAGraph:
+    """One whose nodes can be read once it is captured; it has to be instantiated."""
+    return torch.cuda.CUDAGraph(keep_graph=True)
+
+
+def handles(graph: torch.cuda.CUDAGraph) -> list[Any]:
+    """Raises RuntimeError where the driver does not tell."""
+    from cuda.bindings import driver
+
+    raw = driver.CUgraph(graph.raw_cuda_graph())
+    status, _, count = driver.cuGraphGetNodes(raw, 0)
+    _require(status, "the nodes of a graph")
+    if not count:
+        return []
+    status, found, count = driver.cuGraphGetNodes(raw, count)
+    _require(status, "the nodes of a graph")
+    return list(found[:count])
+
+
+def nodes(graph: torch.cuda.CUDAGraph) -> tuple[GraphNode, ...]:
+    """What the graph launches, in the order in which it was captured."""
+    return tuple(_node(handle) for handle in handles(graph))
+
+
+def _node(handle: Any) -> GraphNode:
+    from cuda.bindings import driver
+
+    types = driver.CUgraphNodeType
+    known = {
+        types.CU_GRAPH_NODE_TYPE_KERNEL: NodeKind.KERNEL,
+        types.CU_GRAPH_NODE_TYPE_MEMSET: NodeKind.MEMSET,
+        types.CU_GRAPH_NODE_TYPE_MEMCPY: NodeKind.MEMCPY,
+    }
+    status, kind = driver.cuGraphNodeGetType(handle)
+    _require(status, "the kind of a node")
+    if kind != types.CU_GRAPH_NODE_TYPE_KERNEL:
+        return GraphNode(kind=known.get(kind, NodeKind.OTHER))
+    status, params = driver.cuGraphKernelNodeGetParams(handle)
+    _require(status, "the launch of a node")
+    return GraphNode(
+        kind=NodeKind.KERNEL,
+        kernel=_name(params),
+        grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
+        block=(params.blockDimX, params.blockDimY, params.blockDimZ),
+        shared_bytes=params.sharedMemBytes,
+    )
+
+
+def _name(params: Any) -> str:
+    """The mangled name of the kernel."""
+    from cuda.bindings import driver
+
+    if int(params.func):
+        status, name = driver.cuFuncGetName(params.func)
+    else:
+        status, name = driver.cuKernelGetName(params.kern)
+    _require(status, "the name of a kernel")
+    return str(name.decode())
+
+
+def _require(status: Any, what: str) -> None:
+    if int(status) != 0:
+        raise RuntimeError(f"{what} cannot be read: {status!r}")

@@ -1,0 +1,271 @@
+"""One instance of a variant: its module loaded anew, its own buffers and its own graphs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from workbench import cuda
+from workbench.errors import WorkbenchError
+from workbench.evidence.records import GraphNode
+from workbench.run.worker.output import refuse_output
+from workbench.run.worker.timing.card import Card, set_aside_l2
+from workbench.run.worker.timing.graphs import handles, new_graph, nodes
+from workbench.run.worker.timing.surroundings import (
+    Surroundings,
+    in_memory,
+    is_dense,
+    kept_call,
+    room_for,
+)
+from workbench.study.params import base_name
+from workbench.study.workspace import load_module
+from workbench.words import Parameter, Regime
+
+FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
+COLD_CALLS = 2
+LONG_CALL = 500.0  # microseconds, from which on a graph holds a single one
+SLOW_CALL = 5000.0  # from which on there is a single instance, in few rounds
+MOST_CALLS = 48
+TRIAL_CALLS = 4
+PADDINGS = 4096  # of 512 bytes
+
+
+class NotTimed(WorkbenchError):
+    """A variant that cannot be timed, or whose graph is not what a call launches."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Instances of one variant; ``twin``: a second group of it."""
+
+    variant: str
+    twin: bool = False
+
+
+class Loader:
+    """Loads modules of variants in a folder, each time anew."""
+
+    def __init__(self, folder: Path, params: dict[str, dict[str, Parameter]]) -> None:
+        self.folder = folder
+        self.params = params
+        self.loaded = 0
+
+    def load(self, variant: str) -> ModuleType:
+        """Its kernels are loaded anew too."""
+        self.loaded += 1
+        with cuda.overridden(self.params.get(variant, {})):
+            name = f"workbench_timed_{self.loaded}"
+            module = load_module(self.folder / f"{base_name(variant)}.py", name)
+        cuda.take_declared()
+        return module
+
+
+@dataclass
+class Around:
+    """What all instances of a session share."""
+
+    card: Card
+    loader: Loader
+    inputs: Surroundings
+    graph_microseconds: float
+    set_aside: int  # bytes of the L2 for persisting accesses before any variant ran
+
+    @cached_property
+    def flush(self) -> torch.Tensor:
+        size = FLUSH_FACTOR * self.card.l2_bytes
+        return torch.empty(size, dtype=torch.uint8, device="cuda")
+
+    def calls(self, each: float) -> int:
+        """How many of so many microseconds fill a graph."""
+        least = 1 if each > LONG_CALL else 2
+        return max(least, min(MOST_CALLS, round(self.graph_microseconds / each)))
+
+
+class Instance:
+    """Graphs by regime, and the same without the variant in ``bare``."""
+
+    def __init__(self, around: Around, group: Group, each: float = 0.0) -> None:
+        self.around, self.group = around, group
+        self.padding = torch.empty(
+            random.randrange(1, PADDINGS) * 512, dtype=torch.uint8, device="cuda"
+        )
+        self.own = around.inputs.inputs()
+        self.table = around.inputs.table(self.own)
+        self.run: Callable[..., Any] = around.loader.load(group.variant).run
+        out = self.call()  # loads every kernel before anything is captured
+        self.require_own(out)
+        self.kept, self.idle = room_for(out, 2)
+        self.idle.zero_()
+        del out
+        self.each = each or self.trial()
+        self.calls = {
+            Regime.CHAINED: around.calls(self.each + 4),
+            Regime.BACK_TO_BACK: around.calls(self.each),
+            Regime.COLD: 1 if self.is_slow else COLD_CALLS,
+        }
+        for regime in Regime:  # loads the harness's own kernels
+            self.once(regime, 0, bare=True)
+        around.card.warm()
+        self.graphs = {regime: self.capture(regime) for regime in Regime}
+        self.bare = {
+            regime: self.capture(regime, bare=True) for regime in (Regime.CHAINED, Regime.COLD)
+        }
+        self.last = 0  # the replay of its chained graph whose output is kept
+        if (bytes_now := set_aside_l2()) != around.set_aside:
+            raise NotTimed(
+                f"changes the persisting L2 cache of the context to {bytes_now} bytes",
+                hint="leave the limits of the context as they are",
+            )
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its calls take so long that there are few of them."""
+        return self.each > SLOW_CALL
+
+    def call(self) -> torch.Tensor:
+        out: torch.Tensor = self.run(**self.own)
+        return out
+
+    def require_own(self, out: Any) -> None:
+        """What it returns must be a tensor in memory of its own, without gaps."""
+        why = refuse_output(out, self.own)
+        if not why and not is_dense(out):
+            why = "run() returned a tensor whose elements do not fill its memory"
+        if why:
+            raise NotTimed(why, hint="return what torch.empty or torch.empty_like gives")
+
+    def trial(self) -> float:
+        """About how many microseconds a call takes; a short one from a graph of a few."""
+        if (each := microseconds(self.call)) > LONG_CALL:
+            return each
+        graph = self.captured(lambda: [self.call() for _ in range(TRIAL_CALLS)])
+        graph.replay()
+        return max(0.5, microseconds(graph.replay) / TRIAL_CALLS)
+
+    @cached_property
+    def nodes(self) -> tuple[GraphNode, ...]:
+        """Of the graph of one call. Raises NotTimed where that is not what its graphs hold."""
+        one = nodes(self.captured(self.call))
+        if not one:
+            raise NotTimed(
+                "launched nothing on the stream that it was called on",
+                hint="torch.cuda.current_stream() is where its work belongs",
+            )
+        return one
+
+    def require_nodes(self, one: tuple[GraphNode, ...]) -> None:
+        """Every call of the chained graph must launch what one call launches by itself."""
+        calls = self.calls[Regime.CHAINED] + 1
+        counts = [len(handles(g)) for g in (self.graphs[Regime.CHAINED], self.bare[Regime.CHAINED])]
+        if counts[0] - counts[1] != calls * len(one):
+            raise NotTimed(
+                f"launches {len(one)} nodes in a call by itself, and {counts[0] - counts[1]} in "
+                f"{calls} calls between others",
+                hint="every call must do all of its work",
+            )
+
+    def once(self, regime: Regime, call: int, bare: bool = False) -> None:
+        inputs = self.around.inputs
+        if regime == Regime.CHAINED:
+            inputs.write(self.table, call)
+            out = self.idle if bare else self.call()
+            inputs.read(out, self.kept, call if not bare else -1, self.calls[regime])
+            return
+        if regime == Regime.COLD:
+            self.around.flush.zero_()
+        if not bare:
+            self.call()
+
+    def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
+        """Not with ``torch.cuda.graph``: it collects garbage and synchronises, 0.1 s each time."""
+        try:
+            return self._captured(work)
+        except RuntimeError as error:
+            what = str(error).strip().partition("\n")[0]
+            raise NotTimed(
+                f"cannot be captured in a CUDA graph: {what}",
+                hint="run() must neither wait for the GPU nor copy from it",
+            ) from error
+
+    def _captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
+        graph = new_graph()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(self.around.card.side):
+            graph.capture_begin()
+            try:
+                work()
+            except BaseException:
+                with suppress(RuntimeError):  # what it says is only that the capture was broken
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        graph.instantiate()
+        return graph
+
+    def capture(self, regime: Regime, bare: bool = False) -> torch.cuda.CUDAGraph:
+        """One call is ahead of the stamps, since what is around it is another graph's."""
+        card, calls = self.around.card, self.calls[regime]
+
+        def work() -> None:
+            card.advance()
+            self.once(regime, calls, bare)
+            card.stamp(0)
+            for call in range(calls):
+                self.once(regime, call, bare)
+            card.stamp(1)
+
+        return self.captured(work)
+
+    def replay(self, regime: Regime, bare: bool = False) -> None:
+        """Queue one of its graphs."""
+        self.around.card.replay((self.bare if bare else self.graphs)[regime])
+        if regime == Regime.CHAINED and not bare:
+            self.last = self.around.card.replays
+
+    def inputs_of_kept(self) -> dict[str, Any]:
+        """Those of the call whose output is kept."""
+        return self.around.inputs.written(
+            self.last, kept_call(self.last, self.calls[Regime.CHAINED])
+        )
+
+    def changed_input(self) -> str:
+        """The name of an input that is not what the neighbours wrote, after one more replay."""
+        self.replay(Regime.CHAINED)
+        wanted = self.around.inputs.written(self.last, self.calls[Regime.CHAINED] - 1)
+        names = self.around.inputs.names
+        return next((n for n in names if not torch.equal(self.own[n], wanted[n])), "")
+
+    def kept_pieces(self, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of the kept output those elements that were read, and the expected ones: [elements]."""
+        stride = self.around.inputs.stride
+        laid_out = torch.empty_strided(
+            self.kept.shape, self.kept.stride(), dtype=expected.dtype, device=expected.device
+        ).copy_(expected)
+        found, wanted = in_memory(self.kept), in_memory(laid_out)
+        if stride == 1:
+            return found, wanted
+        each = 16 // self.kept.element_size()
+        whole = found.numel() // each * each
+        return (
+            found[:whole].view(-1, each)[::stride].reshape(-1),
+            wanted[:whole].view(-1, each)[::stride].reshape(-1),
+        )
+
+
+def microseconds(work: Callable[[], Any]) -> float:
+    """Between two events around it."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    work()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e3

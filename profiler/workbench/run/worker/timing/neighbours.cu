@@ -1,0 +1,96 @@
+// Kernels of the harness: they write a variant's inputs, read its output and note the clocks.
+// None of them ever starts early. state[0] is the number of the replay.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+__device__ __forceinline__ unsigned mix(unsigned x) {
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+__device__ __forceinline__ unsigned secret(const unsigned* state, int call, int what) {
+    return mix(state[0] * 4096 + call * 64 + what);
+}
+
+struct Tensor {
+    uint4* to;
+    const uint4* from;   // the first of its draws
+    long long between;   // pieces from one draw to the next
+    long long pieces;    // of 16 bytes
+    long long kind;      // see Kind
+};
+
+enum Kind { RAW, HALF, BFLOAT, FLOAT, DOUBLE };
+
+__device__ __forceinline__ unsigned scaled(unsigned word, float factor, int kind) {
+    if (kind == HALF) {
+        const float2 x = __half22float2(*reinterpret_cast<__half2*>(&word));
+        const __half2 y = __floats2half2_rn(__fmul_rn(x.x, factor), __fmul_rn(x.y, factor));
+        return *reinterpret_cast<const unsigned*>(&y);
+    }
+    if (kind == BFLOAT) {
+        const float2 x = __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&word));
+        const __nv_bfloat162 y =
+            __floats2bfloat162_rn(__fmul_rn(x.x, factor), __fmul_rn(x.y, factor));
+        return *reinterpret_cast<const unsigned*>(&y);
+    }
+    return kind == FLOAT ? __float_as_uint(__fmul_rn(__uint_as_float(word), factor)) : word;
+}
+
+__device__ __forceinline__ uint2 scaled(unsigned low, unsigned high, double factor) {
+    const double y = __dmul_rn(__hiloint2double(high, low), factor);
+    return make_uint2(__double2loint(y), __double2hiint(y));
+}
+
+__device__ __forceinline__ uint4 scaled(uint4 piece, float factor, int kind) {
+    if (kind == DOUBLE) {
+        const uint2 low = scaled(piece.x, piece.y, static_cast<double>(factor));
+        const uint2 high = scaled(piece.z, piece.w, static_cast<double>(factor));
+        return make_uint4(low.x, low.y, high.x, high.y);
+    }
+    return make_uint4(scaled(piece.x, factor, kind), scaled(piece.y, factor, kind),
+                      scaled(piece.z, factor, kind), scaled(piece.w, factor, kind));
+}
+
+extern "C" __global__ void advance(unsigned* state) { state[0] += 1; }
+
+// One tensor for each blockIdx.y. All come from the same draw, floating-point ones times a factor
+// of their own from 0.75 to 1: in every call of every replay another. Every stride-th piece.
+extern "C" __global__ void write_inputs(const Tensor* tensors, int draws, long long stride,
+                                        const unsigned* state, int call) {
+    const Tensor t = tensors[blockIdx.y];
+    const uint4* from = t.from + secret(state, call, 63) % draws * t.between;
+    const float factor = 1.0f - (secret(state, call, blockIdx.y) & 255) / 1024.0f;
+    const long long step = static_cast<long long>(gridDim.x) * blockDim.x * stride;
+    long long i = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) * stride;
+    for (; i < t.pieces; i += step) t.to[i] = scaled(from[i], factor, t.kind);
+}
+
+// Reads (every stride-th piece of) the output of a call, and keeps that of one of the calls.
+extern "C" __global__ void read_output(const uint4* out, uint4* kept, long long pieces, int tail,
+                                       long long stride, const unsigned* state, int call,
+                                       int calls) {
+    const bool keeps = secret(state, 0, 62) % calls == call;
+    const long long step = static_cast<long long>(gridDim.x) * blockDim.x * stride;
+    const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    for (long long i = first * stride; i < pieces; i += step) {
+        const uint4 piece = out[i];
+        if (keeps) kept[i] = piece;
+        asm volatile("" ::"r"(piece.x), "r"(piece.y), "r"(piece.z), "r"(piece.w));
+    }
+    if (keeps && stride == 1 && first < tail)
+        reinterpret_cast<char*>(kept + pieces)[first] =
+            reinterpret_cast<const char*>(out + pieces)[first];
+}
+
+// Cycles and nanoseconds of every SM, at [replay % slots][which][SM]: launched with a block an SM.
+extern "C" __global__ void stamp(longlong2* stamps, int slots, int which, int sms,
+                                 const unsigned* state) {
+    unsigned sm;
+    unsigned long long now;
+    asm volatile("mov.u32 %0, %smid;" : "=r"(sm));
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
+    stamps[(state[0] % slots * 2 + which) * sms + sm] =
+        make_longlong2(clock64(), static_cast<long long>(now));
+}

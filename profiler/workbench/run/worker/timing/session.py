@@ -1,0 +1,193 @@
+"""One session: a process with several instances of every variant, timed in rounds."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from types import ModuleType
+
+import torch
+
+from workbench.evidence.records import Audit, GraphNode, Session
+from workbench.run.protocol import SessionsJob
+from workbench.run.worker.check import compare
+from workbench.run.worker.device import Gauge
+from workbench.run.worker.guard import Guard
+from workbench.run.worker.timing.card import Card, set_aside_l2, switch_contexts
+from workbench.run.worker.timing.instances import SLOW_CALL, Around, Group, Instance, Loader
+from workbench.run.worker.timing.rounds import MOST_INSTANCES, Rounds, series_of
+from workbench.run.worker.timing.surroundings import Surroundings
+from workbench.study.model import Tolerance, tolerance_at
+
+MEMORY_USED = 0.8  # of the free memory that instances may take
+STEADY_WITHIN = 0.01  # the clock of a stretch of rounds and of the stretch before it
+STRETCH_SECONDS = 0.5
+POWER_SECONDS = 1.0  # a card that runs into its power limit needs so long to settle
+LONG_MICROSECONDS = 40.0  # calls from which on it may
+LONGEST_WARM_UP_SECONDS = 4.0
+SHORT_WARM_UP_SECONDS = 0.1
+LONG_ROUND_SECONDS, FEWEST_ROUNDS = 1.0, 4
+AUDIT_SECONDS = 1.5  # within which every instance is audited, beyond it one a variant
+
+
+class Timing:
+    """Of a job's variants in this process; those that cannot be timed are told to ``fail``."""
+
+    def __init__(
+        self,
+        job: SessionsJob,
+        study: ModuleType,
+        loader: Loader,
+        guard: Guard,
+        fail: Callable[[str, BaseException], None],
+        current: Callable[[str], None],
+    ) -> None:
+        self.job, self.study = job, study
+        self.shape = study.shapes[job.shape]
+        self.guard, self.fail, self.current = guard, fail, current
+        card = Card()
+        inputs = Surroundings(card, study, self.shape)
+        self.around = Around(card, loader, inputs, job.graph_microseconds, set_aside_l2())
+        self.instances: list[Instance] = []
+        self.out: set[str] = set()
+        self.nodes: dict[str, tuple[GraphNode, ...]] = {}
+        self.gauge = Gauge()
+        self.throttled: list[bool] = []
+        self.reasons: set[str] = set()
+
+    def session(self, number: int, variants: Sequence[str], alone: bool) -> Session:
+        """Build, warm up, time, audit."""
+        made = self.build(variants)
+        rounds = Rounds(self.around.card, self.instances)
+        if self.instances:
+            switch_contexts()
+            self.warm_up(rounds)
+            self.rounds(rounds)
+        self.guard.require_whole()
+        audits = tuple(self.audits())
+        load = self.gauge.load()
+        left = [at for at in self.instances if at.group.variant not in self.out]
+        series = series_of(rounds, self.instances)
+        return Session(
+            number=number,
+            instances=made,
+            series=tuple(one for one in series if one.variant not in self.out),
+            audits=tuple(audit for audit in audits if left or audit.why),
+            alone=alone,
+            temperature_c=load.temperature_c,
+            throttled=sum(self.throttled) / len(self.throttled) if self.throttled else None,
+            reasons=tuple(sorted(self.reasons)),
+        )
+
+    # ---- building ----------------------------------------------------------------------------
+    def build(self, variants: Sequence[str]) -> int:
+        """As many instances of each as there is memory for; how many that is."""
+        groups = [Group(name) for name in variants]
+        groups += [Group(name, twin=True) for name in variants if name in self.job.twins]
+        each: dict[str, float] = {}
+        free = torch.cuda.mem_get_info()[0]
+        most = min(self.job.instances, max(1, MOST_INSTANCES // len(groups)))
+        for layer in range(most):
+            for group in random.sample(groups, len(groups)):
+                slow = each.get(group.variant, 0.0) > SLOW_CALL and layer > 0
+                if group.variant not in self.out and not slow:
+                    self.one(group, each)
+            used = free - torch.cuda.mem_get_info()[0]
+            if used * (layer + 2) / (layer + 1) > MEMORY_USED * free:
+                return layer + 1
+        return most
+
+    def one(self, group: Group, each: dict[str, float]) -> None:
+        name = group.variant
+        self.current(name)
+        try:
+            with self.guard.watching(name, sealed=name not in self.nodes):
+                instance = Instance(self.around, group, each.get(name, 0.0))
+                if name not in self.nodes:
+                    self.nodes[name] = instance.nodes
+            instance.require_nodes(self.nodes[name])
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # users' code may also exit
+            self.drop(name, error)
+            return
+        each[name] = instance.each
+        self.instances.append(instance)
+        self.current("")
+
+    def drop(self, name: str, error: BaseException) -> None:
+        self.out.add(name)
+        self.instances = [one for one in self.instances if one.group.variant != name]
+        self.fail(name, error)
+
+    # ---- timing ------------------------------------------------------------------------------
+    def warm_up(self, rounds: Rounds) -> None:
+        """Until the clock no longer falls, where calls are long enough for it to fall."""
+        long = median(one.each for one in self.instances) > LONG_MICROSECONDS
+        least = POWER_SECONDS if long else SHORT_WARM_UP_SECONDS
+        began = time.monotonic()
+        before = 0.0
+        while (passed := time.monotonic() - began) < LONGEST_WARM_UP_SECONDS:
+            rounds.clock.clear()
+            stretch = time.monotonic() + (STRETCH_SECONDS if long else SHORT_WARM_UP_SECONDS)
+            while True:
+                rounds.run(-2)
+                if time.monotonic() > stretch:
+                    break
+            now = sum(rounds.clock) / len(rounds.clock) if rounds.clock else 0.0
+            if passed >= least and abs(now - before) < STEADY_WITHIN * now:
+                return
+            before = now
+
+    def rounds(self, rounds: Rounds) -> None:
+        wanted = self.job.rounds
+        number = 0
+        while number < wanted:
+            rounds.run(number)
+            self.note_throttling()
+            number += 1
+            if number > 2 and rounds.seconds > LONG_ROUND_SECONDS:
+                wanted = min(wanted, FEWEST_ROUNDS)
+        rounds.finish()
+
+    def note_throttling(self) -> None:
+        load = self.gauge.load()
+        if load.throttled is not None:
+            self.throttled.append(load.throttled)
+            self.reasons.update(load.reasons)
+
+    # ---- auditing ----------------------------------------------------------------------------
+    def audits(self) -> Iterable[Audit]:
+        """The kept outputs, and that the inputs of their calls are what the neighbours wrote."""
+        by_variant: dict[str, list[Instance]] = {}
+        for instance in self.instances:
+            by_variant.setdefault(instance.group.variant, []).append(instance)
+        bound = tolerance_at(self.study.tolerance, self.shape)
+        began = time.monotonic()
+        slow = False
+        for name, instances in by_variant.items():
+            audited = random.sample(instances, 1 if slow else len(instances))
+            worst, why, outputs = 0.0, "", 0
+            for instance in audited:
+                relative, wrong = self.audit(instance, bound)
+                outputs += 1
+                why = why or wrong
+                worst = max(worst, relative)
+                if time.monotonic() - began > AUDIT_SECONDS:
+                    slow = True
+                    break
+            relative_or_none = worst if math.isfinite(worst) else None
+            yield Audit(variant=name, outputs=outputs, relative=relative_or_none, why=why)
+
+    def audit(self, instance: Instance, bound: Tolerance) -> tuple[float, str]:
+        """The relative error of its kept output, and what is wrong with it or with its inputs."""
+        inputs = instance.inputs_of_kept()
+        found, wanted = instance.kept_pieces(self.study.reference(**inputs))
+        _, relative, wrong = compare(found, wanted, bound)
+        del inputs, wanted
+        changed = instance.changed_input()
+        why = f"the output of a timed call: {wrong}" if wrong else ""
+        return relative, why or (changed and f"changes its input '{changed}' in a timed call")

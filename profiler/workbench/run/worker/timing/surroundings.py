@@ -1,0 +1,193 @@
+"""What the instances at a shape share: where inputs come from, and how outputs are read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from workbench.errors import UsageError
+from workbench.run.worker.timing.card import Card
+from workbench.study.model import Shape
+
+DRAWS = 4
+PIECE = 16  # bytes
+TOUCH = 256  # of so many pieces one is written, where the inputs are larger than half the L2
+THREADS = 256
+BLOCKS_AN_SM = 4
+KINDS = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3, torch.float64: 4}
+DRAW, KEPT = 63, 62  # what is drawn of a call, besides the factor of each tensor
+MOST_TENSORS = 60
+MASK = 2**32 - 1
+
+
+def mix(x: int) -> int:
+    """The hash of neighbours.cu."""
+    x = ((x ^ x >> 16) * 0x7FEB352D) & MASK
+    x = ((x ^ x >> 15) * 0x846CA68B) & MASK
+    return x ^ x >> 16
+
+
+def secret(replay: int, call: int, what: int) -> int:
+    """What neighbours.cu draws for a call of a replay."""
+    return mix((replay * 4096 + call * 64 + what) & MASK)
+
+
+def factor(replay: int, call: int, tensor: int) -> float:
+    """What a floating-point tensor is multiplied by in a call."""
+    return 1 - (secret(replay, call, tensor) & 255) / 1024
+
+
+def kept_call(replay: int, calls: int) -> int:
+    """The call of a replay whose output is kept."""
+    return secret(replay, 0, KEPT) % calls
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements fill one piece of memory, in some order."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def size_of(tensor: torch.Tensor) -> int:
+    """Bytes of a dense tensor."""
+    return tensor.numel() * tensor.element_size()
+
+
+def in_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of a dense tensor in the order in which they lie in memory: [elements]."""
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
+def pieces_in_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a dense tensor as bytes, the last piece in full: [pieces, 16]."""
+    offset = tensor.storage_offset() * tensor.element_size()
+    raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return raw.set_(tensor.untyped_storage(), offset, (pieces_of(tensor), PIECE), (PIECE, 1))
+
+
+def pieces_of(tensor: torch.Tensor) -> int:
+    """Of 16 bytes, the last perhaps not full."""
+    return -(-size_of(tensor) // PIECE)
+
+
+def room_for(like: torch.Tensor, copies: int) -> list[torch.Tensor]:
+    """Tensors of the layout of a dense one, one behind the other, each a number of pieces."""
+    size = pieces_of(like) * PIECE
+    memory = torch.empty((copies, size), dtype=torch.uint8, device="cuda")
+    used = size_of(like)
+    return [
+        row[:used]
+        .view(like.dtype)
+        .as_strided(like.shape, like.stride(), row.storage_offset() // like.element_size())
+        for row in memory
+    ]
+
+
+def on_gpu(value: Any) -> bool:
+    """Whether it is an input that the neighbours write."""
+    return isinstance(value, torch.Tensor) and value.is_cuda and value.numel() > 0
+
+
+def fresh(study: ModuleType, shape: Shape) -> dict[str, Any]:
+    """Inputs that nobody has seen."""
+    generator = torch.Generator("cuda").manual_seed(random.SystemRandom().randrange(2**48))
+    inputs = study.inputs(shape, generator)
+    assert isinstance(inputs, dict)
+    return inputs
+
+
+class Surroundings:
+    """Draws of the study's inputs at a shape; of ``stride`` pieces of 16 bytes one is written."""
+
+    def __init__(self, card: Card, study: ModuleType, shape: Shape) -> None:
+        self.card = card
+        self.like = fresh(study, shape)
+        self.names = [name for name, value in self.like.items() if on_gpu(value)]
+        self._require_writable()
+        tensors = [self.like[name] for name in self.names]
+        self.sources = {name: room_for(self.like[name], DRAWS) for name in self.names}
+        for draw in range(DRAWS):
+            drawn = fresh(study, shape)
+            for name in self.names:
+                self.sources[name][draw].copy_(drawn[name])
+        half = card.l2_bytes / 2
+        self.stride = TOUCH if sum(map(size_of, tensors)) > half else 1
+        self.most_pieces = max(map(pieces_of, tensors))
+
+    def _require_writable(self) -> None:
+        if not 0 < len(self.names) <= MOST_TENSORS:
+            raise UsageError(
+                f"inputs() gives {len(self.names)} tensors on the GPU",
+                hint=f"from 1 to {MOST_TENSORS} can be timed",
+            )
+        for name in self.names:
+            if not is_dense(self.like[name]):
+                raise UsageError(
+                    f"inputs() gives '{name}', whose elements do not fill its memory",
+                    hint="give a contiguous tensor or a transposed view of one",
+                )
+
+    def inputs(self) -> dict[str, Any]:
+        """In memory of their own, as in the first draw."""
+        own = {name: room_for(self.like[name], 1)[0] for name in self.names}
+        for name, tensor in own.items():
+            tensor.copy_(self.sources[name][0])
+        return {**self.like, **own}
+
+    def table(self, inputs: Mapping[str, Any]) -> torch.Tensor:
+        """Where the neighbours write the inputs of an instance: [tensors, 5], see neighbours.cu."""
+        rows = []
+        for name in self.names:
+            to, pieces = inputs[name], pieces_of(inputs[name])
+            source = self.sources[name][0].data_ptr()
+            rows.append((to.data_ptr(), source, pieces, pieces, KINDS.get(to.dtype, 0)))
+        return torch.tensor(rows, dtype=torch.int64).cuda()
+
+    def blocks(self, pieces: int) -> int:
+        """How many a neighbour has for so many pieces."""
+        threads = -(-pieces // self.stride)
+        return max(1, min(-(-threads // THREADS), self.card.sms * BLOCKS_AN_SM))
+
+    def write(self, table: torch.Tensor, call: int) -> None:
+        """A node that writes the inputs of a call."""
+        grid = (self.blocks(self.most_pieces), len(self.names))
+        self.card.kernels["write_inputs"][grid, THREADS](
+            table, DRAWS, self.stride, self.card.state, call
+        )
+
+    def read(self, out: torch.Tensor, kept: torch.Tensor, call: int, calls: int) -> None:
+        """A node that reads an output, and keeps it where the call is the one that is kept."""
+        size = size_of(out)
+        self.card.kernels["read_output"][self.blocks(size // PIECE), THREADS](
+            out, kept, size // PIECE, size % PIECE, self.stride, self.card.state, call, calls
+        )
+
+    def written(self, replay: int, call: int) -> dict[str, Any]:
+        """The inputs as the neighbours wrote them in a call of a replay."""
+        found = self.inputs()
+        draw = secret(replay, call, DRAW) % DRAWS
+        for at, name in enumerate(self.names):
+            source = self.sources[name][draw]
+            by = factor(replay, call, at) if source.dtype in KINDS else 1.0
+            written = pieces_in_memory(scaled(source, by))[:: self.stride]
+            pieces_in_memory(found[name])[:: self.stride] = written
+        return found
+
+
+def scaled(tensor: torch.Tensor, by: float) -> torch.Tensor:
+    """As neighbours.cu does it: multiplied and rounded in fp32 (fp64 for fp64), then rounded."""
+    if tensor.dtype not in KINDS:
+        return tensor
+    wide = tensor.double() if tensor.dtype == torch.float64 else tensor.float()
+    result = room_for(tensor, 1)[0]
+    result.copy_(wide * by)
+    return result

@@ -1,0 +1,170 @@
+"""What is typed, and what ``adopt`` and ``check`` answer: nothing of it steers the terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from faulty import examples
+from nasty import WORST, steering, texts
+from test_adopt import ENTRY
+from workbench.cli import main
+from workbench.commands import adopt
+from workbench.commands.progress import Progress, note
+from workbench.ncu.report import Report, read_report
+from workbench.run.protocol import Captured, ErrorText, Failed
+from workbench.words import Phase
+from workspaces import EVIDENCE, ROOT, copy_of_repository, recorded_report
+
+Capture = pytest.CaptureFixture[str]
+SHAPE = "b2h8s512d64"
+REPORT = recorded_report(SHAPE)
+RED = "\x1b[31m\u202ered"
+SHOWN = "\\x1b[31m\\u202ered"
+ABROAD = ["--project", str(ROOT)]
+
+
+def refused(capsys: Capture, arguments: list[str]) -> str:
+    """What is said in exit code 2, by an error and a hint and nothing else."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert not steering(err)
+    assert err.startswith("error: ")
+    assert "\nhint: " in err
+    return err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [RED],
+        ["list", f"--{RED}"],
+        ["list", RED],
+        ["show", "fix1", "--top", RED],
+        ["show", "fix1", "--launch", RED],
+        ["diff", "fix1"],
+        ["list", "--project"],
+        ["check", "--shape", RED, *ABROAD],
+        ["ablate", "--shape", RED, *ABROAD],
+        ["list", "--study", RED, *ABROAD],
+        ["show", RED, *ABROAD],
+        ["show", "fix1", "--metric", RED, *ABROAD],
+        ["show", "fix1", "--kernel", RED, *ABROAD],
+        ["show", str(REPORT), "--kernel", RED],
+        ["show", f"{RED}.ncu-rep"],
+        ["profile", f"fix2[warps={RED}]", *ABROAD],
+        ["build", "--arch", RED, *ABROAD],
+        ["adopt", f"{RED}.ncu-rep", "--as", "x"],
+        ["adopt", str(REPORT), "--as", RED, *ABROAD],
+        ["list", "--project", RED],
+    ],
+)
+def test_what_was_typed_is_said_printable(
+    arguments: list[str], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(capsys, arguments)
+
+
+def test_the_escapes_are_shown_and_not_left_out(capsys: Capture) -> None:
+    assert f"No such command '{SHOWN}'" in refused(capsys, [RED])
+
+
+WORDS = st.sampled_from(["list", "show", "diff", "--json", "--top", "--shape", "-x"]) | texts
+WORDS |= texts.map("--{}".format)
+
+
+@settings(max_examples=examples(40, many=2000))
+@given(st.lists(WORDS, min_size=1, max_size=4))
+@example([WORST])
+@example(["show", "fix1", "--top", WORST])
+@example(["show", "--", WORST])
+@example(["list", f"--{WORST}"])
+def test_no_command_line_steers_the_terminal(capsys: Capture, arguments: list[str]) -> None:
+    verb, *rest = arguments
+    code = main([verb, *rest, *ABROAD])
+    out, err = capsys.readouterr()
+    assert code in (0, 2)
+    assert not steering(out + err)
+
+
+@settings(max_examples=examples(20, many=500))
+@given(texts)
+@example(WORST)
+def test_no_progress_steers_the_terminal(capsys: Capture, text: str) -> None:
+    """Where stderr is no terminal, and where it is one."""
+    error = ErrorText(kind=text, message=text)
+    with Progress(captures=2) as progress:
+        screen = io.StringIO()
+        for console in (
+            progress.console,
+            Console(file=screen, force_terminal=True, highlight=False),
+        ):
+            progress.console = console
+            progress(Failed(variant=text, phase=Phase.BUILD, error=error))
+            progress(Captured(variant=text))
+    note(text)
+    assert not steering(capsys.readouterr().err)
+    assert not steering(screen.getvalue().replace("\x1b[0m", ""))
+
+
+def test_a_hint_of_usage_leads_to_the_help(capsys: Capture) -> None:
+    for arguments in (["nosuch"], ["show"], ["list", "--nosuch"]):
+        told = refused(capsys, arguments)
+        (command,) = re.findall(r"hint: `workbench (.*)` lists what can be given", told)
+        assert main(command.split()) == 0
+        assert "Usage: workbench" in capsys.readouterr().out
+
+
+def test_no_verb_is_answered_by_the_help(capsys: Capture) -> None:
+    assert main([]) in (0, 2)
+    told = capsys.readouterr()
+    assert "Usage: workbench" in told.out + told.err
+    assert "hint:" not in told.err
+
+
+def test_adopting_says_names_of_a_report_printable(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of file, kernel and GPU; and the paths in the report, which are warned of."""
+    root = copy_of_repository(tmp_path)
+    toml = root / "ablations" / "attention" / "ablation.toml"
+    toml.write_text(toml.read_text() + ENTRY)
+    own = tmp_path / f"{RED}.ncu-repz"
+    own.write_bytes(REPORT.read_bytes())
+
+    def hostile(path: Path) -> Report:
+        found = read_report(path)
+        named = [dataclasses.replace(each, kernel=RED, gpu=RED) for each in found.launches]
+        return dataclasses.replace(found, launches=tuple(named))
+
+    monkeypatch.setattr(adopt, "read_report", hostile)
+    monkeypatch.setattr(adopt, "paths_in", lambda path: [f"/home/{RED}"])
+    assert main(["adopt", str(own), "--as", "theirs", "--launch", "4", "--project", str(root)]) == 0
+    out, err = capsys.readouterr()
+    assert not steering(out + err)
+    assert out.count(SHOWN) == 3
+    assert f"  /home/{SHOWN}\n" in err
+
+
+def test_what_does_not_compile_is_told_once(tmp_path: Path, capsys: Capture) -> None:
+    root = copy_of_repository(tmp_path)
+    path = root / "ablations" / "attention" / "evidence" / EVIDENCE.name / "builds" / "fix10.json"
+    why = "b.cu does not compile\n/workbench/kernels/attention/b.cu(3): error: \x1b[2J"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "error": why}))
+    assert main(["check", "fix10", "--project", str(root)]) == 1
+    out, err = capsys.readouterr()
+    for text in (out, err):
+        assert text.count("b.cu does not compile") == 1
+        assert "failed at every shape" in text
+        assert not steering(text)
+    assert f"{root / 'kernels/attention'}/b.cu(3): error" in err

@@ -1,0 +1,200 @@
+"""The journal: what was recorded when, and what of a step was known before it was predicted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from snapshots import session as timing_session
+from snapshots import snapshot, step
+from workbench.errors import EnvironmentLacks
+from workbench.evidence import store
+from workbench.evidence.journal import Journal, append, known_of, load_journal
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import Environment, PredictionEntry, SessionEntry
+from workbench.judge.ladder import judge
+from workbench.judge.recordings import recordings
+from workbench.render.document.method import recorded
+from workbench.run.recording import Recorder
+from workbench.study.config import Config
+from workbench.study.workspace import find_workspace
+from workbench.words import Known
+from workspaces import GOOD, make
+
+DATE = "2026-01-02T03:04:05Z"
+
+
+def entry(file: str = "a.json", shape: str = "large", **medians: float) -> SessionEntry:
+    return SessionEntry(
+        date=DATE,
+        shape=shape,
+        file=file,
+        sessions=1,
+        regime="warm",
+        fingerprints=dict.fromkeys(medians, ""),
+        medians=dict(medians),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> EvidenceFolder:
+    return EvidenceFolder(tmp_path / "evidence" / "gpu")
+
+
+def test_what_is_appended_is_read_in_its_order(folder: EvidenceFolder) -> None:
+    assert load_journal(folder).sessions == ()
+    append(folder, entry("a.json", baseline=2.0))
+    append(folder, entry("b.json", baseline=1.0))
+    assert [found.file for found in load_journal(folder).sessions] == ["a.json", "b.json"]
+    for line in folder.journal.read_text().splitlines():
+        assert json.loads(line)["schema_version"] == 1
+
+
+def test_a_torn_last_line_costs_only_itself(folder: EvidenceFolder) -> None:
+    append(folder, entry("a.json"))
+    append(folder, entry("b.json"))
+    whole = folder.journal.read_bytes()
+    folder.journal.write_bytes(whole[:-20])
+    assert [found.file for found in load_journal(folder).sessions] == ["a.json"]
+    append(folder, entry("c.json"))
+    journal = load_journal(folder)
+    assert [found.file for found in journal.sessions] == ["a.json", "c.json"]
+    assert [told.split(" is passed over")[0] for told in journal.told] == [
+        "line 2 of journal.jsonl"
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"no json",
+        b"{}",
+        b"\xff\x00",
+        b"[" * 100_000,
+        b'{"schema_version": 99, "entry": "session"}',
+        b'{"schema_version": 1, "entry": "of a kind to come", "date": ""}',
+        b'{"schema_version": 1, "entry": "session", "date": ""}',
+    ],
+)
+def test_a_damaged_line_is_told_and_passed_over(line: bytes, folder: EvidenceFolder) -> None:
+    append(folder, entry("a.json"))
+    with folder.journal.open("ab") as file:
+        file.write(line + b"\n")
+    append(folder, entry("b.json"))
+    journal = load_journal(folder)
+    assert [found.file for found in journal.sessions] == ["a.json", "b.json"]
+    assert len(journal.told) == 1
+    assert "line 2 of journal.jsonl is passed over" in journal.told[0]
+
+
+def test_a_journal_that_cannot_be_read_is_no_empty_one(folder: EvidenceFolder) -> None:
+    folder.journal.mkdir(parents=True)
+    with pytest.raises(EnvironmentLacks, match=r"journal\.jsonl"):
+        load_journal(folder)
+
+
+def recorder(root: Path, folder: EvidenceFolder, prediction: str = "[0.4, 0.6]") -> Recorder:
+    if not root.exists():
+        make(root, {"baseline": GOOD, "fix1": GOOD})
+    ladder = root / "ablations" / "scale" / "ablation.toml"
+    text = ladder.read_text().split("[[step.prediction]]")[0].rstrip()
+    told = f'\n\n[[step.prediction]]\nfigure = "time"\nfactor = {prediction}\n'
+    ladder.write_text(text + told)
+    study = find_workspace(root).study()
+    found = Recorder(study, "large", folder, ["baseline", "fix1"])
+    found.environment = Environment(gpu="G", gpu_uuid="GPU-1", host="0123456789ab")
+    return found
+
+
+def noted(folder: EvidenceFolder) -> list[tuple[str, Known]]:
+    return [(found.variant, found.known) for found in load_journal(folder).predictions]
+
+
+def test_a_prediction_is_noted_once_with_what_was_known_of_its_step(
+    tmp_path: Path, folder: EvidenceFolder
+) -> None:
+    root = tmp_path / "ws"
+    recorder(root, folder).predictions()
+    recorder(root, folder).predictions()
+    assert noted(folder) == [("fix1", Known.NOTHING)]
+    samples = timing_session("large", {"baseline": 2.0, "fix1": 1.0}).session.samples
+    recorder(root, folder).session(["baseline", "fix1"], samples)
+    recorder(root, folder).predictions()
+    assert noted(folder) == [("fix1", Known.NOTHING)]
+    recorder(root, folder, "[0.45, 0.55]").predictions()
+    assert noted(folder) == [("fix1", Known.NOTHING), ("fix1", Known.TIMED)]
+
+
+def test_what_was_timed_on_another_gpu_is_known_on_this_one(
+    tmp_path: Path, folder: EvidenceFolder
+) -> None:
+    other = EvidenceFolder(folder.root.parent / "another")
+    append(other, entry(baseline=1.0, fix1=2.0))
+    recorder(tmp_path / "ws", folder).predictions()
+    assert noted(folder) == noted(other) == [("fix1", Known.TIMED)]
+
+
+def test_evidence_that_cannot_be_read_leaves_open_what_was_known(folder: EvidenceFolder) -> None:
+    store.write_bytes(folder.timings("large") / "a.json", b"no session")
+    store.write_bytes(folder.capture_index("large", "fix2"), b"whatever it holds")
+    known = known_of(folder)
+    assert known[""] == Known.UNKNOWN
+    assert known["fix2"] == Known.CAPTURED
+
+
+def test_a_superseded_session_leaves_its_medians(tmp_path: Path, folder: EvidenceFolder) -> None:
+    writer = recorder(tmp_path / "ws", folder)
+    first = timing_session("large", {"baseline": 2.0, "fix1": 1.0}).session.samples
+    writer.session(["baseline", "fix1"], first)
+    (path,) = folder.sessions("large")
+    path = path.rename(path.with_name("20200101T000000Z.json"))
+    line = structs.replace(load_journal(folder).sessions[0], file=path.name)
+    folder.journal.unlink()
+    append(folder, line)
+    writer.session(["baseline", "fix1"], first)
+    assert not path.exists()
+    gone, kept = load_journal(folder).sessions
+    assert gone.file == path.name
+    assert gone.medians == pytest.approx({"baseline": 2.0, "fix1": 1.0}, rel=0.01)
+    assert (gone.gpu_uuid, gone.host) == ("GPU-1", "0123456789ab")
+    assert kept.fingerprints == gone.fingerprints
+
+
+def test_the_report_says_how_often_a_shape_was_timed() -> None:
+    times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
+    found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
+    told = recorded(judge(found, Config()))
+    assert told == (
+        "Recordings: 1 timing run at this shape, 1 from before the journal; none superseded."
+    )
+    journal = Journal(
+        sessions=(
+            entry("gone.json", "s", fix1=1.0, library=1.5),
+            entry("s.json", "s", fix1=1.0, library=2.0),
+            entry("elsewhere.json", "another shape", fix1=1.0),
+        )
+    )
+    found = dataclasses.replace(found, journal=journal)
+    counted = recordings(found, "s")
+    assert (counted.noted, counted.kept, counted.unnoted, counted.total) == (2, 1, 0, 2)
+    told = recorded(judge(found, Config()))
+    assert told.endswith("1 superseded, their medians kept (library over fix1: 1.50x).")
+
+
+def test_an_entry_of_a_prediction_names_its_step() -> None:
+    found = PredictionEntry(
+        date=DATE, variant="fix1", parent=None, predictions=("0123",), known=Known.NOTHING
+    )
+    assert store.content(found) == {
+        "schema_version": 1,
+        "entry": "prediction",
+        "date": DATE,
+        "variant": "fix1",
+        "parent": None,
+        "predictions": ("0123",),
+        "known": "nothing",
+    }

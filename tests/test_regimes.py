@@ -1,0 +1,246 @@
+"""What decides about a step: sessions, regimes, accuracy, and what the sessions say of themselves.
+
+``fix11[early=1]`` is on record as 1.16x back to back and 0.96 to 0.99x chained.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from snapshots import check, session, snapshot, step, timing, together
+from workbench.evidence.records import GraphNode, Session, Timing
+from workbench.judge.accuracy import accuracy_gate, accuracy_of
+from workbench.judge.gates import Gate, speed_verdict
+from workbench.judge.inputs import Snapshot
+from workbench.judge.ladder import judge
+from workbench.judge.open_verdicts import open_variants
+from workbench.judge.rows import Ablation, Row
+from workbench.judge.sessions import timing_facts
+from workbench.render.document import method, phrases, result, variant
+from workbench.render.document.blocks import Bullets, Paragraph, plain
+from workbench.render.document.ladder_table import ladder_table
+from workbench.study.config import Config, Gates
+from workbench.words import NodeKind, Regime, Verdict
+
+STEPS = [step("fix11", None), step("fix11[early=1]", "fix11")]
+REFERENCE = "library"
+CHAINED, BACK_TO_BACK, COLD = Regime.CHAINED, Regime.BACK_TO_BACK, Regime.COLD
+By = Mapping[Regime, Mapping[str, float]]
+
+
+def in_regimes(by_regime: By, sessions: int = 5, alone: float | None = None) -> Timing:
+    """Microseconds by regime and variant, the same in every session but for a thousandth."""
+    found = [
+        Session(
+            number=n,
+            instances=4,
+            series=tuple(
+                series
+                for regime, times in by_regime.items()
+                for series in session(n, times, regimes={regime: 1.0}).series
+            ),
+        )
+        for n in range(1, sessions + 1)
+    ]
+    if alone is not None:
+        found.append(session(sessions + 1, {REFERENCE: alone}, regimes={CHAINED: 1.0}, alone=True))
+    names = {name: "" for times in by_regime.values() for name in times}
+    return msgspec.structs.replace(
+        timing("s", {"a": 1.0}), fingerprints=names, nodes={}, sessions=tuple(found)
+    )
+
+
+def taken(known: Timing) -> Snapshot:
+    found = snapshot(STEPS, {"s": {}})
+    shape = dataclasses.replace(found.shapes["s"], timings=(together(known),))
+    return dataclasses.replace(found, shapes={"s": shape})
+
+
+def judged(known: Timing) -> Ablation:
+    return judge(taken(known), Config())
+
+
+EARLY = {
+    CHAINED: {"fix11": 5.457, "fix11[early=1]": 5.57, REFERENCE: 9.7},
+    BACK_TO_BACK: {"fix11": 5.7, "fix11[early=1]": 4.92, REFERENCE: 9.3},
+    COLD: {"fix11": 9.41, "fix11[early=1]": 9.31, REFERENCE: 12.4},
+}
+
+
+def test_early_start_is_rejected_and_its_row_says_where_it_would_be_kept() -> None:
+    found = judged(in_regimes(EARLY, alone=9.7))
+    row = found.row("fix11[early=1]")
+    assert row.verdict == Verdict.REJECTED
+    assert row.over_parent is not None
+    assert row.over_parent.ratio == pytest.approx(0.98, abs=0.003)
+    assert phrases.otherwise(row) == "only behind itself: 1.16x"
+    (shown,) = (r for r in ladder_table(found).rows if r.key == row.variant)
+    assert shown.cells["verdict"].note == "(only behind itself: 1.16x)"
+    assert any("only behind itself: 1.16x" in plain(text) for text in result.failures(found))
+    assert found.best is not None
+    assert found.best.variant == "fix11"
+
+
+def test_what_is_kept_between_neighbours_says_where_it_would_not_be() -> None:
+    times = {
+        CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0, REFERENCE: 9.7},
+        BACK_TO_BACK: {"fix11": 5.5, "fix11[early=1]": 4.5, REFERENCE: 9.3},
+        COLD: {"fix11": 9.8, "fix11[early=1]": 10.0, REFERENCE: 12.4},
+    }
+    row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
+    assert row.verdict == Verdict.KEPT
+    assert phrases.otherwise(row) == "not when cold: 0.980x"
+
+
+def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
+    old = {regime: EARLY[regime] for regime in (BACK_TO_BACK, COLD)}
+    found = judged(in_regimes(old, sessions=1))
+    row = found.row("fix11[early=1]")
+    assert (row.verdict, row.time, row.over_parent) == (Verdict.INCONCLUSIVE, None, None)
+    (faster,) = (gate for gate in row.gates if gate.name == "faster")
+    assert (faster.state, faster.why) == ("open", "timed by an earlier way; measure again")
+    over = row.regimes[BACK_TO_BACK].over_parent
+    assert over is not None
+    assert (over.ratio, over.low) == (pytest.approx(1.158, abs=0.003), None)
+    assert row.elsewhere == ()
+    assert "timed by an earlier way" in found.warnings[-1]
+
+
+def test_one_session_decides_nothing() -> None:
+    row = judged(in_regimes(EARLY, sessions=1, alone=9.7)).row("fix11[early=1]")
+    assert row.verdict == Verdict.INCONCLUSIVE
+    (faster,) = (gate for gate in row.gates if gate.name == "faster")
+    assert faster.why == "one session: its interval is not collected"
+
+
+def test_a_call_that_adds_nothing_is_told() -> None:
+    times = {CHAINED: {"fix11": 5.0, "fix11[early=1]": 0.0, REFERENCE: 9.7}}
+    row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
+    assert row.verdict == Verdict.INCONCLUSIVE
+    (faster,) = (gate for gate in row.gates if gate.name == "faster")
+    assert faster.why == "a call of fix11[early=1] adds no time to its neighbours"
+
+
+def test_an_open_verdict_asks_for_more_sessions_of_the_step_and_its_parent() -> None:
+    ladder = taken(in_regimes(EARLY)).ladder
+    assert open_variants(in_regimes(EARLY), ladder, Gates()) == ()
+    near = {CHAINED: {"fix11": 5.15, "fix11[early=1]": 5.0, REFERENCE: 9.7}}
+    assert open_variants(in_regimes(near), ladder, Gates()) == ("fix11", "fix11[early=1]")
+    once = in_regimes(EARLY, sessions=1)
+    assert open_variants(once, ladder, Gates()) == ("fix11", "fix11[early=1]")
+    parentless = {CHAINED: {"fix11[early=1]": 5.0}}
+    assert open_variants(in_regimes(parentless), ladder, Gates()) == ()
+
+
+def test_what_is_judged_at_another_shape_asks_for_nothing_here() -> None:
+    near = in_regimes({CHAINED: {"fix11": 5.15, "fix11[early=1]": 5.0}})
+    ladder = dataclasses.replace(
+        taken(near).ladder, steps=(STEPS[0], dataclasses.replace(STEPS[1], shape="long"))
+    )
+    assert open_variants(near, ladder, Gates()) == ()
+    there = msgspec.structs.replace(near, shape="long")
+    assert open_variants(there, ladder, Gates()) == ("fix11", "fix11[early=1]")
+
+
+def test_the_fastest_reference_is_what_the_headline_is_held_against() -> None:
+    times = {"s": {"base": 20.0, "fix": 10.0, REFERENCE: 30.0}}
+    found = judge(snapshot([step("base", None), step("fix", "base")], times), Config())
+    row = found.row("fix")
+    assert row.chained.fastest == REFERENCE
+    assert row.over_fastest is not None
+    assert row.over_fastest.ratio == pytest.approx(3.0)
+    said = plain(result.result(found))
+    assert "fix takes 10.0 µs chained; it is 3.00x [3.00, 3.00] faster than the fastest" in said
+    assert "its error against that of library not collected" in said
+    assert "95 % intervals are over 5 sessions of 4 instances" in said
+    assert result.brief(found).startswith("best: fix, 3.00x of library, the fastest reference;")
+
+
+def gate(row: Row, name: str) -> Gate:
+    (found,) = (each for each in row.gates if each.name == name)
+    return found
+
+
+def test_a_reference_that_is_slower_in_company_rejects() -> None:
+    fair = judged(in_regimes(EARLY, alone=9.6)).row("fix11[early=1]")
+    assert gate(fair, "in company").passed is True
+    slowed = judged(in_regimes(EARLY, alone=7.0))
+    row = slowed.row("fix11[early=1]")
+    assert gate(row, "in company").passed is False
+    told = "something in these sessions slows the reference down: library takes"
+    assert told in gate(row, "in company").why
+    assert "by itself and 9.7 µs in company, +38.6 % in cycles" in gate(row, "in company").why
+    assert row.verdict == Verdict.REJECTED
+    assert any(told in text for text in slowed.warnings)
+    missing = judged(in_regimes(EARLY)).row("fix11[early=1]")
+    assert gate(missing, "in company").passed is None
+
+
+def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:
+    known = timing("s", {"fix11": 5.0, "fix11[early=1]": 4.0, REFERENCE: 9.0}, twins=["fix11"])
+    facts = timing_facts(together(known), REFERENCE)
+    assert facts is not None
+    assert [(t.variant, t.is_off) for t in facts.twins] == [("fix11", False)] * 3
+    off = tuple(
+        msgspec.structs.replace(
+            each,
+            series=tuple(
+                msgspec.structs.replace(s, microseconds=tuple(1.02 * t for t in s.microseconds))
+                if s.twin
+                else s
+                for s in each.series
+            ),
+        )
+        for each in known.sessions
+    )
+    found = judged(msgspec.structs.replace(known, sessions=off))
+    assert [t for t in found.warnings if t.startswith("the twin of fix11, chained, comes out as")]
+    told = [plain(b.text) for b in method.method(found) if isinstance(b, Paragraph)]
+    assert any(text.startswith("Twins are a second group") for text in told)
+
+
+def test_what_else_is_in_a_call_is_told_wherever_it_is_compared() -> None:
+    nodes = (GraphNode(kind=NodeKind.MEMSET), GraphNode(kind=NodeKind.KERNEL, kernel="k"))
+    known = msgspec.structs.replace(in_regimes(EARLY, alone=9.7), nodes={REFERENCE: nodes})
+    found = judged(known)
+    assert phrases.call_of(found.row(REFERENCE)) == "a memset and a kernel"
+    assert phrases.call_of(found.row("fix11")) == ""
+    assert "a call of which is a memset and a kernel: kernel against kernel not collected" in plain(
+        result.headline(found)
+    )
+    told = [
+        plain(item)
+        for block in variant.variant(found.row("fix11"), found).blocks
+        if isinstance(block, Bullets)
+        for item in block.items
+    ]
+    assert (
+        "one call of library is a memset and a kernel; kernel against kernel not collected" in told
+    )
+
+
+def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:
+    plainly = msgspec.structs.replace(check(), times_reference=1.2)
+    sink = msgspec.structs.replace(check(), times_reference=2.4, kind="sink", varies=True)
+    found = accuracy_of({"s": plainly, "t": sink})
+    assert found is not None
+    assert (found.times_reference, found.where, found.varies) == (2.4, "t, sink", ("t",))
+    failed = accuracy_gate({"s": plainly, "t": sink}, Gates(), "sdpa")
+    assert failed.passed is False
+    assert failed.why == (
+        "2.4x the error of sdpa at t, sink > 2x; results differ from run to run at t"
+    )
+    assert accuracy_gate({"t": sink}, Gates(max_error=3), "sdpa").passed is True
+    absent = accuracy_gate({"s": check()}, Gates(), "sdpa")
+    assert (absent.passed, absent.why, absent.binding) == (None, "not collected", False)
+
+
+def test_ratios_without_an_interval_are_no_verdict() -> None:
+    found = timing("s", {"fix11": 10.0, "fix11[early=1]": 5.0}, sessions=1)
+    row = judged(found).row("fix11[early=1]")
+    assert row.over_parent is not None
+    assert speed_verdict(row.over_parent, Gates()) == Verdict.INCONCLUSIVE

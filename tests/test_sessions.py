@@ -1,0 +1,274 @@
+"""The processes that time: how they are forked, and what rounds are made of, without a GPU."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workbench.evidence.records import Session
+from workbench.run.protocol import (
+    CONTEXT_LOST,
+    EVENTS,
+    Broken,
+    Done,
+    Hello,
+    SessionsDone,
+    SessionsJob,
+    Timed,
+    WorkerEvent,
+    decode,
+    write_gate,
+)
+from workbench.run.worker.journal import Journal
+from workbench.run.worker.sessions import Server
+from workbench.words import Regime
+
+JOB_OF_TWO = SessionsJob(
+    study="scale",
+    shape="large",
+    params={},
+    sources={},
+    references=("torch",),
+    twins=("baseline", "torch"),
+    sessions=2,
+    instances=4,
+    rounds=6,
+    graph_microseconds=150.0,
+)
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+
+
+class Scripted(Server):
+    """Its sessions fail whom they are told to; each runs in a process of its own all the same."""
+
+    fate: Callable[[int, Sequence[str]], set[str]]
+
+    def measured(self, variants: Sequence[str], alone: bool) -> set[str]:
+        out = self.fate(self.done, variants)
+        session = Session(number=self.done, instances=1, series=(), alone=alone)
+        self.journal.write(Timed(session=session, nodes=dict.fromkeys(variants, ()), stride=1))
+        return out
+
+
+Served = tuple[list[WorkerEvent], int]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Served]:
+    """Runs the server in a child, with what the gate says one time after the other."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(fate: Callable[[int, Sequence[str]], set[str]], *gates: list[str]) -> Served:
+        answers = list(gates)
+        monkeypatch.setattr(
+            "workbench.run.worker.sessions.wait_at_gate", lambda: tuple(answers.pop(0))
+        )
+        pid = os.fork()
+        if pid == 0:
+            with Journal(tmp_path) as journal:
+                server = Scripted(JOB_OF_TWO, journal)
+                server.fate = fate
+                server.run()
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        lines = (tmp_path / EVENTS).read_text().splitlines()
+        return [decode(line) for line in lines], os.waitstatus_to_exitcode(status)
+
+    return run
+
+
+def sessions_of(events: list[WorkerEvent]) -> list[tuple[int, bool, list[str]]]:
+    return [
+        (event.session.number, event.session.alone, list(event.nodes))
+        for event in events
+        if isinstance(event, Timed)
+    ]
+
+
+def test_references_come_first_by_themselves(serve: Callable[..., Served]) -> None:
+    events, code = serve(lambda number, names: set(), ["baseline", "torch"], [])
+    assert code == 0
+    assert sessions_of(events) == [
+        (0, True, ["torch"]),
+        (0, False, ["baseline", "torch"]),
+        (1, False, ["baseline", "torch"]),
+    ]
+    assert isinstance(events[0], Hello)
+    assert events[-2:] == [SessionsDone(sessions=2), Done()]
+
+
+def test_who_fails_is_in_no_later_session(serve: Callable[..., Served]) -> None:
+    events, _ = serve(
+        lambda number, names: {"bad"} & set(names), ["baseline", "bad"], ["baseline", "bad"], []
+    )
+    assert sessions_of(events) == [
+        (0, False, ["baseline", "bad"]),
+        (1, False, ["baseline"]),
+        (2, False, ["baseline"]),
+    ]
+
+
+@pytest.mark.parametrize("code", [CONTEXT_LOST, 1])
+def test_the_server_goes_down_with_its_session(code: int, serve: Callable[..., Served]) -> None:
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        os._exit(code)
+
+    events, found = serve(fate, ["baseline"], [])
+    assert found == code
+    assert not any(isinstance(event, Done | Timed) for event in events)
+
+
+def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        raise RuntimeError("no such card")
+
+    events, code = serve(fate, ["baseline"], [])
+    assert code == 1
+    (broken,) = [event for event in events if isinstance(event, Broken)]
+    assert "no such card" in broken.error.message
+
+
+def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.run.worker.gate import wait_at_gate
+
+    monkeypatch.chdir(tmp_path)
+    write_gate(tmp_path, ["a", "b"])
+    assert wait_at_gate() == ("a", "b")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- rounds ------------------------------------------------------------------------------------
+def test_a_round_has_every_instance_with_its_bare_graph_beside_it() -> None:
+    from workbench.run.worker.timing.rounds import order_of
+
+    order = order_of(range(5), 0)
+    found = Counter((one.instance, one.regime, one.bare) for one in order)
+    expected = {
+        (instance, regime, bare)
+        for instance in range(5)
+        for regime in Regime
+        for bare in ((False,) if regime == Regime.BACK_TO_BACK else (False, True))
+    }
+    assert set(found) == expected
+    assert set(found.values()) == {1}
+    for at, one in enumerate(order):
+        if one.bare:
+            neighbours = order[max(0, at - 1) : at + 2]
+            assert any(
+                (o.instance, o.regime, o.bare) == (one.instance, one.regime, False)
+                for o in neighbours
+            )
+    assert {one.regime for one in order_of(range(5), 1)} == {Regime.CHAINED}
+    assert order_of(range(50), 1) != order_of(range(50), 1)
+
+
+class FakeCard:
+    """Graphs take what their instance says, in nanoseconds; a cycle is half of one."""
+
+    def __init__(self) -> None:
+        self.replayed: list[float] = []
+        self.fetched: list[list[float]] = []
+
+    def pinned(self, count: int) -> int:
+        return count
+
+    def fetch(self, count: int) -> None:
+        self.fetched.append(self.replayed[-count:])
+
+    def times(self, count: int) -> Any:
+        import numpy as np
+
+        nanoseconds = np.array(self.fetched.pop(0))
+        return SimpleNamespace(nanoseconds=nanoseconds, cycles=2 * nanoseconds)
+
+
+class FakeInstance:
+    def __init__(self, card: FakeCard, name: str, takes: float, slow: bool = False) -> None:
+        self.card, self.takes, self.is_slow = card, takes, slow
+        self.group = SimpleNamespace(variant=name, twin=False)
+        self.calls = dict.fromkeys(Regime, 4)
+
+    def replay(self, regime: Regime, bare: bool = False) -> None:
+        self.card.replayed.append(4000 * (2.0 if bare else self.takes))
+
+
+def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.run.worker.timing import rounds
+
+    event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
+    monkeypatch.setattr(rounds.torch.cuda, "Event", lambda: event)
+    card: Any = FakeCard()
+    instances: Any = [
+        FakeInstance(card, "a", 10.0),
+        FakeInstance(card, "b", 30.0),
+        FakeInstance(card, "a", 11.0),
+        FakeInstance(card, "slow", 9000.0, slow=True),
+    ]
+    timed = rounds.Rounds(card, instances)
+    for number in (-2, 0, 1, 2, 3, 4, 5):
+        timed.run(number)
+    timed.finish()
+    series = {(s.variant, s.instance, s.regime): s for s in rounds.series_of(timed, instances)}
+    assert len(series) == 4 * 3
+    for (name, instance, regime), one in series.items():
+        takes = {"a": 10.0 + instance, "b": 30.0, "slow": 9000.0}[name]
+        count = 6 if regime == Regime.CHAINED else 3
+        if name == "slow":
+            count = 2 if regime == Regime.CHAINED else 1
+        assert one.microseconds == (takes,) * count
+        assert one.around == (() if regime == Regime.BACK_TO_BACK else (2.0,) * count)
+        assert one.mhz == (2000.0,) * count
+    assert timed.clock == [2000.0] * 7
+
+
+def test_stamps_of_an_older_replay_do_not_count() -> None:
+    import numpy as np
+
+    from workbench.run.worker.timing.card import between
+
+    stamps = np.zeros((1, 2, 4, 2), dtype=np.int64)
+    stamps[0, 0, :, 0], stamps[0, 0, :, 1] = 100, 10_000_000
+    stamps[0, 1, :, 0], stamps[0, 1, :, 1] = 300, 10_000_110
+    stamps[0, :, 3] = [[7, 9], [9, 5_000]]  # an SM that saw neither end of this replay
+    times = between(stamps)
+    assert (times.nanoseconds.tolist(), times.cycles.tolist()) == ([110.0], [200.0])
+
+
+# ---- what the neighbours draw ------------------------------------------------------------------
+def test_every_call_of_every_replay_has_its_own_inputs() -> None:
+    from workbench.run.worker.timing.surroundings import factor, kept_call
+
+    factors = {
+        (factor(replay, call, 0), factor(replay, call, 1), factor(replay, call, 2))
+        for replay in range(1, 200)
+        for call in range(12)
+    }
+    assert len(factors) > 0.99 * 199 * 12
+    assert all(0.75 <= value <= 1 for each in factors for value in each)
+    kept = Counter(kept_call(replay, 12) for replay in range(1, 1200))
+    assert set(kept) == set(range(12))
+    assert max(kept.values()) < 2 * min(kept.values())
+
+
+@pytest.mark.parametrize(
+    ("make", "dense"),
+    [
+        (lambda: torch.empty(2, 3, 4), True),
+        (lambda: torch.empty(2, 3, 4).transpose(0, 2), True),
+        (lambda: torch.empty(2, 3, 4).transpose(1, 2).contiguous(), True),
+        (lambda: torch.empty(2, 3, 4)[:, :2], False),
+        (lambda: torch.empty(1, 3).expand(5, 3), False),
+        (lambda: torch.empty(5, 1, 3)[:, 0], True),
+        (lambda: torch.empty(7), True),
+    ],
+)
+def test_a_tensor_with_gaps_is_told_from_one_without(make: Any, dense: bool) -> None:
+    from workbench.run.worker.timing.surroundings import is_dense
+
+    assert is_dense(make()) == dense

@@ -1,0 +1,269 @@
+"""A stall sample is charged to the line that waits, and to the user's line rather than a library's.
+
+ptxas moves the first try of ``mbarrier.try_wait`` out of its loop under a neighbour's line, and
+samples fall on the branch behind it: in seven of ten rungs with TMA, the line with the most samples
+of long scoreboard was arithmetic that waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from workbench.ncu import places
+from workbench.ncu.binaries import MAGIC, tables_in
+from workbench.ncu.capture import Decoded, read_lines
+from workbench.ncu.instructions import Instruction, instruction
+from workbench.ncu.line_table import Frame, LineTable, Row, line_tables
+from workbench.ncu.places import Places, is_library
+from workbench.ncu.reader import actions
+from workbench.ncu.waits import Waits
+from workspaces import ROOT, recorded_captures, recorded_report
+
+KERNELS = ROOT / "kernels" / "attention"
+BARRIER = "barrier_wait("
+TMA = [
+    (shape, variant)
+    for shape, variant in recorded_captures()
+    if variant.startswith("fix") and int(variant.removeprefix("fix").partition("[")[0]) >= 7
+]
+SHOWN = "b2h8s512d64"
+
+
+@lru_cache(maxsize=4)
+def launch(shape: str, variant: str) -> Decoded:
+    report = recorded_report(shape, variant)
+    wanted = f"workbench:attention/{variant}/{shape}"
+    return Decoded(actions(report, wanted)[0], report)
+
+
+def samples(shape: str, variant: str, reason: str) -> Counter[tuple[str, int]]:
+    """By the line's file, without its folder, and number."""
+    found: Counter[tuple[str, int]] = Counter()
+    for file, line, counter, value in launch(shape, variant).lines:
+        if counter == reason:
+            found[Path(file).name, line] += int(value)
+    return found
+
+
+def text(place: tuple[str, int]) -> str:
+    return (KERNELS / place[0]).read_text().splitlines()[place[1] - 1]
+
+
+def test_there_are_captures_of_every_step_with_barriers() -> None:
+    assert {variant for _, variant in TMA} >= {f"fix{n}" for n in range(7, 16)}
+
+
+@pytest.mark.parametrize(("shape", "variant"), TMA, ids="/".join)
+def test_long_scoreboard_is_charged_to_a_line_that_waits(shape: str, variant: str) -> None:
+    [(place, _)] = samples(shape, variant, "long_scoreboard").most_common(1)
+    assert BARRIER in text(place)
+
+
+def test_a_copy_is_waited_for_where_it_says_so() -> None:
+    """cp.async.wait_group, not the __syncthreads behind it."""
+    [(place, most)] = samples(SHOWN, "fix5", "long_scoreboard").most_common(1)
+    assert "cp.async.wait_group" in text(place)
+    assert most > 2 * samples(SHOWN, "fix5", "long_scoreboard")["fix5.cu", place[1] + 1]
+
+
+@pytest.mark.parametrize("variant", ["fix1", "fix2[warps=12]", "fix4", "fix7", "fix11"])
+def test_a_block_waits_at_its_barrier(variant: str) -> None:
+    words = ("__syncthreads", "named_barrier", "wgmma_wait")
+    found = samples(SHOWN, variant, "barrier")
+    assert all(any(w in text(place) for w in words) for place in found), found
+
+
+def test_what_waits_for_its_stores_waits_at_the_end() -> None:
+    """Not at the code that follows ``EXIT`` in memory, which never ran: a division's slow path."""
+    [(place, _)] = samples(SHOWN, "fix1", "drain").most_common(1)
+    assert text(place).strip() in ("}", "return;")
+
+
+@pytest.mark.parametrize("variant", ["baseline", "fix5", "fix10", "fix15"])
+def test_no_sample_is_lost_or_made_up(variant: str) -> None:
+    one = launch(SHOWN, variant)
+    total = dict(row[:2] for row in one.metrics)["smsp__pcsamp_warps_issue_stalled_wait"]
+    assert sum(samples(SHOWN, variant, "wait").values()) == total
+    plain: Counter[str] = Counter()
+    for _, _, counter, value in read_lines(one.action):  # without line tables
+        plain[counter] += int(value)
+    assert plain == Counter({c: int(sum(r[3] for r in one.lines if r[2] == c)) for c in plain})
+
+
+@pytest.mark.parametrize(("shape", "variant"), TMA[:3], ids="/".join)
+def test_without_line_tables_it_is_the_line_of_the_wait_in_the_loop(
+    shape: str, variant: str
+) -> None:
+    """That much the disassembly says."""
+    rows = [row for row in read_lines(launch(shape, variant).action) if row[2] == "long_scoreboard"]
+    file, line, *_ = max(rows, key=lambda row: float(row[3]))
+    place = Path(file).name, int(line)
+    assert BARRIER in text(place) or place[0] == "hopper.cuh"
+
+
+# ---- inlined code --------------------------------------------------------------------------------
+
+
+def of_helper(shape: str, variant: str, name: str) -> tuple[Places, list[int]]:
+    """The places of a launch, and the addresses of what was inlined from a function."""
+    one = launch(shape, variant)
+    metric = one.action.metric_by_name("inst_executed")
+    ids = metric.correlation_ids()
+    pcs = [ids.as_uint64(i) for i in range(metric.num_instances())]
+    found = Places(one.action, pcs, tables_in(one.path))
+    return found, [pc for pc in pcs if (c := found.chain(pc)) and name in c[0].function]
+
+
+def test_the_report_tells_through_which_calls_code_was_inlined() -> None:
+    found, pcs = of_helper(SHOWN, "fix10", "barrier_wait")
+    chains = {tuple((Path(f.file).name, f.line) for f in found.chain(pc)) for pc in pcs}
+    assert len({chain[1] for chain in chains}) > 3  # places that wait
+    for chain in chains:
+        assert chain[0][0] == "hopper.cuh"
+        assert BARRIER in text(chain[1])
+
+
+def test_a_library_s_code_is_charged_to_the_line_that_called_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As if hopper.cuh and attention.cuh were installed with the toolkit."""
+    monkeypatch.setattr(places, "is_library", lambda file: file.endswith(".cuh"))
+    found, pcs = of_helper(SHOWN, "fix11", "wgmma")
+    charged = {found.of(pc, "instructions") for pc in pcs}
+    assert charged
+    assert all(Path(file).name == "fix11.cu" and "wgmma" in text(("fix11.cu", line))
+               for file, line in charged)  # fmt: skip
+
+
+def test_a_helper_of_the_user_s_own_keeps_its_lines() -> None:
+    found, pcs = of_helper(SHOWN, "fix11", "copy_box")
+    assert {Path(found.of(pc, "instructions")[0]).name for pc in pcs} == {"hopper.cuh"}
+
+
+def test_every_launch_with_lines_has_its_line_table() -> None:
+    for shape, variant in recorded_captures():
+        if variant.startswith(("fix", "baseline")):
+            _, pcs = of_helper(shape, variant, "")
+            assert len(pcs) > 500, (shape, variant)
+
+
+@pytest.mark.parametrize(
+    ("file", "library"),
+    [
+        ("/usr/local/cuda/include/cuda_fp16.hpp", True),
+        ("/home/a/venv/lib/python3.12/site-packages/triton/language/standard.py", True),
+        (r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v13.0\include\mma.h", True),
+        ("/workbench/kernels/attention/hopper.cuh", False),
+        ("/home/a/kernels/softmax.cu", False),
+        ("", False),
+    ],
+)
+def test_what_is_a_library(file: str, library: bool) -> None:
+    assert is_library(file) == library
+
+
+def test_a_broken_line_table_costs_the_calls_alone(tmp_path: Path) -> None:
+    report = tmp_path / "broken.ncu-rep"
+    report.write_bytes(MAGIC + bytes(200) + MAGIC + b"\xff" * 300 + MAGIC)
+    assert tables_in(report) == []
+    assert tables_in(tmp_path / "nothing.ncu-rep") == []
+
+
+@pytest.mark.parametrize("damage", range(0, 400, 7))
+def test_damage_in_a_line_table_ends_in_an_error_or_in_rows(damage: int) -> None:
+    program = bytearray(_program())
+    program[damage % len(program)] ^= 1 << damage % 8
+    try:
+        tables = line_tables(bytes(program), b"f\0")
+    except (ValueError, IndexError):
+        return
+    assert all(len(table.chain(0)) < 10 for table in tables)
+
+
+def _program() -> bytes:
+    """Two rows: line 7, and at address 16 line 3 of ``f``, inlined at the first row."""
+    header = bytes([1, 1, 256 - 5, 14, 10, 0, 1, 1, 1, 1, 0, 0, 0, 1]) + b"/k\0\0a.cu\0\1\0\0\0"
+    rows = bytes([0, 9, 2, *bytes(8), 3, 6, 1])
+    rows += bytes([0, 3, 0x90, 1, 0, 2, 16, 3, 256 - 4 & 127, 1, 2, 16, 0, 1, 1])
+    body = (2).to_bytes(2, "little") + len(header).to_bytes(4, "little") + header + rows
+    return len(body).to_bytes(4, "little") + body
+
+
+def test_rows_and_calls_of_a_line_table() -> None:
+    [table] = line_tables(_program(), b"f\0")
+    assert table.chain(8) == (Frame("/k/a.cu", 7, ""),)
+    assert table.chain(24) == (Frame("/k/a.cu", 3, "f"), Frame("/k/a.cu", 7, ""))
+
+
+def test_a_call_that_is_inlined_into_itself_has_an_end() -> None:
+    row = Row(0, Frame("a.cu", 1, "f"), 1)
+    assert len(LineTable((row,), [row]).chain(0)) == 1
+
+
+# ---- instructions --------------------------------------------------------------------------------
+
+
+def code(*lines: str) -> list[Instruction]:
+    """One instruction every 16 bytes from 0x100."""
+    return [instruction(0x100 + 16 * i, line) for i, line in enumerate(lines)]
+
+
+def charged(lines: Sequence[str], sampled: int, counter: str = "long_scoreboard") -> int:
+    """Index of the line that a sample at another is charged to."""
+    return (Waits(code(*lines)).at(0x100 + 16 * sampled, counter) - 0x100) // 16
+
+
+TRY = "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR10], R94"
+
+
+def test_instructions_are_read() -> None:
+    one = instruction(0, "@!P0  BRA 0x7f6953a1f520 ;")
+    assert (one.guard, one.opcode, one.target) == ("P0", "BRA", 0x7F6953A1F520)
+    assert one.read == {"P0"}
+    assert instruction(0, "ISETP.NE.AND P1, PT, R2, RZ, !P3").written == {"P1"}
+    assert instruction(0, "ISETP.NE.AND P1, PT, R2, RZ, !P3").read == {"P3"}
+    assert instruction(0, "BRA `(.L_x_0) 0x7f69937edce0").target == 0x7F69937EDCE0
+    assert instruction(0, "").opcode == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "sampled", "expected"),
+    [
+        pytest.param([TRY, "@!P0 BRA 0x100"], 1, 0, id="a loop"),
+        pytest.param([TRY, "NOP", "@!P0 BRA 0x150", "FADD R0", "EXIT", TRY, "@!P0 BRA 0x150"], 2, 5,
+                     id="the first try moved out of the loop"),
+        pytest.param([TRY, "NOP", "@!P0 BRA 0x150", "FADD R0", "EXIT", TRY, "@!P0 BRA 0x150"], 0, 5,
+                     id="the moved try itself"),
+        pytest.param([TRY, "SEL R0, RZ, 0x1, P0", "NOP"], 1, 0, id="its result taken as a number"),
+        pytest.param([TRY, "ISETP.NE.AND P0, PT, R2, RZ, PT", "@P0 BRA 0x100"], 2, 2,
+                     id="another predicate of the name"),
+        pytest.param([TRY, "NOP", "@P0 BRA 0x100", "BRA 0x120"], 2, 2,
+                     id="code comes together in between"),
+        pytest.param(["FADD R0, R1, R2", "@P0 BRA 0x100"], 1, 1, id="no wait at all"),
+        pytest.param(["DEPBAR.LE SB0, 0x2", "BAR.SYNC 0x0"], 1, 0, id="cp.async"),
+        pytest.param(["WARPGROUP.DEPBAR.LE gsb0, 0x0", "FADD R0"], 1, 1, id="wgmma waits itself"),
+    ],
+)  # fmt: skip
+def test_who_waits(lines: list[str], sampled: int, expected: int) -> None:
+    assert charged(lines, sampled) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "counter", "expected"),
+    [
+        pytest.param(["BAR.SYNC.DEFER_BLOCKING 0x0", "IADD3 R1", "LDS R0"], "barrier", 0, id="bar"),
+        pytest.param(["BAR.SYNC 0x0", "IADD3 R1", "LDS R0"], "wait", 2, id="another reason"),
+        pytest.param(["BAR.SYNC 0x0", "NOP", "WARPGROUP.DEPBAR.LE gsb0"], "barrier", 2, id="own"),
+        pytest.param(["BAR.SYNC 0x0", "BRA 0x100", "LDS R0"], "barrier", 2, id="not from there"),
+        pytest.param(["NOP", "@P0 EXIT", "LDS R0"], "drain", 1, id="stores"),
+    ],
+)
+def test_what_waits_later_than_it_was_told_to(
+    lines: list[str], counter: str, expected: int
+) -> None:
+    assert charged(lines, 2, counter) == expected
