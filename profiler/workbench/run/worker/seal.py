@@ -10,8 +10,8 @@ from __future__ import annotations
 import gc
 import sys
 import sysconfig
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -76,6 +76,8 @@ class Seal:
         self._code = {f: _body(f) for f in self._functions()}
         self._settings = {s.name: s.read() for s in SETTINGS}
         self._names = {name: frozenset(vars(module)) for name, module in self._modules.items()}
+        self._threads = set(sys._current_frames())
+        self._trace = sys.gettrace()
         self._callbacks = list(gc.callbacks)
         self._stream = _stream()
 
@@ -99,9 +101,14 @@ class Seal:
         return change.what if change else ""
 
     def mend(self) -> None:
-        """Puts everything back but threads, which go on."""
+        """Puts everything back. What cannot be, a thread for one, is from now on as it should be:
+        nobody else is blamed for it.
+        """
         for change in list(self._changes()):
-            change.mend()
+            with suppress(Exception):
+                change.mend()
+        self._settings = {s.name: s.read() for s in SETTINGS}
+        self._threads = set(sys._current_frames())
 
     def _functions(self) -> Iterator[FunctionType]:
         for entries in (*self._entries.values(), *self._classes.values()):
@@ -159,13 +166,13 @@ class Seal:
                 yield Change(what, partial(setting.write, before))
 
     def _changed_hooks(self) -> Iterator[Change]:
-        if sys.gettrace() is not None and threading.gettrace() is not None:
-            yield Change("sets a trace function", partial(sys.settrace, None))
+        if sys.gettrace() is not self._trace:
+            yield Change("sets a trace function", partial(sys.settrace, self._trace))
         if gc.callbacks != self._callbacks:
             yield Change("adds to gc.callbacks", self._mend_callbacks)
         if self._stream is not None and _stream() != self._stream:
             yield Change("changes the current stream", _mend_stream)
-        if where := _another_thread():
+        if where := _another_thread(self._threads):
             yield Change(f"keeps a thread running in {where}", _nothing)
 
     def _mend_callbacks(self) -> None:
@@ -235,13 +242,13 @@ def _mend_stream() -> None:
     torch.cuda.set_stream(torch.cuda.default_stream())
 
 
-def _another_thread() -> str:
+def _another_thread(known: set[int]) -> str:
     """File and line at which another thread runs anything but Python's own code, a library's or
     ours: torch's compiler has threads, too.
     """
     for thread, innermost in sys._current_frames().items():
         frame: FrameType | None = innermost
-        while frame is not None and thread != threading.get_ident():
+        while frame is not None and thread not in known:
             file = frame.f_code.co_filename
             if not file.startswith(("<frozen", STDLIB, *LIBRARIES)):
                 return f"{Path(file).name}:{frame.f_lineno}"
@@ -250,7 +257,7 @@ def _another_thread() -> str:
 
 
 def _nothing(*anything: Any) -> None:
-    """A thread or a mode that nobody left ends with the process."""
+    """A thread ends with the process."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +280,23 @@ def _attribute(path: str) -> Setting:
             found = getattr(found, part)
         return found
 
-    return Setting(path, lambda: getattr(find(), name), lambda value: setattr(find(), name, value))
+    def read() -> Any:
+        try:
+            return getattr(find(), name)
+        except RuntimeError as error:  # a newer way to set it was used, which the older cannot read
+            return type(error).__name__
+
+    return Setting(path, read, lambda value: setattr(find(), name, value))
+
+
+def _leave_function_modes(before: int) -> None:
+    while torch._C._len_torch_function_stack() > before:
+        torch._C._pop_torch_function_stack()
+
+
+def _leave_dispatch_modes(before: int) -> None:
+    while torch._C._len_torch_dispatch_stack() > before:
+        torch._C._pop_torch_dispatch_stack()
 
 
 SETTINGS = (
@@ -324,11 +347,11 @@ SETTINGS = (
     Setting(
         "torch's stack of function modes",
         torch._C._len_torch_function_stack,
-        _nothing,
+        _leave_function_modes,
     ),
     Setting(
         "torch's stack of dispatch modes",
         torch._C._len_torch_dispatch_stack,
-        _nothing,
+        _leave_dispatch_modes,
     ),
 )
