@@ -92,7 +92,8 @@ def judge_step(view: View, step: Step) -> Judgement:
     ]
     if step.parent is None:
         return Judgement(tuple(gates), Verdict.BASELINE)
-    gates += compared_gates(case_of(view, n) for n in (step.parent, view.ladder.primary_reference))
+    beside = filter(None, (step.parent, view.ladder.primary_reference))
+    gates += compared_gates(case_of(view, name) for name in beside)
     over = view.times.ratio(step.parent, step.variant)
     absent = view.times.why_no_ratio(step.parent, step.variant)
     gates.append(faster_gate(over, limits, absent))

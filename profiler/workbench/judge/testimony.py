@@ -40,10 +40,6 @@ FLUSHED_US = 0.6  # more where ncu flushed the caches first, besides reading all
 MOST_SHARE = 1.25
 GAP_US = 1.5  # a node
 PACKED_FLOPS = 64  # of a warp instruction at the most, outside of the tensor cores: two halves
-# Medians of processes have a standard deviation of 0.9 % (kernels of 5 µs); four times the
-# difference of one process and several is this.
-ALONE_SHARE = 0.06
-ALONE_US = 0.2
 LEAST_WORK = 0.90  # counters of several replay passes agree to some per cent
 MARGIN = 1.05  # of a peak: clocks of two passes differ by so much in short kernels
 CLOCK = "gpc__cycles_elapsed.avg.per_second"
@@ -114,8 +110,8 @@ def compared_gates(compared: Iterable[Case]) -> tuple[Gate, ...]:
 
 def contradiction(case: Case) -> str:
     """Why the time of a variant cannot be believed, "" where nothing speaks against it."""
-    gates = (duration_gate(case), alone_gate(case))
-    return next((gate.why for gate in gates if gate.state == GateState.FAILED), "")
+    gate = duration_gate(case)
+    return gate.why if gate.state == GateState.FAILED else ""
 
 
 def kernels_gate(case: Case) -> Gate:
@@ -172,13 +168,12 @@ class Added:
     ghz: float | None
 
 
-def added_time(case: Case, *, alone: bool | None = None) -> Added | None:
-    """The median over the instances of all sessions, or of those with that value of ``alone``."""
+def added_time(case: Case) -> Added | None:
+    """The median over the instances of all sessions."""
     sessions = case.timing.sessions if case.timing else ()
     own = [
         series
         for session in sessions
-        if alone is None or session.alone == alone
         for series in session.series
         if series.variant == case.variant and series.regime == Regime.CHAINED
     ]
@@ -269,19 +264,6 @@ def _most(case: Case, under_ncu: Profiled) -> float:
     moving = 2e6 * case.work.bytes / rate if case.work and rate else 0.0
     number = max(len(nodes), under_ncu.launches)
     return MOST_SHARE * under_ncu.total + GAP_US * number + moving * unseen
-
-
-def alone_gate(case: Case) -> Gate:
-    """A reference takes in a process without any step's code what it takes beside the steps."""
-    among, alone = added_time(case, alone=False), added_time(case, alone=True)
-    if among is None or alone is None:
-        return Gate(COMPARED, GateState.OPEN, ABSENT)
-    figures = f"{among.microseconds:.2f} µs beside the steps, {alone.microseconds:.2f} µs alone"
-    # A card at its power limit has another clock with another company: the cycles must differ, too.
-    clocks = {1.0, (among.ghz or 1.0) / (alone.ghz or 1.0) if among.ghz and alone.ghz else 1.0}
-    room = max(ALONE_SHARE * alone.microseconds, ALONE_US)
-    wrong = all(abs(among.microseconds * c - alone.microseconds) > room for c in clocks)
-    return Gate(COMPARED, GateState.FAILED if wrong else GateState.PASSED, figures)
 
 
 def work_gate(case: Case) -> Gate:

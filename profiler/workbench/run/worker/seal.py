@@ -58,7 +58,6 @@ PLACED = (
 )
 MISSING = object()
 PLACED_IN = ("torch.manual_seed",)
-STARTS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
 STDLIB = sysconfig.get_path("stdlib")
 OUR_OWN = str(Path(__file__).parents[2])
 LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), OUR_OWN)
@@ -83,14 +82,26 @@ class Seal:
         self._code = {f: _body(f) for f in self._functions()}
         self._settings = {s.name: s.read() for s in SETTINGS}
         self._names = {name: frozenset(vars(module)) for name, module in self._modules.items()}
-        self._started: list[str] = []
-        sys.addaudithook(self._hear)
         self._callbacks = list(gc.callbacks)
         self._stream = _stream()
 
-    def broken(self) -> str:
-        """ "" or what was changed: ``changes torch.cuda.CUDAGraph.replay``."""
-        change = next(self._changes(), None)
+    def also(self, module: ModuleType) -> None:
+        """The study's module and those of variants, when they are loaded: nobody may change
+        another's.
+        """
+        name = module.__name__
+        self._modules[name] = module
+        self._entries[name] = _things(module)
+        self._names[name] = frozenset(vars(module))
+        self._classes |= {kind: dict(vars(kind)) for kind in _classes({name: module})}
+        found = (_function(value) for value in self._entries[name].values())
+        self._code |= {f: _body(f) for f in found if f is not None and f not in self._code}
+
+    def broken(self, own: str = "") -> str:
+        """What was changed, ``changes torch.cuda.CUDAGraph.replay``, or "" for nothing. ``own`` is
+        the name of the module that has just run, which may change itself.
+        """
+        change = next((c for c in self._changes() if not own or f" {own}." not in c.what), None)
         return change.what if change else ""
 
     def mend(self) -> None:
@@ -160,12 +171,8 @@ class Seal:
             yield Change("adds to gc.callbacks", self._mend_callbacks)
         if self._stream is not None and _stream() != self._stream:
             yield Change("changes the current stream", _mend_stream)
-        if self._started:
-            yield Change(f"starts a thread in {self._started[0]}", self._started.clear)
-
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in STARTS and (where := _starter()):
-            self._started.append(where)
+        if where := _another_thread():
+            yield Change(f"keeps a thread running in {where}", _nothing)
 
     def _mend_callbacks(self) -> None:
         gc.callbacks[:] = self._callbacks
@@ -234,18 +241,22 @@ def _mend_stream() -> None:
     torch.cuda.set_stream(torch.cuda.default_stream())
 
 
-def _starter() -> str:
-    """File and line of whoever starts a thread; "" where that is Python's or a library's own doing,
-    such as torch's compiler.
+def _another_thread() -> str:
+    """File and line at which another thread runs anything but Python's own code, a library's or
+    ours: torch's compiler has threads, too.
     """
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(("<frozen", STDLIB)):
-        if frame.f_code.co_filename.startswith(LIBRARIES):
-            return ""
-        frame = frame.f_back
-    if frame is None or frame.f_code.co_filename.startswith(LIBRARIES):
-        return ""
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    for thread, innermost in sys._current_frames().items():
+        frame: FrameType | None = innermost
+        while frame is not None and thread != threading.get_ident():
+            file = frame.f_code.co_filename
+            if not file.startswith(("<frozen", STDLIB, *LIBRARIES)):
+                return f"{Path(file).name}:{frame.f_lineno}"
+            frame = frame.f_back
+    return ""
+
+
+def _nothing(*anything: Any) -> None:
+    """A thread or a mode that nobody left ends with the process."""
 
 
 @dataclass(frozen=True)
@@ -269,10 +280,6 @@ def _attribute(path: str) -> Setting:
         return found
 
     return Setting(path, lambda: getattr(find(), name), lambda value: setattr(find(), name, value))
-
-
-def _nothing(value: Any) -> None:
-    """A mode that was entered and not left: it ends with the process."""
 
 
 SETTINGS = (

@@ -1,0 +1,102 @@
+"""The red team: the families of cheats in ``redteam/workspace``, and what each must end with."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+WORKSPACE = Path(__file__).parent / "redteam" / "workspace"
+KERNELS = WORKSPACE / "kernels" / "softmax"
+HONEST = ("baseline", "registers", "early", "two_kernels", "library")
+REFERENCE = "torch_softmax"
+FOUND_FIRST = ("compiler", "correct")  # where a variant fails before it is judged by numbers
+GATES = (*FOUND_FIRST, "timed outputs", "kernels", "duration", "work")
+
+WRONG = r"max error|NaN|shape \("
+NOT_IN_THE_GRAPH = r"launched nothing|nodes|cannot be captured"
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """A variant of the workspace. ``told`` is found in the reason of one of ``gates``, failed."""
+
+    variant: str
+    family: str
+    told: str
+    gates: tuple[str, ...] = GATES
+
+    def finds(self, text: str) -> bool:
+        return re.search(self.told, text, re.IGNORECASE) is not None
+
+
+def cheat(family: str, variant: str, told: str, *gates: str) -> Cheat:
+    return Cheat(variant, family, told, gates or GATES)
+
+
+CHEATS = (
+    cheat("cached by object", "cached_by_object", f"{NOT_IN_THE_GRAPH}|{WRONG}"),
+    cheat("cached by address", "cached_by_address", WRONG),
+    cheat("cached by shape", "cached_by_shape", WRONG, "correct"),
+    cheat("cached by contents", "cached_by_contents", "cannot be captured", *FOUND_FIRST),
+    # Right in every call: it gains nothing where the inputs change from call to call.
+    cheat("cached by contents", "cached_on_the_gpu", "over the parent", "faster"),
+    cheat("work at another time", "at_import", WRONG, "correct"),
+    cheat("work at another time", "at_first_call", WRONG),
+    cheat("built up over calls", "built_up", WRONG),
+    cheat("skipped calls", "skips_calls", f"{WRONG}|not captured"),
+    cheat("skipped calls", "last_call_only", f"{NOT_IN_THE_GRAPH}|{WRONG}"),
+    cheat("side stream", "side_stream", f"{WRONG}|{NOT_IN_THE_GRAPH}"),
+    cheat("side stream", "late_stream", f"{WRONG}|cannot be captured"),
+    cheat("empty graph", "empty_graph", "launched nothing"),
+    cheat("lazy result", "lazy", "returned Later, not a tensor", "correct"),
+    cheat("copied out of memory", "finds_expected", f"{WRONG}|{NOT_IN_THE_GRAPH}"),
+    cheat("copied out of memory", "walks_the_stack", f"{WRONG}|{NOT_IN_THE_GRAPH}"),
+    cheat("copied out of memory", "copies_an_output", WRONG),
+    cheat("copied out of memory", "uninitialised", WRONG, "correct"),
+    cheat("patched", "patched_clock", r"changes time\.\w+", *FOUND_FIRST),
+    cheat("patched", "patched_event", "changes .*Event.elapsed_time", *FOUND_FIRST),
+    cheat("patched", "patched_check", "changes workbench.run.worker.check", *FOUND_FIRST),
+    cheat("patched", "patched_code", "changes the code of workbench.*compare", *FOUND_FIRST),
+    cheat("patched", "patched_modules", r"changes sys.modules\['workbench", *FOUND_FIRST),
+    cheat("patched", "patched_statistics", r"changes (numpy|statistics)\.median", *FOUND_FIRST),
+    cheat("patched", "patched_launch", "changes workbench.cuda.launch.Kernel", *FOUND_FIRST),
+    cheat("patched", "patched_replay", "(changes|adds) .*CUDAGraph.replay", *FOUND_FIRST),
+    cheat("patched", "patched_later", "(changes|adds) .*CUDAGraph.replay", *FOUND_FIRST),
+    cheat("slowed reference", "slowed_reference", "changes torch.softmax", *FOUND_FIRST),
+    cheat("slowed reference", "slowed_parent", "changes .*baseline.*run", *FOUND_FIRST),
+    cheat("slowed reference", "slowed_by_settings", "changes torch.backends", *FOUND_FIRST),
+    cheat(
+        "slowed reference",
+        "slowed_by_a_thread",
+        "keeps a thread running in slowed_by_a_thread.py",
+        *FOUND_FIRST,
+    ),
+    cheat("telling checks apart", "tells_capturing", WRONG),
+    cheat("telling checks apart", "tells_checking", WRONG),
+    cheat("telling checks apart", "tells_profiling", "timed and not captured", "kernels"),
+    cheat("special values", "skips_maximum", WRONG, "correct"),
+    cheat("special shapes", "one_shape", WRONG, "correct"),
+    cheat("lower precision", "half_precision", WRONG, "correct"),
+    cheat("inputs changed", "changes_input", "changes its input 'x'", "correct"),
+    cheat("output aliases an input", "in_place", "shares memory with its input 'x'", "correct"),
+    cheat("persistent L2", "sets_l2_aside", "persisting L2", *FOUND_FIRST),
+    cheat("early start", "early_without_waiting", "starts early and never waits", *FOUND_FIRST),
+    cheat("unseen source", "hidden_source", "opens registers.cu, which its fing", *FOUND_FIRST),
+)
+
+
+def ladder() -> str:
+    """``ablation.toml``: every variant is measured against the baseline."""
+    text = "schema_version = 1\n"
+    for name in (*HONEST, *(cheat.variant for cheat in CHEATS)):
+        parent = "" if name == "baseline" else 'parent = "baseline"\n'
+        text += f'\n[[step]]\nvariant = "{name}"\n{parent}key_change = "{docstring(name)}"\n'
+    return (
+        text
+        + f'\n[[reference]]\nvariant = "{REFERENCE}"\ntitle = "torch.softmax"\nprimary = true\n'
+    )
+
+
+def docstring(variant: str) -> str:
+    return (KERNELS / f"{variant}.py").read_text().split('"""')[1].replace('"', "'")

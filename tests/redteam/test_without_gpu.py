@@ -1,0 +1,331 @@
+"""What of the red team can be shown without a GPU: patches, files, sources, outputs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from cheats import CHEATS, HONEST, KERNELS, REFERENCE, WORKSPACE, Cheat, docstring, ladder
+from workbench import cuda
+from workbench.cuda.build import CompileError, Source, waits
+from workbench.cuda.includes import expand_includes
+from workbench.errors import UsageError
+from workbench.run.worker.check import compare
+from workbench.run.worker.opened import Opened, unseen
+from workbench.run.worker.output import refuse_output
+from workbench.study.model import Study, Tolerance
+from workbench.study.sources import fingerprint, source_files
+from workbench.study.workspace import find_workspace, load_module
+
+BOUND = Tolerance(absolute=1e-3, relative=1e-3)
+AT_LOAD = [
+    cheat
+    for cheat in CHEATS
+    if cheat.family in ("patched", "slowed reference")
+    and cheat.variant not in ("patched_later", "slowed_by_a_thread")
+]
+
+
+def by_name(variant: str) -> Cheat:
+    return next(cheat for cheat in CHEATS if cheat.variant == variant)
+
+
+def test_every_file_is_a_cheat_or_honest() -> None:
+    files = {path.stem for path in KERNELS.glob("*.py")} - {"study"}
+    assert files == {*HONEST, REFERENCE, *(cheat.variant for cheat in CHEATS)}
+    assert all(docstring(name) for name in files)
+    assert len({cheat.family for cheat in CHEATS}) >= 14
+
+
+@pytest.mark.parametrize("source", sorted(KERNELS.glob("*.cu")), ids=lambda path: path.name)
+def test_every_kernel_compiles(source: Path) -> None:
+    names = re.findall(r"__global__ void (\w+)", source.read_text())
+    for name in names:
+        report, _ = Source(source, name, {}, ()).compile("sm_90a")
+        assert report.warnings == ()
+
+
+# In a process of its own: what is patched stays patched where the seal does not put it back.
+SEALED = """
+import json, statistics, sys
+from pathlib import Path
+import numpy, torch
+import workbench.run.worker.check
+from workbench import cuda
+from workbench.run.worker.seal import Seal
+from workbench.study.workspace import load_module
+
+folder, *names = sys.argv[1:]
+load = lambda name: load_module(Path(folder) / f"{name}.py", f"workbench_variant_{name}")
+seal, told = Seal(), {}
+for name in names:
+    module = load(name)
+    told[name] = [seal.broken(own=module.__name__)]
+    try:
+        module.run(torch.zeros(4, 4))
+    except Exception as error:
+        pass
+    told[name].append(seal.broken(own=module.__name__))
+    seal.mend()
+    told[name].append(seal.broken())
+    seal.also(module)
+json.dump(told, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def told() -> Mapping[str, list[str]]:
+    """Of each variant what the seal says after it was loaded, has run, and was put right again."""
+    others = [name for name in HONEST if name != "baseline"]
+    names = ["baseline", *(cheat.variant for cheat in AT_LOAD), *others]
+    return sealed(KERNELS, *names)
+
+
+def sealed(folder: Path, *names: str) -> Mapping[str, list[str]]:
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", SEALED, str(folder), *names],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: Mapping[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("cheat", AT_LOAD, ids=lambda cheat: cheat.variant)
+def test_a_patch_is_named_and_mended(cheat: Cheat, told: Mapping[str, list[str]]) -> None:
+    loaded, _, mended = told[cheat.variant]
+    assert cheat.finds(loaded), loaded
+    assert mended == ""
+
+
+@pytest.mark.parametrize("variant", HONEST)
+def test_honest_variants_break_no_seal(variant: str, told: Mapping[str, list[str]]) -> None:
+    assert told[variant] == ["", "", ""]
+
+
+PATCHES = {
+    "defaults": (
+        "from workbench.run.worker import check\ncheck.check_variant.__kwdefaults__ = {'a': 1}\n",
+        "changes the code of workbench.run.worker.check.check_variant",
+    ),
+    "shadow": (
+        "from workbench.run.worker import check\ncheck.isinstance = lambda *a: True\n",
+        "adds workbench.run.worker.check.isinstance",
+    ),
+    "tensor": ("import torch\ntorch.Tensor.double = torch.Tensor.float\n", "adds torch.Tensor.dou"),
+    "builtin": ("import builtins\nbuiltins.abs = lambda x: 0\n", "changes builtins.abs"),
+    "tf32": (
+        "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
+        "changes torch.backends.cuda.matmul.allow_tf32 from False to True",
+    ),
+    "collector": ("import gc\ngc.callbacks.append(print)\n", "adds to gc.callbacks"),
+    "thread": (
+        "import time\n"
+        "def work():\n    time.sleep(600)\n"
+        "import threading\nthreading.Thread(target=work, daemon=True).start()\n",
+        "keeps a thread running in thread.py:3",
+    ),
+    "mode": (
+        "from torch.utils._python_dispatch import TorchDispatchMode\n"
+        "TorchDispatchMode().__enter__()\n",
+        "changes torch's stack of dispatch modes",
+    ),
+}
+
+
+LASTING = ("thread", "mode")
+
+
+def test_other_ways_to_patch_are_named_too(tmp_path: Path) -> None:
+    for name, (text, _) in PATCHES.items():
+        (tmp_path / f"{name}.py").write_text(text + "def run(x):\n    return x\n")
+    found = sealed(tmp_path, *PATCHES)
+    for name, (_, expected) in PATCHES.items():
+        assert found[name][0].startswith(expected), (name, found[name])
+        assert found[name][2] == "" or name in LASTING
+
+
+def test_what_a_variant_keeps_in_its_own_module_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "cache = {}\n\ndef run(x):\n    global run\n    cache['n'] = x\n    run = lambda x: x\n"
+    )
+    assert sealed(tmp_path, "own")["own"][:2] == ["", ""]
+
+
+def test_torchs_compiler_breaks_no_seal(tmp_path: Path) -> None:
+    (tmp_path / "compiled.py").write_text(
+        "import torch\nimport torch._dynamo, torch._inductor\n"
+        "run = torch.compile(lambda x: x * 2, backend='eager')\n"
+    )
+    assert sealed(tmp_path, "compiled")["compiled"] == ["", "", ""]
+
+
+class Later(torch.Tensor):
+    """One that might compute when it is looked at."""
+
+
+@pytest.mark.parametrize(
+    ("out", "expected"),
+    [
+        (lambda x: torch.empty_like(x), ""),
+        (lambda x: x.clone(), ""),
+        (lambda x: torch.empty_like(x).as_subclass(Later), "run() returned Later, not a tensor"),
+        (lambda x: None, "run() returned NoneType, not a tensor"),
+        (lambda x: x, "what run() returns shares memory with its input 'x'"),
+        (lambda x: x.view(-1)[3:].view(-1), "what run() returns shares memory with its input 'x'"),
+        (lambda x: x.detach().t(), "what run() returns shares memory with its input 'x'"),
+        (lambda x: x.to_sparse(), "run() returned a tensor that is not dense: torch.sparse_coo"),
+        (
+            lambda x: x.new_empty(4).to(torch.complex64).conj(),
+            "run() returned a tensor that is com",
+        ),
+        (lambda x: torch.empty_like(x, device="meta"), "run() returned a tensor on meta, its inpu"),
+    ],
+)
+def test_what_run_may_return(out: Any, expected: str) -> None:
+    x = torch.zeros(8, 8)
+    said = refuse_output(out(x), {"x": x, "causal": True})
+    assert said.startswith(expected) if expected else said == ""
+
+
+def test_the_lazy_one_is_refused_before_it_is_looked_at(cpu: None) -> None:
+    module = load("lazy")
+    x = torch.zeros(4, 4)
+    assert by_name("lazy").finds(refuse_output(module.run(x), {"x": x}))
+
+
+def test_the_aliasing_one_is_refused() -> None:
+    x = torch.zeros(4, 4)
+    assert by_name("in_place").finds(refuse_output(x, {"x": x}))
+
+
+@pytest.mark.parametrize(
+    ("out", "variant"),
+    [
+        (torch.zeros(8, 8), "patched_check"),
+        (torch.full((8, 8), torch.nan), "tells_capturing"),
+        (torch.zeros(4, 4), "one_shape"),
+    ],
+)
+def test_wrong_outputs_are_told_in_words_that_the_table_expects(
+    out: torch.Tensor, variant: str
+) -> None:
+    expected = torch.ones(8, 8, dtype=torch.float64) / 8
+    _, _, why = compare(out, expected, BOUND)
+    assert by_name("tells_checking" if variant == "patched_check" else variant).finds(why), why
+
+
+@pytest.fixture
+def cpu() -> Iterator[None]:
+    """Leaves no declared kernels behind."""
+    cuda.take_declared()
+    yield
+    cuda.take_declared()
+
+
+def load(variant: str) -> ModuleType:
+    return load_module(KERNELS / f"{variant}.py", f"workbench_variant_{variant}")
+
+
+def test_who_starts_early_must_wait(cpu: None) -> None:
+    for variant in ("early", "early_without_waiting"):
+        load(variant)
+    early, cheating = cuda.take_declared()
+    assert early.compile("sm_90a")[0].kernels
+    with pytest.raises(CompileError) as error:
+        cheating.compile("sm_90a")
+    assert by_name("early_without_waiting").finds(error.value.message)
+
+
+def test_another_kernels_wait_is_not_its_own() -> None:
+    ptx = ".visible .entry one(\n)\n{ griddepcontrol.wait; }\n.visible .entry two(\n)\n{ ret; }\n"
+    assert waits(ptx, "one")
+    assert not waits(ptx, "two")
+    assert waits(".func helper { griddepcontrol.wait; }\n" + ptx, "two")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """The red team's own, in a folder that may be changed."""
+    root = tmp_path / "ws"
+    files = (p for p in WORKSPACE.rglob("*") if p.is_file() and p.suffix != ".pyc")
+    for path in files:
+        to = root / path.relative_to(WORKSPACE)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(path.read_bytes())
+    (root / "ablations" / "softmax").mkdir(parents=True, exist_ok=True)
+    (root / "ablations" / "softmax" / "ablation.toml").write_text(ladder())
+    return find_workspace(root).study()
+
+
+@contextmanager
+def heard(folder: Path) -> Iterator[dict[str, None]]:
+    with Opened(folder).during() as seen:
+        yield seen
+
+
+@pytest.mark.parametrize("variant", [*HONEST, "hidden_source"])
+def test_files_that_no_fingerprint_covers_are_named(variant: str, study: Study, cpu: None) -> None:
+    with heard(study.folder) as seen:
+        load_module(study.folder / f"{variant}.py", f"workbench_variant_{variant}")
+        for kernel in cuda.take_declared():
+            expand_includes(kernel.path)
+    known = [path.name for path in source_files(study, study.variants[variant])]
+    why = unseen(seen, study.folder, known)
+    if variant in HONEST:
+        assert why == ""
+    else:
+        assert by_name(variant).finds(why), why
+
+
+def test_whatever_a_module_names_is_in_its_fingerprint(study: Study) -> None:
+    module, table = study.folder / "registers.py", study.folder / "table.bin"
+    table.write_bytes(b"\0\xff\1")
+    module.write_text(module.read_text() + '\nTABLE = "table.bin"\n')
+    before = fingerprint(study, "registers", "rows")
+    table.write_bytes(b"\0\xff\2")
+    assert fingerprint(study, "registers", "rows") != before
+
+
+def test_files_that_the_study_names_are_in_every_fingerprint(study: Study) -> None:
+    code, weights = study.folder / "study.py", study.folder / "weights.bin"
+    weights.write_bytes(b"1")
+    code.write_text(code.read_text() + '\nWEIGHTS = "weights.bin"\n')
+    before = fingerprint(study, "baseline", "rows")
+    weights.write_bytes(b"2")
+    assert fingerprint(study, "baseline", "rows") != before
+
+
+def test_the_harness_is_in_every_fingerprint(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(study, "baseline", "rows")
+    monkeypatch.setattr("workbench.study.sources.HARNESS", 99)
+    assert fingerprint(study, "baseline", "rows") != before
+
+
+@pytest.mark.parametrize("line", ["#include HIDDEN", "# include\tCAT(hid, den)"])
+def test_an_include_must_say_which_file_it_means(line: str, study: Study) -> None:
+    source = study.folder / "softmax.cu"
+    source.write_text(f"{line}\n{source.read_text()}")
+    with pytest.raises(UsageError, match="does not say which file it means"):
+        expand_includes(source)
+
+
+def test_an_include_with_a_comment_is_put_in_place(study: Study) -> None:
+    source = study.folder / "softmax.cu"
+    source.write_text(source.read_text().replace('"block.cuh"', '"block.cuh" // reductions'))
+    assert "block_reduce" in expand_includes(source)

@@ -1,0 +1,14 @@
+"""Writes into what it was given."""
+
+import torch
+
+from workbench import cuda
+
+kernel = cuda.kernel("softmax.cu", "softmax")
+
+
+def run(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    kernel[x.shape[0], 256](x, out, x.shape[1])
+    x.zero_()
+    return out
