@@ -13,7 +13,15 @@ from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AtShape
 from workbench.render.chart.charts import CHARTS
-from workbench.render.document import bottlenecks, method, predicted, rooflines, timings, why
+from workbench.render.document import (
+    bottlenecks,
+    method,
+    predicted,
+    promises,
+    rooflines,
+    timings,
+    why,
+)
 from workbench.render.document import result as said
 from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
@@ -214,13 +222,13 @@ def _why(ablation: Ablation) -> Section:
 
 
 def _promises(ablation: Ablation) -> list[Block]:
-    shown = why.promises(ablation)
+    shown = promises.table_of(ablation)
     if not shown.rows:
         return [Paragraph(words(f"NVIDIA's estimates: {ABSENT}."))]
     text = (
         "Cuts of the duration under ncu and the speedups that they amount to: the largest estimate "
-        "for the whole runtime at each parent, and the largest of a rule that the step made "
-        "vanish. Estimates overlap and are not added up."
+        "for the whole runtime of a rule that the step made vanish. A rule that stays was not "
+        "answered, and its estimate says nothing of the step."
     )
     return [Fold(words("NVIDIA's estimates beside the results"), (Paragraph(words(text)), shown))]
 
