@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from synthetic import ablation, bottleneck, not_current, point, with_row
 from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.derive.diff.source_diff import source_diff
-from workbench.derive.speedup import Ratio
+from workbench.derive.intervals import Ratio
 from workbench.judge.environment import Environment
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation

@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from synthetic import ablation, not_current, ratio, with_row
-from workbench.derive.speedup import Ratio
+from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation
 from workbench.render import markdown, numbers
 from workbench.render.document import ladder_table

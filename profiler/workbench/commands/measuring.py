@@ -12,6 +12,7 @@ from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
+from workbench.study.config import for_study
 from workbench.words import CheckResult, Origin
 
 INTERRUPTED = 130
@@ -62,7 +63,7 @@ def ensure(
     if not todo.variants:
         return Ensured(Origin.RECORDED)
     started = time.monotonic()
-    config = target.workspace.config
+    config = for_study(target.workspace.config, target.study.ladder.cache_control)
     with Progress(len(todo.captured), config.timing.rounds) as progress:
         result = Measurement(target.study, config, target.folder, todo, progress).run()
     if result.interrupted:

@@ -44,7 +44,7 @@ def account(judged: Ablation) -> list[Block]:
             f"predictions: {score.confirmed} confirmed, {score.refuted} refuted, "
             f"{score.not_measurable} not measurable"
         )
-    return [Paragraph(words(text)) for text in told]
+    return [*(Paragraph(words(text)) for text in told), *map(Paragraph, result.calls(judged))]
 
 
 def across(judged: Ablation) -> list[Block]:
@@ -54,6 +54,10 @@ def across(judged: Ablation) -> list[Block]:
         Section(
             "shapes",
             line(code(judged.across.variant), " at all shapes"),
-            (shapes_table(judged), Paragraph(result.across(judged))),
+            (
+                shapes_table(judged),
+                Paragraph(result.across(judged)),
+                *map(Paragraph, result.calls_across(judged)),
+            ),
         )
     ]

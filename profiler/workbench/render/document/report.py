@@ -95,6 +95,7 @@ def _ladder(ablation: Ablation) -> Section:
     blocks: tuple[Block, ...] = (
         shape_ladder(ablation, first),
         Paragraph(words(note)),
+        *([Bullets(calls)] if (calls := said.calls(ablation)) else []),
         *(
             Section(
                 f"ladder-{ladder.shape}",
@@ -157,7 +158,9 @@ def _shapes(ablation: Ablation) -> tuple[Section, ...]:
     if ablation.across is None or len(ablation.across.results) < 2:
         return ()
     title = line(code(ablation.across.variant), " at all shapes")
-    return (Section("shapes", title, (shapes_table(ablation), Paragraph(said.across(ablation)))),)
+    blocks: list[Block] = [shapes_table(ablation), Paragraph(said.across(ablation))]
+    blocks += [Paragraph(text) for text in said.calls_across(ablation)]
+    return (Section("shapes", title, tuple(blocks)),)
 
 
 def _roofline(ablation: Ablation) -> Section:

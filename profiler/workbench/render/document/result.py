@@ -11,6 +11,7 @@ from workbench.render.document.authored import authored, first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
 from workbench.render.document.phrases import (
     call_of,
+    call_words,
     kernels_alone,
     names,
     otherwise,
@@ -76,6 +77,24 @@ def compared(value: Ratio | None, name: Text) -> Text:
     if value.high < 1:
         return line(f"it is {with_cycles(value.inverse)} slower than ", name)
     return line("it is as fast as ", name, f" within the interval ({interval(value)})")
+
+
+def calls(ablation: Ablation) -> tuple[Text, ...]:
+    """What a call of a reference is made of, where it is more than a kernel, and the best version
+    against it without the rest.
+    """
+    best = ablation.best
+    return tuple(
+        line(
+            "One call of ",
+            code(row.variant),
+            f" is {call}",
+            *(("; with ", code(best.variant), f" {kernels_alone(best, row)}") if best else ()),
+            ".",
+        )
+        for row in ablation.references
+        if (call := call_of(row))
+    )
 
 
 def _other_regimes(ablation: Ablation) -> tuple[str | Text, ...]:
@@ -225,6 +244,18 @@ def across(ablation: Ablation) -> Text:
         code(shapes.worst.shape),
         ".",
     )
+
+
+def calls_across(ablation: Ablation) -> tuple[Text, ...]:
+    """What a call of the fastest references at all shapes is made of, where it is more than a
+    kernel.
+    """
+    made = {
+        result.fastest: call
+        for result in (ablation.across.results if ablation.across else ())
+        if (call := call_words(result.nodes))
+    }
+    return tuple(line("One call of ", code(name), f" is {call}.") for name, call in made.items())
 
 
 def warnings(ablation: Ablation) -> tuple[Text, ...]:
