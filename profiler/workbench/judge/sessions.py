@@ -91,7 +91,8 @@ class Throttling:
     @property
     def words(self) -> str:
         """``power-limited in 40 % of the rounds: SM clock 1.34 GHz of 1.98 (fix14)``."""
-        told = f"{self._limit} in {100 * self.share:.0f} % of the rounds"
+        share = f"{100 * self.share:.0f} %" if self.share >= 0.01 else "under 1 %"
+        told = f"{self._limit} in {share} of the rounds"
         if self.sm_clock_mhz is None or self.most_mhz is None:
             return f"{told}: SM clock {ABSENT}"
         clock, most = self.sm_clock_mhz / 1e3, self.most_mhz / 1e3

@@ -12,7 +12,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import Twin
 from workbench.render.document.blocks import Cell, Table, code
 from workbench.render.document.fields import Field, field, figure_cell, table
-from workbench.render.document.phrases import ladders, parent_of, with_cycles
+from workbench.render.document.phrases import figure, ladders, parent_of, with_cycles
 from workbench.render.numbers import ends, number
 from workbench.words import ABSENT, NONE, Regime
 
@@ -121,6 +121,9 @@ def _over_parent(row: Row, regime: Regime) -> str:
 ALL: list[Field[Row]] = [
     field("version", "version", lambda row: row.variant),
     *(each for regime in Regime for each in _in(regime)),
+    field(
+        "ncu", "under ncu", lambda row: figure_cell(figure(row, "duration")), unit="µs", right=True
+    ),
     field("clock", "SM clock", lambda row: clock(row.time), unit="GHz", right=True),
     field("sessions", "sessions × instances", lambda row: how_often(row.time), right=True),
 ]
