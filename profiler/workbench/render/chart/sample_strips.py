@@ -220,7 +220,7 @@ def _axes(
 
 def _ground(axis: Axis, top: float, bottom: float, width: float) -> list[Item]:
     items: list[Item] = []
-    for tick in evenly(axis.low, axis.high, max(2, round((axis.right - axis.left) / 45))):
+    for tick in evenly(axis.low, axis.high, max(4, round((axis.right - axis.left) / 45))):
         x = axis.at(tick)
         items.append(Line(((x, top), (x, bottom)), GRID))
         text = f"{tick:+g} %" if tick else "0"
