@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TypeAlias
 
 from workbench.derive.intervals import time_interval
@@ -296,7 +297,7 @@ def _strip(strip: Strip, axis: Axis, band: tuple[float, float], *, words: bool) 
     for session in strip.sessions:
         inside = [(axis.at(o), y + n * step) for n, o in enumerate(session) if axis.shows(o)]
         dots += inside
-        mean = sum(session) / len(session)
+        mean = fmean(session)
         if axis.shows(mean) and len(session) > 1 and len(strip.sessions) > 1:
             x, end = axis.at(mean), y + (len(session) - 1) * step
             means.append(Line(((x, y - 1), (x, end + 1)), MEAN))

@@ -88,14 +88,14 @@ def _ladder(ablation: Ablation) -> Section:
     """One table a shape at which steps are judged, each on the evidence at its own."""
     first, *others = ladders(ablation)
     note = (
-        "A ratio above 1 is faster; times are chained: what a call adds between ordinary "
-        "neighbours. A row for context is what a step starts from: its own verdict is of another "
-        "shape."
+        "A ratio above 1 is faster. A row for context is what a step starts from: its own verdict "
+        "is of another shape."
     )
+    calls = said.calls(ablation)
     blocks: tuple[Block, ...] = (
         shape_ladder(ablation, first),
         Paragraph(words(note)),
-        *([Bullets(calls)] if (calls := said.calls(ablation)) else []),
+        *map(Paragraph, said.calls_in_short(ablation)),
         *(
             Section(
                 f"ladder-{ladder.shape}",
@@ -109,7 +109,11 @@ def _ladder(ablation: Ablation) -> Section:
         Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
         Fold(
             words("Chained, back to back and cold, and the instances behind the times"),
-            (_chart("samples", ablation), timings.times(ablation.everything)),
+            (
+                _chart("samples", ablation),
+                timings.times(ablation.everything),
+                *([Bullets(calls)] if calls else []),
+            ),
         ),
     )
     return Section("ladder", words("The ladder"), blocks)

@@ -97,6 +97,18 @@ def calls(ablation: Ablation) -> tuple[Text, ...]:
     )
 
 
+def calls_in_short(ablation: Ablation) -> tuple[Text, ...]:
+    """Which references are more than a kernel, in one sentence."""
+    made: dict[str, list[str]] = {}
+    for row in ablation.references:
+        if call := call_of(row):
+            made.setdefault(call, []).append(row.variant)
+    return tuple(
+        line("A call of ", joined([code(name) for name in of], " or "), f" is {call}.")
+        for call, of in made.items()
+    )
+
+
 def _other_regimes(ablation: Ablation) -> tuple[str | Text, ...]:
     """The same comparison behind itself and cold, where the headline has one."""
     best = ablation.best
@@ -122,8 +134,8 @@ def _basis(ablation: Ablation) -> Text:
     if facts is not None and facts.throttling is not None:
         limited = f" The card was {facts.throttling.words}."
     return words(
-        "Chained is the time that a call adds between ordinary neighbours, which write its inputs "
-        f"and read its output{over}; {ablation.gpu}, {origin}.{limited}"
+        "Chained is what a call adds between ordinary neighbours, which write its inputs and read "
+        f"its output{over}; {ablation.gpu}, {origin}.{limited}"
     )
 
 
