@@ -161,7 +161,7 @@ def test_row_shows_its_figures() -> None:
     assert (found["back to back (µs)"], found["cold (µs)"]) == ("303", "505")
     assert found["error ÷ sdpa's"] == "1.25x"
     fast = cells(ablation(6), "fix4")["vs fastest reference [95 % interval]"]
-    assert fast == "0.211x [0.209, 0.213]"
+    assert fast == "0.111x [0.110, 0.113]"
     assert found["vs baseline"] == "1.90x"
     assert found["vs parent [95 % interval]"] == "1.90x [1.88, 1.92]"
     assert found["DRAM GB/s (% of peak)"] == "5.94 (0.1 %)"

@@ -108,7 +108,9 @@ def row(found: Ablation, row: Row) -> Data:
         "price": list(row.price),
         "call": plain_data(row.nodes),
         "kernel_against_kernel": {
-            r.variant: kernel_ratio(row, r) for r in found.references if not row.is_reference
+            r.variant: kernel_ratio(row, r)
+            for r in found.references
+            if not (row.is_reference or r.adopted)
         },
         "dram_pct_of_peak": figure(row, "dram_pct"),
         "theoretical_occupancy_pct": figure(row, "theoretical_occupancy"),
