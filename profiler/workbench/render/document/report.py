@@ -96,13 +96,14 @@ def _ladder(ablation: Ablation) -> Section:
     """One table a shape at which steps are judged, each on the evidence at its own."""
     first, *others = ladders(ablation)
     note = (
-        "A ratio above 1 is faster; times are chained: what a call adds between ordinary "
-        "neighbours. A row for context is what a step starts from: its own verdict is of another "
-        "shape."
+        "A ratio above 1 is faster. A row for context is what a step starts from: its own verdict "
+        "is of another shape."
     )
+    calls = said.calls(ablation)
     blocks: tuple[Block, ...] = (
         shape_ladder(ablation, first),
         Paragraph(words(note)),
+        *map(Paragraph, said.calls_in_short(ablation)),
         *(
             Section(
                 f"ladder-{ladder.shape}",
@@ -116,7 +117,11 @@ def _ladder(ablation: Ablation) -> Section:
         Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
         Fold(
             words("Chained, back to back and cold, and the instances behind the times"),
-            (_chart("samples", ablation), timings.times(ablation.everything)),
+            (
+                _chart("samples", ablation),
+                timings.times(ablation.everything),
+                *([Bullets(calls)] if calls else []),
+            ),
         ),
     )
     return Section("ladder", words("The ladder"), blocks)
@@ -165,7 +170,9 @@ def _shapes(ablation: Ablation) -> tuple[Section, ...]:
     if ablation.across is None or len(ablation.across.results) < 2:
         return ()
     title = line(code(ablation.across.variant), " at all shapes")
-    return (Section("shapes", title, (shapes_table(ablation), Paragraph(said.across(ablation)))),)
+    blocks: list[Block] = [shapes_table(ablation), Paragraph(said.across(ablation))]
+    blocks += [Paragraph(text) for text in said.calls_across(ablation)]
+    return (Section("shapes", title, tuple(blocks)),)
 
 
 def _roofline(ablation: Ablation) -> Section:
