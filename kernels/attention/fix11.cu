@@ -23,7 +23,11 @@ __device__ __forceinline__ float2 widened(unsigned pair) {
 #ifdef BF16
     return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
 #else
-    return __half22float2(*reinterpret_cast<__half2*>(&pair));
+    float2 wide;
+    asm("{.reg .f16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
+        : "=f"(wide.x), "=f"(wide.y)
+        : "r"(pair));
+    return wide;
 #endif
 }
 
