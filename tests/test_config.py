@@ -10,7 +10,7 @@ import pytest
 
 from workbench.cli import main
 from workbench.errors import UsageError
-from workbench.study.config import Config, read_config
+from workbench.study.config import Config, for_study, read_config
 from workbench.study.params import base_name
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, ROOT, make
@@ -166,3 +166,26 @@ def test_a_step_that_chooses_names_the_steps_it_chooses_among() -> None:
         re.findall(r'cuda\.variant\("(\w+)"', text)
     )
     assert len(step.chooses) == text.count("cuda.variant(")
+
+
+def test_a_setting_of_an_earlier_version_is_told_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "workbench.toml"
+    path.write_text("[timing]\nbootstrap_samples = 2000\n")
+    with pytest.raises(UsageError) as caught:
+        read_config(path)
+    assert "'timing.bootstrap_samples' is gone" in caught.value.message
+    assert caught.value.hint == "take it out: intervals are over [timing] sessions now"
+
+
+def test_more_sessions_to_begin_with_than_there_may_be_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "workbench.toml"
+    path.write_text("[timing]\nsessions = 20\n")
+    with pytest.raises(UsageError, match=r"'timing\.sessions' is 20, above"):
+        read_config(path)
+
+
+def test_a_study_may_ask_for_its_own_cache_control() -> None:
+    config = Config()
+    assert config.profiler.cache_control == "none"
+    assert for_study(config, "") is config
+    assert for_study(config, "all").profiler.cache_control == "all"

@@ -144,7 +144,7 @@ def test_it_shows_what_moved_and_the_sources_on_demand(
     assert "- hunk 7, `fix1.cu:33-34 → fix2.cu:35-37, attention_forward()`: 7.53 µs" in short
     assert len(short.splitlines()) < 120
     assert text.startswith("recorded evidence: NVIDIA H200")
-    assert re.search(r"fix2 over fix1, warm: [\d.]+x \[", text)
+    assert re.search(r"fix2 over fix1, chained: [\d.]+x \[", text)
     assert "Against fix1: 2.03x = 0.945x (more instructions) × 1.09x (higher issue rate)" in text
     assert "realised under ncu: 50.8 % (2.03x)" in text
     assert text.index("| Registers per thread") < text.index("hunk 1: fix1.py:1")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import statistics
 from functools import cache
 from pathlib import Path
@@ -75,31 +77,59 @@ def everything(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [*data["versions"], *references]
 
 
+T_975 = {4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 14: 2.145}  # of scipy
+
+
+def recorded_logs(name: str) -> dict[str, dict[str, dict[int, float]]]:
+    """Read past the product: mean logarithms of instances by regime, variant and session."""
+    found: dict[str, dict[str, dict[int, list[float]]]] = {}
+    for session in json.loads((EVIDENCE / SHAPE / "timings" / name).read_text())["sessions"]:
+        if session.get("alone"):
+            continue
+        for series in session["series"]:
+            if series.get("twin"):
+                continue
+            around = series.get("around") or [0] * len(series["microseconds"])
+            added = [t - a for t, a in zip(series["microseconds"], around, strict=True)]
+            instances = found.setdefault(series["regime"], {}).setdefault(series["variant"], {})
+            log = math.log(statistics.median(added))
+            instances.setdefault(session["number"], []).append(log)
+    return {
+        regime: {
+            name: {number: statistics.fmean(logs) for number, logs in sessions.items()}
+            for name, sessions in variants.items()
+        }
+        for regime, variants in found.items()
+    }
+
+
 def test_every_time_and_speedup_can_be_recomputed_from_the_timing_file(
     table: dict[str, Any],
 ) -> None:
-    path = EVIDENCE / SHAPE / "timings" / table["evidence"]["timings"]
-    samples = json.loads(path.read_text())["samples"]
-    times: dict[str, dict[int, float]] = {}
-    for variant, mode, number, microseconds in zip(
-        *(samples[k] for k in ("variant", "mode", "round", "microseconds")), strict=True
-    ):
-        if mode == "warm":
-            times.setdefault(variant, {})[number] = microseconds
+    logs = recorded_logs(table["evidence"]["timings"])
     for row in everything(table):
-        mine = times[row["variant"]]
-        assert row["microseconds"]["median"] == pytest.approx(statistics.median(mine.values()))
-        for key, over in (
-            ("speedup_over_baseline", "baseline"),
-            ("speedup_over_parent", row["parent"]),
-            ("speedup_over_reference", "sdpa"),
-        ):
-            if over is None:
-                assert row[key] is None
-                continue
-            ratios = [times[over][r] / mine[r] for r in mine]
-            assert row[key]["ratio"] == pytest.approx(statistics.median(ratios))
-            assert row[key]["low"] <= row[key]["ratio"] <= row[key]["high"]
+        assert set(row["regimes"]) == {r for r in logs if row["variant"] in logs[r]}
+        for regime, known in row["regimes"].items():
+            mine = logs[regime][row["variant"]]
+            value = known["microseconds"]["value"]
+            assert value == pytest.approx(math.exp(statistics.fmean(mine.values())))
+            for key, over in (
+                ("speedup_over_baseline", "baseline"),
+                ("speedup_over_parent", row["parent"]),
+                ("speedup_over_reference", "sdpa"),
+                ("speedup_over_fastest", known["fastest"]),
+            ):
+                if over is None:
+                    assert known[key] is None
+                    continue
+                theirs = logs[regime][over]
+                ratios = [theirs[n] - mine[n] for n in mine if n in theirs]
+                middle, count = statistics.fmean(ratios), len(ratios)
+                width = T_975[count - 1] * statistics.stdev(ratios) / math.sqrt(count)
+                ratio = known[key]
+                assert ratio["ratio"] == pytest.approx(math.exp(middle))
+                assert ratio["low"] == pytest.approx(math.exp(middle - width), rel=1e-4)
+                assert ratio["high"] == pytest.approx(math.exp(middle + width), rel=1e-4)
 
 
 def test_every_profiled_figure_can_be_recomputed_from_the_capture(table: dict[str, Any]) -> None:
@@ -203,7 +233,7 @@ def test_a_damaged_capture_is_named(
         ]
     )
     row = ablate(copy, capsys)["versions"][0]
-    assert row["microseconds"]["median"] > 0
+    assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
     assert main(["ablate", "--project", str(copy)]) == 0
     assert f"{report.name} is not the file that was recorded" in capsys.readouterr().out
@@ -219,7 +249,7 @@ def test_a_deleted_capture_is_missing_and_times_stay(
     report = report_in(copy)
     report.unlink()
     row = ablate(copy, capsys)["versions"][0]
-    assert row["microseconds"]["median"] > 0
+    assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
     assert row["stalls"] == {}
 
@@ -228,10 +258,10 @@ def test_evidence_of_a_newer_schema_is_refused(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (path,) = copy.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json")
-    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    path.write_text(re.sub(r'"schema_version": \d', '"schema_version": 9', path.read_text()))
     assert main(["ablate", "--project", str(copy)]) == 2
     err = capsys.readouterr().err
-    assert "is of schema 2; this workbench reads up to 1" in err
+    assert "is of schema 9; this workbench reads up to 2" in err
     assert "hint: update the workbench" in err
 
 
@@ -273,17 +303,20 @@ def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
     (path,) = copy.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json")
     data = json.loads(path.read_text())
     keep = {"fix2", "fix3"}
-    rows = [i for i, v in enumerate(data["samples"]["variant"]) if v in keep]
+    sessions = [
+        {**session, "series": [s for s in session["series"] if s["variant"] in keep]}
+        for session in data["sessions"]
+    ]
     later = {
         **data,
         "fingerprints": {k: v for k, v in data["fingerprints"].items() if k in keep},
-        "samples": {k: [column[i] for i in rows] for k, column in data["samples"].items()},
+        "sessions": [session for session in sessions if session["series"]],
     }
     path.with_name("29990101T000000Z.json").write_text(json.dumps(later))
     data["fingerprints"]["fix3"] = "of sources that are gone"
     path.write_text(json.dumps(data))
     found = {r["variant"]: r for r in ablate(copy, capsys)["versions"]}
-    assert found["fix3"]["microseconds"]["median"] > 0
+    assert found["fix3"]["microseconds"]["value"] > 0
     assert found["fix3"]["speedup_over_parent"]["ratio"] > 1
     assert found["fix3"]["speedup_over_baseline"] is None
 

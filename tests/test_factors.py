@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from handmade import metrics
+from synthetic import comparison, rule_change
 from workbench.derive.factors import (
     BUSIEST,
     WHOLE,
@@ -27,7 +29,8 @@ from workbench.judge.rules import rule_changes
 from workbench.judge.scores import score
 from workbench.ncu.capture import RULE_COLUMNS
 from workbench.ncu.catalog import catalog
-from workbench.words import PredictionResult
+from workbench.render.document import promises
+from workbench.words import PredictionResult, RuleMove
 
 PREFIX = "smsp__pcsamp_warps_issue_stalled_"
 
@@ -331,3 +334,16 @@ def test_the_score_counts_every_outcome() -> None:
     ]
     found = score(outcomes)
     assert (found.confirmed, found.refuted, found.not_measurable, found.total) == (2, 1, 1, 4)
+
+
+def test_a_rule_that_stays_is_not_held_against_the_step() -> None:
+    """ "Promised 3.75x, realised 1.26x" set an occupancy rule beside a step that prefetches."""
+    pair = comparison("a", "b", 15.68, 12.42)
+    stays = rule_change("Achieved occupancy below theoretical", RuleMove.CHANGED, 73.4, 66.8)
+    gone = rule_change("Long Scoreboard Stalls", RuleMove.VANISHED, 31.5, math.nan)
+    told = promises.kept(replace(pair, rules=(stays, gone)))
+    assert "Long Scoreboard Stalls, 31 % (1.46x)" in told or "31.5 % (1.46x)" in told
+    assert "3.7" not in told
+    alone = replace(pair, rules=(stays,))
+    assert promises.answered(alone) is None
+    assert promises.kept(alone).startswith("No rule with an estimate")

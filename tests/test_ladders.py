@@ -57,6 +57,7 @@ def test_a_verdict_stands_beside_the_ratio_it_was_given_for() -> None:
             assert row.deciding == row.over_parent == found.row(row.variant).deciding
             if row.verdict == Verdict.KEPT:
                 assert row.over_parent is not None
+                assert row.over_parent.low is not None
                 assert row.over_parent.low > 1
 
 

@@ -361,10 +361,7 @@ def test_an_adopted_capture_is_marked_wherever_it_is_shown() -> None:
         "fix2",
         status=Status.ADOPTED,
         adopted={"file": "theirs.ncu-rep"},
-        warm=None,
-        cold=None,
-        over_parent=None,
-        over_baseline=None,
+        regimes={},
     )
     page = outline(found)
     assert "adopted, not timed" in page.words

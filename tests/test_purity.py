@@ -112,7 +112,7 @@ class Judged:
 
     ablation: Ablation
     sources: Sources
-    samples: Mapping[str, Mapping[str, Sequence[float]]]
+    samples: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
     pair: VariantPair
     change: SourceDiff
 

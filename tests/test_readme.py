@@ -169,8 +169,10 @@ def test_recorded_evidence_is_current() -> None:
     study = workspace.study()
     folder = evidence_folders(workspace.ablations, study.name)[0]
     evidence = Evidence(study, study.default_shape, folder)
-    for variant in study.variants:
-        assert set(evidence.state(variant).values()) == {"current"}, variant
+    for name, variant in study.variants.items():
+        states = set(evidence.state(name).values())
+        optional = bool(variant.needs) and states == {"missing"}
+        assert optional or states == {"current"}, name
 
 
 def test_the_committed_report_is_what_the_evidence_gives(

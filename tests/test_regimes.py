@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 
 import msgspec
@@ -20,11 +21,14 @@ from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import open_variants
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
+from workbench.render.as_json import dumps
+from workbench.render.as_json import ladder as as_json
 from workbench.render.document import method, phrases, result, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
 from workbench.render.document.ladder_table import ladder_table
+from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
-from workbench.words import NodeKind, Regime, Verdict
+from workbench.words import CheckResult, NodeKind, Regime, Verdict
 
 STEPS = [step("fix11", None), step("fix11[early=1]", "fix11")]
 REFERENCE = "library"
@@ -105,7 +109,8 @@ def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
     assert (faster.state, faster.why) == ("open", "timed by an earlier way; measure again")
     over = row.regimes[BACK_TO_BACK].over_parent
     assert over is not None
-    assert (over.ratio, over.low) == (pytest.approx(1.158, abs=0.003), None)
+    assert over.ratio == pytest.approx(1.158, abs=0.003)
+    assert over.low is None
     assert row.elsewhere == ()
     assert "timed by an earlier way" in found.warnings[-1]
 
@@ -244,3 +249,41 @@ def test_ratios_without_an_interval_are_no_verdict() -> None:
     row = judged(found).row("fix11[early=1]")
     assert row.over_parent is not None
     assert speed_verdict(row.over_parent, Gates()) == Verdict.INCONCLUSIVE
+
+
+def test_every_regime_is_in_the_json_with_its_ratios() -> None:
+    data = json.loads(dumps(as_json.ablation(judged(in_regimes(EARLY, alone=9.7)))))
+    row = data["versions"][1]
+    assert list(row["regimes"]) == ["chained", "back to back", "cold"]
+    behind = row["regimes"]["back to back"]
+    assert behind["microseconds"]["value"] == pytest.approx(4.92, rel=1e-3)
+    assert behind["speedup_over_parent"]["ratio"] == pytest.approx(1.158, abs=0.003)
+    assert behind["fastest"] == REFERENCE
+    assert row["microseconds"]["regime"] == "chained"
+    assert row["elsewhere"][0]["would_be_kept"] is True
+    assert row["price"] == []
+    assert data["timing"]["company"]["reference"] == REFERENCE
+    assert data["timing"]["sessions"] == 5
+
+
+def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
+    def with_lost(drops: tuple[str, ...]) -> Row:
+        found = taken(in_regimes(EARLY, alone=9.7))
+        shape = found.shapes["s"]
+        refused = check(CheckResult.UNSUPPORTED, "no")
+        variants = {
+            name: dataclasses.replace(each, checks={"s": check(), "odd": check()})
+            for name, each in shape.variants.items()
+        }
+        own = variants["fix11[early=1]"]
+        variants["fix11[early=1]"] = dataclasses.replace(own, checks={"s": check(), "odd": refused})
+        steps = (STEPS[0], dataclasses.replace(STEPS[1], drops=drops))
+        shapes = {"s": dataclasses.replace(shape, variants=variants)}
+        return judge(dataclasses.replace(found, shapes=shapes, steps=steps), Config()).rows[1]
+
+    hidden = with_lost(())
+    assert hidden.price == ("odd",)
+    assert gate(hidden, "correct").passed is False
+    declared = with_lost(("odd",))
+    assert gate(declared, "correct").passed is True
+    assert plain(verdict_line(declared)).endswith("Its price: no longer supports odd.")

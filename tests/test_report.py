@@ -10,19 +10,20 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from synthetic import ablation, bottleneck, not_current, point, with_row
+from synthetic import ablation, bottleneck, not_current, point, time, with_row
 from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.derive.diff.source_diff import source_diff
-from workbench.derive.speedup import Ratio
+from workbench.derive.intervals import Interval, Ratio
 from workbench.judge.environment import Environment
 from workbench.judge.predictions import PredictionOutcome
+from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation
 from workbench.render import markdown
 from workbench.render.chart.charts import FILES
 from workbench.render.document import method, result, rooflines
 from workbench.render.document.blocks import CodeBlock, Text
 from workbench.render.report import render_report, template_environment
-from workbench.words import Origin, PredictionResult, Verdict
+from workbench.words import Origin, PredictionResult, Regime, Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 ENVIRONMENT = template_environment([TEMPLATES])
@@ -86,6 +87,11 @@ def test_same_evidence_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize(
     ("ratio", "words"),
     [
+        (Ratio(2.0, None, None), "it is 2.00x [not collected] of `sdpa`"),
+        (
+            Ratio(2.0, 1.9, 2.1, 5, Interval(2.3, 2.2, 2.4, 5)),
+            "it is 2.00x [1.90, 2.10] (2.30x in cycles) faster than `sdpa`",
+        ),
         (Ratio(2.0, 1.9, 2.1), "it is 2.00x [1.90, 2.10] faster than `sdpa`"),
         (Ratio(0.5, 0.4, 0.8), "it is 2.00x [1.25, 2.50] slower than `sdpa`"),
         (Ratio(1.0, 0.9, 1.1), "it is as fast as `sdpa` within the interval (1.00x [0.900, 1.10])"),
@@ -93,15 +99,20 @@ def test_same_evidence_gives_the_same_bytes() -> None:
     ],
 )
 def test_result_is_honest_about_the_reference(ratio: Ratio | None, words: str) -> None:
-    text = told(result.result(with_row(ablation(1), "fix1", over_reference=ratio)))
+    known = InRegime(time=time(337.0), over_fastest=ratio, fastest="sdpa")
+    text = told(result.result(with_row(ablation(1), "fix1", regimes={Regime.CHAINED: known})))
+    text = text.replace("the fastest reference, ", "")
     assert words in text.replace("`sdpa` (10.4 µs) within", "`sdpa` within")
 
 
 def test_result_names_its_basis() -> None:
     text = told(result.result(ablation(3)))
-    assert "`fix3` takes 177 µs, 3.61x [3.57, 3.65] over `baseline` (640 µs)" in text
+    assert "`fix3` takes 177 µs chained; it is 17.0x [16.9, 17.2] slower than the fastest" in text
+    assert "its error is 1.25x that of `sdpa`" in text
+    assert "3.61x [3.57, 3.65] over `baseline` (640 µs)" in text
+    assert "In other regimes: back to back " in text
+    assert "intervals are over 5 sessions of 4 instances" in text
     assert "recorded evidence of 2026-01-02" in text
-    assert "warm" in text
     assert "Of 3 steps: 2 kept, 1 rejected; of " in text
     measured = told(result.result(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
     assert "measured by this run on 2026-01-02" in measured
@@ -159,11 +170,11 @@ def test_bottlenecks_of_the_baseline() -> None:
 
 
 def test_method_follows_the_recorded_flags() -> None:
-    assert "caches flushed before every pass, clocks left alone" in render(ablation(0))
-    flags = ("--cache-control", "none", "--clock-control", "base")
+    assert "caches left as they were, clocks left alone" in render(ablation(0))
+    flags = ("--cache-control", "all", "--clock-control", "base")
     kept = dataclasses.replace(ablation(0).environment, ncu_flags=flags)
     text = render(ablation(0, environment=kept))
-    assert "caches left as they were, clock control base" in text
+    assert "caches flushed before every pass, clock control base" in text
     assert "cache control not collected" in render(ablation(0, environment=Environment()))
 
 
@@ -271,7 +282,7 @@ def test_every_step_has_its_verdict_its_why_and_its_lesson_in_sight() -> None:
     text = render(with_row(found, "fix1", step=step))
     assert "- `fix1` (kept): Tiles *pay*.\n" in text
     section = text.split("### `fix1`")[1].split("<details>")[0]
-    assert "**Kept**: 337 µs, 1.90x [1.88, 1.92] over `baseline`. Gates passed: " in section
+    assert "**Kept**: 337 µs, 1.90x [1.88, 1.92] over `baseline`. 3 gates passed." in section
     assert "**Why.** 1.90x = 1.90x (fewer instructions), " in section
     assert "**Lesson.** Tiles *pay*. Again and again." in section
     section = text.split("### `fix2`")[1].split("<details>")[0]

@@ -18,14 +18,17 @@ struct Shared {
 };
 static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
 
-__device__ __forceinline__ unsigned add_halves(unsigned a, unsigned b) {
-    unsigned sum;
+// Two elements in fp32.
+__device__ __forceinline__ float2 widened(unsigned pair) {
 #ifdef BF16
-    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
 #else
-    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    float2 wide;
+    asm("{.reg .f16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
+        : "=f"(wide.x), "=f"(wide.y)
+        : "r"(pair));
+    return wide;
 #endif
-    return sum;
 }
 
 extern "C" __global__ void __launch_bounds__(128 * kGroups, 1)
@@ -168,15 +171,19 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
     // Whole rows, 16 bytes a thread.
     const int row = threadIdx.x / 8, chunk = threadIdx.x % 8;
     const char* parts = reinterpret_cast<const char*>(s.k[0]) + swizzled(row, chunk);
-    uint4 result = *reinterpret_cast<const uint4*>(parts);
+    float2 whole[4] = {};
 #pragma unroll
-    for (int from = 1; from < kGroups; ++from) {
+    for (int from = 0; from < kGroups; ++from) {
         const uint4 part = *reinterpret_cast<const uint4*>(parts + from * sizeof(s.k[0]));
-        result.x = add_halves(result.x, part.x);
-        result.y = add_halves(result.y, part.y);
-        result.z = add_halves(result.z, part.z);
-        result.w = add_halves(result.w, part.w);
+        const unsigned pairs[4] = {part.x, part.y, part.z, part.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            whole[i].x += widened(pairs[i]).x;
+            whole[i].y += widened(pairs[i]).y;
+        }
     }
+    const uint4 result = make_uint4(pack(whole[0].x, whole[0].y), pack(whole[1].x, whole[1].y),
+                                    pack(whole[2].x, whole[2].y), pack(whole[3].x, whole[3].y));
     if (!MASKED || first_row + row < seq_len)
         reinterpret_cast<uint4*>(out + (static_cast<size_t>(head) * seq_len + first_row) * 64)
             [threadIdx.x] = result;

@@ -4,8 +4,8 @@ import torch
 
 from workbench import cuda
 
-short = cuda.variant("fix11", stagger=1, early=1, polynomial=3)
-short_bfloat16 = cuda.variant("fix11", stagger=1, early=1)
+short = cuda.variant("fix11", stagger=1, polynomial=3)
+short_bfloat16 = cuda.variant("fix11", stagger=1)
 long = cuda.variant("fix14")
 
 

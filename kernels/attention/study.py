@@ -46,10 +46,12 @@ default_shape = "b2h8s512d64"
 
 
 def tolerance(shape: Shape) -> Tolerance:
-    """Rounding of the output (2^-11 relative, 2^-8 in bf16) and of P before the second product."""
+    """Rounding of the output and of P before the second product, 2^-11 each (2^-8 in bf16), of
+    the largest of a million normal(0, 1) values, 4.9, where one key has all the weight.
+    """
     if shape.dtype == "bfloat16":
-        return Tolerance(absolute=3e-2, relative=1.2e-2)
-    return Tolerance(absolute=4e-3, relative=2e-3)
+        return Tolerance(absolute=4e-2, relative=1.2e-2)
+    return Tolerance(absolute=5e-3, relative=2e-3)
 
 
 def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def test_a_number_out_of_its_range_is_named(
 
 
 @pytest.mark.parametrize("value", ["10_000_000", "9" * 400, "0", "-3", "2000.0"])
-@pytest.mark.parametrize("key", ["bootstrap_samples", "rounds"])
+@pytest.mark.parametrize("key", ["sessions", "rounds"])
 def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsys: Capture) -> None:
     write(root, config=f'study = "scale"\n[timing]\n{key} = {value}\n')
     fails(capsys, root, "workbench.toml", f"'timing.{key}'")
@@ -380,7 +380,8 @@ def test_a_setting_of_any_value_is_in_range_or_refused(
 
 def in_range(config: Config) -> None:
     assert 0 < config.gates.min_speedup <= 1000
-    assert 0 < config.timing.bootstrap_samples <= 100_000
+    assert 0 < config.gates.max_error <= 1e6
+    assert 0 < config.timing.sessions <= config.timing.max_sessions <= 100
     assert type(config.timing.rounds) is int
     assert type(config.gates.allow_spills) is bool
     assert config.study.isprintable()

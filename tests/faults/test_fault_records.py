@@ -19,7 +19,7 @@ from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.ceilings import load_calibration
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Build, CaptureIndex, Checks, Record, Session
+from workbench.evidence.records import Build, CaptureIndex, Checks, Record, Timing
 from workspaces import EVIDENCE, copy_of_repository
 
 SHAPE = "b4h16s2048d128-causal"
@@ -28,7 +28,7 @@ FILES: dict[str, type[Record] | None] = {
     "builds/fix10.json": Build,
     "checks/fix10.json": Checks,
     f"{SHAPE}/captures/fix10.json": CaptureIndex,
-    f"{SHAPE}/timings/{SESSION}": Session,
+    f"{SHAPE}/timings/{SESSION}": Timing,
     "ceilings.json": None,
 }
 ROWS = 6  # of a session: enough to be one

@@ -20,7 +20,7 @@ from workbench.cli import main
 from workbench.errors import EnvironmentLacks
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
-from workbench.evidence.records import Build, CaptureIndex, Session
+from workbench.evidence.records import Build, CaptureIndex, Timing
 from workbench.run.recording import remove_superseded, remove_unused
 from workspaces import EVIDENCE, copy_of_repository
 
@@ -177,7 +177,7 @@ def test_a_damaged_session_stays_and_stops_no_other(tmp_path: Path) -> None:
     for name in ("1.json", "2.json", "3.json"):
         (tmp_path / name).write_bytes(session.read_bytes())
     (tmp_path / "1.json").write_text("{")
-    timed = set(store.read(session, Session).fingerprints)
+    timed = set(store.read(session, Timing).fingerprints)
     remove_superseded(tmp_path / "3.json", timed)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.json", "3.json"]
 

@@ -55,12 +55,18 @@ def result(evidence: Evidence, name: str, shape: str) -> Checked:
         relative=check.relative if check else None,
         bound=bound.absolute,
         relative_bound=bound.relative,
+        times_reference=check.times_reference if check else None,
+        kind=check.kind if check else "",
+        varies=check.varies if check else False,
     )
 
 
 def as_data(target: Target, checks: list[Checked]) -> dict[str, Any]:
     bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
-    keys = ("variant", "shape", "status", "why", "max_abs", "relative")
+    keys = (
+        *("variant", "shape", "status", "why", "max_abs", "relative"),
+        *("times_reference", "kind", "varies"),
+    )
     return {
         "study": target.study.name,
         "gpu": target.folder.gpu,

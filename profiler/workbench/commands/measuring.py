@@ -15,6 +15,7 @@ from workbench.judge.open_verdicts import open_variants
 from workbench.run import machine
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
+from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.words import CheckResult, Origin
 
@@ -83,7 +84,7 @@ def ensure(
     if not todo.variants:
         return Ensured(Origin.RECORDED)
     started = time.monotonic()
-    config = target.workspace.config
+    config = for_study(target.workspace.config, target.study.ladder.cache_control)
     with Progress(len(todo.captured), config.timing.sessions) as progress:
         undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
         result = Measurement(target.study, config, target.folder, todo, progress, undecided).run()

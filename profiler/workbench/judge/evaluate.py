@@ -111,7 +111,8 @@ def _beside_reference(view: View, step: Step) -> Iterator[Gate]:
     if not reference:
         return
     yield accuracy_gate(view.variant(step.variant).checks, view.config.gates, reference)
-    company = company_gate(view.times.together(step.variant), reference)
+    compared = [step.variant, *([step.parent] if step.parent else [])]
+    company = company_gate(view.times.together(*compared), reference)
     if company is not None:
         yield company
 

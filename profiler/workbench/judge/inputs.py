@@ -92,6 +92,12 @@ class TimedTogether:
         """Those of ``timed`` that were timed in the regime that decides."""
         return self.timed & self.timing.chained
 
+    @cached_property
+    def clocks(self) -> tuple[float, ...]:
+        """SM clocks inside of all timed graphs, in MHz."""
+        every = (series for session in self.timing.sessions for series in session.series)
+        return tuple(mhz for series in every for mhz in series.mhz)
+
     def nodes(self, variant: str) -> tuple[GraphNode, ...]:
         """What one call of a variant is made of; empty is not collected."""
         return self.timing.nodes.get(variant, ())

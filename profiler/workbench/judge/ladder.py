@@ -100,6 +100,7 @@ def _ladders(
     """One a shape at which a step is judged; that of the table is made of its rows."""
     snapshot = views.snapshot
     known = {row.variant: row for row in rows}
+    highest = _highest_mhz(snapshot)
     for shape in shapes_of(snapshot.steps, snapshot.shape):
         view = views.at(shape)
         judged = judged_at(snapshot.steps, shape, snapshot.shape)
@@ -112,14 +113,20 @@ def _ladders(
                 for step in shown_at(snapshot.steps, shape, snapshot.shape)
             ),
             references=references if view is views.table else _references(view),
-            timing=_timing(view),
+            timing=_timing(view, highest),
         )
 
 
-def _timing(view: View) -> TimingFacts | None:
-    variants = view.evidence.variants.values()
-    clocks = [1e3 * v.figures["sm_clock"].value for v in variants if "sm_clock" in v.figures]
-    return timing_facts(view.times.table, view.ladder.primary_reference, clocks)
+def _timing(view: View, highest_mhz: float | None) -> TimingFacts | None:
+    return timing_facts(view.times.table, view.ladder.primary_reference, highest_mhz)
+
+
+def _highest_mhz(snapshot: Snapshot) -> float | None:
+    """The highest SM clock on record for this card, in captures and in timed graphs."""
+    shapes = snapshot.shapes.values()
+    captured = (v.figures.get("sm_clock") for shape in shapes for v in shape.variants.values())
+    timed = (mhz for shape in shapes for timing in shape.timings for mhz in timing.clocks)
+    return max((*(1e3 * clock.value for clock in captured if clock), *timed), default=None)
 
 
 def _timing_warnings(ladders: Sequence[ShapeLadder], table: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -91,7 +91,8 @@ class Throttling:
     @property
     def words(self) -> str:
         """``power-limited in 40 % of the rounds: SM clock 1.34 GHz of 1.98 (fix14)``."""
-        told = f"{self._limit} in {100 * self.share:.0f} % of the rounds"
+        share = f"{100 * self.share:.0f} %" if self.share >= 0.01 else "under 1 %"
+        told = f"{self._limit} in {share} of the rounds"
         if self.sm_clock_mhz is None or self.most_mhz is None:
             return f"{told}: SM clock {ABSENT}"
         clock, most = self.sm_clock_mhz / 1e3, self.most_mhz / 1e3
@@ -125,9 +126,9 @@ class TimingFacts:
 
 
 def timing_facts(
-    timing: TimedTogether | None, reference: str, captured_mhz: Iterable[float] = ()
+    timing: TimedTogether | None, reference: str, most_mhz: float | None = None
 ) -> TimingFacts | None:
-    """``captured_mhz`` are SM clocks of captures on the same card."""
+    """``most_mhz`` is the highest SM clock on record for the card."""
     if timing is None:
         return None
     sessions = timing.timing.sessions
@@ -141,7 +142,7 @@ def timing_facts(
         stride=timing.timing.stride,
         twins=tuple(_twins(timing.times)),
         company=company(timing, reference),
-        throttling=_throttling(timing, captured_mhz),
+        throttling=_throttling(timing, most_mhz),
         is_chained=bool(timing.chained),
     )
 
@@ -201,7 +202,7 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate | None:
     return Gate(COMPANY, GateState.PASSED, found.words)
 
 
-def _throttling(timing: TimedTogether, captured_mhz: Iterable[float]) -> Throttling | None:
+def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | None:
     """None where the card did not slow itself down, or nothing is known of it."""
     together = timing.timing.together
     shares = [float(s.throttled) for s in together if s.throttled is not None]
@@ -214,13 +215,12 @@ def _throttling(timing: TimedTogether, captured_mhz: Iterable[float]) -> Throttl
         if (known := [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz])
     }
     slowest = min(clocks, key=clocks.__getitem__, default="")
-    inside = [mhz for s in together for series in s.series for mhz in series.mhz]
     return Throttling(
         share=fmean(shares),
         reasons=tuple(dict.fromkeys(reason for s in together for reason in s.reasons)),
         variant=slowest,
         sm_clock_mhz=clocks.get(slowest),
-        most_mhz=max((*inside, *captured_mhz), default=None),
+        most_mhz=most_mhz,
     )
 
 

@@ -14,6 +14,7 @@ from workbench.judge.regimes import fastest_reference
 from workbench.words import Regime
 
 if TYPE_CHECKING:
+    from workbench.evidence.records import GraphNode
     from workbench.judge.view import View, Views
     from workbench.words import Parameter
 
@@ -24,7 +25,8 @@ class AtShape:
     reference timed there.
 
     ``flops_per_second`` is the study's work over the time, whatever the kernel computes besides;
-    ``times_reference`` the error there as a multiple of the primary reference's.
+    ``times_reference`` the error there as a multiple of the primary reference's. ``nodes`` are what
+    one call of the fastest reference is made of.
     """
 
     shape: str
@@ -35,6 +37,7 @@ class AtShape:
     over_fastest: Ratio | None
     flops_per_second: float
     times_reference: float | None
+    nodes: tuple[GraphNode, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
     fastest, over = fastest_reference(view, variant, Regime.CHAINED)
     check = view.variant(variant).checks.get(view.shape)
     error = check.times_reference if check else None
+    timing = view.times.together(fastest, variant) if fastest else None
     return AtShape(
         shape=view.shape,
         parameters=view.evidence.parameters,
@@ -94,4 +98,5 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
         over_fastest=over,
         flops_per_second=flops / (time.value * 1e-6),
         times_reference=None if error is None else float(error),
+        nodes=timing.nodes(fastest) if timing else (),
     )

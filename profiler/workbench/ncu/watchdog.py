@@ -21,7 +21,7 @@ from pathlib import Path
 
 from workbench.errors import BadCapture
 
-LIMIT_S = 30.0  # for the lines of one launch, which take tens of milliseconds
+LIMIT_S = 30.0  # of this process at work, so that a machine with much else to do is no damage
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
@@ -34,17 +34,17 @@ def limited(path: Path) -> Iterator[None]:
         return
     slow, broken = _said(path, "comes to no end with"), _said(path, "breaks down over")
     # With as little as can be left to do: memory may be in disorder when it is called.
-    handler = _HANDLER(lambda number: _leave(slow if number == signal.SIGALRM else broken))
+    handler = _HANDLER(lambda number: _leave(slow if number == signal.SIGPROF else broken))
     libc = ctypes.CDLL(None)
     libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
     libc.signal.restype = ctypes.c_void_p
     entry = ctypes.cast(handler, ctypes.c_void_p)
-    before = {number: libc.signal(number, entry) for number in (signal.SIGALRM, *CRASHES)}
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    before = {number: libc.signal(number, entry) for number in (signal.SIGPROF, *CRASHES)}
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         for number, previous in before.items():
             libc.signal(number, previous)
 

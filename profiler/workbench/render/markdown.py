@@ -118,7 +118,7 @@ def _shield(opening: str) -> str:
 
 
 def heading(column: Column) -> str:
-    """``time, warm (µs)``, with what its notes are."""
+    """``time, chained (µs)``, with what its notes are."""
     label = with_unit(column.label, column.unit)
     return f"{label} {column.note}" if column.note else label
 

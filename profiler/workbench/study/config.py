@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -170,6 +170,13 @@ def _check_text(path: Path, where: str, value: object) -> None:
             f"{path}: '{where}' has a character that cannot be printed: {_shown(wrong[0])}",
             hint="take it out",
         )
+
+
+def for_study(config: Config, cache_control: str) -> Config:
+    """With the cache control that a study's ladder asks for; "" leaves the workspace's."""
+    if not cache_control:
+        return config
+    return replace(config, profiler=replace(config.profiler, cache_control=cache_control))
 
 
 def read_config(path: Path) -> Config:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest
-from workbench.study.config import check_keys, is_number, read_toml
+from workbench.study.config import CHOICES, check_keys, is_number, read_toml
 from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
 from workbench.study.text import is_plain_name, stands
 from workbench.words import AUTHORED, Written
 
-TOP_KEYS = ["schema_version", "title", "summary", "step", "reference"]
+TOP_KEYS = ["schema_version", "title", "summary", "cache_control", "step", "reference"]
 STEP_KEYS = [
     "variant",
     "parent",
@@ -181,6 +181,14 @@ def _reference(path: Path, table: dict[str, Any], folder: Path) -> tuple[Variant
     return reference, primary
 
 
+def _cache_control(path: Path, data: dict[str, Any]) -> str:
+    known = CHOICES["profiler.cache_control"]
+    value = _text(path, "top", data, "cache_control")
+    if value and value not in known:
+        raise UsageError(f"{path}: 'cache_control' is {value!r}", hint=nearest(value, known))
+    return value
+
+
 def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
     """Raises UsageError naming the file and key for anything wrong in it."""
     if not stands(path):
@@ -218,4 +226,5 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
         primary_reference=primary[0] if primary else "",
         title=_text(path, "top", data, "title") or study,
         summary=_text(path, "top", data, "summary"),
+        cache_control=_cache_control(path, data),
     )

@@ -154,7 +154,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Ladder:
-    """``ablation.toml``: the steps in order, baseline first, and the reference variants."""
+    """``ablation.toml``: the steps in order, baseline first, and the reference variants.
+
+    ``cache_control`` is that of the study's captures; "" for the workspace's.
+    """
 
     study: str
     path: Path
@@ -163,6 +166,7 @@ class Ladder:
     primary_reference: str
     title: str = ""
     summary: str = ""
+    cache_control: str = ""
 
     def step(self, variant: str) -> Step | None:
         return next((s for s in self.steps if s.variant == variant), None)

@@ -63,18 +63,25 @@ class DiffRow:
 
     ``kind``: ``same``; ``cosmetic`` (only comments or blanks differ); ``changed`` (the line
     rewritten); ``removed`` and ``added``, which have one side only. ``hunk`` is the number of the
-    hunk it belongs to, 0 for none.
+    hunk it belongs to, 0 for none. ``waits``: a wait that stays amid the changes of its hunk, for
+    other work than before: its cost is the hunk's.
     """
 
     kind: LineKind
     before: Line | None
     after: Line | None
     hunk: int = 0
+    waits: bool = False
+
+    @property
+    def differs(self) -> bool:
+        """Whether its code is another."""
+        return self.kind in (LineKind.CHANGED, LineKind.REMOVED, LineKind.ADDED)
 
     @property
     def counts(self) -> bool:
         """Whether a hunk's cost includes this row."""
-        return self.kind in (LineKind.CHANGED, LineKind.REMOVED, LineKind.ADDED)
+        return self.differs or self.waits
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,8 @@ class Hunk:
     """Neighbouring changes of one file. ``before`` and ``after`` sum up the rows that count.
 
     ``function`` is the function the first changed line stands in; ``cosmetic`` is true where no
-    code changed.
+    code changed. ``tied`` are the numbers of hunks that belong to it, as ``ties`` says, and
+    ``together`` is the cost of it and those, before and after.
     """
 
     number: int
@@ -92,6 +100,8 @@ class Hunk:
     cosmetic: bool
     before: Cost
     after: Cost
+    tied: tuple[int, ...] = ()
+    together: tuple[Cost, Cost] = (NOTHING, NOTHING)
 
     @property
     def host(self) -> bool:

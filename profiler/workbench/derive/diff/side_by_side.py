@@ -10,6 +10,7 @@ from itertools import groupby
 from workbench.derive.diff.alignment import Source, align, pair_changed, source
 from workbench.derive.diff.functions import functions
 from workbench.derive.diff.model import NOTHING, DiffRow, Line, Profiled, is_host
+from workbench.derive.diff.ties import is_wait
 from workbench.words import LineKind
 
 JOINED = 2  # hunks with so few unchanged lines between them are one
@@ -28,6 +29,11 @@ class Text:
     def function(self, line: Line) -> str:
         """The function that a line stands in; "" outside of any."""
         return self.functions[line.number - 1]
+
+    def begins(self, line: Line) -> str:
+        """The function whose first line it is; "" for none."""
+        above = self.functions[line.number - 2] if line.number > 1 else ""
+        return self.function(line) if self.function(line) != above else ""
 
 
 def text_of(side: Profiled, file: str, *, python: bool) -> Text:
@@ -104,5 +110,13 @@ def numbered(
     """The rows, those of each span with its hunk's number."""
     result = list(rows)
     for number, (start, stop) in enumerate(spans, start=first):
-        result[start:stop] = [replace(row, hunk=number) for row in rows[start:stop]]
+        inside = rows[start:stop]
+        real = any(row.differs for row in inside)
+        result[start:stop] = [
+            replace(row, hunk=number, waits=real and _stays_waiting(row)) for row in inside
+        ]
     return result
+
+
+def _stays_waiting(row: DiffRow) -> bool:
+    return not row.differs and row.after is not None and is_wait(row.after.code)

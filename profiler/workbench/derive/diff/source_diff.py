@@ -5,13 +5,15 @@
     diff.files      both sources whole, side by side, row by row: what a page shows
     diff.shifts     unchanged lines whose stall time changed most
 
-A hunk's cost is that of its removed, added and rewritten lines. Lines that differ in comments or
-blanks alone are shown as changed but count as unchanged.
+A hunk's cost is that of its removed, added and rewritten lines, and of waits that stay amid them.
+Lines that differ in comments or blanks alone are shown as changed but count as unchanged. What
+belongs to a hunk and stands in others is told with it: see ``ties``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,7 @@ from workbench.derive.diff.model import (
 )
 from workbench.derive.diff.relocated import ChangedLine, relocated_blocks
 from workbench.derive.diff.side_by_side import Text, changed_spans, numbered, side_by_side, text_of
+from workbench.derive.diff.ties import Names, Sides, calls, is_wait, lambdas, ties
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Capture
@@ -74,10 +77,13 @@ def imported(texts: Mapping[str, str], capture: Capture) -> Profiled:
 
 def source_diff(before: Profiled, after: Profiled) -> SourceDiff:
     """Every file of both sides, and what the lines cost where both have costs."""
-    files: list[FileDiff] = []
+    plain: list[FileDiff] = []
+    sides: list[Sides] = []
     for names in pair_files(before.texts, after.texts):
-        hunks = sum(len(file.hunks) for file in files)
-        files.append(_file_diff(before, after, names, first_hunk=hunks + 1))
+        file, found = _file_diff(before, after, names, first_hunk=len(sides) + 1)
+        plain.append(file)
+        sides += found
+    files = _tied(plain, ties(sides))
     unchanged = [row for file in files for row in file.rows if not row.counts]
     costs = (before.costs, after.costs)
     return SourceDiff(
@@ -140,24 +146,21 @@ def _changed_lines(files: Iterable[FileDiff], side: int) -> list[ChangedLine]:
         for file in files
         if not is_host(name := (file.before, file.after)[side])
         for row in file.rows
-        if row.counts and (line := (row.before, row.after)[side]) and line.code
+        if row.differs and (line := (row.before, row.after)[side]) and line.code
     ]
 
 
 def _file_diff(
     before: Profiled, after: Profiled, names: tuple[str, str], *, first_hunk: int
-) -> FileDiff:
+) -> tuple[FileDiff, list[Sides]]:
     python = is_host(names[1] or names[0])
     old, new = text_of(before, names[0], python=python), text_of(after, names[1], python=python)
     plain = list(side_by_side(old, new))
     spans = changed_spans(plain)
     rows = numbered(plain, spans, first_hunk)
-    return FileDiff(
-        before=names[0],
-        after=names[1],
-        rows=tuple(rows),
-        hunks=tuple(_hunk(names, rows[start:stop], (old, new)) for start, stop in spans),
-    )
+    hunks = tuple(_hunk(names, rows[start:stop], (old, new)) for start, stop in spans)
+    sides = [(_names(hunk, 0, old), _names(hunk, 1, new)) for hunk in hunks]
+    return FileDiff(names[0], names[1], tuple(rows), hunks), sides
 
 
 def _hunk(files: tuple[str, str], rows: Sequence[DiffRow], texts: tuple[Text, Text]) -> Hunk:
@@ -168,10 +171,39 @@ def _hunk(files: tuple[str, str], rows: Sequence[DiffRow], texts: tuple[Text, Te
         files=files,
         rows=tuple(rows),
         function=next((name for name in names if name), ""),
-        cosmetic=not counted,
+        cosmetic=not any(row.differs for row in rows),
         before=add(row.before.cost for row in counted if row.before),
         after=add(row.after.cost for row in counted if row.after),
     )
+
+
+def _names(hunk: Hunk, side: int, text: Text) -> Names:
+    """Of code of the GPU alone."""
+    lines = [(row.before, row.after)[side] for row in hunk.rows if row.differs and not hunk.host]
+    known = [line for line in lines if line]
+    begun = {text.begins(line) for line in known} - {""}
+    return Names(
+        function=hunk.function,
+        defines=frozenset(begun.union(*(lambdas(line.code) for line in known))),
+        calls=frozenset(set[str]().union(*(calls(line.code) for line in known))),
+        waits=any(is_wait(line.code) for line in known),
+    )
+
+
+def _tied(files: Sequence[FileDiff], tied: Sequence[tuple[int, ...]]) -> list[FileDiff]:
+    """The files, their hunks with what belongs to them."""
+    every = [hunk for file in files for hunk in file.hunks]
+
+    def whole(hunk: Hunk) -> Hunk:
+        others = [every[index] for index in tied[hunk.number - 1]]
+        parts = [hunk, *others]
+        return replace(
+            hunk,
+            tied=tuple(other.number for other in others),
+            together=(add(each.before for each in parts), add(each.after for each in parts)),
+        )
+
+    return [replace(file, hunks=tuple(whole(hunk) for hunk in file.hunks)) for file in files]
 
 
 def _function(row: DiffRow, texts: tuple[Text, Text]) -> str:

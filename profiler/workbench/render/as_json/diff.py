@@ -90,6 +90,8 @@ def hunk(each: Hunk) -> Data:
         "lines_after": spans[1],
         "before": cost(each.before) if spans[0] and measured else None,
         "after": cost(each.after) if spans[1] and measured else None,
+        "tied": list(each.tied),
+        "together": [cost(side) for side in each.together] if each.tied and measured else None,
         "rows": [
             {"kind": row.kind, "before": line(row.before), "after": line(row.after)}
             for row in each.rows

@@ -13,7 +13,7 @@ from workbench.derive.roofline.point import Point
 from workbench.derive.standouts import Standout
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
-from workbench.judge.rows import Ablation, Row, ShapeLadder
+from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
 from workbench.render.as_json import plain_data
@@ -107,8 +107,13 @@ def row(found: Ablation, row: Row) -> Data:
             {"regime": e.regime, "would_be_kept": e.kept, "speedup": plain_data(e.ratio)}
             for e in row.elsewhere
         ],
-        "gives_up": list(row.price),
+        "price": list(row.price),
         "call": plain_data(row.nodes),
+        "kernel_against_kernel": {
+            r.variant: kernel_ratio(row, r)
+            for r in found.references
+            if not (row.is_reference or r.adopted)
+        },
         "dram_pct_of_peak": figure(row, "dram_pct"),
         "theoretical_occupancy_pct": figure(row, "theoretical_occupancy"),
         "occupancy_limiter": list(row.limiters),

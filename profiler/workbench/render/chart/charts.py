@@ -40,7 +40,7 @@ class Chart:
 
 
 def _timeless(build: Callable[[Ablation, Width], Scene], alt: str, caption: str) -> Chart:
-    """A chart that has nothing of the samples behind the times."""
+    """A chart that has nothing of the instances behind the times."""
     return Chart(lambda ablation, _, width: build(ablation, width), alt, caption)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TypeAlias
 
 from workbench.derive.intervals import time_interval
@@ -220,7 +221,7 @@ def _axes(
 
 def _ground(axis: Axis, top: float, bottom: float, width: float) -> list[Item]:
     items: list[Item] = []
-    for tick in evenly(axis.low, axis.high, max(2, round((axis.right - axis.left) / 45))):
+    for tick in evenly(axis.low, axis.high, max(4, round((axis.right - axis.left) / 45))):
         x = axis.at(tick)
         items.append(Line(((x, top), (x, bottom)), GRID))
         text = f"{tick:+g} %" if tick else "0"
@@ -296,7 +297,7 @@ def _strip(strip: Strip, axis: Axis, band: tuple[float, float], *, words: bool) 
     for session in strip.sessions:
         inside = [(axis.at(o), y + n * step) for n, o in enumerate(session) if axis.shows(o)]
         dots += inside
-        mean = sum(session) / len(session)
+        mean = fmean(session)
         if axis.shows(mean) and len(session) > 1 and len(strip.sessions) > 1:
             x, end = axis.at(mean), y + (len(session) - 1) * step
             means.append(Line(((x, y - 1), (x, end + 1)), MEAN))

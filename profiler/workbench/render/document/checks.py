@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from workbench.render.document.blocks import Cell, Kind, Table
 from workbench.render.document.fields import Field, field, figure_cell, table
-from workbench.render.numbers import number, percent
+from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE, CheckResult, Status
 
 
@@ -17,6 +17,8 @@ class Checked:
     """A variant beside the float64 reference at one shape; errors are None where not collected.
 
     ``bound`` and ``relative_bound`` are the largest that the study allows at that shape.
+    ``times_reference`` is the error as a multiple of the primary reference's, on inputs of which
+    ``kind``; ``varies``: results differ from run to run.
     """
 
     variant: str
@@ -27,6 +29,9 @@ class Checked:
     relative: float | None
     bound: float
     relative_bound: float
+    times_reference: float | None = None
+    kind: str = ""
+    varies: bool = False
 
     @property
     def wrong(self) -> bool:
@@ -47,6 +52,8 @@ CHECKED: list[Field[Checked]] = [
     field("bound", "allowed", lambda c: number(c.bound), right=True, rank=1),
     field("relative", "relative", lambda c: figure_cell(c.relative), right=True, rank=1),
     field("relative_bound", "allowed", lambda c: number(c.relative_bound), right=True, rank=1),
+    field("times", "error ÷ reference's", lambda c: _times(c), right=True, rank=1),
+    field("kind", "inputs", lambda c: c.kind or NONE, rank=3),
     field("why", "why", lambda c: c.why, rank=2),
 ]
 Group = tuple[str, Sequence[Checked]]
@@ -55,6 +62,7 @@ SUMMARY: list[Field[Group]] = [
     field("correct", "correct", lambda g: _correct(g[1]), right=True, unit="shapes"),
     field("error", "worst error", lambda g: _error(_hardest(g[1])), right=True),
     field("used", "of what is allowed", lambda g: _used(_hardest(g[1])), right=True),
+    field("times", "error ÷ reference's", lambda g: _times(_least_accurate(g[1])), right=True),
     field("wrong", "what is wrong", lambda g: _wrong(g[1]), rank=1),
     field("at", "worst at", lambda g: _place(_hardest(g[1])), rank=2),
     field("declined", "unsupported", lambda g: _declined(g[1]), right=True, rank=3, unit="shapes"),
@@ -116,6 +124,18 @@ def _error(worst: Checked | None) -> Cell:
 
 def _used(worst: Checked | None) -> str:
     return f"{percent(worst.used)} of {number(worst.bound)}" if worst else NONE
+
+
+def _least_accurate(checks: Sequence[Checked]) -> Checked | None:
+    known = [check for check in checks if check.times_reference is not None]
+    return max(known, key=lambda check: check.times_reference or 0.0, default=None)
+
+
+def _times(check: Checked | None) -> Cell:
+    if check is None or check.times_reference is None:
+        return figure_cell(None)
+    note = "varies" if check.varies else ""
+    return figure_cell(check.times_reference, factor(check.times_reference), note)
 
 
 def _place(worst: Checked | None) -> str:

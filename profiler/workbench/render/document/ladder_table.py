@@ -75,7 +75,7 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         field(
             "fastest",
             "vs fastest reference",
-            measured(_over_fastest),
+            measured(lambda row: _over_fastest(row, ablation.reference)),
             note=INTERVAL,
             right=True,
             rank=3,
@@ -183,16 +183,16 @@ def _in(row: Row, regime: Regime) -> Cell:
     return time_cell(known.time if known else None)
 
 
-def _over_fastest(row: Row) -> Cell:
-    over = row.over_fastest
+def _over_fastest(row: Row, primary: str) -> Cell:
+    """The fastest one is named where it is not the primary one."""
+    over, fastest = row.over_fastest, row.chained.fastest
     if over is None:
         return Cell(words(ABSENT))
     if row.is_reference:
         return ratio_cell(over)
-    cell = ratio_cell(over, note=f"{ends(over)} of {row.chained.fastest}")
-    return Cell(
-        cell.text, cell.sort, note=cell.note, data={**vars(over), "of": row.chained.fastest}
-    )
+    named = "" if fastest == primary else f" of {fastest}"
+    cell = ratio_cell(over, note=f"{ends(over)}{named}")
+    return Cell(cell.text, cell.sort, note=cell.note, data={**vars(over), "of": fastest})
 
 
 def _error(row: Row) -> Cell:

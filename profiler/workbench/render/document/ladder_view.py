@@ -40,7 +40,7 @@ def account(judged: Ablation) -> list[Block]:
         told.append(f"{ends}: {why.equation(judged.whole.factors)}")
     if judged.score.total:
         told.append(f"predictions: {predicted.results(judged.score)}")
-    return [Paragraph(words(text)) for text in told]
+    return [*(Paragraph(words(text)) for text in told), *map(Paragraph, result.calls(judged))]
 
 
 def across(judged: Ablation) -> list[Block]:
@@ -50,6 +50,10 @@ def across(judged: Ablation) -> list[Block]:
         Section(
             "shapes",
             line(code(judged.across.variant), " at all shapes"),
-            (shapes_table(judged), Paragraph(result.across(judged))),
+            (
+                shapes_table(judged),
+                Paragraph(result.across(judged)),
+                *map(Paragraph, result.calls_across(judged)),
+            ),
         )
     ]

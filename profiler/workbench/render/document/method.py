@@ -13,6 +13,7 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     CodeBlock,
+    Fold,
     Paragraph,
     Table,
     Text,
@@ -45,7 +46,9 @@ Fact = tuple[str, Text]
 
 
 def method(ablation: Ablation) -> list[Block]:
-    """How correctness, times and profiles were had, as the provenance says; and the twins."""
+    """How correctness, times and profiles were had, as the provenance says; folded away is what the
+    sessions say of themselves.
+    """
     points = Bullets(
         (
             words(
@@ -54,20 +57,26 @@ def method(ablation: Ablation) -> list[Block]:
                 "call, and inputs must be unchanged after it. What fails is not timed."
             ),
             words(_timing(ablation.timing)),
-            words(_regimes(ablation.timing)),
-            *map(words, _company(ablation)),
             words(recorded(ablation)),
             words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
         )
     )
+    return [points, Fold(words("Regimes, sessions and twins"), tuple(sessions(ablation)))]
+
+
+def sessions(ablation: Ablation) -> list[Block]:
+    """What the regimes are, and what shows that the intervals hold."""
+    told: list[Block] = [
+        Bullets(tuple(map(words, [_regimes(ablation.timing), *_company(ablation)])))
+    ]
     shown = timings.twins(ablation)
     if not shown.rows:
-        return [points, Paragraph(words(f"Twins: {ABSENT}."))]
+        return [*told, Paragraph(words(f"Twins: {ABSENT}."))]
     text = (
         "Twins are a second group of instances of the same variant in every session, judged as if "
         "they were another: they must come out as 1, and say how small a difference is none."
     )
-    return [points, Paragraph(words(text)), shown]
+    return [*told, Paragraph(words(text)), shown]
 
 
 def _timing(facts: TimingFacts | None) -> str:
@@ -79,11 +88,10 @@ def _timing(facts: TimingFacts | None) -> str:
             "overwritten L2; no chained time, and no interval, since one session has none."
         )
     return (
-        f"Times: {facts.sessions} sessions (processes), in each {facts.instances} instances of "
-        f"every variant with buffers and graphs of their own, timed in {facts.rounds} rounds of "
-        "random order. An instance's time is its median over the rounds, a variant's the geometric "
-        "mean over instances and sessions. A session gives one number to a ratio; its 95 % "
-        "interval is Student's t over the sessions."
+        f"Times: {facts.sessions} sessions (processes) of {facts.instances} instances of every "
+        f"variant, each with buffers and graphs of its own, in {facts.rounds} rounds of random "
+        "order: geometric means of the instances' medians. A session gives one number to a ratio; "
+        "its 95 % interval is Student's t over sessions."
     )
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from workbench.derive.intervals import Ratio
-from workbench.judge.rows import Ablation, Row, ShapeLadder
+from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.render.document.authored import authored
 from workbench.render.document.blocks import Kind, Text, code, joined
 from workbench.render.numbers import factor, interval, microseconds, number
 from workbench.render.plain import shorten
 from workbench.words import ABSENT, NodeKind, Role, Status, Verdict
+
+if TYPE_CHECKING:
+    from workbench.evidence.records import GraphNode
 
 REASON_WIDTH = 60
 
@@ -89,9 +92,14 @@ def call_of(row: Row) -> str:
     """``a memset and a kernel``: what one call is made of, where it is more than one kernel; else
     empty.
     """
-    if not row.nodes or [node.kind for node in row.nodes] == [NodeKind.KERNEL]:
+    return call_words(row.nodes)
+
+
+def call_words(nodes: Sequence[GraphNode]) -> str:
+    """See ``call_of``."""
+    if not nodes or [node.kind for node in nodes] == [NodeKind.KERNEL]:
         return ""
-    counts = Counter(node.kind for node in row.nodes)
+    counts = Counter(node.kind for node in nodes)
     named = [f"a {kind}" if n == 1 else f"{n} {kind}s" for kind, n in counts.items()]
     return " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
 
@@ -100,11 +108,11 @@ def kernels_alone(row: Row, other: Row) -> str:
     """``kernel against kernel 1.36x (8.20 and 6.03 µs under ncu)``: without what else is in a call
     of ``other``.
     """
-    mine, its = figure(row, "duration"), figure(other, "duration")
-    if not mine or its is None:
+    ratio = kernel_ratio(row, other)
+    if ratio is None:
         return f"kernel against kernel {ABSENT}"
-    both = f"{number(its)} and {number(mine)} µs under ncu"
-    return f"kernel against kernel {factor(its / mine)} ({both})"
+    both = (number(figure(each, "duration")) for each in (other, row))
+    return f"kernel against kernel {factor(ratio)} ({' and '.join(both)} µs under ncu)"
 
 
 def steps(ablation: Ablation) -> list[Row]:

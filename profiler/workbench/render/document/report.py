@@ -13,7 +13,15 @@ from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AtShape
 from workbench.render.chart.charts import CHARTS
-from workbench.render.document import bottlenecks, method, predicted, rooflines, timings, why
+from workbench.render.document import (
+    bottlenecks,
+    method,
+    predicted,
+    promises,
+    rooflines,
+    timings,
+    why,
+)
 from workbench.render.document import result as said
 from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
@@ -88,13 +96,14 @@ def _ladder(ablation: Ablation) -> Section:
     """One table a shape at which steps are judged, each on the evidence at its own."""
     first, *others = ladders(ablation)
     note = (
-        "A ratio above 1 is faster; times are chained: what a call adds between ordinary "
-        "neighbours. A row for context is what a step starts from: its own verdict is of another "
-        "shape."
+        "A ratio above 1 is faster. A row for context is what a step starts from: its own verdict "
+        "is of another shape."
     )
+    calls = said.calls(ablation)
     blocks: tuple[Block, ...] = (
         shape_ladder(ablation, first),
         Paragraph(words(note)),
+        *map(Paragraph, said.calls_in_short(ablation)),
         *(
             Section(
                 f"ladder-{ladder.shape}",
@@ -108,7 +117,11 @@ def _ladder(ablation: Ablation) -> Section:
         Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
         Fold(
             words("Chained, back to back and cold, and the instances behind the times"),
-            (_chart("samples", ablation), timings.times(ablation.everything)),
+            (
+                _chart("samples", ablation),
+                timings.times(ablation.everything),
+                *([Bullets(calls)] if calls else []),
+            ),
         ),
     )
     return Section("ladder", words("The ladder"), blocks)
@@ -157,7 +170,9 @@ def _shapes(ablation: Ablation) -> tuple[Section, ...]:
     if ablation.across is None or len(ablation.across.results) < 2:
         return ()
     title = line(code(ablation.across.variant), " at all shapes")
-    return (Section("shapes", title, (shapes_table(ablation), Paragraph(said.across(ablation)))),)
+    blocks: list[Block] = [shapes_table(ablation), Paragraph(said.across(ablation))]
+    blocks += [Paragraph(text) for text in said.calls_across(ablation)]
+    return (Section("shapes", title, tuple(blocks)),)
 
 
 def _roofline(ablation: Ablation) -> Section:
@@ -214,13 +229,13 @@ def _why(ablation: Ablation) -> Section:
 
 
 def _promises(ablation: Ablation) -> list[Block]:
-    shown = why.promises(ablation)
+    shown = promises.table_of(ablation)
     if not shown.rows:
         return [Paragraph(words(f"NVIDIA's estimates: {ABSENT}."))]
     text = (
         "Cuts of the duration under ncu and the speedups that they amount to: the largest estimate "
-        "for the whole runtime at each parent, and the largest of a rule that the step made "
-        "vanish. Estimates overlap and are not added up."
+        "for the whole runtime of a rule that the step made vanish. A rule that stays was not "
+        "answered, and its estimate says nothing of the step."
     )
     return [Fold(words("NVIDIA's estimates beside the results"), (Paragraph(words(text)), shown))]
 

@@ -12,6 +12,7 @@ from workbench.render.document.authored import authored, first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
 from workbench.render.document.phrases import (
     call_of,
+    call_words,
     kernels_alone,
     names,
     otherwise,
@@ -79,6 +80,36 @@ def compared(value: Ratio | None, name: Text) -> Text:
     return line("it is as fast as ", name, f" within the interval ({interval(value)})")
 
 
+def calls(ablation: Ablation) -> tuple[Text, ...]:
+    """What a call of a reference is made of, where it is more than a kernel, and the best version
+    against it without the rest.
+    """
+    best = ablation.best
+    return tuple(
+        line(
+            "One call of ",
+            code(row.variant),
+            f" is {call}",
+            *(("; with ", code(best.variant), f" {kernels_alone(best, row)}") if best else ()),
+            ".",
+        )
+        for row in ablation.references
+        if (call := call_of(row))
+    )
+
+
+def calls_in_short(ablation: Ablation) -> tuple[Text, ...]:
+    """Which references are more than a kernel, in one sentence."""
+    made: dict[str, list[str]] = {}
+    for row in ablation.references:
+        if call := call_of(row):
+            made.setdefault(call, []).append(row.variant)
+    return tuple(
+        line("A call of ", joined([code(name) for name in of], " or "), f" is {call}.")
+        for call, of in made.items()
+    )
+
+
 def _other_regimes(ablation: Ablation) -> tuple[str | Text, ...]:
     """The same comparison behind itself and cold, where the headline has one."""
     best = ablation.best
@@ -104,8 +135,8 @@ def _basis(ablation: Ablation) -> Text:
     if facts is not None and facts.throttling is not None:
         limited = f" The card was {facts.throttling.words}."
     return words(
-        "Chained is the time that a call adds between ordinary neighbours, which write its inputs "
-        f"and read its output{over}; {ablation.gpu}, {origin}.{limited}"
+        "Chained is what a call adds between ordinary neighbours, which write its inputs and read "
+        f"its output{over}; {ablation.gpu}, {origin}.{limited}"
     )
 
 
@@ -223,6 +254,18 @@ def across(ablation: Ablation) -> Text:
         code(shapes.worst.shape),
         ".",
     )
+
+
+def calls_across(ablation: Ablation) -> tuple[Text, ...]:
+    """What a call of the fastest references at all shapes is made of, where it is more than a
+    kernel.
+    """
+    made = {
+        result.fastest: call
+        for result in (ablation.across.results if ablation.across else ())
+        if (call := call_words(result.nodes))
+    }
+    return tuple(line("One call of ", code(name), f" is {call}.") for name, call in made.items())
 
 
 def warnings(ablation: Ablation) -> tuple[Text, ...]:

@@ -10,7 +10,9 @@ from workbench.derive.sampling import NAMED, TopStall, standard_error
 from workbench.derive.sampling import top_stall as leading
 from workbench.derive.stalls import UNSAMPLED
 from workbench.judge.rows import Row
-from workbench.render.numbers import number, percent
+from workbench.render.numbers import percent
+
+LEAST = 0.05  # points of a standard error that are shown
 
 
 def samples(figures: Mapping[str, Figure]) -> float | None:
@@ -37,12 +39,10 @@ def reasons(found: Sequence[str]) -> str:
 
 
 def share(value: float, error: float | None) -> str:
-    """``13.8 ± 1.5 %``: to the digit that its standard error leaves."""
-    if not error:
+    """``13.8 ± 1.5 %``; without an error that is no tenth of a point."""
+    if error is None or 100 * error < LEAST:
         return percent(value)
-    told = number(100 * error, 2)
-    decimals = len(told.partition(".")[2])
-    return f"{100 * value:.{decimals}f} ± {told} %"
+    return f"{100 * value:.1f} ± {100 * error:.1f} %"
 
 
 def share_of(value: float, figures: Mapping[str, Figure]) -> str:

@@ -100,9 +100,13 @@ def _speed(row: Row) -> Text:
 
 
 def gate_words(row: Row) -> Text:
-    """Gates that failed or are open with their reasons, those that passed by name."""
+    """Gates that failed or are open with their reasons, those that passed by name, or all of them
+    by their number.
+    """
     if not row.gates:
         return words(f"Gates: {ABSENT}.")
+    if all(gate.state == GateState.PASSED for gate in row.gates):
+        return words(f"{len(row.gates)} gates passed.")
     told = []
     for state in (GateState.FAILED, GateState.OPEN, GateState.PASSED):
         gates = [

@@ -12,8 +12,8 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import Twin
 from workbench.render.document.blocks import Cell, Table, code
 from workbench.render.document.fields import Field, field, figure_cell, table
-from workbench.render.document.phrases import ladders, parent_of, with_cycles
-from workbench.render.numbers import ends, interval, number
+from workbench.render.document.phrases import figure, ladders, parent_of, with_cycles
+from workbench.render.numbers import ends, number
 from workbench.words import ABSENT, NONE, Regime
 
 
@@ -37,7 +37,7 @@ def how_often(time: Time | None) -> str:
     """``5 × 4``: sessions and instances in each."""
     if time is None:
         return NONE
-    return f"{time.sessions} × {number(time.instances / time.sessions)}"
+    return f"{time.sessions} × {time.instances / time.sessions:g}"
 
 
 @dataclass(frozen=True)
@@ -102,25 +102,28 @@ def _in(regime: Regime) -> list[Field[Row]]:
         field(
             f"{key}_parent",
             "vs parent",
-            lambda row: _ratio(row, _of(row, regime).over_parent),
+            lambda row: _over_parent(row, regime),
             right=True,
         ),
         field(
             f"{key}_fastest",
             "vs fastest reference",
-            lambda row: _ratio(row, _of(row, regime).over_fastest),
+            lambda row: with_cycles(_of(row, regime).over_fastest),
             right=True,
         ),
     ]
 
 
-def _ratio(row: Row, ratio: Ratio | None) -> str:
-    return interval(ratio) if ratio else NONE if row.is_reference else ABSENT
+def _over_parent(row: Row, regime: Regime) -> str:
+    return with_cycles(_of(row, regime).over_parent) if parent_of(row) else NONE
 
 
 ALL: list[Field[Row]] = [
     field("version", "version", lambda row: row.variant),
     *(each for regime in Regime for each in _in(regime)),
+    field(
+        "ncu", "under ncu", lambda row: figure_cell(figure(row, "duration")), unit="µs", right=True
+    ),
     field("clock", "SM clock", lambda row: clock(row.time), unit="GHz", right=True),
     field("sessions", "sessions × instances", lambda row: how_often(row.time), right=True),
 ]

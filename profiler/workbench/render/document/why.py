@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 from workbench.derive.factors import SPLIT, Factor, SpeedupFactors
 from workbench.derive.noise import Noise
 from workbench.derive.stalls import StallTime
@@ -13,6 +10,7 @@ from workbench.derive.sums import added
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
+from workbench.render.document import promises
 from workbench.render.document.blocks import Block, Fold, Paragraph, Table, words
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.stalls import stall_words
@@ -201,10 +199,6 @@ def noise(assumed: Noise) -> str:
     )
 
 
-def cut(percent: float) -> str:
-    return f"{number(percent)} %" if math.isfinite(percent) else "no estimate"
-
-
 def rules(pair: Comparison) -> list[Block]:
     """The rules that vanished, changed or appeared, and how many say the same as before."""
     changed = [rule for rule in pair.rules if rule.change != RuleMove.SAME]
@@ -225,65 +219,11 @@ def rules(pair: Comparison) -> list[Block]:
 
 
 def _cut_before(rule: RuleChange) -> str:
-    return NONE if rule.change == RuleMove.APPEARED else cut(rule.estimated_before_pct)
+    return NONE if rule.change == RuleMove.APPEARED else promises.cut(rule.estimated_before_pct)
 
 
 def _cut_after(rule: RuleChange) -> str:
-    return NONE if rule.change == RuleMove.VANISHED else cut(rule.estimated_after_pct)
-
-
-def largest_promise(pair: Comparison, *, removed: bool = False) -> RuleChange | None:
-    """The parent's rule with the largest estimate for the whole runtime.
-
-    ``removed``: among those that the step made vanish.
-    """
-    known = [rule for rule in pair.rules if rule.promise is not None]
-    if removed:
-        known = [rule for rule in known if rule.change == RuleMove.VANISHED]
-    return max(known, key=lambda r: (r.estimated_before_pct, r.title), default=None)
-
-
-def promised(rule: RuleChange | None) -> str:
-    if rule is None or rule.promise is None:
-        return NONE
-    return f"{cut(rule.estimated_before_pct)} ({factor(rule.promise)})"
-
-
-def realised(pair: Comparison) -> str:
-    """The cut of the duration under ncu, as NVIDIA's estimates are given."""
-    if pair.factors is None:
-        return ABSENT
-    less = 100 * (1 - pair.factors.after_us / pair.factors.before_us)
-    sign = "−" if less < 0 else ""
-    return f"{sign}{number(abs(less))} % ({factor(pair.factors.measured)})"
-
-
-@dataclass(frozen=True)
-class _Promise:
-    """NVIDIA's largest estimate at the parent, the largest of a rule that vanished, the result."""
-
-    pair: Comparison
-
-    def of(self, removed: bool, words: bool) -> str:
-        if not self.pair.rules:
-            return ABSENT
-        rule = largest_promise(self.pair, removed=removed)
-        return (rule.title if rule else NONE) if words else promised(rule)
-
-
-PROMISES: list[Field[_Promise]] = [
-    field("step", "step", lambda p: p.pair.after),
-    field("top", "largest estimate at the parent", lambda p: p.of(False, True)),
-    field("promised", "promised", lambda p: p.of(False, False), right=True),
-    field("vanished", "rule that vanished", lambda p: p.of(True, True)),
-    field("gone", "promised", lambda p: p.of(True, False), right=True),
-    field("realised", "realised", lambda p: realised(p.pair), right=True),
-]
-
-
-def promises(ablation: Ablation) -> Table:
-    pairs = [_Promise(row.against_parent) for row in ablation.rows if row.against_parent]
-    return table("promises", PROMISES, pairs, key=lambda p: p.pair.after)
+    return NONE if rule.change == RuleMove.VANISHED else promises.cut(rule.estimated_after_pct)
 
 
 def account(pair: Comparison) -> list[Block]:
@@ -297,9 +237,6 @@ def account(pair: Comparison) -> list[Block]:
     told += standouts(pair)
     if pair.rules:
         told.append(Fold(words("ncu's rules, before and after"), tuple(rules(pair))))
-        text = (
-            f"NVIDIA's largest estimate at {pair.before} for the whole runtime: "
-            f"{promised(largest_promise(pair))}; realised under ncu: {realised(pair)}"
-        )
+        text = promises.kept(pair)
         told.append(Paragraph(words(text)))
     return told

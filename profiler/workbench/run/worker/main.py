@@ -171,7 +171,7 @@ class Worker:
                 self.failed.add(name)
 
     def load_reference(self) -> None:
-        """The primary one, whose error stands beside those of variants; not the one that is timed."""
+        """The primary one, whose error stands beside those of variants. It is not what is timed."""
         if self.job.reference:
             with suppress(Exception):  # what is wrong with it is told where it is built
                 file = self.folder / f"{base_name(self.job.reference)}.py"

@@ -48,8 +48,14 @@ SEALED = (
     "pynvml",
 )
 OWN = "workbench"
-# Those of torch's classes that torch itself puts something new into, when parts of it are loaded.
-PLACED = ("__abstractmethods__", "_abc_impl", "__annotations__", "__annotate_cache__")
+# What Python itself puts into classes when they are first used so (pickle, abc, annotations).
+PLACED = (
+    "__slotnames__",
+    "__abstractmethods__",
+    "_abc_impl",
+    "__annotations__",
+    "__annotate_cache__",
+)
 MISSING = object()
 PLACED_IN = ("torch.manual_seed",)
 STDLIB = sysconfig.get_path("stdlib")
