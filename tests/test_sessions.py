@@ -241,19 +241,33 @@ def test_stamps_of_an_older_replay_do_not_count() -> None:
 
 
 # ---- what the neighbours draw ------------------------------------------------------------------
-def test_every_call_of_every_replay_has_its_own_inputs() -> None:
-    from workbench.run.worker.timing.surroundings import factor, kept_call
+def test_every_piece_of_every_call_has_its_own_factor() -> None:
+    from workbench.run.worker.timing.surroundings import factors, kept_call, mix, secret
 
-    factors = {
-        (factor(replay, call, 0), factor(replay, call, 1), factor(replay, call, 2))
-        for replay in range(1, 200)
-        for call in range(12)
-    }
-    assert len(factors) > 0.99 * 199 * 12
-    assert all(0.75 <= value <= 1 for each in factors for value in each)
+    pieces = torch.arange(5000)
+    first, second = factors(7, 3, 0, pieces), factors(8, 3, 0, pieces)
+    assert first.tolist()[:50] == [
+        1 - (mix(secret(7, 3, 0) ^ piece) & 255) / 1024 for piece in range(50)
+    ]
+    assert float((first == second).double().mean()) < 0.01
+    assert 0.75 < float(first.min()) < 0.76
+    assert 0.99 < float(first.max()) <= 1
     kept = Counter(kept_call(replay, 12) for replay in range(1, 1200))
     assert set(kept) == set(range(12))
     assert max(kept.values()) < 2 * min(kept.values())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32"])
+def test_pieces_are_scaled_as_the_neighbours_do_it(dtype: str) -> None:
+    from workbench.run.worker.timing.surroundings import scaled
+
+    kind = getattr(torch, dtype)
+    values = torch.arange(1, 33).to(kind)
+    pieces = values.view(torch.uint8).view(-1, 16)
+    by = torch.full((len(pieces),), 0.875, dtype=torch.float64)
+    found = scaled(pieces, kind, by).contiguous().view(kind).view(-1)
+    expected = values if dtype == "int32" else (values.double() * 0.875).to(kind)
+    assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+
+import torch
 
 from workbench.errors import WorkbenchError
 from workbench.run.worker.opened import Opened, unseen
 from workbench.run.worker.seal import Seal
+from workbench.run.worker.timing.card import put_back_l2, set_aside_l2
+from workbench.study.workspace import load_module
 
 HINT = "a variant is measured beside others: it leaves them and what measures them alone"
 
@@ -26,25 +31,42 @@ class Guard:
         self.folder, self.sources = folder, sources
         self.seal = Seal()
         self.opened = Opened(folder.parent)
+        self.set_aside: int | None = None  # bytes of the L2, once there is a context
+        self.own = ""  # the module that was loaded last
+
+    def load(self, path: Path, name: str) -> ModuleType:
+        """A module of the user's, which no other may change from now on."""
+        module = load_module(path, name)
+        self.seal.also(module)
+        self.own = name
+        return module
 
     @contextmanager
-    def watching(self, variant: str, sealed: bool = True) -> Iterator[None]:
-        """Raises Tampered at the end, with all that can be put back in its place again.
-
-        Not ``sealed``: only for the files that are opened, which takes no time.
-        """
+    def watching(self, variant: str) -> Iterator[None]:
+        """Raises Tampered at the end, with all that can be put back in its place again."""
+        if self.set_aside is None and torch.cuda.is_initialized():
+            self.set_aside = set_aside_l2()
         try:
             with self.opened.during() as seen:
                 yield
         except BaseException:
-            if sealed:
-                self.seal.mend()
+            self.seal.mend()
+            self._put_back()
             raise
-        if sealed and (why := self.seal.broken()):
+        if why := self.seal.broken(own=self.own) or self._put_back():
             self.seal.mend()
             raise Tampered(why, hint=HINT)
         if why := unseen(seen, self.folder, self.sources.get(variant, ())):
             raise Tampered(why, hint="name the file in a plain string of the module")
+
+    def _put_back(self) -> str:
+        """What was changed of the context, in words; "" for nothing."""
+        if self.set_aside is None:
+            return ""
+        found = put_back_l2(self.set_aside)
+        if found == self.set_aside:
+            return ""
+        return f"sets {found} bytes aside as persisting L2 cache, which the others miss"
 
     def require_whole(self) -> None:
         """Raises RuntimeError where somebody, later than expected, changed the harness."""

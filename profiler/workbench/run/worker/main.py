@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from workbench import cuda
@@ -59,7 +58,7 @@ class Worker:
         self.study = load_module(study, "workbench_study")
         check_study_module(study, self.study)
         self.guard: Guard | None = None
-        self.modules: dict[str, ModuleType] = {}
+        self.loaded = 0
         self.failed: set[str] = set()
         self.around: Around | None = None
         self.reference: Callable[..., Any] | None = None
@@ -77,6 +76,7 @@ class Worker:
         if phases != (Phase.BUILD,):
             self.tell_surroundings()
             self.guard = guard_of(self.folder, self.job)
+            self.guard.seal.also(self.study)
             self.load_reference()
         self.each(Phase.BUILD, self.build)
         if Phase.CHECK in phases:
@@ -124,16 +124,24 @@ class Worker:
         cuda.take_declared()
         file = self.folder / f"{base_name(name)}.py"
         source_text(file, file.name)  # where it is not UTF-8, says so with the byte
+        self.load(name)
+        kernels = cuda.take_declared()
+        if Phase.BUILD in self.job.phases:
+            self.compile(name, kernels)
+
+    def load(self, name: str) -> Callable[..., Any]:
+        """Its ``run``, of a module that is loaded anew: nobody has it in hands before."""
+        self.loaded += 1
+        file, called = self.folder / f"{base_name(name)}.py", f"workbench_variant_{self.loaded}"
         with cuda.overridden(self.job.params.get(name, {})):
-            module = load_module(file, f"workbench_variant_{name}")
+            load = self.guard.load if self.guard else load_module
+            module = load(file, called)
         if not callable(getattr(module, "run", None)):
             raise UsageError(
                 f"{file.name} defines no run()", hint="a variant is a module with run(...)"
             )
-        kernels = cuda.take_declared()
-        self.modules[name] = module
-        if Phase.BUILD in self.job.phases:
-            self.compile(name, kernels)
+        run: Callable[..., Any] = module.run
+        return run
 
     def compile(self, name: str, kernels: list[cuda.Kernel]) -> None:
         arch = self.job.arch or self.device_arch()
@@ -162,7 +170,7 @@ class Worker:
     def check(self, name: str) -> None:
         from workbench.run.worker.check import check_variant
 
-        run, peer = self.modules[name].run, self.reference
+        run, peer = self.load(name), self.reference
         for shape in self.job.check_shapes:
             outcome = check_variant(self.study, run, self.study.shapes[shape], peer)
             self.journal.write(Checked(variant=name, shape=shape, **vars(outcome)))
@@ -176,7 +184,8 @@ class Worker:
             with suppress(Exception):  # what is wrong with it is told where it is built
                 file = self.folder / f"{base_name(self.job.reference)}.py"
                 with cuda.overridden(self.job.params.get(self.job.reference, {})):
-                    self.reference = load_module(file, "workbench_reference").run
+                    load = self.guard.load if self.guard else load_module
+                    self.reference = load(file, "workbench_reference").run
             cuda.take_declared()
 
     def capture(self, name: str) -> None:
@@ -191,7 +200,7 @@ class Worker:
 
         if self.around is None:
             self.around = Surroundings(Card(), self.study, self.shape)
-        around, run = self.around, self.modules[name].run
+        around, run = self.around, self.load(name)
         inputs = around.inputs()
         table = around.table(inputs)
         around.card.advance()

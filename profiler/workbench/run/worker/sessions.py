@@ -31,7 +31,6 @@ from workbench.run.protocol import (
 )
 from workbench.run.worker.gate import wait_at_gate
 from workbench.run.worker.journal import Journal, describe
-from workbench.study.workspace import load_module
 from workbench.words import Phase
 
 
@@ -112,8 +111,8 @@ class Server:
             self.journal.write(Surroundings(environment=environment()))
         folder = Path.cwd() / "kernels" / self.job.study
         guard = Guard(folder, self.job.sources)
-        study = load_module(folder / "study.py", "workbench_study")
-        loader = Loader(folder, self.job.params)
+        study = guard.load(folder / "study.py", "workbench_study")
+        loader = Loader(folder, self.job.params, guard)
         self.journal.write(Start(variant=variants[0], phase=Phase.TIME))
         timing = Timing(self.job, study, loader, guard, self.fail, self.current)
         session = timing.session(self.done, variants, alone)

@@ -121,3 +121,14 @@ def set_aside_l2() -> int:
 
     status, size = driver.cuCtxGetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
     return int(size) if int(status) == 0 else 0
+
+
+def put_back_l2(size: int) -> int:
+    """Keep so many bytes again; returns how many there were."""
+    from cuda.bindings import driver
+
+    found = set_aside_l2()
+    if found != size:
+        driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size)
+        driver.cuCtxResetPersistingL2Cache()
+    return found

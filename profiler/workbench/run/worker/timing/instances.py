@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +17,10 @@ import torch
 from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import GraphNode
+from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import refuse_output
-from workbench.run.worker.timing.card import Card, set_aside_l2
-from workbench.run.worker.timing.graphs import handles, new_graph, nodes
+from workbench.run.worker.timing.card import Card
+from workbench.run.worker.timing.graphs import new_graph, nodes
 from workbench.run.worker.timing.surroundings import (
     Surroundings,
     in_memory,
@@ -27,7 +29,6 @@ from workbench.run.worker.timing.surroundings import (
     room_for,
 )
 from workbench.study.params import base_name
-from workbench.study.workspace import load_module
 from workbench.words import Parameter, Regime
 
 FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
@@ -54,9 +55,10 @@ class Group:
 class Loader:
     """Loads modules of variants in a folder, each time anew."""
 
-    def __init__(self, folder: Path, params: dict[str, dict[str, Parameter]]) -> None:
+    def __init__(self, folder: Path, params: dict[str, dict[str, Parameter]], guard: Guard) -> None:
         self.folder = folder
         self.params = params
+        self.guard = guard
         self.loaded = 0
 
     def load(self, variant: str) -> ModuleType:
@@ -64,7 +66,7 @@ class Loader:
         self.loaded += 1
         with cuda.overridden(self.params.get(variant, {})):
             name = f"workbench_timed_{self.loaded}"
-            module = load_module(self.folder / f"{base_name(variant)}.py", name)
+            module = self.guard.load(self.folder / f"{base_name(variant)}.py", name)
         cuda.take_declared()
         return module
 
@@ -77,7 +79,6 @@ class Around:
     loader: Loader
     inputs: Surroundings
     graph_microseconds: float
-    set_aside: int  # bytes of the L2 for persisting accesses before any variant ran
 
     @cached_property
     def flush(self) -> torch.Tensor:
@@ -120,11 +121,6 @@ class Instance:
             regime: self.capture(regime, bare=True) for regime in (Regime.CHAINED, Regime.COLD)
         }
         self.last = 0  # the replay of its chained graph whose output is kept
-        if (bytes_now := set_aside_l2()) != around.set_aside:
-            raise NotTimed(
-                f"changes the persisting L2 cache of the context to {bytes_now} bytes",
-                hint="leave the limits of the context as they are",
-            )
 
     @property
     def is_slow(self) -> bool:
@@ -165,11 +161,14 @@ class Instance:
     def require_nodes(self, one: tuple[GraphNode, ...]) -> None:
         """Every call of the chained graph must launch what one call launches by itself."""
         calls = self.calls[Regime.CHAINED] + 1
-        counts = [len(handles(g)) for g in (self.graphs[Regime.CHAINED], self.bare[Regime.CHAINED])]
-        if counts[0] - counts[1] != calls * len(one):
+        chained, bare = (
+            Counter(nodes(graphs[Regime.CHAINED])) for graphs in (self.graphs, self.bare)
+        )
+        launched = chained - bare
+        if launched != Counter({node: calls * count for node, count in Counter(one).items()}):
             raise NotTimed(
-                f"launches {len(one)} nodes in a call by itself, and {counts[0] - counts[1]} in "
-                f"{calls} calls between others",
+                f"launches {_count(one)} in a call by itself, and {launched.total()} in {calls} "
+                "calls between others, or others than by itself",
                 hint="every call must do all of its work",
             )
 
@@ -259,6 +258,10 @@ class Instance:
             found[:whole].view(-1, each)[::stride].reshape(-1),
             wanted[:whole].view(-1, each)[::stride].reshape(-1),
         )
+
+
+def _count(nodes: Sequence[GraphNode]) -> str:
+    return f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
 
 
 def microseconds(work: Callable[[], Any]) -> float:

@@ -55,16 +55,19 @@ __device__ __forceinline__ uint4 scaled(uint4 piece, float factor, int kind) {
 
 extern "C" __global__ void advance(unsigned* state) { state[0] += 1; }
 
-// One tensor for each blockIdx.y. All come from the same draw, floating-point ones times a factor
-// of their own from 0.75 to 1: in every call of every replay another. Every stride-th piece.
+// One tensor for each blockIdx.y. All come from the same draw, floating-point ones times factors
+// from 0.75 to 1: for every piece of every call of every replay another. Every stride-th piece.
 extern "C" __global__ void write_inputs(const Tensor* tensors, int draws, long long stride,
                                         const unsigned* state, int call) {
     const Tensor t = tensors[blockIdx.y];
     const uint4* from = t.from + secret(state, call, 63) % draws * t.between;
-    const float factor = 1.0f - (secret(state, call, blockIdx.y) & 255) / 1024.0f;
+    const unsigned own = secret(state, call, blockIdx.y);
     const long long step = static_cast<long long>(gridDim.x) * blockDim.x * stride;
     long long i = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) * stride;
-    for (; i < t.pieces; i += step) t.to[i] = scaled(from[i], factor, t.kind);
+    for (; i < t.pieces; i += step) {
+        const float factor = 1.0f - (mix(own ^ static_cast<unsigned>(i)) & 255) / 1024.0f;
+        t.to[i] = scaled(from[i], factor, t.kind);
+    }
 }
 
 // Reads (every stride-th piece of) the output of a call, and keeps that of one of the calls.

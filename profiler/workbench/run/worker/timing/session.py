@@ -16,7 +16,7 @@ from workbench.run.protocol import SessionsJob
 from workbench.run.worker.check import compare
 from workbench.run.worker.device import Gauge
 from workbench.run.worker.guard import Guard
-from workbench.run.worker.timing.card import Card, set_aside_l2, switch_contexts
+from workbench.run.worker.timing.card import Card, switch_contexts
 from workbench.run.worker.timing.instances import SLOW_CALL, Around, Group, Instance, Loader
 from workbench.run.worker.timing.rounds import MOST_INSTANCES, Rounds, series_of
 from workbench.run.worker.timing.surroundings import Surroundings
@@ -50,7 +50,7 @@ class Timing:
         self.guard, self.fail, self.current = guard, fail, current
         card = Card()
         inputs = Surroundings(card, study, self.shape)
-        self.around = Around(card, loader, inputs, job.graph_microseconds, set_aside_l2())
+        self.around = Around(card, loader, inputs, job.graph_microseconds)
         self.instances: list[Instance] = []
         self.out: set[str] = set()
         self.nodes: dict[str, tuple[GraphNode, ...]] = {}
@@ -104,7 +104,7 @@ class Timing:
         name = group.variant
         self.current(name)
         try:
-            with self.guard.watching(name, sealed=name not in self.nodes):
+            with self.guard.watching(name):
                 instance = Instance(self.around, group, each.get(name, 0.0))
                 if name not in self.nodes:
                     self.nodes[name] = instance.nodes
