@@ -223,9 +223,8 @@ def test_what_else_is_in_a_call_is_told_wherever_it_is_compared() -> None:
     found = judged(known)
     assert phrases.call_of(found.row(REFERENCE)) == "a memset and a kernel"
     assert phrases.call_of(found.row("fix11")) == ""
-    assert (
-        "a call of which is a memset and a kernel: kernel against kernel 1.78x (9.69 and 5.46 µs under"
-    ) in plain(result.headline(found))
+    told_first = "a call of which is a memset and a kernel: kernel against kernel 1.78x (9.69 and"
+    assert told_first in plain(result.headline(found))
     told = [
         plain(item)
         for block in variant.variant(found.row("fix11"), found).blocks
