@@ -66,7 +66,7 @@ CHEATS = (
     cheat("patched", "patched_replay", "(changes|adds) .*CUDAGraph.replay", *FOUND_FIRST),
     cheat("patched", "patched_later", "(changes|adds) .*CUDAGraph.replay", *FOUND_FIRST),
     cheat("slowed reference", "slowed_reference", "changes torch.softmax", *FOUND_FIRST),
-    cheat("slowed reference", "slowed_parent", "changes .*baseline.*run", *FOUND_FIRST),
+    cheat("slowed reference", "slowed_parent", r"changes workbench_\w+\.run", *FOUND_FIRST),
     cheat("slowed reference", "slowed_by_settings", "changes torch.backends", *FOUND_FIRST),
     cheat(
         "slowed reference",

@@ -1,4 +1,5 @@
-"""Evidence by hand for tests: a snapshot of a made-up ladder, with times and no captures.
+"""Evidence by hand for tests: a snapshot of a made-up ladder, with times and captures that hold no
+more than what bears the times out.
 
 steps = [step("base", None), step("fix", "base")]
 found = judge(snapshot(steps, {"small": {"base": 20.0, "fix": 10.0}}), Config())
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.evidence.records import (
+    Audit,
     Build,
     BuiltKernel,
+    CaptureIndex,
     Check,
     GraphNode,
     Provenance,
@@ -22,7 +25,9 @@ from workbench.evidence.records import (
 )
 from workbench.judge.inputs import ShapeEvidence, Snapshot, TimedTogether, VariantEvidence
 from workbench.judge.ladders import shapes_of
-from workbench.study.model import Ladder, Step, Variant
+from workbench.ncu.cache import Kept
+from workbench.ncu.capture import Capture, Launched
+from workbench.study.model import Ladder, Step, Variant, Work
 from workbench.words import CheckResult, NodeKind, Regime, Status
 
 SESSIONS, INSTANCES, ROUNDS = 5, 4, 3
@@ -120,6 +125,7 @@ def session(
             for regime, slower in regimes.items()
             for i in range(INSTANCES)
         ),
+        audits=tuple(Audit(variant=name, outputs=INSTANCES, relative=1e-4) for name in times),
         alone=alone,
         throttled=0.0,
     )
@@ -166,8 +172,32 @@ def together(found: Timing) -> TimedTogether:
     )
 
 
-def variant(name: str, shapes: Sequence[str]) -> VariantEvidence:
-    """Built, correct at all shapes, and timed."""
+def capture(microseconds: float) -> Capture:
+    """A kernel that took so long, and a byte."""
+    launched = Launched("k", (0, 0, 0), (0, 0, 0), 1.0)
+    took = ("gpu__time_duration.sum", 1e3 * microseconds, "ns")
+    return Capture(Path("r.ncu-repz"), (Kept("k", [took], [], [], frozenset(), launched),))
+
+
+def index(name: str, shape: str) -> CaptureIndex:
+    return CaptureIndex(
+        variant=name,
+        shape=shape,
+        fingerprint="",
+        report="r.ncu-repz",
+        sha256="",
+        range="",
+        launches=1,
+        ncu="2025.3.1",
+        ncu_flags=("--cache-control", "none"),
+        provenance=WHEN,
+    )
+
+
+def variant(
+    name: str, shapes: Sequence[str], shape: str = "", microseconds: float | None = None
+) -> VariantEvidence:
+    """Built, correct at all shapes, and timed; profiled where it took so many ``microseconds``."""
     return VariantEvidence(
         variant=name,
         title=name,
@@ -175,6 +205,8 @@ def variant(name: str, shapes: Sequence[str]) -> VariantEvidence:
         correct=True,
         build=build(name),
         checks={shape: check() for shape in shapes},
+        index=None if microseconds is None else index(name, shape),
+        capture=None if microseconds is None else capture(microseconds),
     )
 
 
@@ -182,9 +214,12 @@ def snapshot(
     steps: Sequence[Step],
     times: Mapping[str, Times],
     reference: str = "library",
+    *,
+    captured: bool = True,
     **made: Any,
 ) -> Snapshot:
-    """``times`` are microseconds by shape and variant; the first shape is the study's own.
+    """``times`` are microseconds by shape and variant; the first shape is the study's own. Without
+    being ``captured`` nothing testifies of them.
 
     ``made`` are of ``timing``; without any, instances and sessions agree exactly.
     """
@@ -206,8 +241,12 @@ def snapshot(
                 shape=shape,
                 parameters={"size": len(at)},
                 timings=(together(timing(shape, at, **made)),) if at else (),
-                variants={name: variant(name, list(times)) for name in names},
+                variants={
+                    name: variant(name, list(times), shape, at.get(name) if captured else None)
+                    for name in names
+                },
                 flops=1e9,
+                work=Work(flops=0, bytes=1, dtype="float16"),
             )
             for shape, at in times.items()
         },

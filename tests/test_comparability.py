@@ -55,6 +55,7 @@ def profiled(clocks: dict[str, float], indexes: dict[str, CaptureIndex]) -> Snap
     taken = snapshot(
         [step("base", None), step("fix", "base")],
         {"s": {"base": 20.0, "fix": 10.0, "library": 15.0}},
+        captured=False,
     )
     shape = taken.shapes["s"]
     variants = {

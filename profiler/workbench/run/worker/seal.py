@@ -97,13 +97,16 @@ class Seal:
         self._names[name] = frozenset(vars(module))
         self._classes |= {kind: dict(vars(kind)) for kind in _classes({name: module})}
         found = (_function(value) for value in self._entries[name].values())
-        self._code |= {f: _body(f) for f in found if f is not None and f not in self._code}
+        self._code |= {f: _body(f) for f in found if f is not None}
 
     def broken(self, own: str = "") -> str:
         """What was changed, ``changes torch.cuda.CUDAGraph.replay``, or "" for nothing. ``own`` is
-        the name of the module that has just run, which may change itself.
+        the name of the module that has just run: it may change itself, and nobody else is blamed
+        for it later.
         """
         change = next((c for c in self._changes() if not own or f" {own}." not in c.what), None)
+        if change is None and own in self._modules:
+            self.also(self._modules[own])
         return change.what if change else ""
 
     def mend(self) -> None:
