@@ -197,8 +197,7 @@ def _why(ablation: Ablation) -> Section:
             "Every step multiplies out: time = warp instructions per scheduler ÷ (issue rate while "
             "active × load balance over the SMs × share of the time that the busiest SM is active "
             "× clock). A factor above 1 made it faster; their product is the ratio of durations "
-            "under ncu, up to the residual, and so it is by construction: the residual says how "
-            "well the counters agree, not that the factors are the cause. "
+            "under ncu, up to the residual: an identity, not a cause. "
         )
         blocks.append(Paragraph(words(text + method.explained(ablation))))
         blocks.append(Fold(words("The factors of every step"), (factors,)))
@@ -229,8 +228,8 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
     note = Paragraph(
         words(
             "Each step with its verdict, the factors of its speedup under ncu, the hunks of its "
-            "diff that cost the most stall time, before and after, and its lesson; folded away is "
-            "the rest."
+            "diff that cost the most stall time, before and after (with hunks that they call or trade "
+            "a wait with), and its lesson; folded away is the rest."
         )
     )
     blocks: tuple[Block, ...] = (
