@@ -76,7 +76,7 @@ def _adds(hunk: Hunk) -> bool:
 
 
 def tied(hunk: Hunk, text: Callable[[Cost], str]) -> str:
-    """``; with 6, 8: 6.72 µs → 3.26 µs``; "" where none belongs to it, or none that did anything."""
+    """``; with 6, 8: 6.72 µs → 3.26 µs``; "" where none did anything."""
     if not _adds(hunk):
         return ""
     return f"; with {', '.join(map(str, hunk.tied))}: {_together(hunk, text)}"

@@ -22,7 +22,7 @@ UNCHANGED = 0.005  # a factor nearer to one than this is called the same
 WORDS = {
     "instructions": ("fewer instructions", "more instructions", "instructions"),
     "issue_rate": ("higher issue rate", "lower issue rate", "issue rate"),
-    "balance": ("more SMs busy", "fewer SMs busy", "SMs busy"),
+    "balance": ("more SMs", "fewer SMs", "SMs"),
     "busiest": ("shorter head/tail", "longer head/tail", "head/tail"),
     "active": ("more time active", "less time active", "time active"),
     "clock": ("higher clock", "lower clock", "clock"),
