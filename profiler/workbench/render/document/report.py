@@ -227,8 +227,8 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
     note = Paragraph(
         words(
             "Each step with its verdict, the factors of its speedup under ncu, the hunks of its "
-            "diff that cost the most stall time (with those it calls), and its lesson; folded away is "
-            "the rest."
+            "diff that cost the most stall time (with those it calls), and its lesson; folded away "
+            "is the rest."
         )
     )
     blocks: tuple[Block, ...] = (
