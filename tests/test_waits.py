@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.ncu import places
+from workbench.ncu import binaries, places
 from workbench.ncu.binaries import MAGIC, tables_in
 from workbench.ncu.capture import Decoded, read_lines
 from workbench.ncu.instructions import Instruction, instruction
@@ -181,6 +181,19 @@ def test_a_broken_line_table_costs_the_calls_alone(tmp_path: Path) -> None:
     report.write_bytes(MAGIC + bytes(200) + MAGIC + b"\xff" * 300 + MAGIC)
     assert tables_in(report) == []
     assert tables_in(tmp_path / "nothing.ncu-rep") == []
+
+
+def test_a_report_with_too_much_of_them_is_not_kept_waiting_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = recorded_report("b4h16s2048d128-causal", "fix10")
+    binaries._tables.cache_clear()
+    monkeypatch.setattr(binaries, "MOST_LINES", 1)
+    assert tables_in(report) == []
+    binaries._tables.cache_clear()
+    monkeypatch.setattr(binaries, "MOST", 1)
+    assert tables_in(report) == []
+    binaries._tables.cache_clear()
 
 
 @pytest.mark.parametrize("damage", range(0, 400, 7))
