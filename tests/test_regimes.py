@@ -26,6 +26,7 @@ from workbench.render.as_json import ladder as as_json
 from workbench.render.document import method, phrases, result, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
 from workbench.render.document.ladder_table import ladder_table
+from workbench.render.document.ladder_view import account
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
 from workbench.words import CheckResult, NodeKind, Regime, Verdict
@@ -204,8 +205,10 @@ def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:
     )
     found = judged(msgspec.structs.replace(known, sessions=off))
     assert [t for t in found.warnings if t.startswith("the twin of fix11, chained, comes out as")]
-    told = [plain(b.text) for b in method.method(found) if isinstance(b, Paragraph)]
+    told = [plain(b.text) for b in method.sessions(found) if isinstance(b, Paragraph)]
     assert any(text.startswith("Twins are a second group") for text in told)
+    said = [plain(b.text) for b in account(found) if isinstance(b, Paragraph)]
+    assert any(text.startswith("twins, chained: fix11 1.0") for text in said)
 
 
 def test_what_else_is_in_a_call_is_told_wherever_it_is_compared() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.judge.rows import Ablation
-from workbench.render.document import result, variant, why
+from workbench.render.document import result, timings, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, code, line, words
 from workbench.render.document.ladder_table import ladder_table
 from workbench.render.document.phrases import ladders
@@ -44,6 +44,8 @@ def account(judged: Ablation) -> list[Block]:
             f"predictions: {score.confirmed} confirmed, {score.refuted} refuted, "
             f"{score.not_measurable} not measurable"
         )
+    if judged.timing and (twins := timings.twin_words(judged.timing)):
+        told.append(twins)
     return [*(Paragraph(words(text)) for text in told), *map(Paragraph, result.calls(judged))]
 
 
