@@ -25,7 +25,7 @@ from workbench.words import ABSENT, NONE, Regime, Role, Verdict
 INTERVAL = "[95 % interval]"
 STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
 # What a report shows of it: narrow enough for a page of GitHub, the key change beside the name.
-REPORTED = ("version", "change", "time", "parent", "baseline", "fastest", "error", "verdict")
+REPORTED = ("version", "change", "time", "parent", "fastest", "error", "verdict")
 OF_REFERENCES = ("reference", "fastest", "error")  # what a study without any has not
 
 
