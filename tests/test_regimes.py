@@ -208,7 +208,7 @@ def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:
     told = [plain(b.text) for b in method.sessions(found) if isinstance(b, Paragraph)]
     assert any(text.startswith("Twins are a second group") for text in told)
     said = [plain(b.text) for b in account(found) if isinstance(b, Paragraph)]
-    assert any(text.startswith("twins, chained: fix11 0.98") for text in said)
+    assert any(text.startswith("twins, chained: fix11 0.96") for text in said)
 
 
 def test_what_else_is_in_a_call_is_told_wherever_it_is_compared() -> None:
