@@ -123,10 +123,10 @@ def test_one_session_decides_nothing() -> None:
     assert faster.why == "one session: its interval is not collected"
 
 
-def test_a_call_that_adds_nothing_is_told() -> None:
+def test_a_call_that_adds_nothing_is_rejected() -> None:
     times = {CHAINED: {"fix11": 5.0, "fix11[early=1]": 0.0, REFERENCE: 9.7}}
     row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
-    assert row.verdict == Verdict.INCONCLUSIVE
+    assert row.verdict == Verdict.REJECTED
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
     assert faster.why == "a call of fix11[early=1] adds no time to its neighbours"
 

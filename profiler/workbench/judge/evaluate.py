@@ -89,7 +89,8 @@ def judge_step(view: View, step: Step) -> Judgement:
         return Judgement(tuple(gates), Verdict.BASELINE)
     over = view.times.ratio(step.parent, step.variant)
     absent = view.times.why_no_ratio(step.parent, step.variant)
-    gates.append(faster_gate(over, limits, absent))
+    idle = view.times.is_idle(step.variant)
+    gates.append(faster_gate(over, limits, absent, idle=idle))
     by_regime = {
         regime: ratio
         for regime in Regime
