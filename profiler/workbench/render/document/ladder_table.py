@@ -190,7 +190,7 @@ def _over_fastest(row: Row, primary: str) -> Cell:
         return Cell(words(ABSENT))
     if row.is_reference:
         return ratio_cell(over)
-    named = "" if fastest == primary else f" of {fastest}"
+    named = "" if fastest == primary else f" ({fastest})"
     cell = ratio_cell(over, note=f"{ends(over)}{named}")
     return Cell(cell.text, cell.sort, note=cell.note, data={**vars(over), "of": fastest})
 
