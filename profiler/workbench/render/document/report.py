@@ -242,9 +242,8 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
     sections = [_step(ablation, row, diffs.get(row.variant)) for row in steps(ablation)]
     note = Paragraph(
         words(
-            "Each step with its verdict, the factors of its speedup under ncu, the hunks of its "
-            "diff that cost the most stall time (with those it calls), and its lesson; folded away "
-            "is the rest."
+            "Each step with its verdict, the factors of its speedup under ncu, the hunks that cost "
+            "the most stall time, and its lesson; the rest is folded away."
         )
     )
     blocks: tuple[Block, ...] = (
