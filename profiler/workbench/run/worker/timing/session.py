@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from types import ModuleType
 
@@ -30,7 +30,7 @@ LONG_MICROSECONDS = 40.0  # calls from which on it may
 LONGEST_WARM_UP_SECONDS = 4.0
 SHORT_WARM_UP_SECONDS = 0.1
 LONG_ROUND_SECONDS, FEWEST_ROUNDS = 1.0, 4
-AUDIT_SECONDS = 1.5  # within which every instance is audited, beyond it one a variant
+AUDIT_SECONDS = 1.5  # after which no further output is audited
 
 
 class Timing:
@@ -67,7 +67,7 @@ class Timing:
             self.warm_up(rounds)
             self.rounds(rounds)
         self.guard.require_whole()
-        audits = tuple(self.audits())
+        audits = tuple(self.audits(number))
         load = self.gauge.load()
         left = [at for at in self.instances if at.group.variant not in self.out]
         series = series_of(rounds, self.instances)
@@ -160,27 +160,32 @@ class Timing:
             self.reasons.update(load.reasons)
 
     # ---- auditing ----------------------------------------------------------------------------
-    def audits(self) -> Iterable[Audit]:
-        """The kept outputs, and that the inputs of their calls are what the neighbours wrote."""
+    def audits(self, number: int) -> Iterator[Audit]:
+        """Of as many kept outputs as there is time for, one of every variant before the second of
+        any. Each session begins with another variant.
+        """
         by_variant: dict[str, list[Instance]] = {}
-        for instance in self.instances:
+        for instance in random.sample(self.instances, len(self.instances)):
             by_variant.setdefault(instance.group.variant, []).append(instance)
+        first = number * len(by_variant) // self.job.sessions
+        names = sorted(by_variant)
+        order = [*names[first:], *names[:first]]
+        found: dict[str, list[tuple[float, str]]] = {}
         bound = tolerance_at(self.study.tolerance, self.shape)
-        began = time.monotonic()
-        slow = False
-        for name, instances in by_variant.items():
-            audited = random.sample(instances, 1 if slow else len(instances))
-            worst, why, outputs = 0.0, "", 0
-            for instance in audited:
-                relative, wrong = self.audit(instance, bound)
-                outputs += 1
-                why = why or wrong
-                worst = max(worst, relative)
-                if time.monotonic() - began > AUDIT_SECONDS:
-                    slow = True
-                    break
-            relative_or_none = worst if math.isfinite(worst) else None
-            yield Audit(variant=name, outputs=outputs, relative=relative_or_none, why=why)
+        end = time.monotonic() + AUDIT_SECONDS
+        for turn in range(max(map(len, by_variant.values()), default=0)):
+            for name in order:
+                if turn < len(by_variant[name]) and (time.monotonic() < end or not found):
+                    one = self.audit(by_variant[name][turn], bound)
+                    found.setdefault(name, []).append(one)
+        for name, results in found.items():
+            worst = max(relative for relative, _ in results)
+            yield Audit(
+                variant=name,
+                outputs=len(results),
+                relative=worst if math.isfinite(worst) else None,
+                why=next((why for _, why in results if why), ""),
+            )
 
     def audit(self, instance: Instance, bound: Tolerance) -> tuple[float, str]:
         """The relative error of its kept output, and what is wrong with it or with its inputs."""
