@@ -111,7 +111,7 @@ def test_throttling_is_told_with_its_share() -> None:
     shapes = {"s": dataclasses.replace(shape, timings=(slowed,))}
     found = judge(dataclasses.replace(taken, shapes=shapes), Config())
     told = "power-limited in 25 % of the rounds: SM clock 1.98 GHz of 1.98 (base)"
-    assert found.warnings == (f"the GPU was {told}",)
+    assert found.warnings == (f"the GPU was {told.replace(' in 25', ' at s, in 25')}",)
     assert f"The card was {told}." in plain(result(found))
 
 

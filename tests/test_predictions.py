@@ -70,12 +70,12 @@ def test_without_a_journal_the_author_is_believed() -> None:
     ("own", "told"),
     [
         (Written.UNKNOWN, Written.PRIOR),
-        (Written.POSSIBLY_PRIOR, Written.PRIOR),
+        (Written.POSSIBLY_PRIOR, Written.POSSIBLY_PRIOR),
         (Written.PROTOTYPE, Written.PROTOTYPE),
         (Written.EVIDENCE, Written.EVIDENCE),
     ],
 )
-def test_what_was_met_before_any_evidence_is_prior_unless_its_author_knows_better(
+def test_what_was_met_before_any_evidence_is_prior_where_its_author_says_nothing(
     own: Written, told: Written
 ) -> None:
     asked = prediction(when=own)
@@ -90,8 +90,13 @@ def test_what_came_when_the_journal_had_recorded_its_step_is_after_measuring() -
     assert written(step(asked), asked, older) == Written.POSSIBLY_PRIOR
     other = noted(step(asked), Known.TIMED, LATER, {"fix2": FIRST})
     assert written(step(asked), asked, other) == Written.POSSIBLY_PRIOR
-    unread = noted(step(asked), Known.UNKNOWN, LATER, {"fix1": FIRST})
-    assert written(step(asked), asked, unread) == Written.POSSIBLY_PRIOR
+    merged = noted(
+        step(asked), Known.NOTHING, LATER, {"fix1": FIRST}
+    )  # with a journal from elsewhere
+    assert written(step(asked), asked, merged) == Written.LATER
+    for known in (Known.TIMED, Known.CAPTURED, Known.UNKNOWN):
+        silent = prediction()
+        assert written(step(silent), silent, noted(step(silent), known)) == Written.UNKNOWN
 
 
 @pytest.mark.parametrize("change", ["factor", "figure", "parent", "shape"])

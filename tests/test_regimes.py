@@ -26,6 +26,7 @@ from workbench.render.as_json import ladder as as_json
 from workbench.render.document import method, phrases, result, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
 from workbench.render.document.ladder_table import ladder_table
+from workbench.render.document.ladder_view import account
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
 from workbench.words import CheckResult, NodeKind, Regime, Verdict
@@ -131,10 +132,10 @@ def test_one_session_decides_nothing() -> None:
     assert faster.why == "one session: its interval is not collected"
 
 
-def test_a_call_that_adds_nothing_is_told() -> None:
+def test_a_call_that_adds_nothing_is_rejected() -> None:
     times = {CHAINED: {"fix11": 5.0, "fix11[early=1]": 0.0, REFERENCE: 9.7}}
     row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
-    assert row.verdict == Verdict.INCONCLUSIVE
+    assert row.verdict == Verdict.REJECTED
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
     assert faster.why == "a call of fix11[early=1] adds no time to its neighbours"
 
@@ -213,8 +214,10 @@ def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:
     )
     found = judged(msgspec.structs.replace(known, sessions=off))
     assert [t for t in found.warnings if t.startswith("the twin of fix11, chained, comes out as")]
-    told = [plain(b.text) for b in method.method(found) if isinstance(b, Paragraph)]
+    told = [plain(b.text) for b in method.sessions(found) if isinstance(b, Paragraph)]
     assert any(text.startswith("Twins are a second group") for text in told)
+    said = [plain(b.text) for b in account(found) if isinstance(b, Paragraph)]
+    assert any(text.startswith("twins, chained: fix11 0.96") for text in said)
 
 
 def test_what_else_is_in_a_call_is_told_wherever_it_is_compared() -> None:

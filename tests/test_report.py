@@ -286,4 +286,4 @@ def test_every_step_has_its_verdict_its_why_and_its_lesson_in_sight() -> None:
     assert "**Why.** 1.90x = 1.90x (fewer instructions), " in section
     assert "**Lesson.** Tiles *pay*. Again and again." in section
     section = text.split("### `fix2`")[1].split("<details>")[0]
-    assert "Gates failed: faster (lower end 0.952x < 1.03x over the parent); passed: " in section
+    assert "Gates failed: faster (lower end 0.952x < 1.03x over the parent); 2 passed." in section

@@ -1,7 +1,7 @@
 """The JSON of the verbs on the recorded evidence holds every figure that it held before.
 
-``recorded/figures.json.zst`` was printed by version 0.1.0: command to output. New keys may come;
-none goes or changes without a line in docs/changelog.md.
+``recorded/figures.json.zst`` is command to output, printed when figures last changed on purpose.
+New keys may come; none goes or changes without a line in docs/changelog.md.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from workbench.ncu import places
+from workbench.ncu import binaries, places
 from workbench.ncu.binaries import MAGIC, tables_in
 from workbench.ncu.capture import Decoded, read_lines
 from workbench.ncu.instructions import Instruction, instruction
 from workbench.ncu.line_table import Frame, LineTable, Row, line_tables
-from workbench.ncu.places import Places, is_library
+from workbench.ncu.places import Places, is_library, source_place
 from workbench.ncu.reader import actions
 from workbench.ncu.waits import Waits
 from workspaces import ROOT, recorded_captures, recorded_report
@@ -76,6 +76,13 @@ def test_a_block_waits_at_its_barrier(variant: str) -> None:
     words = ("__syncthreads", "named_barrier", "wgmma_wait")
     found = samples(SHOWN, variant, "barrier")
     assert all(any(w in text(place) for w in words) for place in found), found
+
+
+def test_a_warpgroup_arrives_where_it_is_told_to() -> None:
+    """Samples are at the HGMMA behind the fence, under the line of an address."""
+    found = samples("b4h16s2048d128", "fix10", "warpgroup_arrive")
+    assert found.total() > 100
+    assert all("wgmma_fence" in text(place) for place in found)
 
 
 def test_what_waits_for_its_stores_waits_at_the_end() -> None:
@@ -140,9 +147,11 @@ def test_a_library_s_code_is_charged_to_the_line_that_called_it(
                for file, line in charged)  # fmt: skip
 
 
-def test_a_helper_of_the_user_s_own_keeps_its_lines() -> None:
+def test_a_helper_of_the_user_s_own_is_charged_as_by_ncu() -> None:
     found, pcs = of_helper(SHOWN, "fix11", "copy_box")
-    assert {Path(found.of(pc, "instructions")[0]).name for pc in pcs} == {"hopper.cuh"}
+    action = launch(SHOWN, "fix11").action
+    assert pcs
+    assert all(found.of(pc, "instructions") == source_place(action, pc) for pc in pcs)
 
 
 def test_every_launch_with_lines_has_its_line_table() -> None:
@@ -172,6 +181,19 @@ def test_a_broken_line_table_costs_the_calls_alone(tmp_path: Path) -> None:
     report.write_bytes(MAGIC + bytes(200) + MAGIC + b"\xff" * 300 + MAGIC)
     assert tables_in(report) == []
     assert tables_in(tmp_path / "nothing.ncu-rep") == []
+
+
+def test_a_report_with_too_much_of_them_is_not_kept_waiting_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = recorded_report("b4h16s2048d128-causal", "fix10")
+    binaries._tables.cache_clear()
+    monkeypatch.setattr(binaries, "MOST_LINES", 1)
+    assert tables_in(report) == []
+    binaries._tables.cache_clear()
+    monkeypatch.setattr(binaries, "MOST", 1)
+    assert tables_in(report) == []
+    binaries._tables.cache_clear()
 
 
 @pytest.mark.parametrize("damage", range(0, 400, 7))
@@ -260,6 +282,7 @@ def test_who_waits(lines: list[str], sampled: int, expected: int) -> None:
         pytest.param(["BAR.SYNC 0x0", "IADD3 R1", "LDS R0"], "wait", 2, id="another reason"),
         pytest.param(["BAR.SYNC 0x0", "NOP", "WARPGROUP.DEPBAR.LE gsb0"], "barrier", 2, id="own"),
         pytest.param(["BAR.SYNC 0x0", "BRA 0x100", "LDS R0"], "barrier", 2, id="not from there"),
+        pytest.param(["WARPGROUP.ARRIVE", "NOP", "HGMMA R24"], "warpgroup_arrive", 0, id="fence"),
         pytest.param(["NOP", "@P0 EXIT", "LDS R0"], "drain", 1, id="stores"),
     ],
 )

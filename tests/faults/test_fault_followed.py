@@ -18,6 +18,8 @@ import pytest
 from workbench import words
 from workbench.cli import main
 from workbench.commands import doctor
+from workbench.cuda.includes import expand_includes
+from workbench.errors import UsageError
 from workbench.ncu import output
 from workbench.run import build as building
 from workbench.run import calibrate, machine
@@ -423,6 +425,19 @@ def test_what_does_not_build_is_mended_as_it_says(root: Path, run: Run) -> None:
     assert run("build", "fix1", "eager", "--arch", arch, "--project", root).code == 0
 
 
+def test_what_leaves_the_folder_is_copied_into_it(root: Path) -> None:
+    outside, path = root / "outside.cuh", root / "kernels/scale/baseline.cu"
+    outside.write_text("#define TWO 2\n")
+    whole = path.read_text()
+    path.write_text('#include "../../outside.cuh"\n' + whole)
+    with pytest.raises(UsageError) as caught:
+        expand_includes(path)
+    assert caught.value.hint == "copy the file beside study.py"
+    shutil.copy(outside, path.parent)
+    path.write_text('#include "outside.cuh"\n' + whole)
+    assert "#define TWO 2" in expand_includes(path)
+
+
 # ---- names on the command line ---------------------------------------------------------------
 @pytest.mark.parametrize(
     ("wrong", "hint", "right"),
@@ -656,6 +671,28 @@ def test_where_nothing_is_on_record_doctor_says_what_is_missing(root: Path, run:
     assert told.code == 3
     assert told.hint == "measure it where there is a GPU and ncu; see `workbench doctor`"
     assert "GPU" in run("doctor").out
+
+
+def test_a_foreign_capture_is_named_as_the_hints_say(
+    workspace: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ladder = workspace / "ablations" / "attention" / "ablation.toml"
+    adopt = ("adopt", REPORT, "--project", workspace, "--as")
+    told = run(*adopt, "theirs")
+    entry = told.hint.partition("a reference without code:")[2]
+    ladder.write_text(ladder.read_text() + entry)
+    told = run(*adopt, "theirs")
+    assert told.code == 2
+    number = re.findall(r"--launch, which may be repeated: .*?: launch (\d+)", told.hint)[0]
+    told = run(*adopt, "fix1", "--launch", number)
+    assert "a name of its own: a [[reference]] with captured = true" in told.hint
+    told = run(*adopt, "theirs", "--launch", number)
+    assert told.code == 0
+    assert "look at them before you share the evidence" in told.err
+    monkeypatch.chdir(tmp_path)
+    assert run("adopt", REPORT, "--as", "theirs", "--launch", number).code == 2
+    monkeypatch.chdir(workspace)  # "go to a folder with a workbench.toml"
+    assert run("adopt", REPORT, "--as", "theirs", "--launch", number).code == 0
 
 
 # ---- what doctor is named for ----------------------------------------------------------------

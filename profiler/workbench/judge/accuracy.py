@@ -55,15 +55,15 @@ def accuracy_of(checks: Mapping[str, Check]) -> Accuracy | None:
 def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> Gate:
     """The error may be so many times the reference's; what was not collected fails nothing."""
     found = accuracy_of(checks)
+    varies = [shape for shape, check in checks.items() if check.varies]
+    unsteady = f"; results differ from run to run at {', '.join(varies)}" if varies else ""
     if found is None:
-        return Gate(ACCURATE, GateState.OPEN, ABSENT, binding=False)
+        return Gate(ACCURATE, GateState.OPEN, f"{ABSENT}{unsteady}", binding=False)
     passed = found.times_reference <= gates.max_error
     why = (
         f"{found.times_reference:.3g}x the error of {reference} at {found.where} "
-        f"{'≤' if passed else '>'} {gates.max_error:g}x"
+        f"{'≤' if passed else '>'} {gates.max_error:g}x{unsteady}"
     )
-    if found.varies:
-        why += f"; results differ from run to run at {', '.join(found.varies)}"
     return Gate(ACCURATE, GateState.PASSED if passed else GateState.FAILED, why)
 
 

@@ -96,7 +96,8 @@ def judge_step(view: View, step: Step) -> Judgement:
     gates += compared_gates(case_of(view, name) for name in beside)
     over = view.times.ratio(step.parent, step.variant)
     absent = view.times.why_no_ratio(step.parent, step.variant)
-    gates.append(faster_gate(over, limits, absent))
+    idle = view.times.is_idle(step.variant)
+    gates.append(faster_gate(over, limits, absent, idle=idle))
     by_regime = {
         regime: ratio
         for regime in Regime

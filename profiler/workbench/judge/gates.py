@@ -90,13 +90,16 @@ def speed_verdict(over_parent: Ratio, gates: Gates) -> Verdict:
     return Verdict.REJECTED if over_parent.high < gates.min_speedup else Verdict.INCONCLUSIVE
 
 
-def faster_gate(over_parent: Ratio | None, gates: Gates, absent: str = ABSENT) -> Gate:
+def faster_gate(
+    over_parent: Ratio | None, gates: Gates, absent: str = ABSENT, *, idle: bool = False
+) -> Gate:
     """The lower end of the interval over the parent must reach the least speedup, chained.
 
-    ``absent`` says why there is no ratio, where there is none.
+    ``absent`` says why there is no ratio, where there is none; ``idle``: because a call of the
+    variant takes no time at all, which no work can.
     """
     if over_parent is None:
-        return Gate(FASTER, GateState.OPEN, absent)
+        return Gate(FASTER, GateState.FAILED if idle else GateState.OPEN, absent)
     if over_parent.low is None:
         return Gate(FASTER, GateState.OPEN, f"one session: its interval is {ABSENT}")
     passed = over_parent.low >= gates.min_speedup
@@ -114,4 +117,4 @@ def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> 
         return Verdict.INCONCLUSIVE
     if not failed:
         return Verdict.KEPT
-    return speed_verdict(over_parent, limits) if over_parent else Verdict.INCONCLUSIVE
+    return speed_verdict(over_parent, limits) if over_parent else Verdict.REJECTED

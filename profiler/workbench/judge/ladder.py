@@ -15,7 +15,7 @@ from workbench.judge.inputs import Snapshot, VariantEvidence
 from workbench.judge.ladders import judged_at, shapes_of, shown_at
 from workbench.judge.recordings import recordings
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
-from workbench.judge.sessions import TimingFacts, timing_facts, timing_warnings
+from workbench.judge.sessions import TimingFacts, throttling_warnings, timing_facts, timing_warnings
 from workbench.judge.shapes import AcrossShapes, across_shapes
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
@@ -134,6 +134,9 @@ def _timing_warnings(ladders: Sequence[ShapeLadder], table: str) -> Iterator[str
         yield from timing_warnings(
             ladder.timing, "" if ladder.shape == table else f" at {ladder.shape}"
         )
+    yield from throttling_warnings(
+        {x.shape: x.timing.throttling for x in ladders if x.timing and x.timing.throttling}
+    )
     earlier = [x.shape for x in ladders if x.timing is not None and not x.timing.is_chained]
     if earlier:
         yield (

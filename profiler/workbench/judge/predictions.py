@@ -53,11 +53,11 @@ def check_figures(ladder: Ladder) -> None:
 
 
 def written(step: Step, prediction: Prediction, journal: Journal | None) -> Written:
-    """When a prediction was written: by the journal where that knows, else by its author's word.
+    """When a prediction was written: by its author's word, and where there is none by the journal.
 
     The journal knows that nothing of the step was on record when it first met the prediction, or
-    that it had recorded the step before. Where there was evidence from before the journal, it
-    knows neither. Nothing on record does not outweigh an author who tells of a prototype.
+    that it had recorded the step before; the second outweighs any word. Where there was evidence
+    from before the journal, it knows neither.
     """
     own = prediction.written
     digest = step.digest(prediction)
@@ -65,12 +65,10 @@ def written(step: Step, prediction: Prediction, journal: Journal | None) -> Writ
     first = next((entry for entry in noted if digest in entry.predictions), None)
     if journal is None or first is None:
         return own
-    if first.known == Known.NOTHING:
-        return own if own in (Written.PROTOTYPE, Written.EVIDENCE) else Written.PRIOR
-    if first.known in (Known.CAPTURED, Known.TIMED):
-        measured = journal.measured.get(step.variant)
-        return Written.LATER if measured is not None and measured <= first.date else own
-    return own
+    measured = journal.measured.get(step.variant)
+    if measured is not None and measured < first.date:
+        return Written.LATER
+    return Written.PRIOR if own == Written.UNKNOWN and first.known == Known.NOTHING else own
 
 
 def judge_predictions(

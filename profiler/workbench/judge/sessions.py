@@ -91,15 +91,21 @@ class Throttling:
     @property
     def words(self) -> str:
         """``power-limited in 40 % of the rounds: SM clock 1.34 GHz of 1.98 (fix14)``."""
+        return f"{self.limit} {self.extent}"
+
+    @property
+    def extent(self) -> str:
+        """How often, and down to which clock."""
         share = f"{100 * self.share:.0f} %" if self.share >= 0.01 else "under 1 %"
-        told = f"{self._limit} in {share} of the rounds"
+        told = f"in {share} of the rounds"
         if self.sm_clock_mhz is None or self.most_mhz is None:
             return f"{told}: SM clock {ABSENT}"
         clock, most = self.sm_clock_mhz / 1e3, self.most_mhz / 1e3
         return f"{told}: SM clock {clock:.2f} GHz of {most:.2f} ({self.variant})"
 
     @property
-    def _limit(self) -> str:
+    def limit(self) -> str:
+        """What slowed the card down."""
         named = [word for key, word in LIMITS if any(key in r.lower() for r in self.reasons)]
         if named:
             return " and ".join(named)
@@ -238,5 +244,14 @@ def timing_warnings(facts: TimingFacts | None, where: str = "") -> Iterator[str]
             )
     if facts.company is not None and facts.company.is_disturbed:
         yield f"{facts.company.why}{where}"
-    if facts.throttling is not None:
-        yield f"the GPU was {facts.throttling.words}{where}"
+
+
+def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[str]:
+    """One a reason, with the shapes and the most that it was at one of them."""
+    limits: dict[str, list[str]] = {}
+    for shape, found in by_shape.items():
+        limits.setdefault(found.limit, []).append(shape)
+    for limit, shapes in limits.items():
+        worst = max((by_shape[shape] for shape in shapes), key=lambda found: found.share)
+        most = "at most " if len(shapes) > 1 else ""
+        yield f"the GPU was {limit} at {', '.join(shapes)}, {most}{worst.extent}"

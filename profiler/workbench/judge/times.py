@@ -63,6 +63,10 @@ class Times:
         before, after = (times.get((name, regime, False)) for name in (over, variant))
         return ratio_of(before, after) if before and after else None
 
+    def is_idle(self, variant: str) -> bool:
+        """Whether a chained call of it adds no time to its neighbours."""
+        return adds_nothing(self.instances(variant))
+
     def why_no_ratio(self, over: str, variant: str) -> str:
         """Why there is no chained ratio of two variants."""
         timing = self.together(over, variant)
@@ -70,7 +74,7 @@ class Times:
             return ABSENT
         if not {over, variant} <= timing.chained:
             return EARLIER
-        idle = [n for n in (variant, over) if adds_nothing(self.instances(n))]
+        idle = [name for name in (variant, over) if self.is_idle(name)]
         return f"a call of {idle[0]} adds no time to its neighbours" if idle else ABSENT
 
     def _are_correct(self, *variants: str) -> bool:

@@ -19,7 +19,8 @@ MAGIC = b"\x7fELF\x02\x01"
 CUDA = 190  # e_machine
 HEADER, SECTION = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ")
 NO_BITS = 8  # a section that takes no room in the file
-MOST = 1 << 29  # bytes of a report that are looked through
+MOST = 1 << 28  # bytes of a report that are looked through
+MOST_LINES = 1 << 22  # bytes of line tables that are read, some seconds each million
 LINES, STRINGS = ".debug_line", ".debug_str"
 
 
@@ -32,12 +33,15 @@ def tables_in(path: Path) -> list[LineTable]:
 def _tables(path: Path, digest: str) -> list[LineTable]:
     content = _content(path)
     found: list[LineTable] = []
+    left = MOST_LINES
     at = content.find(MAGIC)
     while at >= 0:
         try:
             sections = _sections(content, at)
-            if LINES in sections:
-                found += line_tables(sections[LINES], sections.get(STRINGS, b""))
+            lines = sections.get(LINES, b"")
+            left -= len(lines)
+            if left > 0:
+                found += line_tables(lines, sections.get(STRINGS, b""))
         except (ValueError, IndexError, struct.error):
             pass  # bytes that only begin like one, or of a kind that nobody has seen yet
         at = content.find(MAGIC, at + len(MAGIC))

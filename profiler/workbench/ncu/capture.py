@@ -105,8 +105,9 @@ class Decoded:
 
     @cached_property
     def lines(self) -> list[tuple[Any, ...]]:
+        tables = tables_in(self.path)
         with limited(self.path):
-            return read_lines(self.action, tables_in(self.path))
+            return read_lines(self.action, tables)
 
     @cached_property
     def rules(self) -> list[tuple[Any, ...]]:

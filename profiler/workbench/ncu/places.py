@@ -5,10 +5,8 @@
   table of the kernel's binary tells: ``binaries``. Where it does not, to the library's line.
 - A wait in a helper that does nothing else belongs to the line that calls it: the helper's own line
   would be that of every wait.
-- All other code belongs to its own line, in whichever file of the user's.
-
-``source_info`` gives the outermost of the lines that hold for an instruction where it is the first
-of an inlined call, and else the innermost; the line tables give all of them.
+- All other code belongs to the line that ``source_info`` gives, as in Nsight Compute: where several
+  hold, since a call was inlined, that is the first of the line table, and not always the innermost.
 """
 
 from __future__ import annotations
@@ -70,9 +68,10 @@ class Places:
         return self._known[key]
 
     def _place(self, pc: int, waits: bool) -> Place:
-        chain = self.chain(pc)
+        said = source_place(self._action, pc)
+        chain = self.chain(pc) if waits or is_library(said[0]) else ()
         if not chain:
-            return source_place(self._action, pc)
+            return said
         inner = chain[0]
         own = next((frame for frame in chain if not is_library(frame.file)), inner)
         if own is inner and waits and len(chain) > 1 and self._only_waits(inner):

@@ -9,6 +9,7 @@ charged to what comes after it:
 - ``cp.async.wait_group`` is ``DEPBAR`` and, where that comes through, a wait of the next.
 - ``__syncthreads`` is ``BAR.SYNC.DEFER_BLOCKING``, after which a warp goes on to the next
   instruction that cannot be taken back.
+- ``wgmma.fence`` is ``WARPGROUP.ARRIVE``, for which the next ``HGMMA`` waits.
 - after ``EXIT`` a warp waits for its stores at the address that follows.
 
 What cannot be told for certain stays where it was sampled.
@@ -23,7 +24,9 @@ from workbench.ncu.instructions import BRANCHES, Instruction
 BACK = 64  # instructions that are searched for the one which waits
 LOOP_HEAD = 4  # instructions of a loop before its wait
 BARRIERS = ("BAR.SYNC", "BAR.RED", "BARRIER.SYNC", "UCGABAR_WAIT")
-WAITING = (*BARRIERS, "DEPBAR", "WARPGROUP.DEPBAR", "SYNCS.PHASECHK")
+# Reasons that are sampled behind the instruction which makes a warp wait.
+BEHIND = {"barrier": BARRIERS, "warpgroup_arrive": ("WARPGROUP.ARRIVE",)}
+WAITING = (*BARRIERS, "DEPBAR", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR", "SYNCS.PHASECHK")
 OWN = ("WARPGROUP", "BAR", "BARRIER", "UCGABAR_WAIT", "WARPSYNC")  # wait for barriers themselves
 
 
@@ -45,7 +48,7 @@ class Waits:
             return pc
         if counter == "drain" and index and self._code[index - 1].is_a("EXIT"):
             return self._code[index - 1].pc
-        if counter == "barrier" and (found := self._barrier_before(index)) is not None:
+        if counter in BEHIND and (found := self._before(index, BEHIND[counter])) is not None:
             return found
         if counter == "long_scoreboard" and index and self._code[index - 1].is_a("DEPBAR"):
             return self._code[index - 1].pc
@@ -88,13 +91,13 @@ class Waits:
                 return one
         return None
 
-    def _barrier_before(self, index: int) -> int | None:
-        """The block's barrier that an instruction after it waits for."""
+    def _before(self, index: int, opcodes: Sequence[str]) -> int | None:
+        """The last of these that an instruction after it waits for."""
         if self._code[index].is_a(*OWN):
             return None
         for at in range(index - 1, max(-1, index - 1 - BACK), -1):
             one = self._code[at]
-            if one.is_a(*BARRIERS):
+            if one.is_a(*opcodes):
                 return one.pc
             if one.is_a(*BRANCHES) and not one.guard:
                 return None

@@ -112,7 +112,7 @@ def row(found: Ablation, row: Row) -> Data:
         "kernel_against_kernel": {
             r.variant: kernel_ratio(row, r)
             for r in found.references
-            if not (row.is_reference or r.adopted)
+            if r.regimes and not row.is_reference
         },
         "dram_pct_of_peak": figure(row, "dram_pct"),
         "theoretical_occupancy_pct": figure(row, "theoretical_occupancy"),

@@ -76,15 +76,10 @@ def _adds(hunk: Hunk) -> bool:
 
 
 def tied(hunk: Hunk, text: Callable[[Cost], str]) -> str:
-    """``, with hunks 6 and 8, which belong to it, 6.72 µs → 3.26 µs``; "" where none does, or none
-    that did anything.
-    """
+    """``; with 6, 8: 6.72 µs → 3.26 µs``; "" where none did anything."""
     if not _adds(hunk):
         return ""
-    *most, last = map(str, hunk.tied)
-    named = f"hunks {', '.join(most)} and {last}" if most else f"hunk {last}"
-    verb = "belong" if most else "belongs"
-    return f", with {named}, which {verb} to it, {_together(hunk, text)}"
+    return f"; with {', '.join(map(str, hunk.tied))}: {_together(hunk, text)}"
 
 
 def _together(hunk: Hunk, text: Callable[[Cost], str]) -> str:

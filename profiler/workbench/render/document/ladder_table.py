@@ -25,7 +25,7 @@ from workbench.words import ABSENT, NONE, Regime, Role, Verdict
 INTERVAL = "[95 % interval]"
 STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
 # What a report shows of it: narrow enough for a page of GitHub, the key change beside the name.
-REPORTED = ("version", "change", "time", "parent", "baseline", "fastest", "error", "verdict")
+REPORTED = ("version", "change", "time", "parent", "fastest", "error", "verdict")
 OF_REFERENCES = ("reference", "fastest", "error")  # what a study without any has not
 
 
@@ -47,7 +47,7 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         field(
             "baseline",
             "vs baseline",
-            measured(lambda row: ratio_cell(row.over_baseline)),
+            measured(lambda row: ratio_cell(row.over_baseline, cycles=False)),
             right=True,
             rank=6,
             source=ratios,
@@ -66,7 +66,7 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         field(
             "reference",
             f"vs {ablation.reference}",
-            measured(lambda row: ratio_cell(row.over_reference)),
+            measured(lambda row: ratio_cell(row.over_reference, cycles=False)),
             right=True,
             rank=8,
             source=ratios,
@@ -165,12 +165,12 @@ def metrics(ablation: Ablation, *names: str) -> str:
     return "; ".join(seen) or ABSENT
 
 
-def ratio_cell(value: Ratio | None, *, note: str = "") -> Cell:
+def ratio_cell(value: Ratio | None, *, note: str = "", cycles: bool = True) -> Cell:
     """The ratio, and in cycles where that is another."""
     if value is None:
         return Cell(words(ABSENT))
-    cycles = in_cycles(value)
-    note = " ".join(filter(None, [note, cycles and f"({cycles})"]))
+    told = in_cycles(value) if cycles else ""
+    note = " ".join(filter(None, [note, told and f"({told})"]))
     return Cell(words(factor(value.ratio)), sort=value.ratio, note=note, data=vars(value))
 
 
@@ -190,7 +190,7 @@ def _over_fastest(row: Row, primary: str) -> Cell:
         return Cell(words(ABSENT))
     if row.is_reference:
         return ratio_cell(over)
-    named = "" if fastest == primary else f" of {fastest}"
+    named = "" if fastest == primary else f" ({fastest})"
     cell = ratio_cell(over, note=f"{ends(over)}{named}")
     return Cell(cell.text, cell.sort, note=cell.note, data={**vars(over), "of": fastest})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.judge.rows import Ablation
-from workbench.render.document import predicted, result, variant, why
+from workbench.render.document import predicted, result, timings, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, code, line, words
 from workbench.render.document.ladder_table import ladder_table
 from workbench.render.document.phrases import ladders
@@ -40,6 +40,8 @@ def account(judged: Ablation) -> list[Block]:
         told.append(f"{ends}: {why.equation(judged.whole.factors)}")
     if judged.score.total:
         told.append(f"predictions: {predicted.results(judged.score)}")
+    if judged.timing and (twins := timings.twin_words(judged.timing)):
+        told.append(twins)
     return [*(Paragraph(words(text)) for text in told), *map(Paragraph, result.calls(judged))]
 
 

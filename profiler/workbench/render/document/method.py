@@ -52,9 +52,9 @@ def method(ablation: Ablation) -> list[Block]:
     points = Bullets(
         (
             words(
-                "Correctness: every variant is checked against the study's float64 reference on "
-                "fresh random inputs at several shapes; outputs are filled with NaN before each "
-                "call, and inputs must be unchanged after it. What fails is not timed."
+                "Correctness: every variant against the study's float64 reference, on fresh random "
+                "inputs at several shapes, outputs filled with NaN before each call, inputs "
+                "unchanged after it. What fails is not timed."
             ),
             words(_timing(ablation.timing)),
             words(recorded(ablation)),

@@ -211,10 +211,8 @@ def _why(ablation: Ablation) -> Section:
     if factors.rows:
         text = (
             "Every step multiplies out: time = warp instructions per scheduler ÷ (issue rate while "
-            "active × load balance over the SMs × share of the time that the busiest SM is active "
-            "× clock). A factor above 1 made it faster; their product is the ratio of durations "
-            "under ncu, up to the residual, and so it is by construction: the residual says how "
-            "well the counters agree, not that the factors are the cause. "
+            "active × load balance over the SMs × the busiest SM's share of the time × clock), an "
+            "identity but for the residual. A factor above 1 made it faster. "
         )
         blocks.append(Paragraph(words(text + method.explained(ablation))))
         blocks.append(Fold(words("The factors of every step"), (factors,)))
@@ -244,9 +242,8 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
     sections = [_step(ablation, row, diffs.get(row.variant)) for row in steps(ablation)]
     note = Paragraph(
         words(
-            "Each step with its verdict, the factors of its speedup under ncu, the hunks of its "
-            "diff that cost the most stall time, before and after, and its lesson; folded away is "
-            "the rest."
+            "Each step with its verdict, the factors of its speedup under ncu, the hunks that cost "
+            "the most stall time, and its lesson; the rest is folded away."
         )
     )
     blocks: tuple[Block, ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from workbench.derive.intervals import Ratio
 from workbench.judge.predictions import PredictionOutcome
@@ -100,13 +101,23 @@ def calls(ablation: Ablation) -> tuple[Text, ...]:
 
 def calls_in_short(ablation: Ablation) -> tuple[Text, ...]:
     """Which references are more than a kernel, in one sentence."""
-    made: dict[str, list[str]] = {}
-    for row in ablation.references:
-        if call := call_of(row):
-            made.setdefault(call, []).append(row.variant)
+    return _calls((row.variant, call_of(row)) for row in ablation.references)
+
+
+def calls_across(ablation: Ablation) -> tuple[Text, ...]:
+    """The same of the fastest references at all shapes."""
+    shapes = ablation.across.results if ablation.across else ()
+    return _calls((shape.fastest, call_words(shape.nodes)) for shape in shapes)
+
+
+def _calls(made: Iterable[tuple[str, str]]) -> tuple[Text, ...]:
+    by_call: dict[str, dict[str, None]] = {}
+    for name, call in made:
+        if call:
+            by_call.setdefault(call, {})[name] = None
     return tuple(
         line("A call of ", joined([code(name) for name in of], " or "), f" is {call}.")
-        for call, of in made.items()
+        for call, of in by_call.items()
     )
 
 
@@ -254,18 +265,6 @@ def across(ablation: Ablation) -> Text:
         code(shapes.worst.shape),
         ".",
     )
-
-
-def calls_across(ablation: Ablation) -> tuple[Text, ...]:
-    """What a call of the fastest references at all shapes is made of, where it is more than a
-    kernel.
-    """
-    made = {
-        result.fastest: call
-        for result in (ablation.across.results if ablation.across else ())
-        if (call := call_words(result.nodes))
-    }
-    return tuple(line("One call of ", code(name), f" is {call}.") for name, call in made.items())
 
 
 def warnings(ablation: Ablation) -> tuple[Text, ...]:

@@ -100,23 +100,18 @@ def _speed(row: Row) -> Text:
 
 
 def gate_words(row: Row) -> Text:
-    """Gates that failed or are open with their reasons, those that passed by name, or all of them
-    by their number.
-    """
+    """Gates that failed or are open with their reasons; how many passed."""
     if not row.gates:
         return words(f"Gates: {ABSENT}.")
     if all(gate.state == GateState.PASSED for gate in row.gates):
         return words(f"{len(row.gates)} gates passed.")
     told = []
-    for state in (GateState.FAILED, GateState.OPEN, GateState.PASSED):
-        gates = [
-            gate.name if state == GateState.PASSED else f"{gate.name} ({gate.why})"
-            for gate in row.gates
-            if gate.state == state
-        ]
+    for state in (GateState.FAILED, GateState.OPEN):
+        gates = [f"{gate.name} ({gate.why})" for gate in row.gates if gate.state == state]
         if gates:
             told.append(f"{state}: {', '.join(gates)}")
-    return words(f"Gates {'; '.join(told)}.")
+    passed = sum(gate.state == GateState.PASSED for gate in row.gates)
+    return words(f"Gates {'; '.join([*told, f'{passed} passed'])}.")
 
 
 def _numbers(row: Row) -> Paragraph:

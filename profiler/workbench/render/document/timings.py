@@ -9,7 +9,7 @@ from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.sessions import Twin
+from workbench.judge.sessions import TimingFacts, Twin
 from workbench.render.document.blocks import Cell, Table, code
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import figure, ladders, parent_of, with_cycles
@@ -153,6 +153,16 @@ def _fine(ratio: Ratio) -> str:
     if ratio.low is None or ratio.high is None:
         return ABSENT
     return f"{number(ratio.low, 4)} to {number(ratio.high, 4)}"
+
+
+def twin_words(facts: TimingFacts) -> str:
+    """``twins, chained: baseline 1.003 (0.994 to 1.011), ...``; empty without any."""
+    shown = [
+        f"{twin.variant} {number(twin.ratio.ratio, 4)} ({_fine(twin.ratio)})"
+        for twin in facts.twins
+        if twin.regime == Regime.CHAINED
+    ]
+    return f"twins, {Regime.CHAINED}: {', '.join(shown)}" if shown else ""
 
 
 def twins(ablation: Ablation) -> Table:

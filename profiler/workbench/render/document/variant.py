@@ -182,6 +182,11 @@ def _ratios(row: Row, ablation: Ablation) -> list[str]:
             f"vs {row.chained.fastest} (the fastest reference): {with_cycles(row.over_fastest)}"
         )
     told += _calls(row, ablation)
+    told += [
+        f"vs its twin, {twin.regime}: {interval(twin.ratio)}"
+        for twin in (ablation.timing.twins if ablation.timing else ())
+        if twin.variant == row.variant
+    ]
     if row.accuracy:
         told.append(
             f"error: {factor(row.accuracy.times_reference)} that of {ablation.reference}, "

@@ -22,8 +22,8 @@ UNCHANGED = 0.005  # a factor nearer to one than this is called the same
 WORDS = {
     "instructions": ("fewer instructions", "more instructions", "instructions"),
     "issue_rate": ("higher issue rate", "lower issue rate", "issue rate"),
-    "balance": ("more SMs at work", "fewer SMs at work", "SMs at work"),
-    "busiest": ("shorter head and tail", "longer head and tail", "head and tail"),
+    "balance": ("more SMs", "fewer SMs", "SMs"),
+    "busiest": ("shorter head/tail", "longer head/tail", "head/tail"),
     "active": ("more time active", "less time active", "time active"),
     "clock": ("higher clock", "lower clock", "clock"),
 }

@@ -132,7 +132,10 @@ class Worker:
     def load(self, name: str) -> Callable[..., Any]:
         """Its ``run``, of a module that is loaded anew: nobody has it in hands before."""
         self.loaded += 1
-        file, called = self.folder / f"{base_name(name)}.py", f"workbench_variant_{self.loaded}"
+        file, called = (
+            self.folder / f"{base_name(name)}.py",
+            f"workbench_variant_{self.loaded}_{name}",
+        )
         with cuda.overridden(self.job.params.get(name, {})):
             load = self.guard.load if self.guard else load_module
             module = load(file, called)

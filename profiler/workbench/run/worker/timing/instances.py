@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -140,12 +140,11 @@ class Instance:
             raise NotTimed(why, hint="return what torch.empty or torch.empty_like gives")
 
     def trial(self) -> float:
-        """About how many microseconds a call takes; a short one from a graph of a few."""
-        if (each := microseconds(self.call)) > LONG_CALL:
-            return each
-        graph = self.captured(lambda: [self.call() for _ in range(TRIAL_CALLS)])
+        """About how many microseconds a call takes on the GPU, whatever Python takes besides."""
+        calls = TRIAL_CALLS if microseconds(self.call) < LONG_CALL else 1
+        graph = self.captured(lambda: [self.call() for _ in range(calls)])
         graph.replay()
-        return max(0.5, microseconds(graph.replay) / TRIAL_CALLS)
+        return max(0.5, microseconds(graph.replay) / calls)
 
     @cached_property
     def nodes(self) -> tuple[GraphNode, ...]:
@@ -166,9 +165,11 @@ class Instance:
         )
         launched = chained - bare
         if launched != Counter({node: calls * count for node, count in Counter(one).items()}):
+            others = launched.total() == calls * len(one)
             raise NotTimed(
-                f"launches {_count(one)} in a call by itself, and {launched.total()} in {calls} "
-                "calls between others, or others than by itself",
+                f"the nodes of its graphs differ: {len(one)} in a call by itself, "
+                f"{launched.total()} in {calls} calls between others"
+                f"{', of other kernels or sizes' if others else ''}",
                 hint="every call must do all of its work",
             )
 
@@ -258,10 +259,6 @@ class Instance:
             found[:whole].view(-1, each)[::stride].reshape(-1),
             wanted[:whole].view(-1, each)[::stride].reshape(-1),
         )
-
-
-def _count(nodes: Sequence[GraphNode]) -> str:
-    return f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
 
 
 def microseconds(work: Callable[[], Any]) -> float:
