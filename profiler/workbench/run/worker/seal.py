@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -134,6 +135,15 @@ class Seal:
         yield from self._changed_settings()
         yield from self._changed_hooks()
 
+    def _is_same(self, now: Any, before: Any) -> bool:
+        """Compared in C, element by element and by identity first; what cannot be compared is not
+        the same.
+        """
+        try:
+            return bool(now == before)
+        except Exception:
+            return False
+
     def _changed_modules(self) -> Iterator[Change]:
         for name, module in self._modules.items():
             if sys.modules.get(name) is not module:
@@ -146,6 +156,9 @@ class Seal:
         for name, before in self._entries.items():
             module = self._modules[name]
             now = vars(module)
+            values = list(map(now.get, before))
+            if now.keys() == self._names[name] and self._is_same(values, list(before.values())):
+                continue
             for key, value in before.items():
                 if now.get(key, MISSING) is not value and f"{name}.{key}" not in PLACED_IN:
                     yield Change(f"changes {name}.{key}", partial(setattr, module, key, value))
@@ -154,7 +167,10 @@ class Seal:
 
     def _changed_classes(self) -> Iterator[Change]:
         for kind, before in self._classes.items():
-            now, called = vars(kind), f"{kind.__module__}.{kind.__qualname__}"
+            now = vars(kind)
+            if self._is_same(now, before):
+                continue
+            called = f"{kind.__module__}.{kind.__qualname__}"
             for key, value in before.items():
                 if key not in PLACED and now.get(key, MISSING) is not value:
                     yield Change(f"changes {called}.{key}", partial(setattr, kind, key, value))
@@ -162,8 +178,10 @@ class Seal:
                 yield Change(f"adds {called}.{key}", partial(delattr, kind, key))
 
     def _changed_code(self) -> Iterator[Change]:
+        if self._is_same(list(map(_body, self._code)), list(self._code.values())):
+            return
         for function, body in self._code.items():
-            if _body(function) != body:
+            if not self._is_same(_body(function), body):
                 called = f"{function.__module__}.{function.__qualname__}"
                 yield Change(f"changes the code of {called}", partial(_put_body, function, body))
 
@@ -221,8 +239,7 @@ def _function(value: object) -> FunctionType | None:
 Body = tuple[CodeType, Any, Any]
 
 
-def _body(function: FunctionType) -> Body:
-    return function.__code__, function.__defaults__, function.__kwdefaults__
+_body: Callable[[FunctionType], Body] = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 
 
 def _put_body(function: FunctionType, body: Body) -> None:
