@@ -110,8 +110,8 @@ def gate_words(row: Row) -> Text:
         gates = [f"{gate.name} ({gate.why})" for gate in row.gates if gate.state == state]
         if gates:
             told.append(f"{state}: {', '.join(gates)}")
-    passed = sum(gate.state == GateState.PASSED for gate in row.gates)
-    return words(f"Gates {'; '.join([*told, f'{passed} passed'])}.")
+    passed = [gate for gate in row.gates if gate.state == GateState.PASSED]
+    return words(f"Gates {'; '.join([*told, f'{len(passed)} passed'])}.")
 
 
 def _numbers(row: Row) -> Paragraph:
