@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.figures import DURATION, by_launch
 from workbench.derive.roofline.ceilings import (
     DRAM,
+    L1,
     LEVELS,
     TENSOR,
     VECTOR,
@@ -50,9 +51,9 @@ class LevelPoint:
     """A variant at one level of memory.
 
     ``intensity`` is FLOP per byte of that level (infinite where nothing went through it);
-    ``bandwidth_share`` the bytes per second over the level's peak; ``bound`` the FLOP/s that this
-    level and the arithmetic allow. ``measured_share`` is of the bandwidth that the card was
-    measured to reach, nan where it was not.
+    ``bandwidth_share`` the bytes per second (``rate``) over the level's peak; ``bound`` the FLOP/s
+    that this level and the arithmetic allow. ``measured_share`` is of the bandwidth that the card
+    was measured to reach, nan where it was not.
     """
 
     level: str
@@ -60,6 +61,7 @@ class LevelPoint:
     bandwidth_share: float
     bound: float
     measured_share: float = math.nan
+    rate: float = math.nan
 
     @property
     def above_roof(self) -> bool:
@@ -113,6 +115,12 @@ class Point:
         if roof == "compute":
             return self.measured_compute
         return next((x.measured_share for x in self.levels if x.level == roof), math.nan)
+
+    @property
+    def memory(self) -> LevelPoint | None:
+        """The level off the SMs that is nearest to its peak bandwidth; None where none is known."""
+        off = [level for level in self.levels if level.level != L1]
+        return max(off, key=lambda level: level.bandwidth_share, default=None)
 
     @property
     def nearest(self) -> tuple[str, float]:
@@ -200,6 +208,7 @@ def _level(level: str, sums: _Sums, busy: float, measured: float | None) -> Leve
         bandwidth_share=least / sums.seconds,
         bound=sums.total_flops / max(busy, least),
         measured_share=_share(amount, measured, sums.seconds),
+        rate=amount / sums.seconds,
     )
 
 

@@ -19,7 +19,7 @@ from workbench.render.document.phrases import (
 )
 from workbench.render.document.stalls import reasons, share, top_stall
 from workbench.render.document.timings import time_cell
-from workbench.render.numbers import ends, factor, percent
+from workbench.render.numbers import ends, factor, number, percent
 from workbench.words import ABSENT, NONE, Regime, Role, Verdict
 
 INTERVAL = "[95 % interval]"
@@ -108,14 +108,14 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
             rank=10,
         ),
         field(
-            "dram",
-            "DRAM GB/s under ncu",
+            "memory",
+            "memory GB/s under ncu",
             measured(_bandwidth),
             note="(% of peak)",
             right=True,
             rank=7,
-            source=metrics(ablation, "dram_bandwidth", "dram_pct"),
-            json="dram_gb_per_s",
+            source="DRAM or L2, whichever is nearer to its peak",
+            json="memory",
         ),
         field(
             "occupancy",
@@ -211,10 +211,18 @@ def _over_parent(row: Row) -> Cell:
 
 
 def _bandwidth(row: Row) -> Cell:
-    rate, share = figure(row, "dram_bandwidth"), figure(row, "dram_pct")
-    if rate is None:
+    """Behind neighbours that have just written the inputs, DRAM has nothing to do: L2 has."""
+    level = row.point.memory if row.point else None
+    if level is None:
         return figure_cell(None)
-    return figure_cell(rate, note=f"({percent(share / 100) if share is not None else ABSENT})")
+    name = level.level.upper()
+    note = f"{name} ({percent(level.bandwidth_share)})"
+    data = {
+        "level": level.level,
+        "gb_per_s": level.rate / 1e9,
+        "pct_of_peak": 100 * level.bandwidth_share,
+    }
+    return Cell(words(number(level.rate / 1e9)), sort=level.rate, note=note, data=data)
 
 
 def _top_stall(row: Row) -> Cell:
