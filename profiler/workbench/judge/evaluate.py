@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import occupancy_limiters, stall_shares
 from workbench.derive.intervals import Ratio
+from workbench.derive.roofline.ceilings import DRAM, L2
 from workbench.derive.roofline.point import point
 from workbench.judge.accuracy import accuracy_gate, accuracy_of, given_up
 from workbench.judge.gates import (
@@ -26,6 +27,7 @@ from workbench.judge.testimony import case_of, compared_gates, testimony
 from workbench.words import ABSENT, CheckResult, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
+    from workbench.evidence.records import CaptureIndex
     from workbench.judge.inputs import VariantEvidence
     from workbench.judge.view import View
     from workbench.study.model import Step
@@ -203,11 +205,16 @@ def _with_capture(row: Row, view: View) -> Row:
         stalls=stall_shares(capture.metrics),
         limiters=tuple(occupancy_limiters(capture.metrics)),
         bottlenecks=evidence.bottlenecks,
-        point=point(capture.metrics, view.ceilings),
+        point=point(capture.metrics, view.ceilings, base_of(index)),
         kernels=capture.kernels,
         capture=capture.path.name,
         adopted=index.adopted,
     )
+
+
+def base_of(index: CaptureIndex) -> str:
+    """Where a capture's inputs came from: L2, unless ncu emptied the caches first."""
+    return L2 if "--cache-control none" in " ".join(index.ncu_flags) else DRAM
 
 
 def _with_choice(row: Row, view: View, step: Step) -> Row:

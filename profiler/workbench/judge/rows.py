@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
 from workbench.derive.noise import ASSUMED_NOISE, Noise
-from workbench.derive.roofline.ceilings import Ceilings
+from workbench.derive.roofline.ceilings import DRAM, Ceilings
 from workbench.derive.roofline.measured import MeasuredCeilings
 from workbench.derive.roofline.point import Point
 from workbench.derive.speedup import Time
@@ -187,6 +188,12 @@ class Ablation:
     def row(self, variant: str) -> Row:
         """A step or a reference by its name. Raises StopIteration for what is not shown."""
         return next(row for row in self.everything if row.variant == variant)
+
+    @property
+    def base(self) -> str:
+        """The level of memory that the points' roofs are over, by most of them."""
+        bases = Counter(row.point.base for row in self.everything if row.point)
+        return bases.most_common(1)[0][0] if bases else DRAM
 
     @property
     def best(self) -> Row | None:

@@ -71,13 +71,16 @@ class LevelPoint:
 
 @dataclass(frozen=True)
 class Point:
-    """One variant: FLOP per DRAM byte against FLOP/s, and the ceiling that applies to it.
+    """One variant: FLOP per byte of ``base`` against FLOP/s, and the ceiling that applies to it.
+
+    ``base`` is the level that inputs come from: DRAM where the caches were flushed, L2 where they
+    were kept.
 
     ``ceiling`` is the kind of arithmetic that would take longest at its peak: ``fp32``, ``fp64``,
     ``half`` or ``tensor``, the last of ``tensor_type``. ``bound`` is the roof over the point in
-    the DRAM roofline, and ``limit`` says what sets it: ``compute`` or ``dram``. ``compute_share``
-    is the achieved share of that arithmetic's peak. ``levels`` are the points of every level that
-    was collected. ``path`` is the tensor instruction that did most of the tensor work, and
+    the roofline over ``base``, and ``limit`` says what sets it: ``compute`` or ``base``.
+    ``compute_share`` is the achieved share of that arithmetic's peak. ``levels`` are the points of
+    every level that was collected. ``path`` is the tensor instruction that did most of the tensor work, and
     ``path_share`` the achieved share of what it can do at most. ``undercounted``: the tensor pipe
     was busy, but its operations were not collected, so that the FLOPs are a lower bound.
     ``sm_clock`` is the capture's, in Hz; ``measured_compute`` the achieved share of the measured
@@ -99,6 +102,7 @@ class Point:
     undercounted: bool = False
     sm_clock: float = math.nan
     measured_compute: float = math.nan
+    base: str = DRAM
 
     @property
     def share(self) -> float:
@@ -107,8 +111,8 @@ class Point:
 
     @property
     def measured_share(self) -> float:
-        """Of what was measured of the roof over it: compute or DRAM, as ``limit`` says."""
-        return self.measured_of("compute" if self.limit == "compute" else DRAM)
+        """Of what was measured of the roof over it: compute or memory, as ``limit`` says."""
+        return self.measured_of(self.limit)
 
     def measured_of(self, roof: str) -> float:
         """The share of a measured ceiling: a level's, or of ``compute``; nan where not known."""
@@ -157,8 +161,10 @@ class _Sums:
         return max(self.flops, key=lambda kind: (self.seconds_at_peak[kind], kind))
 
 
-def point(metrics: pd.DataFrame, measured: Mapping[str, float] | None = None) -> Point | None:
-    """Where a variant stands; None where a counter is missing or nothing went through DRAM.
+def point(
+    metrics: pd.DataFrame, measured: Mapping[str, float] | None = None, base: str = DRAM
+) -> Point | None:
+    """Where a variant stands; None where a counter is missing or nothing went through ``base``.
 
     L2 and L1 are left out of ``levels`` where some launch lacks their counters. ``measured`` has
     the ceilings that the card was measured to reach, by id, in FLOP/s and bytes/s.
@@ -169,26 +175,27 @@ def point(metrics: pd.DataFrame, measured: Mapping[str, float] | None = None) ->
     sums = _Sums()
     for values in launches:
         _add(sums, values)
-    if not sums.bytes.get(DRAM) or not sums.total_flops or not sums.seconds:
+    if not sums.bytes.get(base) or not sums.total_flops or not sums.seconds:
         return None
     collected = [x for x in LEVELS if all(traffic(values, x) is not None for values in launches)]
     levels = [level for level in collected if level in sums.bytes]
-    return _point(sums, levels, measured or {})
+    return _point(sums, levels, measured or {}, base) if base in levels else None
 
 
-def _point(sums: _Sums, names: list[str], measured: Mapping[str, float]) -> Point:
+def _point(sums: _Sums, names: list[str], measured: Mapping[str, float], base: str) -> Point:
     kind, flops = sums.longest_work, sums.total_flops
     busy = sums.seconds_at_peak[kind]
     levels = tuple(_level(name, sums, busy, measured.get(name)) for name in names)
     path = max(sums.paths, key=lambda p: (sums.paths[p], p), default="")
     return Point(
-        intensity=flops / sums.bytes[DRAM],
+        base=base,
+        intensity=flops / sums.bytes[base],
         flops_per_second=flops / sums.seconds,
-        bound=levels[0].bound,
+        bound=levels[names.index(base)].bound,
         ceiling=TENSOR if kind.startswith(TENSOR) else kind,
         flops=flops,
         above_roof=busy > ERROR_MARGIN * sums.seconds or any(x.above_roof for x in levels),
-        limit="compute" if busy >= sums.seconds_at_bandwidth[DRAM] else DRAM,
+        limit="compute" if busy >= sums.seconds_at_bandwidth[base] else base,
         compute_share=busy / sums.seconds,
         levels=levels,
         tensor_type=kind.removeprefix(f"{TENSOR} ") if TENSOR in kind else "",

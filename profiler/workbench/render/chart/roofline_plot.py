@@ -1,11 +1,12 @@
-"""The roofline over DRAM: the whole of it, and beside it the crowd, enlarged until it is none."""
+"""The roofline over the level that inputs come from, and beside it the crowd, enlarged until it is
+none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.rows import Ablation
 from workbench.render.chart import ground, names
 from workbench.render.chart.key import key
@@ -30,13 +31,13 @@ ROW = 16.0  # between names in a column
 CROWD = 4  # marks that touch are a crowd
 TOUCH = 20.0
 FRAME = Stroke("muted", 1.0, (3, 3))
-X_TITLE, Y_TITLE = "FLOP per DRAM byte", "TFLOP/s"
-ALT = "Roofline over DRAM: performance of every version against its arithmetic intensity."
+Y_TITLE = "TFLOP/s"
+ALT = "Roofline over {level}: performance of every version against its arithmetic intensity."
 CAPTION = (
-    "The slope is what DRAM can feed, the flat lines what each kind of arithmetic can compute, at "
-    "the clocks of one capture; a percentage is of the roof drawn over the point (the tables have "
-    "each capture's own). Height does not rank versions that do different work. Far under every "
-    "roof a version waits for what the stalls name."
+    "The slope is what {level} can feed, the flat lines what each kind of arithmetic can compute, "
+    "at the clocks of one capture; a percentage is of the roof drawn over the point (the tables "
+    "have each capture's own). Height does not rank versions that do different work. Far under "
+    "every roof a version waits for what the stalls name."
 )
 
 
@@ -63,7 +64,7 @@ TOP, FOOT, EDGE, BETWEEN = 26.0, 40.0, 8.0, 56.0
 def roofline(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
     layout = LAYOUTS[width]
     drawn = roofs(ablation)
-    marks = marks_at(ablation, DRAM, drawn) if drawn else []
+    marks = marks_at(ablation, ablation.base, drawn) if drawn else []
     absent = [row for row in ablation.everything if not row.point]
     if drawn is None:
         items, height = empty("ceilings not collected", layout.width)
@@ -77,8 +78,8 @@ def roofline(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
         height=height,
         title="How close does each version come to the hardware's limit?",
         subtitle=f"{where(ablation)}; percentages are of the roof drawn over each point",
-        alt=ALT,
-        caption=CAPTION if drawn else "",
+        alt=ALT.format(level=ablation.base.upper()),
+        caption=CAPTION.format(level=ablation.base.upper()) if drawn else "",
         items=(*items, *foot),
     )
 
@@ -104,6 +105,10 @@ def _draw(marks: Sequence[Mark], drawn: Roofs, layout: Layout) -> tuple[list[Ite
     return [*items, *near, *legend], bottom
 
 
+def _x_title(drawn: Roofs) -> str:
+    return f"FLOP per {drawn.base.upper()} byte"
+
+
 def _frame(box: Box | None) -> list[Item]:
     return [Outline(box, FRAME, 3)] if box else []
 
@@ -118,14 +123,14 @@ def _whole(
 ) -> list[Item]:
     """Everything, the crowd only as a place; ``over`` is what no name may cover besides."""
     places = [whole.at(*mark.at) for mark in marks]
-    under, space = ground.draw(whole, DRAM, drawn, places)
+    under, space = ground.draw(whole, drawn.base, drawn, places)
     paths = arrows(marks, places, whole.box)
     rest = [mark for mark in marks if mark not in crowd]
     apart = [whole.at(*mark.at) for mark in rest]
     chosen = choices(rest, apart, counted=False)
     space.keep_clear((*paths, *chosen, *over))
     return [
-        *ground.axes(whole, X_TITLE, Y_TITLE),
+        *ground.axes(whole, _x_title(drawn), Y_TITLE),
         *under,
         *paths,
         *(item for mark in crowd for item in sign(mark, whole.at(*mark.at), 0.6)),
@@ -138,7 +143,7 @@ def _whole(
 def _plot(box: Box, marks: Sequence[Mark], drawn: Roofs) -> Plot:
     """All ridges and points, with room for their names."""
     rates = [roof.rate for roof in drawn.compute]
-    xs = [drawn.ridge(DRAM, roof) for roof in drawn.compute] + [mark.at[0] for mark in marks]
+    xs = [drawn.ridge(drawn.base, roof) for roof in drawn.compute] + [mark.at[0] for mark in marks]
     ys = [*rates, *(mark.at[1] for mark in marks)]
     return plot(box, (min(xs) / 3, max(xs) * 3), (min(ys) / 2, max(ys) * 1.6))
 
@@ -173,9 +178,9 @@ def _near(
     places = [near.at(*mark.at) for mark in crowd]
     named = [(mark, mark.text, at) for mark, at in zip(crowd, places, strict=True)]
     return [
-        *ground.axes(near, X_TITLE, f"{Y_TITLE}, enlarged"),
-        *ground.roof_lines(near, DRAM, drawn)[0],
-        *(label for label, _ in ground.roof_names(near, DRAM, drawn, places)),
+        *ground.axes(near, _x_title(drawn), f"{Y_TITLE}, enlarged"),
+        *ground.roof_lines(near, drawn.base, drawn)[0],
+        *(label for label, _ in ground.roof_names(near, drawn.base, drawn, places)),
         *arrows(marks, [near.at(*mark.at) for mark in marks], near.box),
         *names.column(named, near.box, layout.width - EDGE, layout.size, ROW),
         *choices(crowd, places, counted=False),

@@ -36,11 +36,14 @@ class Roof:
 
 @dataclass(frozen=True)
 class Roofs:
-    """``compute`` from the highest down; ``memory`` by level, without those not collected."""
+    """``compute`` from the highest down; ``memory`` by level, without those not collected. ``base``
+    is the level that inputs come from.
+    """
 
     compute: tuple[Roof, ...]
     memory: Mapping[str, Roof]
     tensor_type: str
+    base: str = DRAM
 
     @property
     def measured(self) -> bool:
@@ -86,6 +89,7 @@ def roofs(ablation: Ablation) -> Roofs | None:
         for level in LEVELS
         if (bandwidth := ceilings.bandwidth(level))
     }
-    if DRAM not in memory:
+    if ablation.base not in memory:
         return None
-    return Roofs(tuple(sorted(compute, key=lambda r: -r.rate)), memory, ceilings.tensor_type)
+    ordered = tuple(sorted(compute, key=lambda r: -r.rate))
+    return Roofs(ordered, memory, ceilings.tensor_type, ablation.base)

@@ -46,7 +46,7 @@ def roofline(ablation: Ablation) -> Table:
         VERSION,
         field(
             "intensity",
-            "FLOP per DRAM byte",
+            f"FLOP per {LEVEL_NAMES[ablation.base]} byte",
             of_point(lambda p: figure_cell(p.intensity)),
             right=True,
         ),
@@ -86,7 +86,7 @@ def roofline(ablation: Ablation) -> Table:
 
 
 def _limit(point: Point) -> str:
-    return "DRAM" if point.limit == DRAM else compute_roof(point)
+    return LEVEL_NAMES.get(point.limit) or compute_roof(point)
 
 
 def _share(point: Point) -> Content:
