@@ -79,12 +79,12 @@ class Point:
     ``ceiling`` is the kind of arithmetic that would take longest at its peak: ``fp32``, ``fp64``,
     ``half`` or ``tensor``, the last of ``tensor_type``. ``bound`` is the roof over the point in
     the roofline over ``base``, and ``limit`` says what sets it: ``compute`` or ``base``.
-    ``compute_share`` is the achieved share of that arithmetic's peak. ``levels`` are the points of
-    every level that was collected. ``path`` is the tensor instruction that did most of the tensor work, and
-    ``path_share`` the achieved share of what it can do at most. ``undercounted``: the tensor pipe
-    was busy, but its operations were not collected, so that the FLOPs are a lower bound.
-    ``sm_clock`` is the capture's, in Hz; ``measured_compute`` the achieved share of the measured
-    ceiling of ``ceiling``; both nan where not known.
+    ``compute_share`` is the achieved share of that arithmetic's peak. ``levels`` are the points
+    of every level that was collected. ``path`` is the tensor instruction that did most of the
+    tensor work, and ``path_share`` the achieved share of what it can do at most.
+    ``undercounted``: the tensor pipe was busy, but its operations were not collected, so that
+    the FLOPs are a lower bound. ``sm_clock`` is the capture's, in Hz; ``measured_compute`` the
+    achieved share of the measured ceiling of ``ceiling``; both nan where not known.
     """
 
     intensity: float
