@@ -75,14 +75,20 @@ class Noise:
 
         Percentages by their difference in points, all else by the logarithm of the factor.
         """
-        values = (before.value, after.value)
-        if before.value == after.value:
+        values = _beyond_floor(before.id, before.value, after.value)
+        if values[0] == values[1]:
             return 0.0
         size = self.size(before.id)
         if is_share(before):
             spread = math.hypot(*(max(size.relative * abs(v), size.points) for v in values))
             return abs(after.value - before.value) / spread if spread else math.inf
         return abs(log_factor(*values)) / (math.sqrt(2) * size.relative)
+
+
+def _beyond_floor(figure: str, *values: float) -> list[float]:
+    """Amounts as they count; see ``floor`` in metrics.toml."""
+    spec = catalog().get(figure)
+    return [max(value, spec.floor) for value in values] if spec else list(values)
 
 
 ASSUMED_NOISE = Noise(MappingProxyType({}))

@@ -26,6 +26,7 @@ class FigureSpec:
     noise: str = "counter"
     part: tuple[str, ...] = ()
     restates: str = ""
+    floor: float = 0.0
 
 
 @lru_cache

@@ -114,6 +114,7 @@ def row(found: Ablation, row: Row) -> Data:
             for r in found.references
             if r.regimes and not row.is_reference
         },
+        "dram_gb_per_s": figure(row, "dram_bandwidth"),
         "dram_pct_of_peak": figure(row, "dram_pct"),
         "theoretical_occupancy_pct": figure(row, "theoretical_occupancy"),
         "occupancy_limiter": list(row.limiters),
