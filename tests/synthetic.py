@@ -347,6 +347,7 @@ ENVIRONMENT = Environment(
     command="workbench ablate",
 )
 TIMING = TimingFacts(
+    most=5,
     file="20260102T030405Z.json",
     sessions=SESSIONS,
     instances=INSTANCES,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from snapshots import session as timing_session
+from snapshots import session as timed_session
 from snapshots import snapshot, step
 from workbench.errors import EnvironmentLacks
 from workbench.evidence import store
@@ -19,10 +19,11 @@ from workbench.evidence.records import Environment, PredictionEntry, SessionEntr
 from workbench.judge.ladder import judge
 from workbench.judge.recordings import recordings
 from workbench.render.document.method import recorded
+from workbench.run.protocol import Timed
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
-from workbench.words import Known
+from workbench.words import HEADLINE, Known
 from workspaces import GOOD, make
 
 DATE = "2026-01-02T03:04:05Z"
@@ -34,7 +35,7 @@ def entry(file: str = "a.json", shape: str = "large", **medians: float) -> Sessi
         shape=shape,
         file=file,
         sessions=1,
-        regime="warm",
+        regime=HEADLINE,
         fingerprints=dict.fromkeys(medians, ""),
         medians=dict(medians),
     )
@@ -110,6 +111,15 @@ def recorder(root: Path, folder: EvidenceFolder, prediction: str = "[0.4, 0.6]")
     return found
 
 
+def record_times(writer: Recorder) -> None:
+    """Two sessions, in which fix1 is twice as fast."""
+    writer.begin_timing()
+    for number in range(2):
+        found = timed_session(number, {"baseline": 2.0, "fix1": 1.0})
+        writer.session(Timed(session=found, nodes={}, stride=1))
+    writer.end_timing()
+
+
 def noted(folder: EvidenceFolder) -> list[tuple[str, Known]]:
     return [(found.variant, found.known) for found in load_journal(folder).predictions]
 
@@ -121,8 +131,7 @@ def test_a_prediction_is_noted_once_with_what_was_known_of_its_step(
     recorder(root, folder).predictions()
     recorder(root, folder).predictions()
     assert noted(folder) == [("fix1", Known.NOTHING)]
-    samples = timing_session("large", {"baseline": 2.0, "fix1": 1.0}).session.samples
-    recorder(root, folder).session(["baseline", "fix1"], samples)
+    record_times(recorder(root, folder))
     recorder(root, folder).predictions()
     assert noted(folder) == [("fix1", Known.NOTHING)]
     recorder(root, folder, "[0.45, 0.55]").predictions()
@@ -148,14 +157,13 @@ def test_evidence_that_cannot_be_read_leaves_open_what_was_known(folder: Evidenc
 
 def test_a_superseded_session_leaves_its_medians(tmp_path: Path, folder: EvidenceFolder) -> None:
     writer = recorder(tmp_path / "ws", folder)
-    first = timing_session("large", {"baseline": 2.0, "fix1": 1.0}).session.samples
-    writer.session(["baseline", "fix1"], first)
-    (path,) = folder.sessions("large")
+    record_times(writer)
+    (path,) = folder.timing_files("large")
     path = path.rename(path.with_name("20200101T000000Z.json"))
     line = structs.replace(load_journal(folder).sessions[0], file=path.name)
     folder.journal.unlink()
     append(folder, line)
-    writer.session(["baseline", "fix1"], first)
+    record_times(recorder(tmp_path / "ws", folder))
     assert not path.exists()
     gone, kept = load_journal(folder).sessions
     assert gone.file == path.name
@@ -173,7 +181,7 @@ def test_the_report_says_how_often_a_shape_was_timed() -> None:
     )
     journal = Journal(
         sessions=(
-            entry("gone.json", "s", fix1=1.0, library=1.5),
+            entry("gone.json", "s", baseline=1.0, fix1=1.0, library=1.5),
             entry("s.json", "s", fix1=1.0, library=2.0),
             entry("elsewhere.json", "another shape", fix1=1.0),
         )
@@ -181,8 +189,10 @@ def test_the_report_says_how_often_a_shape_was_timed() -> None:
     found = dataclasses.replace(found, journal=journal)
     counted = recordings(found, "s")
     assert (counted.noted, counted.kept, counted.unnoted, counted.total) == (2, 1, 0, 2)
-    told = recorded(judge(found, Config()))
-    assert told.endswith("1 superseded, their medians kept (library over fix1: 1.50x).")
+    judged = judge(found, Config())
+    assert judged.best is not None
+    over = f"library over {judged.best.variant}: 1.50x"
+    assert recorded(judged).endswith(f"1 superseded, their medians kept ({over}).")
 
 
 def test_an_entry_of_a_prediction_names_its_step() -> None:

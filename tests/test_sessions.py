@@ -202,7 +202,7 @@ def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.Monkey
     from workbench.run.worker.timing import rounds
 
     event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
-    monkeypatch.setattr(rounds.torch.cuda, "Event", lambda: event)
+    monkeypatch.setattr("torch.cuda.Event", lambda: event)
     card: Any = FakeCard()
     instances: Any = [
         FakeInstance(card, "a", 10.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -114,9 +115,9 @@ class Throttling:
 
 @dataclass(frozen=True)
 class TimingFacts:
-    """One timing: ``sessions`` of ``instances`` of every variant in ``rounds``; ``alone`` more held
-    references only. Of ``stride`` pieces of the inputs the neighbours write one. ``nodes`` are
-    what one call of a variant is made of.
+    """One timing: ``sessions`` of ``instances`` of every variant in ``rounds``, up to ``most``
+    where a verdict was open; ``alone`` more held references only. Of ``stride`` pieces of the
+    inputs the neighbours write one. ``nodes`` are what one call of a variant is made of.
     """
 
     file: str
@@ -129,6 +130,7 @@ class TimingFacts:
     company: Company | None
     throttling: Throttling | None
     is_chained: bool
+    most: int
 
 
 def timing_facts(
@@ -139,9 +141,11 @@ def timing_facts(
         return None
     sessions = timing.timing.sessions
     every = [series for session in timing.timing.together for series in session.series]
+    held = Counter(v for s in timing.timing.together for v in {one.variant for one in s.series})
     return TimingFacts(
         file=timing.file,
-        sessions=len(timing.timing.together),
+        sessions=min(held.values(), default=0),
+        most=len(timing.timing.together),
         instances=max((session.instances for session in timing.timing.together), default=0),
         rounds=max((len(series.microseconds) for series in every), default=0),
         alone=sum(session.alone for session in sessions),

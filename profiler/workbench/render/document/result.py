@@ -140,8 +140,10 @@ def _basis(ablation: Ablation) -> Text:
     origin = f"measured by this run on {date}" if fresh else f"recorded evidence of {date}"
     facts = ablation.timing
     over = "; 95 % intervals are over sessions"
-    if facts is not None and facts.is_chained:
-        over = f"; 95 % intervals are over {facts.sessions} sessions of {facts.instances} instances"
+    best = ablation.best
+    if best is not None and best.time is not None and best.time.sessions > 1:
+        each = best.time.instances // best.time.sessions
+        over = f"; the 95 % interval is over {best.time.sessions} sessions of {each} instances"
     limited = ""
     if facts is not None and facts.throttling is not None:
         limited = f" The card was {facts.throttling.words}."
