@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -188,15 +187,19 @@ REPEATED = "b2h8s512d64"
 
 
 def test_a_cut_repeat_costs_the_noise_estimate_alone(workspace: Path) -> None:
-    index = recorded_index(REPEATED, "fix10")
-    path = EvidenceFolder(in_copy(workspace, EVIDENCE)).reports / index["repeats"][0]
-    tables = path.parents[1] / "tables" / f"{path.stem}.json.zst"
-    kept = path.read_bytes()
-    path.write_bytes(kept[:1000])
+    folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
+    index = folder.capture_index(REPEATED, "fix10")
+    before = index.read_text()
+    record = json.loads(before)
+    path = folder.reports / "earlier.ncu-repz"
+    shutil.copy(folder.reports / record["report"], path)
+    index.write_text(json.dumps({**record, "repeats": [path.name]}))
     try:
+        assert len(Captures(evidence_of(workspace, REPEATED)).repeats("fix10")) == 1
+        path.write_bytes(path.read_bytes()[:1000])
         captures = Captures(evidence_of(workspace, REPEATED))
         assert captures.of("fix10") is not None
-        assert len(captures.repeats("fix10")) == len(index["repeats"]) - 1
+        assert captures.repeats("fix10") == []
         (told,) = captures.told
         assert path.name in told
         assert told.endswith("the noise is estimated without this repeat")
@@ -204,8 +207,9 @@ def test_a_cut_repeat_costs_the_noise_estimate_alone(workspace: Path) -> None:
         assert found.told == captures.told
         assert all(v.capture for v in found.shapes[REPEATED].variants.values() if v.index)
     finally:
-        path.write_bytes(kept)
-        shutil.copy(EvidenceFolder(EVIDENCE).tables(path.name), tables)
+        index.write_text(before)
+        path.unlink()
+        folder.tables(path.name).unlink(missing_ok=True)
 
 
 def test_a_repeat_whose_hash_is_known_is_compared_with_it(workspace: Path) -> None:
@@ -213,8 +217,9 @@ def test_a_repeat_whose_hash_is_known_is_compared_with_it(workspace: Path) -> No
     folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
     path = folder.capture_index(REPEATED, "fix10")
     kept = path.read_text()
-    wrong = {name: hashlib.sha256(b"").hexdigest() for name in index["repeats"]}
-    path.write_text(json.dumps({**index, "repeats_sha256": wrong}))
+    other = next(p.name for p in folder.reports.iterdir() if p.name != index["report"])
+    wrong = {"repeats": [other], "repeats_sha256": {other: "0" * 64}}
+    path.write_text(json.dumps({**index, **wrong}))
     try:
         captures = Captures(evidence_of(workspace, REPEATED))
         assert captures.repeats("fix10") == []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.figures import DURATION, by_launch
 from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, peaks
 from workbench.derive.roofline.counted import counted_flops
+from workbench.derive.sums import added
 from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, NodeKind, Regime
 
@@ -259,7 +260,8 @@ def _refilling(case: Case) -> float:
 def _most(case: Case, under_ncu: Profiled) -> float:
     """Launches may run one after the other; so may memsets and copies, which ncu does not see."""
     nodes = case.nodes or ()
-    unseen = sum(node.kind in (NodeKind.MEMSET, NodeKind.MEMCPY) for node in nodes)
+    unseen = [node.kind for node in nodes].count(NodeKind.MEMSET)
+    unseen += [node.kind for node in nodes].count(NodeKind.MEMCPY)
     rate = _rates(case).get(DRAM)
     moving = 2e6 * case.work.bytes / rate if case.work and rate else 0.0
     number = max(len(nodes), under_ncu.launches)
@@ -289,11 +291,11 @@ def _operations(case: Case, work: Work) -> Gate | None:
     counted = counted_flops(capture.metrics) if capture and work.flops else None
     if capture is None or counted is None or work.dtype not in ARITHMETIC:
         return None
-    done = sum(counted.values())
+    done = added(counted.values())
     in_halves = work.dtype not in ("float32", "float64")
     if in_halves and not any(kind.startswith(TENSOR) for kind in counted):
         launches = by_launch(capture.metrics).values()
-        done += PACKED_FLOPS * sum(values.get(INSTRUCTIONS, 0.0) for values in launches)
+        done += PACKED_FLOPS * added(values.get(INSTRUCTIONS, 0.0) for values in launches)
         if done >= LEAST_WORK * work.flops:
             return None
     return _at_least(done, work.flops, "operations", "FLOP")
@@ -358,7 +360,7 @@ def outputs_gate(case: Case) -> Gate:
     wrong = next((audit.why for audit in audits if audit.why), "")
     if wrong:
         return Gate(OUTPUTS, GateState.FAILED, f"wrong while it was timed: {wrong}")
-    number = sum(audit.outputs for audit in audits)
+    number = int(added(audit.outputs for audit in audits))
     return Gate(OUTPUTS, GateState.PASSED, f"{_count(number, 'output')} of timed calls were right")
 
 

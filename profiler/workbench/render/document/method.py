@@ -91,7 +91,8 @@ def _timing(facts: TimingFacts | None) -> str:
     return (
         f"Times: {facts.sessions} sessions (processes) of {facts.instances} instances of every "
         f"variant{more}, each with buffers and graphs of its own, in {facts.rounds} rounds of "
-        "random order: geometric means of the instances' medians. A session gives one number to a ratio; "
+        "random order: geometric means of the instances' medians. A session gives one number to a "
+        "ratio; "
         "its 95 % interval is Student's t over sessions."
     )
 
