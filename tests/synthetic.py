@@ -94,6 +94,7 @@ def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False
             intensity=flop_per_byte,
             bandwidth_share=rate / flop_per_byte / bandwidth,
             bound=min(compute, flop_per_byte * bandwidth),
+            rate=rate / flop_per_byte,
         )
         for (name, bandwidth), flop_per_byte in zip(
             bandwidths.items(), (intensity, intensity / 2, intensity / 10), strict=True

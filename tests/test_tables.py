@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from operator import itemgetter
 
 import pytest
@@ -137,7 +138,7 @@ def test_ablation_table_has_the_columns_in_ladder_order() -> None:
         "error ÷ sdpa's",
         "back to back (µs)",
         "cold (µs)",
-        "DRAM GB/s under ncu (% of peak)",
+        "memory GB/s under ncu (% of peak)",
         "occupancy %",
         "top stall",
         "key change",
@@ -164,7 +165,7 @@ def test_row_shows_its_figures() -> None:
     assert fast == "0.111x [0.110, 0.113]"
     assert found["vs baseline"] == "1.90x"
     assert found["vs parent [95 % interval]"] == "1.90x [1.88, 1.92]"
-    assert found["DRAM GB/s under ncu (% of peak)"] == "5.94 (0.1 %)"
+    assert found["memory GB/s under ncu (% of peak)"] == "6.99 DRAM (0.1 %)"
     assert found["top stall"] == "long scoreboard 44 %"
     assert cells(ablation(3), "sdpa")["key change"] == "Reference sdpa"
 
@@ -177,7 +178,8 @@ def test_issuing_is_never_the_top_stall() -> None:
 
 
 def test_what_is_absent_is_not_zero() -> None:
-    found = with_row(ablation(1), "fix1", regimes={}, figures={}, stalls={}, accuracy=None)
+    absent = with_row(ablation(1), "fix1", regimes={}, figures={}, stalls={}, accuracy=None)
+    found = with_row(absent, "fix1", point=None)
     row = cells(found, "fix1")
     for column in (
         "time, chained (µs)",
@@ -185,7 +187,7 @@ def test_what_is_absent_is_not_zero() -> None:
         "vs sdpa",
         "vs fastest reference [95 % interval]",
         "error ÷ sdpa's",
-        "DRAM GB/s under ncu (% of peak)",
+        "memory GB/s under ncu (% of peak)",
         "occupancy %",
     ):
         assert row[column] == "not collected"
@@ -285,3 +287,13 @@ def test_what_authors_write_becomes_spans_once() -> None:
     assert first_sentence("In `a. b` it is 1.2x. The rest.\n\nMore.") == line(
         "In ", code("a. b"), " it is 1.2x."
     )
+
+
+def test_memory_is_of_the_level_nearest_to_its_peak() -> None:
+    known = ablation(1).row("fix1").point
+    assert known is not None
+    l2 = replace(known.levels[1], bandwidth_share=0.2, rate=2e12)
+    l1 = replace(known.levels[2], bandwidth_share=1)
+    busy = replace(known, levels=(known.levels[0], l2, l1))
+    row = cells(with_row(ablation(1), "fix1", point=busy), "fix1")
+    assert row["memory GB/s under ncu (% of peak)"] == "2000 L2 (20.0 %)"
