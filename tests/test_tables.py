@@ -296,4 +296,4 @@ def test_memory_is_of_the_level_nearest_to_its_peak() -> None:
     l1 = replace(known.levels[2], bandwidth_share=1)
     busy = replace(known, levels=(known.levels[0], l2, l1))
     row = cells(with_row(ablation(1), "fix1", point=busy), "fix1")
-    assert row["memory GB/s under ncu (% of peak)"] == "2000 L2 (20.0 %)"
+    assert row["memory GB/s under ncu (% of peak)"] == "2000 L2 (20 %)"
