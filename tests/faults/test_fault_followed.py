@@ -226,6 +226,12 @@ CASES = [
     ),
     Case(
         STUDY_PY,
+        ("tolerance = Tolerance", "adversarial = [1]\ntolerance = Tolerance"),
+        "each takes the inputs and a generator, and returns inputs",
+        ("adversarial = [1]", 'adversarial = {"none": lambda inputs, generator: inputs}'),
+    ),
+    Case(
+        STUDY_PY,
         ("from workbench", "import no_such\nfrom workbench"),
         "import torch inside its functions",
         ("import no_such", ""),

@@ -176,6 +176,12 @@ def check_study_module(path: Path, module: ModuleType) -> None:
             f"{path}: 'tolerance' must be a workbench.Tolerance, or a function of a shape",
             hint="such as tolerance = Tolerance(absolute=1e-3, relative=1e-3)",
         )
+    kinds = getattr(module, "adversarial", {})
+    if not (isinstance(kinds, dict) and all(map(callable, kinds.values()))):
+        raise UsageError(
+            f"{path}: 'adversarial' must be a dict of names to functions",
+            hint="each takes the inputs and a generator, and returns inputs: see docs/variants.md",
+        )
 
 
 def read_study(workspace: Workspace, name: str) -> Study:
