@@ -25,8 +25,8 @@ from workbench.run.protocol import (
     decode,
     write_gate,
 )
-from workbench.run.worker.journal import Journal
 from workbench.run.worker.sessions import Server
+from workbench.run.worker.telling import Journal
 from workbench.words import Regime
 
 JOB_OF_TWO = SessionsJob(

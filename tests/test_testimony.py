@@ -19,18 +19,17 @@ from workbench.evidence.records import (
     Session,
     Timing,
 )
+from workbench.judge.case import Case, added_time
+from workbench.judge.durations import duration_gate
 from workbench.judge.inputs import VariantEvidence
 from workbench.judge.testimony import (
-    Case,
-    added_time,
     compared_gates,
     contradiction,
-    duration_gate,
     kernels_gate,
     outputs_gate,
-    work_gate,
 )
 from workbench.judge.testimony import testimony as gates_of
+from workbench.judge.work_done import work_gate
 from workbench.ncu.capture import Capture, load_capture
 from workbench.study.model import Work
 from workbench.words import GateState, NodeKind, Regime, Status

@@ -11,6 +11,7 @@ from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, L2
 from workbench.derive.roofline.point import point
 from workbench.judge.accuracy import accuracy_gate, accuracy_of, given_up
+from workbench.judge.case import case_of
 from workbench.judge.gates import (
     Gate,
     compiler_gate,
@@ -23,7 +24,7 @@ from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.regimes import Elsewhere, elsewhere, in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
-from workbench.judge.testimony import case_of, compared_gates, testimony
+from workbench.judge.testimony import compared_gates, testimony
 from workbench.words import ABSENT, CheckResult, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.device import Gauge, context_lost, environment
-from workbench.run.worker.journal import Journal, describe
+from workbench.run.worker.telling import Journal, describe
 
 ROUNDS = 15
 ROUND_MICROSECONDS = 8000.0

@@ -35,7 +35,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.gate import wait_at_gate
-from workbench.run.worker.journal import Journal, describe
+from workbench.run.worker.telling import Journal, describe
 from workbench.study.model import Shape
 from workbench.study.params import base_name
 from workbench.study.workspace import check_study_module, load_module

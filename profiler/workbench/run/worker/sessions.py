@@ -30,7 +30,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.gate import wait_at_gate
-from workbench.run.worker.journal import Journal, describe
+from workbench.run.worker.telling import Journal, describe
 from workbench.words import Phase
 
 
