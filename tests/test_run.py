@@ -290,8 +290,9 @@ def timed(number: int, *names: str, **changes: Any) -> Timed:
 class Clock:
     """Stands in for the process that forks sessions: each start plays the next list of events."""
 
-    def __init__(self, *scripts: Script) -> None:
+    def __init__(self, *scripts: Script, interrupted: bool = False) -> None:
         self.scripts = list(scripts)
+        self.interrupted = interrupted
         self.jobs: list[SessionsJob] = []
         self.opened: list[list[str]] = []
 
@@ -310,7 +311,10 @@ class Clock:
         done = Done() in events
         current = [event.variant for event in events if isinstance(event, Start)]
         return WorkerEnd(
-            events=events, returncode=0 if done else -11, current="" if done else current[-1]
+            events=events,
+            returncode=0 if done else -11,
+            current="" if done or self.interrupted else current[-1],
+            interrupted=self.interrupted,
         )
 
     def kill(self) -> None:
@@ -384,6 +388,16 @@ def test_sessions_end_when_there_are_enough(play: Runner) -> None:
     clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=15), Done()])
     play(CHECKED, clock=clock, more=[("bad",)])
     assert clock.opened[-1] == []
+
+
+@pytest.mark.parametrize(("sessions", "kept"), [(2, False), (6, True)])
+def test_a_timing_that_was_cut_short_does_not_replace_a_whole_one(
+    sessions: int, kept: bool, play: Runner
+) -> None:
+    clock = Clock([timed(n, "baseline", "bad") for n in range(sessions)], interrupted=True)
+    result, folder, _ = play(CHECKED, clock=clock)
+    assert result.interrupted
+    assert bool(list(folder.timings("large").glob("*.json"))) == kept
 
 
 def test_a_variant_that_cannot_be_timed_is_recorded_as_failed(play: Runner) -> None:

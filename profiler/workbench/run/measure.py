@@ -159,16 +159,25 @@ class Measurement:
         limit = self.config.limits.seconds_per_step
         while variants := [v for v in self.plan.timed if v not in self.result.out]:
             self.timing = None
-            self.recorder.begin_timing()
+            self.recorder.drop_timing()
             self.clock = self.clock or self.start_sessions(scratch)
             self.last_session = time.monotonic() + self.config.timing.seconds
             self.clock.open_gate(variants)
             outcome = self.clock.watch(limit, self.timed)
             self.clock = None
             self.result.interrupted = outcome.interrupted
+            if outcome.interrupted and self.is_cut_short:
+                self.recorder.drop_timing()
+                return
             if outcome.interrupted or self.blame(outcome, limit) is None:
                 break
         self.recorder.end_timing()
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether there are fewer sessions than intervals are made of: older ones are better."""
+        timing = self.timing
+        return timing is None or len(timing.together) < self.config.timing.sessions
 
     def timed(self, event: Event) -> None:
         """Keep a session as soon as it comes; where they are over, ask for more or end it."""

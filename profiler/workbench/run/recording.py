@@ -231,7 +231,7 @@ class Recorder:
         )
         self._write(path, record)
 
-    def begin_timing(self) -> None:
+    def drop_timing(self) -> None:
         """What was timed so far in this run is not kept."""
         self._sessions, self._nodes = [], {}
         if self._timing is not None:
