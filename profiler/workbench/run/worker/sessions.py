@@ -118,7 +118,8 @@ class Server:
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
         stride = timing.around.inputs.stride
-        self.journal.write(Timed(session=session, nodes=timing.nodes, stride=stride))
+        if session.series:
+            self.journal.write(Timed(session=session, nodes=timing.nodes, stride=stride))
         return timing.out
 
     def current(self, name: str) -> None:

@@ -69,13 +69,11 @@ class Timing:
         self.guard.require_whole()
         audits = tuple(self.audits(number))
         load = self.gauge.load()
-        left = [at for at in self.instances if at.group.variant not in self.out]
-        series = series_of(rounds, self.instances)
         return Session(
             number=number,
             instances=made,
-            series=tuple(one for one in series if one.variant not in self.out),
-            audits=tuple(audit for audit in audits if left or audit.why),
+            series=series_of(rounds, self.instances),
+            audits=audits,
             alone=alone,
             temperature_c=load.temperature_c,
             throttled=sum(self.throttled) / len(self.throttled) if self.throttled else None,
