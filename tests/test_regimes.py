@@ -171,7 +171,7 @@ def test_the_fastest_reference_is_what_the_headline_is_held_against() -> None:
     said = plain(result.result(found))
     assert "fix takes 10.0 µs chained; it is 3.00x [3.00, 3.00] faster than the fastest" in said
     assert "its error against that of library not collected" in said
-    assert "95 % intervals are over 5 sessions of 4 instances" in said
+    assert "95 % interval is over 5 sessions of 4 instances" in said
     assert result.brief(found).startswith("best: fix, 3.00x of library, the fastest reference;")
 
 

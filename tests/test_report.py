@@ -111,7 +111,7 @@ def test_result_names_its_basis() -> None:
     assert "its error is 1.25x that of `sdpa`" in text
     assert "3.61x [3.57, 3.65] over `baseline` (640 µs)" in text
     assert "In other regimes: back to back " in text
-    assert "intervals are over 5 sessions of 4 instances" in text
+    assert "interval is over 5 sessions of 4 instances" in text
     assert "recorded evidence of 2026-01-02" in text
     assert "Of 3 steps: 2 kept, 1 rejected; of " in text
     measured = told(result.result(dataclasses.replace(ablation(3), source=Origin.MEASURED)))

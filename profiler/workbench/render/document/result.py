@@ -27,6 +27,7 @@ from workbench.render.numbers import factor, interval, quantity, ratio
 from workbench.words import ABSENT, Origin, PredictionResult, Regime, Status, Verdict
 
 UNWRITTEN = "no lesson is written yet"
+JUDGED = (Status.CURRENT, Status.FAILED)
 
 
 def result(ablation: Ablation) -> Text:
@@ -157,14 +158,14 @@ def _count(ablation: Ablation) -> Text:
     rows = steps(ablation)
     if not rows:
         return words("There is no step beyond the baseline.")
-    current = Counter(row.verdict for row in rows if row.status == Status.CURRENT)
+    current = Counter(row.verdict for row in rows if row.status in JUDGED)
     parts = [
         words(f"{current[word]} {word}")
         for word in (Verdict.KEPT, Verdict.REJECTED, Verdict.INCONCLUSIVE)
         if current[word]
     ]
     parts += [
-        line(code(row.variant), f" {reason(row)}") for row in rows if row.status != Status.CURRENT
+        line(code(row.variant), f" {reason(row)}") for row in rows if row.status not in JUDGED
     ]
     return line(
         f"Of {len(rows)} step{'s' * (len(rows) != 1)}: ", joined(parts), "; ", score(ablation), "."
@@ -206,6 +207,8 @@ def lesson_line(row: Row) -> Text:
 
 
 def _short_verdict(row: Row) -> str:
+    if row.status == Status.FAILED:
+        return f"{row.verdict}, {row.problem.partition(':')[0]}"
     return (row.verdict or ABSENT) if row.status == Status.CURRENT else reason(row)
 
 
