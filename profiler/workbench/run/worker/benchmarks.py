@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -26,7 +25,6 @@ from workbench.errors import EnvironmentLacks
 from workbench.evidence.records import Ceiling, Tried
 from workbench.run.protocol import (
     CONTEXT_LOST,
-    Broken,
     CeilingFailed,
     CeilingMeasured,
     CeilingsJob,
@@ -36,7 +34,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.device import Gauge, context_lost, environment
-from workbench.run.worker.telling import Journal, describe
+from workbench.run.worker.telling import Journal, describe, or_broken
 
 ROUNDS = 15
 ROUND_MICROSECONDS = 8000.0
@@ -325,13 +323,9 @@ def main() -> None:
     assert isinstance(job, CeilingsJob)
     with Journal(Path.cwd()) as journal:
         journal.write(Hello(pid=os.getpid()))
-        try:
+        with or_broken(journal):
             journal.write(Surroundings(environment=environment()))
             bench = Bench()
-        except Exception as error:
-            journal.write(Broken(error=describe(error)))
-            traceback.print_exc()
-            raise SystemExit(1) from None
         for name in job.ceilings:
             journal.current(name)
             measure(name, bench, journal)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -21,7 +20,6 @@ from workbench.errors import UsageError
 from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import (
     CONTEXT_LOST,
-    Broken,
     Built,
     Captured,
     Checked,
@@ -35,7 +33,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.gate import wait_at_gate
-from workbench.run.worker.telling import Journal, describe
+from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.model import Shape
 from workbench.study.params import base_name
 from workbench.study.workspace import check_study_module, load_module
@@ -238,13 +236,8 @@ def wait_for_parent() -> tuple[str, ...]:
 def main() -> None:
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, VariantsJob)
-    with Journal(Path.cwd()) as journal:
-        try:
-            Worker(job, journal).run()
-        except Exception as error:
-            journal.write(Broken(error=describe(error)))
-            traceback.print_exc()
-            raise SystemExit(1) from None
+    with Journal(Path.cwd()) as journal, or_broken(journal):
+        Worker(job, journal).run()
 
 
 if __name__ == "__main__":

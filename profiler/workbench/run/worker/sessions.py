@@ -30,7 +30,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.gate import wait_at_gate
-from workbench.run.worker.telling import Journal, describe
+from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.words import Phase
 
 
@@ -145,13 +145,8 @@ def main() -> None:
     import torch  # noqa: F401
     from cuda.core import Program  # noqa: F401
 
-    with Journal(Path.cwd()) as journal:
-        try:
-            Server(job, journal).run()
-        except Exception as error:
-            journal.write(Broken(error=describe(error)))
-            traceback.print_exc()
-            raise SystemExit(1) from None
+    with Journal(Path.cwd()) as journal, or_broken(journal):
+        Server(job, journal).run()
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from workbench.errors import WorkbenchError
-from workbench.run.protocol import CURRENT, EVENTS, ErrorText, WorkerEvent, encode
+from workbench.run.protocol import CURRENT, EVENTS, Broken, ErrorText, WorkerEvent, encode
 
 NAME_BYTES = 256
 
@@ -33,6 +35,17 @@ class Journal:
 
     def current(self, name: str) -> None:
         os.pwrite(self._current, name.ljust(NAME_BYTES).encode(), 0)
+
+
+@contextmanager
+def or_broken(journal: Journal) -> Iterator[None]:
+    """What goes wrong inside is the worker's own fault: it is told, and the process ends."""
+    try:
+        yield
+    except Exception as error:
+        journal.write(Broken(error=describe(error)))
+        traceback.print_exc()
+        raise SystemExit(1) from None
 
 
 def describe(error: BaseException) -> ErrorText:
