@@ -192,6 +192,9 @@ def test_charts_are_linked_light_and_dark() -> None:
     text = render(ablation(1))
     for name in FILES:
         assert f'"{name}"' in text
+    assert 'alt="Roofline over DRAM: performance of every version ' in text
+    assert "The slope is what DRAM can feed" in text
+    assert "{level}" not in text
 
 
 def test_roof_is_named_by_what_sets_it_even_at_another_clock() -> None:
