@@ -228,14 +228,12 @@ def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -
 
 def test_the_tree_of_parents_is_drawn_with_its_forks() -> None:
     drawn = tree(recorded()).text.splitlines()
-    assert drawn[:4] == [
+    assert drawn[:8] == [
         "baseline",
         "fix1  kept",
         "fix2  kept",
         "├─ fix2[warps=12]  rejected",
-    ]
-    assert drawn[4].startswith("├─ fix3  failed: wrong: with outliers inputs: max error ")
-    assert drawn[5:8] == [
+        "├─ fix3  failed",
         "└─ fix4  kept",
         "   ├─ fix5  kept",
         "   └─ fix6  kept at b4h16s2048d64",

@@ -12,6 +12,7 @@ from workbench.render.document import predicted
 from workbench.render.document.authored import authored, first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
 from workbench.render.document.phrases import (
+    brief_reason,
     call_of,
     call_words,
     kernels_alone,
@@ -164,7 +165,9 @@ def _count(ablation: Ablation) -> Text:
         if current[word]
     ]
     parts += [
-        line(code(row.variant), f" {reason(row)}") for row in rows if row.status != Status.CURRENT
+        line(code(row.variant), f" {brief_reason(row)}")
+        for row in rows
+        if row.status != Status.CURRENT
     ]
     return line(
         f"Of {len(rows)} step{'s' * (len(rows) != 1)}: ", joined(parts), "; ", score(ablation), "."
@@ -206,7 +209,7 @@ def lesson_line(row: Row) -> Text:
 
 
 def _short_verdict(row: Row) -> str:
-    return (row.verdict or ABSENT) if row.status == Status.CURRENT else reason(row)
+    return (row.verdict or ABSENT) if row.status == Status.CURRENT else brief_reason(row)
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
