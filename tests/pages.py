@@ -69,7 +69,9 @@ def recorded_page() -> str:
 def long_ladder() -> tuple[Ablation, Sources]:
     """The recorded steps over and over, each with its own copy of its sources and costs."""
     found, sources = recorded()
-    first, *steps = found.rows
+    first, *others = found.rows
+    steps = [row for row in others if sources.sides[row.variant].costs]
+    assert len(steps) >= STEPS
     rows, sides, diffs = [first], dict(sources.sides), {}
     for n in range(STEPS):
         row = steps[n % len(steps)]

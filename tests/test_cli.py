@@ -57,7 +57,7 @@ def test_an_unknown_verb_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         ["show", "fix1", "--source", "--json"],
         ["show", "fix1", "--metric", "smsp__inst_executed.sum", "--json"],
         ["list", "--json"],
-        ["check", "--json"],
+        ["check", "fix4", "--json"],
     ],
 )
 def test_json_is_the_whole_of_stdout(
@@ -65,6 +65,17 @@ def test_json_is_the_whole_of_stdout(
 ) -> None:
     assert main([*arguments, *HERE]) == 0
     assert json.loads(capsys.readouterr().out)["schema_version"] == 1
+
+
+def test_a_wrong_variant_on_record_ends_in_1_and_leaves_stdout_to_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check", "--json", *HERE]) == 1
+    out, err = capsys.readouterr()
+    wrong = {r["variant"] for r in json.loads(out)["checks"] if r["status"] == "wrong"}
+    assert wrong == {"fix3"}
+    assert "error: fix3: wrong at b2h8s512d64: with outliers inputs" in err
+    assert "hint: a variant that is wrong is not timed" in err
 
 
 def test_recorded_evidence_says_so_in_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,10 +89,13 @@ def test_profile_names_the_bottleneck_with_metric_estimate_and_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["profile", "baseline", *HERE]) == 0
-    top = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("1. "))
-    assert "long_scoreboard" in top
-    assert "NVIDIA estimates" in top
-    assert "baseline.cu:30" in top
+    lines = capsys.readouterr().out.splitlines()
+    first, second = (next(x for x in lines if x.startswith(f"{n}. ")) for n in (1, 2))
+    assert (
+        "sm__warps_active.avg.pct_of_peak_sustained_active = 6.25; NVIDIA estimates 67 %" in first
+    )
+    assert "long_scoreboard = 59.9; NVIDIA estimates 60 %" in second
+    assert "hottest line `baseline.cu:30`" in second
 
 
 def test_without_gpu_and_evidence_the_way_out_is_named(

@@ -23,6 +23,7 @@ from workspaces import ROOT, copy_of_repository, recorded_report
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
 SHAPE = "b2h8s512d64"
+WRONG = "fix3"  # with outliers among its inputs: checked, and for that neither timed nor captured
 
 
 def ablate(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -134,6 +135,12 @@ def test_every_time_and_speedup_can_be_recomputed_from_the_timing_file(
 
 def test_every_profiled_figure_can_be_recomputed_from_the_capture(table: dict[str, Any]) -> None:
     for row in everything(table):
+        if row["variant"] == WRONG:
+            assert {row[key] for key in ("memory", "dram_gb_per_s", "achieved_occupancy_pct")} == {
+                None
+            }
+            assert (row["kernels"], row["captures"], row["stalls"]) == ([], [], {})
+            continue
         found = launches(row["variant"])
         assert len(found) == len(row["kernels"])
         seconds = [value(a, "gpu__time_duration.sum") * 1e-9 for a in found]
@@ -141,6 +148,10 @@ def test_every_profiled_figure_can_be_recomputed_from_the_capture(table: dict[st
             value(a, "dram__bytes_read.sum") + value(a, "dram__bytes_write.sum") for a in found
         )
         assert row["dram_gb_per_s"] == pytest.approx(moved / sum(seconds) / 1e9)
+        busy = [value(a, "lts__lts2xbar_cycles_active.sum.per_second") for a in found]
+        crossed = sum(32 * rate * s for rate, s in zip(busy, seconds, strict=True))
+        assert row["memory"]["level"] == "l2"
+        assert row["memory"]["gb_per_s"] == pytest.approx(crossed / sum(seconds) / 1e9)
         name = "sm__warps_active.avg.pct_of_peak_sustained_active"
         weighted = sum(value(a, name) * s for a, s in zip(found, seconds, strict=True))
         assert row["achieved_occupancy_pct"] == pytest.approx(weighted / sum(seconds))
@@ -174,6 +185,21 @@ def test_the_ladder_reaches_ten_times_and_every_step_was_predicted(table: dict[s
         assert row["verdict"] in ("kept", "rejected", "inconclusive")
 
 
+def test_a_wrong_variant_has_a_check_and_neither_a_time_nor_a_capture(
+    table: dict[str, Any],
+) -> None:
+    recorded = json.loads((EVIDENCE / "checks" / f"{WRONG}.json").read_text())["shapes"]
+    row = next(r for r in table["versions"] if r["variant"] == WRONG)
+    assert recorded[SHAPE]["status"] == "wrong"
+    assert (row["status"], row["verdict"]) == ("failed", "rejected")
+    assert row["problem"] == f"wrong: {recorded[SHAPE]['why']}"
+    assert row["gates"]["correct"]["passed"] is False
+    assert (row["microseconds"], row["regimes"]) == (None, {})
+    for path in EVIDENCE.glob("*/timings/*.json"):
+        assert WRONG not in json.loads(path.read_text())["fingerprints"]
+    assert not list(EVIDENCE.glob(f"*/captures/{WRONG}.json"))
+
+
 def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,7 +211,9 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     assert rows["fix2"]["microseconds"] is None
     assert rows["fix2"]["dram_gb_per_s"] is None
     assert rows["fix1"]["status"] == "current"
-    assert rows["fix3"]["speedup_over_parent"] is None
+    assert rows["fix4"]["parent"] == "fix2"
+    assert rows["fix4"]["microseconds"] is not None
+    assert rows["fix4"]["speedup_over_parent"] is None
     assert main(["ablate", *here]) == 0
     out = capsys.readouterr().out
     assert (
@@ -212,8 +240,10 @@ def test_a_new_shape_leaves_evidence_current_and_a_changed_study_does_not(
     text = study.read_text()
     new = '    "new": Shape(B=1, H=1, S=64, D=64, causal=False, dtype="float16"),\n    "ragged"'
     study.write_text(text.replace('    "ragged"', new))
-    assert all(r["status"] == "current" for r in everything(ablate(copy, capsys)))
-    study.write_text(text.replace("absolute=4e-3", "absolute=5e-3"))
+    states = {r["variant"]: r["status"] for r in everything(ablate(copy, capsys))}
+    assert states.pop(WRONG) == "failed"
+    assert set(states.values()) == {"current"}
+    study.write_text(text.replace("absolute=5e-3", "absolute=6e-3"))
     assert all(r["status"] == "stale" for r in everything(ablate(copy, capsys)))
 
 
@@ -302,7 +332,7 @@ def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
 ) -> None:
     (path,) = copy.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json")
     data = json.loads(path.read_text())
-    keep = {"fix2", "fix3"}
+    keep = {"fix2", "fix4"}
     sessions = [
         {**session, "series": [s for s in session["series"] if s["variant"] in keep]}
         for session in data["sessions"]
@@ -313,12 +343,12 @@ def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
         "sessions": [session for session in sessions if session["series"]],
     }
     path.with_name("29990101T000000Z.json").write_text(json.dumps(later))
-    data["fingerprints"]["fix3"] = "of sources that are gone"
+    data["fingerprints"]["fix4"] = "of sources that are gone"
     path.write_text(json.dumps(data))
     found = {r["variant"]: r for r in ablate(copy, capsys)["versions"]}
-    assert found["fix3"]["microseconds"]["value"] > 0
-    assert found["fix3"]["speedup_over_parent"]["ratio"] > 1
-    assert found["fix3"]["speedup_over_baseline"] is None
+    assert found["fix4"]["microseconds"]["value"] > 0
+    assert found["fix4"]["speedup_over_parent"]["ratio"] > 1
+    assert found["fix4"]["speedup_over_baseline"] is None
 
 
 def test_repeats_are_the_earlier_captures_that_are_still_there(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_choice_is_compared_with_the_best_of_what_it_picks_from() -> None:
     found = recorded()
     row = found.ladders[0].row("fix15")
     assert row.role == Role.CHOICE
-    assert row.chosen == "fix11[stagger=1,early=1,polynomial=3]"
+    assert row.chosen == "fix11[stagger=1,polynomial=3]"
     assert row.over_chosen is not None
     assert 0.95 < row.over_chosen.ratio < 1.05
 
@@ -179,7 +179,16 @@ def test_what_was_not_measured_at_another_shape_is_inconclusive_there_and_here()
     assert (row.time, row.over_parent, row.verdict) == (None, None, Verdict.INCONCLUSIVE)
     assert found.row("wide").verdict == Verdict.INCONCLUSIVE
     assert found.row("wide").time is not None
-    assert [gate.state for gate in row.gates] == ["passed", "passed", "open", "open"]
+    assert {gate.name: str(gate.state) for gate in row.gates} == {
+        "correct": "passed",
+        "compiler": "passed",
+        "accurate": "open",
+        "kernels": "open",
+        "duration": "open",
+        "work": "open",
+        "timed outputs": "open",
+        "faster": "open",
+    }
 
 
 def test_all_shapes_are_told_of_the_last_step() -> None:
@@ -204,6 +213,7 @@ def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -
             "sdpa_flash",
             "sdpa_cudnn",
             "sdpa_efficient",
+            "fa4",
         }
         assert not any(variant.capture for variant in shape.variants.values())
         assert shape.repeats == ()
@@ -218,12 +228,16 @@ def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -
 
 def test_the_tree_of_parents_is_drawn_with_its_forks() -> None:
     drawn = tree(recorded()).text.splitlines()
-    assert drawn[:5] == [
+    assert drawn[:8] == [
         "baseline",
         "fix1  kept",
         "fix2  kept",
         "├─ fix2[warps=12]  rejected",
-        "└─ fix3  kept",
+        "├─ fix3  failed",
+        "└─ fix4  kept",
+        "   ├─ fix5  kept",
+        "   └─ fix6  kept at b4h16s2048d64",
     ]
     assert "      │  ├─ fix10[pingpong=1]  rejected at b4h16s2048d128" in drawn
+    assert "            fix11[stagger=1,polynomial=3]  inconclusive" in drawn
     assert len(drawn) == len(recorded().rows)

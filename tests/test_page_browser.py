@@ -329,18 +329,18 @@ def test_marks_that_cover_each_other_open_a_list(desk: Desk) -> None:
 def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     bar = page.locator("#chosen")
-    time = pages.recorded()[0].row("fix3").time
+    time = pages.recorded()[0].row("fix2").time
     assert time is not None
     for selector in (
-        "svg.wide[data-chart=roofline] .choice[data-variant=fix3]",
-        "svg.wide[data-chart=roofline] .of[data-variant=fix3] text",
-        "svg.wide[data-chart=stalls] .choice[data-variant=fix3]",
-        "table.ladder tr[data-key=fix3] td >> nth=1",
+        "svg.wide[data-chart=roofline] .choice[data-variant=fix2]",
+        "svg.wide[data-chart=roofline] .of[data-variant=fix2] text",
+        "svg.wide[data-chart=stalls] .choice[data-variant=fix2]",
+        "table.ladder tr[data-key=fix2] td >> nth=1",
     ):
         page.locator(selector).first.click()
         for kind in ("table.ladder tr", ".choice:not(.cluster)", "article", "#code > details"):
-            assert chosen(page, kind) == {"fix3"}, (selector, kind)
-        assert open_steps(page) == ["fix3"]
+            assert chosen(page, kind) == {"fix2"}, (selector, kind)
+        assert open_steps(page) == ["fix2"]
         expect(bar).to_contain_text(f"{number(time.value)} µs")
         expect(page.locator("#said")).to_contain_text("is marked")
         page.keyboard.press("Escape")
@@ -350,7 +350,7 @@ def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
     page.locator(selector).first.click()
     bar.locator("button", has_text="›").click()
     order = versions(page)
-    assert chosen(page, "article") == {order[order.index("fix3") + 1]}
+    assert chosen(page, "article") == {order[order.index("fix2") + 1]}
     bar.locator("a", has_text="step").click()
     expect(page.locator("article.open h3")).to_be_in_viewport()
 
@@ -372,8 +372,8 @@ def test_hovering_a_point_shows_its_figures(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     tip = page.locator("#tip")
     expect(tip).to_be_hidden()
-    page.locator("svg.wide[data-chart=roofline] .choice[data-variant=fix3]").hover()
-    for text in ("fix3", "TFLOP/s", "share of roof"):
+    page.locator("svg.wide[data-chart=roofline] .choice[data-variant=fix2]").hover()
+    for text in ("fix2", "TFLOP/s", "share of roof"):
         expect(tip).to_contain_text(text)
     box = tip.bounding_box()
     assert box
@@ -451,7 +451,7 @@ def test_source_view_has_reasons_by_line_and_coloured_words(desk: Desk) -> None:
     page = desk.open(pages.recorded_page(), hash_="#code-baseline")
     holder = page.locator('#code-baseline [data-source="baseline.cu"]')
     row = holder.locator("tbody tr").nth(29)
-    for text in ("59 %", "long scoreboard", "30"):
+    for text in ("48 % of all samples", "long scoreboard41 %", "30"):
         expect(row).to_contain_text(text)
     assert holder.locator("td.text").all_text_contents() == source("baseline")
     expect(holder.locator(".tok-k", has_text="__global__")).to_have_count(1)

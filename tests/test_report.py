@@ -15,6 +15,7 @@ from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.intervals import Interval, Ratio
 from workbench.judge.environment import Environment
+from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation
@@ -23,7 +24,7 @@ from workbench.render.chart.charts import FILES
 from workbench.render.document import method, result, rooflines
 from workbench.render.document.blocks import CodeBlock, Text
 from workbench.render.report import render_report, template_environment
-from workbench.words import Origin, PredictionResult, Regime, Verdict
+from workbench.words import GateState, Origin, PredictionResult, Regime, Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 ENVIRONMENT = template_environment([TEMPLATES])
@@ -111,7 +112,7 @@ def test_result_names_its_basis() -> None:
     assert "its error is 1.25x that of `sdpa`" in text
     assert "3.61x [3.57, 3.65] over `baseline` (640 µs)" in text
     assert "In other regimes: back to back " in text
-    assert "interval is over 5 sessions of 4 instances" in text
+    assert "the 95 % interval is over 5 sessions of 4 instances" in text
     assert "recorded evidence of 2026-01-02" in text
     assert "Of 3 steps: 2 kept, 1 rejected; of " in text
     measured = told(result.result(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
@@ -132,6 +133,24 @@ def test_stale_step_shows_no_figure() -> None:
     assert "no figures, stale" in text
     assert "`fix3`: no verdict, stale." in text
     assert "`fix1` takes 337 µs" in text
+
+
+def test_why_a_step_failed_is_told_once_and_not_cut_off_elsewhere() -> None:
+    found = not_current(ablation(3), "fix3", "failed", "wrong: with outliers inputs")
+    told_once = "`fix3`: no verdict, failed: wrong: with outliers inputs."
+    assert told_once in [told(line) for line in result.failures(found)]
+    assert "1 rejected, `fix3` failed; of " in told(result.result(found))
+    assert any(told(line).startswith("`fix3` (failed): ") for line in result.lessons(found))
+    gates = (
+        Gate("correct", GateState.FAILED, "wrong: with outliers inputs"),
+        Gate("compiler", GateState.PASSED, ""),
+        Gate("work", GateState.OPEN, "not collected"),
+        Gate("faster", GateState.OPEN, "not collected"),
+    )
+    assert (
+        "no figures, failed. Gates failed: correct (wrong: with outliers inputs); "
+        "open: work, faster (not collected); 1 passed."
+    ) in render(with_row(found, "fix3", gates=gates))
 
 
 def test_what_did_not_work() -> None:
@@ -192,6 +211,9 @@ def test_charts_are_linked_light_and_dark() -> None:
     text = render(ablation(1))
     for name in FILES:
         assert f'"{name}"' in text
+    assert 'alt="Roofline over DRAM: performance of every version ' in text
+    assert "The slope is what DRAM can feed" in text
+    assert "{level}" not in text
 
 
 def test_roof_is_named_by_what_sets_it_even_at_another_clock() -> None:
@@ -225,7 +247,7 @@ def test_hostile_text_stays_text() -> None:
     text = render(found, {"fix1": changed("", NASTY)})
     html = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script" not in html
-    assert html.count("</details>") == html.count("<details>") == 15
+    assert html.count("</details>") == html.count("<details>") == 16
     assert [h for h in headings(text) if h == "heading"] == []
     assert len(headings(text)) == len(headings(render(ablation(1))))
     assert html.count("<table>") == MarkdownIt("commonmark").enable("table").render(

@@ -32,7 +32,9 @@ NO_TIMINGS: Timings = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Chart:
-    """``alt`` says what it shows, for who does not see it, ``caption`` how to read it."""
+    """``alt`` says what it shows, for who does not see it, ``caption`` how to read it: both name
+    the ``{level}`` of memory that rooflines are over.
+    """
 
     build: Callable[[Ablation, Timings, Width], Scene]
     alt: str
@@ -53,6 +55,14 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
         "samples": Chart(samples, sample_strips.ALT, sample_strips.CAPTION),
     }
 )
+
+
+def told(name: str, ablation: Ablation) -> tuple[str, str]:
+    """``alt`` and ``caption`` of one of ``CHARTS``."""
+    level = ablation.base.upper()
+    return CHARTS[name].alt.format(level=level), CHARTS[name].caption.format(level=level)
+
+
 # In the order in which the report shows them, the light one of each first.
 FILES = tuple(f"{name}-{shade}.svg" for name in CHARTS for shade in ("light", "dark"))
 

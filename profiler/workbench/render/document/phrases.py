@@ -33,6 +33,11 @@ def reason(row: Row) -> str:
     return row.status if row.status != Status.CURRENT else ABSENT
 
 
+def brief_reason(row: Row) -> str:
+    """The same in a word or two, where the reason stands elsewhere."""
+    return row.status if row.status == Status.FAILED else reason(row)
+
+
 def verdict(row: Row) -> str:
     """The verdict, or what stands in its place."""
     if row.status == Status.ADOPTED:

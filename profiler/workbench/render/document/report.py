@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AtShape
-from workbench.render.chart.charts import CHARTS
+from workbench.render.chart import charts
 from workbench.render.document import (
     bottlenecks,
     method,
@@ -129,7 +129,8 @@ def _ladder(ablation: Ablation) -> Section:
 
 def _chart(name: str, ablation: Ablation) -> Chart:
     of_what = f"Of {ablation.study}, {ablation.shape}, on {ablation.gpu}."
-    return Chart(name, f"{CHARTS[name].alt} {of_what}", words(CHARTS[name].caption))
+    alt, caption = charts.told(name, ablation)
+    return Chart(name, f"{alt} {of_what}", words(caption))
 
 
 def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:

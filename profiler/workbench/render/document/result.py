@@ -12,6 +12,7 @@ from workbench.render.document import predicted
 from workbench.render.document.authored import authored, first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
 from workbench.render.document.phrases import (
+    brief_reason,
     call_of,
     call_words,
     kernels_alone,
@@ -165,7 +166,7 @@ def _count(ablation: Ablation) -> Text:
         if current[word]
     ]
     parts += [
-        line(code(row.variant), f" {reason(row)}") for row in rows if row.status not in JUDGED
+        line(code(row.variant), f" {brief_reason(row)}") for row in rows if row.status not in JUDGED
     ]
     return line(
         f"Of {len(rows)} step{'s' * (len(rows) != 1)}: ", joined(parts), "; ", score(ablation), "."
@@ -208,8 +209,8 @@ def lesson_line(row: Row) -> Text:
 
 def _short_verdict(row: Row) -> str:
     if row.status == Status.FAILED:
-        return f"{row.verdict}, {row.problem.partition(':')[0]}"
-    return (row.verdict or ABSENT) if row.status == Status.CURRENT else reason(row)
+        return f"{row.verdict or row.status}, {row.problem.partition(':')[0]}"
+    return (row.verdict or ABSENT) if row.status == Status.CURRENT else brief_reason(row)
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:

@@ -27,12 +27,12 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import (
+    brief_reason,
     has_figures,
     kind,
     names,
     otherwise,
     parent_of,
-    reason,
     took,
     with_cycles,
 )
@@ -89,7 +89,7 @@ def price(row: Row) -> tuple[str | Text, ...]:
 
 def _speed(row: Row) -> Text:
     if not has_figures(row):
-        return words(f"no figures, {reason(row)}")
+        return words(f"no figures, {brief_reason(row)}")
     told = line(f"{took(row)}, {with_cycles(row.over_parent)} over ", code(parent_of(row)))
     if elsewhere := otherwise(row):
         told = line(told, f" ({elsewhere})")
@@ -107,8 +107,12 @@ def gate_words(row: Row) -> Text:
         return words(f"{len(row.gates)} gates passed.")
     told = []
     for state in (GateState.FAILED, GateState.OPEN):
-        gates = [f"{gate.name} ({gate.why})" for gate in row.gates if gate.state == state]
-        if gates:
+        by_why: dict[str, list[str]] = {}
+        for gate in row.gates:
+            if gate.state == state:
+                by_why.setdefault(gate.why, []).append(gate.name)
+        if by_why:
+            gates = [f"{', '.join(alike)} ({why})" for why, alike in by_why.items()]
             told.append(f"{state}: {', '.join(gates)}")
     passed = [gate for gate in row.gates if gate.state == GateState.PASSED]
     return words(f"Gates {'; '.join([*told, f'{len(passed)} passed'])}.")
@@ -241,7 +245,7 @@ def _limit(row: Row) -> list[Block]:
 def diff(row: Row, changes: SourceDiff | None) -> Block:
     parent = parent_of(row)
     if changes is not None and changes.is_same:
-        text = line("The sources are those of ", code(parent), "; only parameters differ.")
+        text = line("Only parameters differ from ", code(parent), ".")
         return Paragraph(text)
     if changes is None or not changes.hunks:
         return Paragraph(line("Diff against ", code(parent), f": {ABSENT}."))

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import CodeBlock
-from workbench.render.document.phrases import parent_of, verdict
-from workbench.words import Verdict
+from workbench.render.document.phrases import brief_reason, parent_of, verdict
+from workbench.words import Status, Verdict
 
 LAST, INNER, PASSING, CLEAR = "└─ ", "├─ ", "│  ", "   "
 
@@ -29,7 +29,8 @@ def _lines(
     for number, row in enumerate(rows, start=1):
         forked, last = len(rows) > 1, number == len(rows)
         branch = (LAST if last else INNER) if forked else ""
-        word = "" if row.verdict == Verdict.BASELINE else f"  {verdict(row)}"
-        yield f"{before}{branch}{row.variant}{word}"
+        word = brief_reason(row) if row.status == Status.FAILED else verdict(row)
+        told = "" if row.verdict == Verdict.BASELINE else f"  {word}"
+        yield f"{before}{branch}{row.variant}{told}"
         deeper = before + ((CLEAR if last else PASSING) if forked else "")
         yield from _lines(children.get(row.variant, ()), children, deeper)
