@@ -531,6 +531,17 @@ def test_repeated_captures_on_record_replace_the_assumed_noise(
     assert "from 2 repeated captures on record" in report
 
 
+def test_what_is_wrong_is_rejected_wherever_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = copy_of_repository(tmp_path)
+    row = next(row for row in ablate(root, capsys)["versions"] if row["variant"] == "fix3")
+    assert (row["status"], row["verdict"]) == ("failed", "rejected")
+    report = (root / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
+    assert "- `fix3`: rejected, failed: wrong: with outliers inputs" in report
+    assert "`fix3`: no verdict" not in report
+
+
 def test_show_gives_the_account_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "fix2", "--project", str(ROOT)]) == 0
     out = capsys.readouterr().out
