@@ -92,10 +92,11 @@ def test_an_adopted_capture_has_figures_and_no_speed(
     root: Path, report: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = row(capsys, "fix4")
-    assert adopt(report, "--as", "theirs", "--launch", "5") == 0
+    assert adopt(report, "--as", "theirs", "--launch", "4") == 0
     found = row(capsys)
     assert found["status"] == "adopted"
-    assert found["dram_gb_per_s"] == before["dram_gb_per_s"]
+    for key in ("dram_gb_per_s", "stalls", "memory", "roofline", "achieved_occupancy_pct"):
+        assert found[key] == before[key] is not None
     for key in (
         "microseconds",
         "speedup_over_baseline",
@@ -160,7 +161,7 @@ def test_a_step_without_measurements_stays_without_a_verdict(
         data = json.loads(path.read_text())
         data["fingerprints"].pop("fix5", None)
         path.write_text(json.dumps(data))
-    assert adopt(report, "--as", "fix5", "--launch", "6") == 0
+    assert adopt(report, "--as", "fix5", "--launch", "5") == 0
     found = row(capsys, "fix5")
     assert (found["status"], found["verdict"]) == ("adopted", "inconclusive")
     assert {p["result"] for p in found["predictions"]} == {"not measurable"}
@@ -194,15 +195,15 @@ def test_an_adopted_capture_can_be_replaced_and_the_old_report_goes(
     ("arguments", "message", "hint"),
     [
         (["--as", "their"], "'their' is no variant or reference", "captured = true"),
-        (["--as", "fix3", "--launch", "3"], "fix3 has a measured capture", "[[reference]]"),
-        (["--as", "theirs"], "holds 12 kernels or launch shapes", "--kernel or --launch"),
+        (["--as", "fix4", "--launch", "4"], "fix4 has a measured capture", "[[reference]]"),
+        (["--as", "theirs"], "holds 13 kernels or launch shapes", "--kernel or --launch"),
         (
             ["--as", "theirs", "--kernel", "attention_forward"],
             "holds 8 kernels or launch shapes",
             "launch 0",
         ),
         (["--as", "theirs", "--kernel", "nope"], "no launch of a kernel 'nope'", "known:"),
-        (["--as", "theirs", "--launch", "40"], "has no launch 40", "0 to 27"),
+        (["--as", "theirs", "--launch", "40"], "has no launch 40", "0 to 28"),
         (["--as", "theirs", "--launch", "1", "--shape", "b2"], "unknown shape", SHAPE),
     ],
 )

@@ -156,7 +156,10 @@ def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
     row = found.row("fix15")
     assert row.point is not None
     assert found.ceilings.tensor is not None
-    over = min(found.ceilings.tensor, row.point.intensity * found.ceilings.dram)
+    below = {"dram": found.ceilings.dram, "l2": found.ceilings.l2}[found.base]
+    assert found.base == row.point.base
+    assert below is not None
+    over = min(found.ceilings.tensor, row.point.intensity * below)
     share = row.point.flops_per_second / over
     assert abs(share - row.point.share) > 0.005  # its own capture's roof is another one
     (label,) = (t for t in texts(chart("roofline", found)) if t.startswith("fix15 "))
@@ -178,7 +181,13 @@ def test_every_version_can_be_reached_at_the_middle_of_its_mark(name: str, width
     reached = {variant for group in chosen for variant in group.variants}
     steps = {row.variant for row in found.rows if row.step and row.step.parent}
     shown = {row.variant for row in found.everything if has_figures(row)}
-    assert reached >= (steps if name == "stall-time" else shown)
+    assert len(shown) > 20
+    assert reached >= (steps & shown if name == "stall-time" else shown)
+    told = [text for text in texts(svg.files(one)[0]) if text.startswith("not collected: ")]
+    absent = {row.variant for row in found.everything} - shown
+    assert absent == {"fix3"}  # wrong, and so without a capture
+    assert len(told) == 1
+    assert told[0].startswith("not collected: fix3 (failed: wrong: with outliers inputs: max")
 
 
 def test_marks_that_cover_each_other_are_one_choice_that_lists_them() -> None:

@@ -45,6 +45,20 @@ def test_where_there_is_no_room_there_is_no_name() -> None:
     assert space.put([(250.0, 200.0)], ["too high for the gap"], 12.0) is None
 
 
+def test_a_name_crosses_a_line_rather_than_be_left_out() -> None:
+    """sdpa_flash stood without a name between a roof, a ridge, arrows and a frame's lines."""
+    mark = (250.0, 200.0)
+    grid = [((0.0, 20.0 * n), (500.0, 20.0 * n)) for n in range(21)]
+    grid += [((25.0 * n, 0.0), (25.0 * n, 400.0)) for n in range(21)]
+    crossing = Space(PAGE, [mark], lines=grid).put([mark], ["name over lines"], 12.0)
+    assert crossing is not None
+    assert any(crossing.box.clipped(line) for line in grid)
+    free = Space(PAGE, [mark], lines=[((250.0, 200.0), (400.0, 200.0))])
+    beside = free.put([mark], ["name over lines"], 12.0)
+    assert beside is not None
+    assert not beside.box.clipped(free.lines[0])
+
+
 def test_a_mark_without_a_name_is_not_covered() -> None:
     beside = (130.0, 100.0)  # where the name would go
     spot = Space(PAGE, [(100.0, 100.0), beside]).put([(100.0, 100.0)], ["some name"], 12.0)

@@ -1,26 +1,32 @@
 """Shares of stall samples have an error, and a top stall that leads by less is a tie.
 
 Of three captures of one variant on record the top stall differed for 4 of 27 rows, without a word.
+Their tables are kept in ``recorded/repeats``: the evidence has one capture a variant now.
 """
 
 from __future__ import annotations
 
+import json
 import random
+from functools import cache
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from synthetic import ablation, with_row
 from workbench.derive.diff.costs import Cost
 from workbench.derive.figures import SAMPLES, Figure, figures, stall_shares
+from workbench.derive.noise import ASSUMED, FLOOR, noise_of
 from workbench.derive.sampling import lead_error, standard_error, top_stall
-from workbench.ncu.cache import tables_of
+from workbench.ncu import frames
+from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
 from workbench.render.as_json.stalls import stall_certainty
 from workbench.render.document.stalls import in_column, of_line, reasons, share
 from workbench.render.document.stalls import top_stall as top_stall_of
-from workspaces import EVIDENCE
 
-REPORTS = sorted((EVIDENCE / "reports").glob("b2h8s512d64-2*"))
+REPEATS = sorted((Path(__file__).parent / "recorded" / "repeats").glob("*.json.zst"))
 
 
 def test_a_share_of_506_samples_is_known_to_within_some_points() -> None:
@@ -90,14 +96,34 @@ def test_the_ladder_says_that_it_is_a_tie() -> None:
     assert told["stall_standard_errors"]["wait"] == pytest.approx(0.0237, rel=1e-2)
 
 
+@cache
 def recorded() -> list[tuple[str, list[Capture]]]:
-    """The captures of each variant in every report at the shape shown."""
+    """The repeated captures of each variant, or of each of its kernels."""
     found: dict[str, list[Capture]] = {}
-    for report in REPORTS:
-        tables = EVIDENCE / "tables" / report.name.replace(".ncu-repz", ".json.zst")
-        for launch, ranges in tables_of(report, tables):
-            found.setdefault(f"{ranges[0]} {launch.kernel}", []).append(Capture(report, (launch,)))
+    for path in REPEATS:
+        for launch in json.loads(frames.whole(path.read_bytes()))["launches"]:
+            metrics = [tuple(row) for row in launch["metrics"]]
+            tables = Kept(launch["kernel"], metrics, (), (), frozenset(launch["collected"]))
+            name = f"{launch['ranges'][0]} {launch['kernel']}"
+            found.setdefault(name, []).append(Capture(path, (tables,)))
+    assert {len(captures) for captures in found.values()} == {3}
+    assert len(found) == 28
     return sorted(found.items())
+
+
+def test_noise_is_the_spread_of_repeated_captures() -> None:
+    groups = [[figures(capture.metrics) for capture in captures] for _, captures in recorded()]
+    noise = noise_of(groups)
+    assert noise.captures == 84
+    durations = np.array([[capture["duration"].value for capture in group] for group in groups])
+    relative = durations.std(axis=1, ddof=1) / durations.mean(axis=1)
+    pooled = np.sqrt((relative**2).mean())
+    assert noise.measured["duration"].relative == pytest.approx(pooled)
+    assert 0.001 < noise.size("duration").relative < 0.02
+    busy = np.array([[capture["sm_active"].value for capture in group] for group in groups])
+    assert noise.size("sm_active").points == pytest.approx(
+        max(np.sqrt(busy.var(axis=1, ddof=1).mean()), FLOOR * ASSUMED["rate"].points)
+    )
 
 
 def test_captures_of_one_variant_do_not_contradict_each_other() -> None:

@@ -104,28 +104,31 @@ class Space:
     def put(self, own: Sequence[XY], lines: Sequence[str], size: float) -> Spot | None:
         """The nearest place where names cover nothing and nobody takes them for another's.
 
-        ``own`` are their marks; a line stands under the other.
+        ``own`` are their marks; a line stands under the other. Where there is none, names may
+        cross lines: letters with a halo can be read over one, and a mark without a name cannot.
         """
         wide = max(text_width(line, size, bold=True) for line in lines)
-        for radius in RADII:
-            for spot in _around(own[0], radius, wide, LINE * size * len(lines), size):
-                if self._free(own, spot):
-                    self.boxes.append(spot.box)
-                    self.lines += [spot.leader] if spot.leader else []
-                    return spot
+        for crossing in (False, True):
+            for radius in RADII:
+                for spot in _around(own[0], radius, wide, LINE * size * len(lines), size):
+                    if self._free(own, spot, crossing=crossing):
+                        self.boxes.append(spot.box)
+                        self.lines += [spot.leader] if spot.leader else []
+                        return spot
         return None
 
-    def _free(self, own: Sequence[XY], spot: Spot) -> bool:
+    def _free(self, own: Sequence[XY], spot: Spot, *, crossing: bool) -> bool:
         box, others = spot.box, [mark for mark in self.marks if mark not in own]
         blocks = [block(mark) for mark in self.marks]
         if not box.within(self.bounds) or any(box.overlaps(b) for b in (*self.boxes, *blocks)):
             return False
-        if any(box.clipped(line) for line in self.lines):
+        if not crossing and any(box.clipped(line) for line in self.lines):
             return False
         nearest = min((_apart(box, mark) for mark in others), default=math.inf)
         if spot.leader is None:
             return nearest > min(_apart(box, mark) for mark in own)
-        free = nearest > CLEAR and not any(other.clipped(spot.leader) for other in self.boxes)
+        apart = nearest > CLEAR * (2 if crossing else 1)  # the line to its mark is harder to follow
+        free = apart and not any(other.clipped(spot.leader) for other in self.boxes)
         return free and not any(block(mark).clipped(spot.leader) for mark in others)
 
 

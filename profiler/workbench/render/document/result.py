@@ -221,7 +221,9 @@ def failures(ablation: Ablation) -> tuple[Text, ...]:
 def _failures(row: Row) -> list[Text]:
     assert row.step is not None
     if row.status != Status.CURRENT:
-        return [line(code(row.variant), f": no verdict, {reason(row)}.")]
+        # What is wrong is rejected without figures; all else has no evidence to be judged on.
+        word = Verdict.REJECTED if row.verdict == Verdict.REJECTED else "no verdict"
+        return [line(code(row.variant), f": {word}, {reason(row)}.")]
     told = []
     if row.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE):
         reasons = [gate.why for gate in row.gates if not gate.passed and gate.binding]
