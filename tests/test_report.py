@@ -137,10 +137,13 @@ def test_stale_step_shows_no_figure() -> None:
 
 def test_why_a_step_failed_is_told_once_and_not_cut_off_elsewhere() -> None:
     found = not_current(ablation(3), "fix3", "failed", "wrong: with outliers inputs")
-    told_once = "`fix3`: no verdict, failed: wrong: with outliers inputs."
+    found = with_row(found, "fix3", verdict=Verdict.REJECTED)
+    told_once = "`fix3`: rejected, failed: wrong: with outliers inputs."
     assert told_once in [told(line) for line in result.failures(found)]
-    assert "1 rejected, `fix3` failed; of " in told(result.result(found))
-    assert any(told(line).startswith("`fix3` (failed): ") for line in result.lessons(found))
+    assert "1 kept, 2 rejected; of " in told(result.result(found))
+    assert any(
+        told(line).startswith("`fix3` (rejected, wrong): ") for line in result.lessons(found)
+    )
     gates = (
         Gate("correct", GateState.FAILED, "wrong: with outliers inputs"),
         Gate("compiler", GateState.PASSED, ""),
