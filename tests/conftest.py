@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 import faulty
 from workbench.run import machine
+from workbench.study.workspace import Workspace
+
+ROOT = Path(__file__).parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,6 +27,20 @@ def fixed_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def committed_reports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Verbs run on this repository write its reports elsewhere: a stale one stays stale."""
+    where, elsewhere = Workspace.reports, tmp_path_factory.getbasetemp() / "reports"
+
+    def reports(workspace: Workspace, *given: Any) -> Path:
+        found = where(workspace, *given)
+        return elsewhere / found.relative_to(ROOT) if found.is_relative_to(ROOT) else found
+
+    monkeypatch.setattr(Workspace, "reports", reports)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
