@@ -36,9 +36,10 @@ def recorded() -> dict[str, Any]:
 
 
 def names(listed: Any) -> list[str]:
-    """Of the variants in a list of such; of anything else none."""
+    """Of the variants in a list of such, each but once; of anything else none."""
     rows = listed if isinstance(listed, list) else []
-    return [row["variant"] for row in rows if isinstance(row, dict) and "variant" in row]
+    found = [row["variant"] for row in rows if isinstance(row, dict) and "variant" in row]
+    return found if len(set(found)) == len(found) else []
 
 
 def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
