@@ -568,7 +568,7 @@ def test_printing_gives_the_reading_path(desk: Desk) -> None:
         expect(page.locator(selector).first).to_be_visible()
     for selector in ("details", ".diffs", "#code", ".top", ".step-list", "#chosen", "svg.narrow"):
         expect(page.locator(f"{selector}:visible")).to_have_count(0)
-    assert ink(page) == "rgb(255, 255, 255)"
+    expect_ground(page, "rgb(255, 255, 255)")
 
 
 def test_without_scripts_everything_is_there_but_diffs(desk: Desk) -> None:
