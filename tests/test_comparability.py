@@ -86,6 +86,29 @@ def test_clocks_more_than_two_percent_apart_are_told() -> None:
     )
 
 
+def test_captures_at_another_shape_that_a_verdict_rests_on_are_held_against_each_other() -> None:
+    """The table's own captures are alike: those of the shape where the step is judged are not."""
+    steps = [step("base", None), step("fix", "base", shape="large")]
+    times = {"base": 20.0, "fix": 10.0, "library": 15.0}
+    taken = snapshot(steps, {"s": times, "large": times}, captured=False)
+    slow = {"base": 1.80e9, "fix": 1.60e9}
+    flags = ("--set", "full", "--cache-control", "none")
+    other = {"base": index("base"), "fix": msgspec.structs.replace(index("fix"), ncu_flags=flags)}
+    large = taken.shapes["large"]
+    variants = {
+        name: dataclasses.replace(variant, capture=capture(name, slow[name]), index=other[name])
+        if name in slow
+        else variant
+        for name, variant in large.variants.items()
+    }
+    shapes = {**taken.shapes, "large": dataclasses.replace(large, variants=variants)}
+    clocks, *rest = judge(dataclasses.replace(taken, shapes=shapes), Config()).warnings
+    assert clocks == (
+        "captures ran at different SM clocks at large: fix at 1.600 GHz, base at 1.800 GHz"
+    )
+    assert [text.partition(":")[0] for text in rest] == ["captures differ in ncu_flags at large"]
+
+
 @pytest.mark.parametrize(
     ("other", "words"),
     [

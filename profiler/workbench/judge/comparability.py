@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 COMPARED = ("gpu", "driver", "cuda", "torch")
 
 
-def ladder_warnings(rows: Sequence[Row], view: View) -> Iterator[str]:
-    """Of the captures behind some rows."""
-    yield from _clocks(rows)
-    yield from _provenance([i for row in rows if (i := _measured_index(row, view)) is not None])
-    yield from (_adopted(row, view) for row in rows if row.adopted)
+def ladder_warnings(rows: Sequence[Row], view: View, where: str = "") -> Iterator[str]:
+    """Of the captures behind some rows at one shape; ``where`` names it where it is not the
+    table's.
+    """
+    yield from _clocks(rows, where)
+    indexes = [i for row in rows if (i := _measured_index(row, view)) is not None]
+    yield from _provenance(indexes, where)
+    yield from (_adopted(row, view, where) for row in rows if row.adopted)
     for row in rows:
         if row.point and row.point.above_roof:
-            yield f"{row.variant} stands above its roof: an error in the data"
+            yield f"{row.variant} stands above its roof{where}: an error in the data"
 
 
 def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iterator[str]:
@@ -54,14 +57,14 @@ def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[str]:
         )
 
 
-def _clocks(rows: Sequence[Row]) -> Iterator[str]:
+def _clocks(rows: Sequence[Row], where: str) -> Iterator[str]:
     clocks = {r.variant: r.figures["sm_clock"].value for r in rows if "sm_clock" in r.figures}
     if not clocks:
         return
     slow, fast = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
     if clocks[fast] > clocks[slow] * (1 + CLOCK_TOLERANCE):
         yield (
-            f"captures ran at different SM clocks: {slow} at {clocks[slow]:.3f} GHz, "
+            f"captures ran at different SM clocks{where}: {slow} at {clocks[slow]:.3f} GHz, "
             f"{fast} at {clocks[fast]:.3f} GHz"
         )
 
@@ -71,13 +74,13 @@ def _measured_index(row: Row, view: View) -> CaptureIndex | None:
     return view.variant(row.variant).index if row.capture and not row.adopted else None
 
 
-def _provenance(indexes: Sequence[CaptureIndex]) -> Iterator[str]:
+def _provenance(indexes: Sequence[CaptureIndex], where: str) -> Iterator[str]:
     values = {key: {str(_known(i, key)) for i in indexes} for key in COMPARED}
     values["ncu"] = {index.ncu for index in indexes}
     values["ncu_flags"] = {str(list(index.ncu_flags)) for index in indexes}
     for key, different in values.items():
         if len(different) > 1:
-            yield f"captures differ in {key}: {', '.join(sorted(different))}"
+            yield f"captures differ in {key}{where}: {', '.join(sorted(different))}"
 
 
 def _known(index: CaptureIndex, key: str) -> str:
@@ -85,14 +88,14 @@ def _known(index: CaptureIndex, key: str) -> str:
     return ABSENT if value is None else str(value)
 
 
-def _adopted(row: Row, view: View) -> str:
+def _adopted(row: Row, view: View, where: str) -> str:
     index = view.variant(row.variant).index
     assert row.adopted is not None
     assert index is not None
     return (
-        f"{row.variant} is an adopted capture ({row.adopted.file}, ncu {index.ncu}): its shape and "
-        "sources are the word of whoever adopted it; timing, correctness, driver and CUDA were "
-        "not collected"
+        f"{row.variant} is an adopted capture{where} ({row.adopted.file}, ncu {index.ncu}): its "
+        "shape and sources are the word of whoever adopted it; timing, correctness, driver and "
+        "CUDA were not collected"
     )
 
 

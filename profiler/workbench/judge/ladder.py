@@ -52,6 +52,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         warnings=(
             *file_warnings(snapshot),
             *ladder_warnings(everything, table),
+            *_warnings_elsewhere(views, ladders[1:]),
             *_timing_warnings(ladders, snapshot.shape),
             *ceiling_warnings(measured),
         ),
@@ -143,6 +144,13 @@ def _timing_warnings(ladders: Sequence[ShapeLadder], table: str) -> Iterator[str
             f"timed by an earlier way, one process and nothing between neighbours, at "
             f"{', '.join(earlier)}: chained times and verdicts on speed need a new timing"
         )
+
+
+def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterator[str]:
+    """Of the captures at the other shapes at which steps are judged."""
+    for ladder in ladders:
+        rows = (*ladder.rows, *ladder.references)
+        yield from ladder_warnings(rows, views.at(ladder.shape), f" at {ladder.shape}")
 
 
 def _environment(view: View, profiled: Sequence[VariantEvidence]) -> Environment:
