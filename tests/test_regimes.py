@@ -110,6 +110,24 @@ def test_what_is_kept_between_neighbours_says_where_it_would_not_be() -> None:
     assert phrases.otherwise(row) == "not when cold: 0.980x"
 
 
+def test_what_is_rejected_for_another_reason_than_speed_would_be_kept_nowhere() -> None:
+    """Early start would be kept behind itself by its speed; with three times the error nowhere."""
+    found = taken(in_regimes(EARLY, alone=9.7))
+    shape = found.shapes["s"]
+    early = shape.variants["fix11[early=1]"]
+    coarse = {"s": msgspec.structs.replace(check(), times_reference=3.0)}
+    variants = {
+        **shape.variants,
+        early.variant: dataclasses.replace(early, checks=coarse),
+    }
+    shapes = {"s": dataclasses.replace(shape, variants=variants)}
+    row = judge(dataclasses.replace(found, shapes=shapes), Config()).row(early.variant)
+    assert row.verdict == Verdict.REJECTED
+    assert gate(row, "accurate").passed is False
+    assert row.elsewhere == ()
+    assert "only behind itself" not in plain(verdict_line(row))
+
+
 def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
     old = {regime: EARLY[regime] for regime in (BACK_TO_BACK, COLD)}
     found = judged(in_regimes(old, sessions=1))

@@ -14,6 +14,7 @@ from workbench.judge.accuracy import accuracy_gate, accuracy_of, given_up
 from workbench.judge.case import case_of
 from workbench.judge.gates import (
     Gate,
+    by_speed,
     compiler_gate,
     correct_gate,
     faster_gate,
@@ -106,7 +107,12 @@ def judge_step(view: View, step: Step) -> Judgement:
         for regime in Regime
         if (ratio := view.times.ratio(step.parent, step.variant, regime))
     }
-    return Judgement(tuple(gates), verdict(gates, over, limits), over, elsewhere(by_regime, limits))
+    return Judgement(
+        gates=tuple(gates),
+        verdict=verdict(gates, over, limits),
+        over_parent=over,
+        elsewhere=elsewhere(by_regime, limits) if by_speed(gates) else (),
+    )
 
 
 def _beside_reference(view: View, step: Step) -> Iterator[Gate]:

@@ -108,13 +108,17 @@ def faster_gate(
     return Gate(FASTER, GateState.PASSED if passed else GateState.FAILED, why)
 
 
+def by_speed(gates: Sequence[Gate]) -> bool:
+    """Whether speed decides: what fails another gate is rejected in every regime."""
+    return all(gate.name == FASTER or gate.state != GateState.FAILED for gate in gates)
+
+
 def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> Verdict:
     """kept: all gates passed. inconclusive: evidence is missing, or the interval spans the gate."""
-    failed = {gate.name for gate in gates if gate.state == GateState.FAILED}
-    if failed - {FASTER}:
+    if not by_speed(gates):
         return Verdict.REJECTED
     if any(gate.state == GateState.OPEN and gate.binding for gate in gates):
         return Verdict.INCONCLUSIVE
-    if not failed:
+    if not any(gate.state == GateState.FAILED for gate in gates):
         return Verdict.KEPT
     return speed_verdict(over_parent, limits) if over_parent else Verdict.REJECTED
