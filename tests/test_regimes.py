@@ -128,6 +128,34 @@ def test_what_is_rejected_for_another_reason_than_speed_would_be_kept_nowhere() 
     assert "only behind itself" not in plain(verdict_line(row))
 
 
+def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
+    """The table is of a newer timing, which has all steps but the baseline: the ratio of the first
+    step over it is of the older one, whose outputs were wrong.
+    """
+    steps = [step("base", None), *(step(name, "base") for name in ("fix", "one", "two"))]
+    times = {"base": 20.0, "fix": 10.0, "one": 9.0, "two": 8.0, REFERENCE: 15.0}
+    found = snapshot(steps, {"s": times})
+    older = timing("s", {name: times[name] for name in ("base", "fix", REFERENCE)})
+    wrong = tuple(
+        msgspec.structs.replace(
+            session,
+            audits=tuple(
+                msgspec.structs.replace(audit, why="all zero" if audit.variant == "fix" else "")
+                for audit in session.audits
+            ),
+        )
+        for session in older.sessions
+    )
+    newer = timing("s", {name: value for name, value in times.items() if name != "base"})
+    timings = (together(msgspec.structs.replace(older, sessions=wrong)), together(newer))
+    shape = dataclasses.replace(found.shapes["s"], timings=timings)
+    row = judge(dataclasses.replace(found, shapes={"s": shape}), Config()).row("fix")
+    assert row.over_parent is not None
+    outputs = gate(row, "timed outputs")
+    assert (outputs.passed, outputs.why) == (False, "wrong while it was timed: all zero")
+    assert row.verdict == Verdict.REJECTED
+
+
 def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
     old = {regime: EARLY[regime] for regime in (BACK_TO_BACK, COLD)}
     found = judged(in_regimes(old, sessions=1))

@@ -54,9 +54,12 @@ class Case:
         return self.timing.nodes.get(self.variant) if self.timing else None
 
 
-def case_of(view: View, variant: str) -> Case:
-    """What is on record of a variant at the shape of a view."""
-    together = view.times.together(variant)
+def case_of(view: View, variant: str, beside: str | None = None) -> Case:
+    """What is on record of a variant at the shape of a view, by the timing that its ratio over, or
+    to, ``beside`` is of; where they were not timed together, by that of the variant.
+    """
+    both = view.times.together(variant, beside) if beside else None
+    together = both or view.times.together(variant)
     return Case(
         evidence=view.variant(variant),
         timing=together.timing if together else None,

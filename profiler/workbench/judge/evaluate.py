@@ -92,12 +92,12 @@ def judge_step(view: View, step: Step) -> Judgement:
         correct_gate(evidence.checks, view.shape, price, step.drops),
         compiler_gate(evidence.build, limits),
         *_beside_reference(view, step),
-        *testimony(case_of(view, step.variant)),
+        *testimony(case_of(view, step.variant, step.parent)),
     ]
     if step.parent is None:
         return Judgement(tuple(gates), Verdict.BASELINE)
     beside = filter(None, (step.parent, view.ladder.primary_reference))
-    gates += compared_gates(case_of(view, name) for name in beside)
+    gates += compared_gates(case_of(view, name, step.variant) for name in beside)
     over = view.times.ratio(step.parent, step.variant)
     absent = view.times.why_no_ratio(step.parent, step.variant)
     idle = view.times.is_idle(step.variant)
