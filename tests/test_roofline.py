@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from handmade import metrics
+from synthetic import ablation, with_row
 from workbench.derive.roofline.ceilings import ceilings
 from workbench.derive.roofline.point import point
+from workbench.render import markdown
+from workbench.render.document import rooflines
 
 WGMMA = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off"
 ROOF = {
@@ -124,6 +127,27 @@ def test_every_level_has_its_intensity_and_its_share() -> None:
     assert name == "l1"
     assert share == pytest.approx(0.4)
     assert not found.above_roof
+
+
+def test_a_table_over_one_level_has_no_number_of_another() -> None:
+    """Two captures with the caches kept and one with them flushed: all in FLOP per L2 byte."""
+    table = metrics({**ROOF, **LEVELS})
+    kept, flushed = point(table, base="l2"), point(table, base="dram")
+    assert kept is not None
+    assert flushed is not None
+    assert flushed.limit == "compute"
+    assert flushed.over("l2") == kept
+    assert kept.over("dram") == flushed
+    assert point(metrics(ROOF), base="dram").over("l2") is None  # type: ignore[union-attr]
+    found = ablation(1)
+    for row in found.everything:
+        found = with_row(found, row.variant, point=kept)
+    found = with_row(found, "fix1", point=flushed)
+    lines = markdown.table(rooflines.roofline(found)).splitlines()
+    assert "FLOP per L2 byte" in lines[0]
+    of = {line.split()[1]: line.partition("|")[2].split("|", 1)[1] for line in lines[2:]}
+    assert of["fix1"] == of["baseline"]
+    assert " L2 " in of["fix1"]
 
 
 def test_older_names_give_the_same_levels() -> None:

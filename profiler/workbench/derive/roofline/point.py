@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, by_launch
@@ -108,6 +108,21 @@ class Point:
     def share(self) -> float:
         """The achieved part of the roof over the point."""
         return self.flops_per_second / self.bound
+
+    def over(self, base: str) -> Point | None:
+        """The same in the roofline over another level; None where that was not collected."""
+        if base == self.base:
+            return self
+        level = next((level for level in self.levels if level.level == base), None)
+        if level is None:
+            return None
+        return replace(
+            self,
+            base=base,
+            intensity=level.intensity,
+            bound=level.bound,
+            limit="compute" if self.compute_share >= level.bandwidth_share else base,
+        )
 
     @property
     def measured_share(self) -> float:

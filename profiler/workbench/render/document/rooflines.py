@@ -42,12 +42,21 @@ VERSION: Field[Row] = field("version", "version", lambda row: row.label)
 
 
 def roofline(ablation: Ablation) -> Table:
+    """Every version over the level that the chart is over, whatever its own capture's is."""
+
+    def of_point(make: Callable[[Point], Content]) -> Callable[[Row], Content]:
+        def cell(row: Row) -> Content:
+            point = row.point and row.point.over(ablation.base)
+            return make(point) if point else ABSENT
+
+        return cell
+
     fields = [
         VERSION,
         field(
             "intensity",
             f"FLOP per {LEVEL_NAMES[ablation.base]} byte",
-            of_point(lambda p: figure_cell(p.intensity)),
+            of_point(lambda p: figure_cell(p.intensity) if math.isfinite(p.intensity) else NONE),
             right=True,
         ),
         field(
@@ -63,7 +72,7 @@ def roofline(ablation: Ablation) -> Table:
             unit="TFLOP/s",
             right=True,
         ),
-        field("by", "set by", lambda row: _limit(row.point) if row.point else reason(row)),
+        field("by", "set by", lambda row: of_point(_limit)(row) if row.point else reason(row)),
         field("share", "share of roof", of_point(_share), right=True),
     ]
     if ablation.measured is not None:
