@@ -296,6 +296,11 @@ def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:
         "2.4x the error of sdpa at t, sink > 2x; results differ from run to run at t"
     )
     assert accuracy_gate({"t": sink}, Gates(max_error=3), "sdpa").passed is True
+    partly = accuracy_gate({"s": plainly, "t": check(), "u": check()}, Gates(), "sdpa")
+    assert partly.passed is True
+    assert partly.why == "1.2x the error of sdpa at s ≤ 2x; not collected at t, u"
+    declined = check(CheckResult.UNSUPPORTED, "no")
+    assert accuracy_gate({"s": plainly, "t": declined}, Gates(), "sdpa").why.endswith("≤ 2x")
     absent = accuracy_gate({"s": check()}, Gates(), "sdpa")
     assert (absent.passed, absent.why, absent.binding) == (None, "not collected", False)
 

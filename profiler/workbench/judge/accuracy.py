@@ -62,9 +62,21 @@ def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> 
     passed = found.times_reference <= gates.max_error
     why = (
         f"{found.times_reference:.3g}x the error of {reference} at {found.where} "
-        f"{'≤' if passed else '>'} {gates.max_error:g}x{unsteady}"
+        f"{'≤' if passed else '>'} {gates.max_error:g}x{_unknown(checks)}{unsteady}"
     )
     return Gate(ACCURATE, GateState.PASSED if passed else GateState.FAILED, why)
+
+
+def _unknown(checks: Mapping[str, Check]) -> str:
+    """Shapes at which the step is correct and no multiple is known: the reference is exact there,
+    or does not support them.
+    """
+    shapes = [
+        shape
+        for shape, check in checks.items()
+        if check.status == CheckResult.CORRECT and check.times_reference is None
+    ]
+    return f"; {ABSENT} at {', '.join(shapes)}" if shapes else ""
 
 
 def given_up(checks: Mapping[str, Check], parents: Mapping[str, Check]) -> tuple[str, ...]:
