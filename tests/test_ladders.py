@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +16,11 @@ from workbench.commands.target import find_target
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
+from workbench.render.document.blocks import plain
+from workbench.render.document.result import across
 from workbench.render.document.tree import tree
 from workbench.study.config import Config
+from workbench.study.model import Variant
 from workbench.words import Role, Verdict
 
 ROOT = Path(__file__).parents[1]
@@ -192,12 +196,31 @@ def test_what_was_not_measured_at_another_shape_is_inconclusive_there_and_here()
 
 
 def test_all_shapes_are_told_of_the_last_step() -> None:
-    across = made().across
-    assert across is not None
-    assert [result.shape for result in across.results] == ["normal", "large"]
-    assert across.geometric_mean == pytest.approx(math.sqrt(30 / 21 * 450 / 301))
-    assert across.worst is not None
-    assert across.worst.shape == "normal"
+    found = made().across
+    assert found is not None
+    assert [result.shape for result in found.results] == ["normal", "large"]
+    assert found.geometric_mean == pytest.approx(math.sqrt(30 / 21 * 450 / 301))
+    assert found.worst is not None
+    assert found.worst.shape == "normal"
+
+
+def test_a_reference_that_is_in_some_shapes_alone_is_named_beside_their_mean() -> None:
+    """It might be the fastest where it was not timed: the mean over all shapes is then too good."""
+    rival = Variant("rival", Path())
+    normal = {**TIMES["normal"], "rival": 22.0}
+    found = by_hand(STEPS, {"normal": normal, "large": TIMES["large"]})
+    references = (*found.ladder.references, rival)
+    timed = found.shapes["normal"].variants["library"]
+    shapes = {
+        name: replace(shape, variants={**shape.variants, "rival": replace(timed, variant="rival")})
+        for name, shape in found.shapes.items()
+    }
+    ladder = replace(found.ladder, references=references)
+    judged = judge(replace(found, ladder=ladder, shapes=shapes), Config())
+    assert judged.across is not None
+    assert judged.across.untimed == {"rival": ("large",)}
+    assert plain(across(judged)).endswith(", normal. rival was not timed at large.")
+    assert plain(across(made())).endswith(", normal.")
 
 
 def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -> None:

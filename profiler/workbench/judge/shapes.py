@@ -26,7 +26,8 @@ class AtShape:
 
     ``flops_per_second`` is the study's work over the time, whatever the kernel computes besides;
     ``times_reference`` the error there as a multiple of the primary reference's. ``nodes`` are what
-    one call of the fastest reference is made of.
+    one call of the fastest reference is made of. ``untimed`` are references that were not timed
+    beside the variant: the fastest one might be among them.
     """
 
     shape: str
@@ -38,6 +39,7 @@ class AtShape:
     flops_per_second: float
     times_reference: float | None
     nodes: tuple[GraphNode, ...] = ()
+    untimed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,16 @@ class AcrossShapes:
     def geometric_mean(self) -> float | None:
         """None without any ratio."""
         return geometric_mean(self.ratios)
+
+    @property
+    def untimed(self) -> Mapping[str, tuple[str, ...]]:
+        """Reference to the shapes at which it was not timed, where it was at another."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name in dict.fromkeys(name for r in self.results for name in r.untimed):
+            shapes = tuple(r.shape for r in self.results if name in r.untimed)
+            if len(shapes) < len(self.results):
+                found[name] = shapes
+        return found
 
     @property
     def worst(self) -> AtShape | None:
@@ -99,4 +111,9 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
         flops_per_second=flops / (time.value * 1e-6),
         times_reference=None if error is None else float(error),
         nodes=timing.nodes(fastest) if timing else (),
+        untimed=tuple(
+            reference.name
+            for reference in view.ladder.references
+            if view.times.ratio(reference.name, variant) is None
+        ),
     )

@@ -246,6 +246,7 @@ def across(found: AcrossShapes | None) -> Data | None:
                 "reference_microseconds": plain_data(r.reference),
                 "fastest": r.fastest or None,
                 "speedup_over_fastest": plain_data(r.over_fastest),
+                "not_timed": list(r.untimed),
                 "accuracy": r.times_reference,
                 "tflops": r.flops_per_second / 1e12,
             }

@@ -261,7 +261,9 @@ def measured_words(outcome: PredictionOutcome) -> str:
 
 
 def across(ablation: Ablation) -> Text:
-    """All shapes in one number, and the shape where it does worst."""
+    """All shapes in one number, the shape where it does worst, and which reference is in the number
+    of some shapes alone.
+    """
     shapes = ablation.across
     if shapes is None or shapes.geometric_mean is None or shapes.worst is None:
         return line(f"Against the fastest reference at other shapes: {ABSENT}.")
@@ -272,6 +274,10 @@ def across(ablation: Ablation) -> Text:
         f"chained, and {ratio(shapes.worst.over_fastest)} at its worst, ",
         code(shapes.worst.shape),
         ".",
+        *(
+            line(" ", code(name), " was not timed at ", names(list(where)), ".")
+            for name, where in shapes.untimed.items()
+        ),
     )
 
 
