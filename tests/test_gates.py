@@ -83,6 +83,8 @@ def test_one_wrong_shape_fails_the_correctness_gate() -> None:
     assert correct_gate({"s": good, "t": bad}, "s").why == "wrong at t: off by one"
     assert correct_gate({"s": good, "t": refused}, "t").passed is False
     assert correct_gate({}, "s").state == "open"
+    bare = Check(status=CheckResult.CORRECT, why="", max_abs=None, relative=None, fingerprint="")
+    assert correct_gate({"s": bare}, "s").why == "max error not collected over 1 shapes"
 
 
 def test_what_a_step_gives_up_must_be_declared() -> None:

@@ -54,8 +54,9 @@ def correct_gate(
         why = f"no longer supports {', '.join(hidden)}, which the ladder does not declare (drops)"
         return Gate(CORRECT, GateState.FAILED, why)
     errors = [c.max_abs for c in checks.values() if c.status == CheckResult.CORRECT]
-    worst = max(float(error) for error in errors if error is not None)
-    return Gate(CORRECT, GateState.PASSED, f"max error {worst:.2g} over {len(errors)} shapes")
+    worst = max((float(error) for error in errors if error is not None), default=None)
+    told = ABSENT if worst is None else f"{worst:.2g}"
+    return Gate(CORRECT, GateState.PASSED, f"max error {told} over {len(errors)} shapes")
 
 
 def compiler_gate(build: Build | None, gates: Gates) -> Gate:
