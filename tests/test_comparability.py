@@ -14,6 +14,7 @@ from workbench.evidence.records import CaptureIndex, Provenance
 from workbench.judge.environment import environment
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
+from workbench.judge.sessions import Throttling, throttling_warnings
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
 from workbench.render.document.blocks import plain
@@ -136,6 +137,18 @@ def test_throttling_is_told_with_its_share() -> None:
     told = "power-limited in 25 % of the rounds: SM clock 1.98 GHz of 1.98 (base)"
     assert found.warnings == (f"the GPU was {told.replace(' in 25', ' at s, in 25')}",)
     assert f"The card was {told}." in plain(result(found))
+
+
+def test_of_shapes_that_are_always_throttled_the_lowest_clock_is_told() -> None:
+    found = {
+        shape: Throttling(1.0, ("sw_power_cap",), "fix", clock, 1980.0)
+        for shape, clock in (("s", 1640.0), ("t", 1530.0), ("u", None))
+    }
+    (told,) = throttling_warnings(found)
+    assert told == (
+        "the GPU was power-limited at s, t, u, at most in 100 % of the rounds: SM clock 1.53 GHz "
+        "of 1.98 (fix)"
+    )
 
 
 def test_the_environment_is_that_of_the_session_and_ncu_of_the_newest_capture() -> None:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from snapshots import snapshot as by_hand
-from snapshots import step
+from snapshots import step, together
 from workbench.commands.target import find_target
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, ShapeLadder
@@ -202,6 +203,23 @@ def test_all_shapes_are_told_of_the_last_step() -> None:
     assert found.geometric_mean == pytest.approx(math.sqrt(30 / 21 * 450 / 301))
     assert found.worst is not None
     assert found.worst.shape == "normal"
+
+
+def test_a_card_that_was_slowed_down_at_a_shape_of_the_last_step_alone_is_told_of() -> None:
+    steps = [step("base", None), step("fix", "base")]
+    times = {"base": 20.0, "fix": 10.0, "library": 15.0}
+    found = by_hand(steps, {"normal": times, "large": times})
+    (known,) = found.shapes["large"].timings
+    sessions = tuple(
+        msgspec.structs.replace(session, throttled=1.0, reasons=("sw_power_cap",))
+        for session in known.timing.sessions
+    )
+    slowed = together(msgspec.structs.replace(known.timing, sessions=sessions))
+    shapes = {**found.shapes, "large": replace(found.shapes["large"], timings=(slowed,))}
+    judged = judge(replace(found, shapes=shapes), Config())
+    assert [ladder.shape for ladder in judged.ladders] == ["normal"]
+    (told,) = judged.warnings
+    assert told.startswith("the GPU was power-limited at large, in 100 % of the rounds")
 
 
 def test_a_reference_that_is_in_some_shapes_alone_is_named_beside_their_mean() -> None:

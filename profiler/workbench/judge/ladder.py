@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
@@ -34,6 +34,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     measured = _measured_ceilings(snapshot, profiled)
     surroundings = _environment(table, profiled)
     ladders = tuple(_ladders(views, rows, references))
+    across = _across(views)
     return Ablation(
         study=snapshot.study,
         title=snapshot.ladder.title,
@@ -53,12 +54,12 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
             *file_warnings(snapshot),
             *ladder_warnings(everything, table),
             *_warnings_elsewhere(views, ladders[1:]),
-            *_timing_warnings(ladders, snapshot.shape),
+            *_timing_warnings(_facts(views, ladders, across), snapshot.shape),
             *ceiling_warnings(measured),
         ),
         whole=_whole(table, rows),
         noise=table.evidence.noise,
-        across=_across(views),
+        across=across,
         measured=measured,
         ladders=ladders,
         timing=ladders[0].timing,
@@ -130,15 +131,25 @@ def _highest_mhz(snapshot: Snapshot) -> float | None:
     return max((*(1e3 * clock.value for clock in captured if clock), *timed), default=None)
 
 
-def _timing_warnings(ladders: Sequence[ShapeLadder], table: str) -> Iterator[str]:
-    for ladder in ladders:
-        yield from timing_warnings(
-            ladder.timing, "" if ladder.shape == table else f" at {ladder.shape}"
-        )
+def _facts(
+    views: Views, ladders: Sequence[ShapeLadder], across: AcrossShapes | None
+) -> Mapping[str, TimingFacts]:
+    """Of every shape at which times are shown: the ladders', and those of the last step."""
+    highest = _highest_mhz(views.snapshot)
+    every = {ladder.shape: ladder.timing for ladder in ladders}
+    for result in across.results if across else ():
+        if result.shape not in every:
+            every[result.shape] = _timing(views.at(result.shape), highest)
+    return {shape: facts for shape, facts in every.items() if facts is not None}
+
+
+def _timing_warnings(by_shape: Mapping[str, TimingFacts], table: str) -> Iterator[str]:
+    for shape, facts in by_shape.items():
+        yield from timing_warnings(facts, "" if shape == table else f" at {shape}")
     yield from throttling_warnings(
-        {x.shape: x.timing.throttling for x in ladders if x.timing and x.timing.throttling}
+        {shape: facts.throttling for shape, facts in by_shape.items() if facts.throttling}
     )
-    earlier = [x.shape for x in ladders if x.timing is not None and not x.timing.is_chained]
+    earlier = [shape for shape, facts in by_shape.items() if not facts.is_chained]
     if earlier:
         yield (
             f"timed by an earlier way, one process and nothing between neighbours, at "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -251,11 +252,16 @@ def timing_warnings(facts: TimingFacts | None, where: str = "") -> Iterator[str]
 
 
 def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[str]:
-    """One a reason, with the shapes and the most that it was at one of them."""
+    """One a reason, with the shapes and the most that it was at one of them; of those with the same
+    share of the rounds the one at the lowest clock.
+    """
     limits: dict[str, list[str]] = {}
     for shape, found in by_shape.items():
         limits.setdefault(found.limit, []).append(shape)
     for limit, shapes in limits.items():
-        worst = max((by_shape[shape] for shape in shapes), key=lambda found: found.share)
+        worst = max(
+            (by_shape[shape] for shape in shapes),
+            key=lambda found: (found.share, -(found.sm_clock_mhz or math.inf)),
+        )
         most = "at most " if len(shapes) > 1 else ""
         yield f"the GPU was {limit} at {', '.join(shapes)}, {most}{worst.extent}"
