@@ -57,7 +57,9 @@ def headline(ablation: Ablation) -> Text:
 
 
 def _against_references(ablation: Ablation, best: Row) -> Text:
-    """The fastest one; what its call is made of; the error beside the primary one's."""
+    """The fastest one; what its call is made of; the error beside the primary one's, the largest of
+    all shapes and inputs.
+    """
     name = best.chained.fastest or ablation.reference
     row = next((r for r in ablation.references if r.variant == name), None)
     what = "the fastest reference, " if best.chained.fastest else ""
@@ -67,7 +69,7 @@ def _against_references(ablation: Ablation, best: Row) -> Text:
     if best.accuracy is None:
         return line(told, "; its error against that of ", code(ablation.reference), f" {ABSENT}")
     times = factor(best.accuracy.times_reference)
-    return line(told, f"; its error is {times} that of ", code(ablation.reference))
+    return line(told, f"; its error is at worst {times} that of ", code(ablation.reference))
 
 
 def compared(value: Ratio | None, name: Text) -> Text:
