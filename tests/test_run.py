@@ -6,6 +6,7 @@ import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from msgspec import structs
 from workbench.cli import main
 from workbench.cuda import expand_includes, parse_log
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence import store
+from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import (
     CaptureIndex,
@@ -32,6 +33,7 @@ from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
+    Broken,
     Checked,
     Done,
     ErrorText,
@@ -313,7 +315,7 @@ class Clock:
         return WorkerEnd(
             events=events,
             returncode=0 if done else -11,
-            current="" if done or self.interrupted else current[-1],
+            current=current[-1] if current and not done and not self.interrupted else "",
             interrupted=self.interrupted,
         )
 
@@ -398,6 +400,37 @@ def test_a_timing_that_was_cut_short_does_not_replace_a_whole_one(
     result, folder, _ = play(CHECKED, clock=clock)
     assert result.interrupted
     assert bool(list(folder.timings("large").glob("*.json"))) == kept
+
+
+def test_a_timing_that_an_error_cut_short_does_not_replace_a_whole_one(
+    play: Runner, tmp_path: Path
+) -> None:
+    broken = Broken(error=ErrorText(kind="RuntimeError", message="no such card"))
+    clock = Clock([timed(0, "baseline", "bad"), timed(1, "baseline", "bad"), broken])
+    with pytest.raises(ToolFailed, match="no such card"):
+        play(CHECKED, clock=clock)
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    assert not list(folder.timings("large").glob("*.json"))
+    assert not journal.load_journal(folder).sessions
+
+
+def test_no_ncu_is_left_waiting_where_the_sessions_cannot_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*anything: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    killed: list[str] = []
+    ahead = SimpleNamespace(kill=lambda: killed.append("ncu"))
+    monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: ahead)
+    monkeypatch.setattr(Measurement, "start_sessions", full)
+    make(tmp_path / "ws", {"baseline": GOOD})
+    study = find_workspace(tmp_path / "ws").study()
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    plan = Plan("large", timed=("baseline",), captured=("baseline",))
+    with pytest.raises(EnvironmentLacks):
+        Measurement(study, Config(), folder, plan, lambda event: None).run()
+    assert killed == ["ncu"]
 
 
 def test_a_variant_that_cannot_be_timed_is_recorded_as_failed(play: Runner) -> None:
