@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -286,3 +288,29 @@ def test_a_tensor_with_gaps_is_told_from_one_without(make: Any, dense: bool) -> 
     from workbench.run.worker.timing.surroundings import is_dense
 
     assert is_dense(make()) == dense
+
+
+# ---- where a worker waits ----------------------------------------------------------------------
+def test_who_waits_at_the_gate_ends_with_the_parent_even_where_an_ncu_is_between(
+    tmp_path: Path,
+) -> None:
+    from workbench.run.process import worker_environment
+    from workbench.run.protocol import PARENT
+
+    assert worker_environment(tmp_path)[PARENT] == str(os.getpid())
+    parent = subprocess.Popen(["sleep", "60"])
+    code = "from workbench.run.worker.gate import wait_at_gate; wait_at_gate()"
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=worker_environment(tmp_path) | {PARENT: str(parent.pid)},
+    )
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(1.5)
+        parent.kill()  # and nobody waits for it
+        assert waiting.wait(20) == 1
+    finally:
+        for process in (parent, waiting):
+            process.kill()
+            process.wait()

@@ -21,6 +21,7 @@ from workbench.run.protocol import (
     GATE,
     JOB,
     LOG,
+    PARENT,
     CeilingsJob,
     Done,
     Event,
@@ -105,6 +106,7 @@ def worker_environment(cubins: Path) -> dict[str, str]:
         ),
         "PYTHONUNBUFFERED": "1",
         CUBIN_FOLDER: str(cubins),
+        PARENT: str(os.getpid()),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
