@@ -13,10 +13,12 @@ import pytest
 from msgspec import structs
 
 from workbench.cli import main
+from workbench.commands.measuring import plan, settled
 from workbench.cuda import expand_includes, parse_log
-from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import (
     CaptureIndex,
     Checks,
@@ -29,6 +31,7 @@ from workbench.evidence.records import (
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.run import machine, measure
+from workbench.run.build import worker_stopped
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.run.process import WorkerEnd
@@ -506,6 +509,54 @@ def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: pytest.MonkeyPatch)
     assert not machine.can_measure()
     assert "zstandard" in machine.why_not_measuring().message
     assert "pip install -e '.[gpu]'" in machine.why_not_measuring().hint
+
+
+def test_who_is_wrong_at_another_shape_is_not_measured_again_each_time(tmp_path: Path) -> None:
+    make(tmp_path / "ws", {"baseline": GOOD, "bad": GOOD})
+    study = find_workspace(tmp_path / "ws").study()
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    recorder = Recorder(study, "odd", folder, ["baseline", "bad"])
+    for name in ("baseline", "bad"):
+        recorder.build(name)
+        recorder.check(name, "odd", status=CheckResult.CORRECT, why="")
+    names = ["baseline", "bad"]
+    assert plan(Evidence(study, "odd", folder), names, fresh=False).timed == ("baseline", "bad")
+    recorder.check("bad", "large", status=CheckResult.UNSUPPORTED, why="too large")
+    assert not settled(Evidence(study, "odd", folder), "bad")
+    recorder.check("bad", "large", status=CheckResult.WRONG, why="max error 1")
+    assert plan(Evidence(study, "odd", folder), names, fresh=False).timed == ("baseline",)
+    assert plan(Evidence(study, "odd", folder), names, fresh=True).timed == ("baseline", "bad")
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "message", "hint"),
+    [
+        (
+            {"events": [Broken(error=ErrorText(kind="UsageError", message="no", hint="yes"))]},
+            UsageError,
+            "the worker stopped: no",
+            "yes",
+        ),
+        (
+            {"events": [Broken(error=ErrorText(kind="OSError", message="OSError: gone"))]},
+            ToolFailed,
+            "the worker stopped: OSError: gone",
+            "`workbench doctor` may say why",
+        ),
+        (
+            {"timed_out": True, "log": "a\nb\n"},
+            ToolFailed,
+            "the worker stopped: nothing came any more\na\nb",
+            "`workbench doctor` may say why",
+        ),
+        ({}, ToolFailed, "the worker stopped: exit -9", "`workbench doctor` may say why"),
+    ],
+)
+def test_a_worker_that_stopped_says_why_and_what_to_do(
+    end: dict[str, Any], kind: type[WorkbenchError], message: str, hint: str
+) -> None:
+    told = worker_stopped(WorkerEnd(**{"events": [], "returncode": -9} | end))
+    assert (type(told), told.message, told.hint) == (kind, message, hint)
 
 
 def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:

@@ -154,8 +154,8 @@ class Measurement:
         return Worker(folder, job, cubins=scratch)
 
     def time(self, scratch: Path) -> None:
-        """On record is what came to its end, and what was cut short, by Ctrl-C or by an error, where
-        it has as many sessions as were asked for.
+        """On record is what came to its end, and what Ctrl-C or an error cut short where it has as
+        many sessions as were asked for.
         """
         ended = False
         try:
