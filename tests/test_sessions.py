@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from workbench.evidence.records import Session
 from workbench.run.protocol import (
@@ -29,6 +31,7 @@ from workbench.run.protocol import (
 )
 from workbench.run.worker.sessions import Server
 from workbench.run.worker.telling import Journal
+from workbench.study.model import Tolerance
 from workbench.words import Regime
 
 JOB_OF_TWO = SessionsJob(
@@ -288,6 +291,120 @@ def test_a_tensor_with_gaps_is_told_from_one_without(make: Any, dense: bool) -> 
     from workbench.run.worker.timing.surroundings import is_dense
 
     assert is_dense(make()) == dense
+
+
+# ---- what a session keeps of its outputs -------------------------------------------------------
+def surroundings_of(stride: int, launched: list[tuple[Any, ...]]) -> Any:
+    from workbench.run.worker.timing.surroundings import Surroundings
+
+    class Kernel:
+        def __getitem__(self, launch: Any) -> Callable[..., None]:
+            return lambda *arguments: launched.append(arguments)
+
+    made = object.__new__(Surroundings)
+    made.stride = stride
+    kernels = {"read_output": Kernel()}
+    made.card = cast(Any, SimpleNamespace(sms=4, state=None, kernels=kernels))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "read", "compared"),
+    [
+        ((), "float32", 1, 1),  # a sum: less than a piece
+        ((3,), "bfloat16", 1, 3),
+        ((4,), "float32", 256, 4),
+        ((2050,), "float16", 256, 8),
+    ],
+)
+def test_what_is_kept_of_an_output_is_what_is_compared(
+    shape: tuple[int, ...], dtype: str, read: int, compared: int
+) -> None:
+    from workbench.run.worker.timing.instances import Instance
+
+    launched: list[tuple[Any, ...]] = []
+    around = surroundings_of(256, launched)
+    one = object.__new__(Instance)
+    one.around = cast(Any, SimpleNamespace(inputs=around))
+    one.kept = torch.ones(shape, dtype=getattr(torch, dtype))
+    around.read(one.kept, one.kept, 0, 2)
+    assert launched[0][4] == read
+    found, wanted = one.kept_pieces(one.kept.double())
+    assert found.tolist() == wanted.tolist() == [1.0] * compared
+
+
+def timing_of(sessions: int, **parts: Any) -> Any:
+    from workbench.run.worker.timing.session import Timing
+
+    made = object.__new__(Timing)
+    made.job = structs.replace(JOB_OF_TWO, sessions=sessions)
+    for name, part in parts.items():
+        setattr(made, name, part)
+    return made
+
+
+def test_who_fails_has_the_gpu_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.run.worker.timing import session
+
+    def raises(*anything: Any) -> None:
+        raise ValueError("not this one")
+
+    monkeypatch.setattr(session, "Instance", raises)
+    holders: list[str] = []
+    failed: list[str] = []
+    timing = timing_of(
+        2,
+        out=set(),
+        instances=[],
+        around=None,
+        guard=SimpleNamespace(watching=lambda name: nullcontext()),
+        current=holders.append,
+        fail=lambda name, error: failed.append(name),
+    )
+    timing.one(session.Group("bad"), {})
+    assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
+
+
+def test_every_session_audits_another_variant_first() -> None:
+    audited: list[str] = []
+
+    def audit(instance: Any, bound: Any) -> tuple[float, str]:
+        audited.append(instance.group.variant)
+        return 0.0, ""
+
+    def first_of(number: int) -> str:
+        audited.clear()
+        instances = [SimpleNamespace(group=SimpleNamespace(variant=name)) for name in "abcde"]
+        bound = Tolerance(absolute=1.0, relative=1.0)
+        study = SimpleNamespace(tolerance=bound)
+        timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
+        list(timing.audits(number))
+        return audited[0]
+
+    assert [first_of(number) for number in range(10)] == [*"abcde", *"abcde"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.arange(24.0).view(2, 3, 4).transpose(0, 2),
+        lambda: torch.arange(24.0).view(4, 6)[:, ::2],
+        lambda: torch.tensor(3),
+        lambda: torch.empty(0, 3),
+        lambda: torch.arange(7, dtype=torch.uint8),
+        lambda: torch.arange(7) > 3,
+    ],
+)
+def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
+    from workbench.run.worker.check import GUARD_BYTES, guarded
+    from workbench.run.worker.timing.surroundings import is_dense
+
+    given = make()
+    inside, buffer = guarded(given)
+    assert torch.equal(inside, given)
+    assert inside.stride() == (given if is_dense(given) else given.contiguous()).stride()
+    assert buffer.numel() == given.numel() * given.element_size() + 2 * GUARD_BYTES
+    assert set(buffer[:GUARD_BYTES].tolist()) == set(buffer[-GUARD_BYTES:].tolist()) == {0xFF}
 
 
 # ---- where a worker waits ----------------------------------------------------------------------

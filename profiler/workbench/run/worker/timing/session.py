@@ -120,6 +120,7 @@ class Timing:
         self.out.add(name)
         self.instances = [one for one in self.instances if one.group.variant != name]
         self.fail(name, error)
+        self.current("")
 
     # ---- timing ------------------------------------------------------------------------------
     def warm_up(self, rounds: Rounds) -> None:
@@ -165,7 +166,8 @@ class Timing:
         by_variant: dict[str, list[Instance]] = {}
         for instance in random.sample(self.instances, len(self.instances)):
             by_variant.setdefault(instance.group.variant, []).append(instance)
-        first = number * len(by_variant) // self.job.sessions
+        sessions = self.job.sessions
+        first = number % sessions * len(by_variant) // sessions
         names = sorted(by_variant)
         order = [*names[first:], *names[:first]]
         found: dict[str, list[tuple[float, str]]] = {}
