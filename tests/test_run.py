@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -555,7 +556,7 @@ def test_who_is_wrong_at_another_shape_is_not_measured_again_each_time(tmp_path:
 def test_a_worker_that_stopped_says_why_and_what_to_do(
     end: dict[str, Any], kind: type[WorkbenchError], message: str, hint: str
 ) -> None:
-    told = worker_stopped(WorkerEnd(**{"events": [], "returncode": -9} | end))
+    told = worker_stopped(replace(WorkerEnd(events=[], returncode=-9), **end))
     assert (type(told), told.message, told.hint) == (kind, message, hint)
 
 

@@ -345,6 +345,7 @@ def timing_of(sessions: int, **parts: Any) -> Any:
 
 def test_who_fails_has_the_gpu_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench.run.worker.timing import session
+    from workbench.run.worker.timing.instances import Group
 
     def raises(*anything: Any) -> None:
         raise ValueError("not this one")
@@ -361,7 +362,7 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
         current=holders.append,
         fail=lambda name, error: failed.append(name),
     )
-    timing.one(session.Group("bad"), {})
+    timing.one(Group("bad"), {})
     assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
 
 
