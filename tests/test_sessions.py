@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
+from workbench.errors import ToolFailed
 from workbench.evidence.records import Session
 from workbench.run.protocol import (
     CONTEXT_LOST,
@@ -32,7 +33,7 @@ from workbench.run.protocol import (
 from workbench.run.worker.sessions import Server
 from workbench.run.worker.telling import Journal
 from workbench.study.model import Tolerance
-from workbench.words import Regime
+from workbench.words import CheckResult, Regime
 
 JOB_OF_TWO = SessionsJob(
     study="scale",
@@ -406,6 +407,63 @@ def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make:
     assert inside.stride() == (given if is_dense(given) else given.contiguous()).stride()
     assert buffer.numel() == given.numel() * given.element_size() + 2 * GUARD_BYTES
     assert set(buffer[:GUARD_BYTES].tolist()) == set(buffer[-GUARD_BYTES:].tolist()) == {0xFF}
+
+
+def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
+    def audit(instance: Any, bound: Any) -> tuple[float, str]:
+        if instance.group.variant == "large":
+            raise torch.cuda.OutOfMemoryError
+        return 0.5, ""
+
+    names = ("large", "small")
+    instances = [SimpleNamespace(group=SimpleNamespace(variant=name)) for name in names]
+    study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
+    timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
+    assert [(one.variant, one.outputs) for one in timing.audits(0)] == [("small", 1)]
+
+
+def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from workbench.run.worker import check, main
+
+    def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
+        if shape == worker.study.shapes[failing]:
+            raise ValueError("n must be even")
+        return check.CheckOutcome(CheckResult.CORRECT)
+
+    monkeypatch.setattr(check, "check_variant", fails)
+    monkeypatch.setattr(main.Worker, "load", lambda *given: None)
+    worker = object.__new__(main.Worker)
+    shapes = {"large": "of large", "odd": "of odd"}
+    worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
+    worker.job = cast(Any, SimpleNamespace(shape="large", check_shapes=("large", "odd")))
+    worker.journal = cast(Any, SimpleNamespace(write=lambda event: None))
+    failing = "odd"
+    with pytest.raises(ToolFailed, match=r"^at odd: ValueError: n must be even"):
+        worker.check("fix1")
+    failing = "large"
+    with pytest.raises(ValueError, match=r"^n must be even"):
+        worker.check("fix1")
+
+
+def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture[str]) -> None:
+    from workbench.commands.progress import Progress
+
+    def timed(number: int, alone: bool = False) -> Timed:
+        session = Session(number=number, instances=1, series=(), alone=alone)
+        return Timed(session=session, nodes={}, stride=1)
+
+    with Progress(sessions=2) as progress:
+        for event in (timed(0, alone=True), timed(0), timed(0), timed(1), timed(2)):
+            progress(event)
+    assert capsys.readouterr().err.splitlines() == [
+        "timed references alone",
+        "timed 0 variants, session 1 of 2",
+        "timed 0 variants, session 1 of 2",
+        "timed 0 variants, session 2 of 2",
+        "timed 0 variants, session 3, a verdict is open",
+    ]
 
 
 # ---- where a worker waits ----------------------------------------------------------------------
