@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -128,6 +129,14 @@ def test_the_server_goes_down_with_its_session(code: int, serve: Callable[..., S
     events, found = serve(fate, ["baseline"], [])
     assert found == code
     assert not any(isinstance(event, Done | Timed) for event in events)
+
+
+def test_the_server_is_killed_as_its_session_was(serve: Callable[..., Served]) -> None:
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return set()
+
+    assert serve(fate, ["baseline"], [])[1] == -signal.SIGKILL
 
 
 def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:
@@ -420,6 +429,23 @@ def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
     study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
     timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
     assert [(one.variant, one.outputs) for one in timing.audits(0)] == [("small", 1)]
+
+
+def test_inputs_without_a_tensor_are_checked_like_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from workbench.run.worker import check
+
+    here = SimpleNamespace(manual_seed=lambda seed: None)
+    monkeypatch.setattr(torch, "Generator", lambda device: here)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    study = SimpleNamespace(
+        inputs=lambda shape, generator: {"n": 3},
+        reference=lambda n: torch.ones(n, dtype=torch.float64),
+        tolerance=Tolerance(absolute=1e-6, relative=1e-6),
+    )
+    one = check.check_once(cast(Any, study), lambda n: torch.ones(n), None)
+    assert (one.why, one.absolute) == ("", 0.0)
 
 
 def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(

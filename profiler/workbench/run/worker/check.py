@@ -111,8 +111,9 @@ def check_once(
         if isinstance(value, torch.Tensor):
             inputs[name], buffers[name] = guarded(value)
     before = {name: buffer.clone() for name, buffer in buffers.items()}
-    first = next(value for value in drawn.values() if isinstance(value, torch.Tensor))
-    poison_free_memory(first.numel() * first.element_size())
+    first = next((value for value in drawn.values() if isinstance(value, torch.Tensor)), None)
+    if first is not None:
+        poison_free_memory(first.numel() * first.element_size())
     out = run(**inputs)
     if refused := refuse_output(out, inputs):
         return Checked(math.nan, math.nan, refused)
