@@ -187,6 +187,19 @@ def test_half_a_line_waits_for_the_rest(tmp_path: Path) -> None:
     assert [decode(line) for line in tail.lines()] == [Done()]
 
 
+def test_half_a_letter_waits_for_the_rest(tmp_path: Path) -> None:
+    start = Start(variant="grün", phase=Phase.TIME)
+    whole = encode(start)
+    half = whole.index("ü".encode()) + 1
+    path = tmp_path / EVENTS
+    path.write_bytes(whole[:half])
+    tail = Tail(path)
+    assert not list(tail.lines())
+    with path.open("ab") as file:
+        file.write(whole[half:])
+    assert [decode(line) for line in tail.lines()] == [start]
+
+
 @pytest.mark.parametrize(
     "job",
     [

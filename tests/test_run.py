@@ -5,17 +5,21 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from workbench.cli import main
+from workbench.commands.measuring import plan, settled
 from workbench.cuda import expand_includes, parse_log
-from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence import store
+from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
+from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import (
     CaptureIndex,
     Checks,
@@ -28,10 +32,12 @@ from workbench.evidence.records import (
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.run import machine, measure
+from workbench.run.build import worker_stopped
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
+    Broken,
     Checked,
     Done,
     ErrorText,
@@ -313,7 +319,7 @@ class Clock:
         return WorkerEnd(
             events=events,
             returncode=0 if done else -11,
-            current="" if done or self.interrupted else current[-1],
+            current=current[-1] if current and not done and not self.interrupted else "",
             interrupted=self.interrupted,
         )
 
@@ -400,6 +406,37 @@ def test_a_timing_that_was_cut_short_does_not_replace_a_whole_one(
     assert bool(list(folder.timings("large").glob("*.json"))) == kept
 
 
+def test_a_timing_that_an_error_cut_short_does_not_replace_a_whole_one(
+    play: Runner, tmp_path: Path
+) -> None:
+    broken = Broken(error=ErrorText(kind="RuntimeError", message="no such card"))
+    clock = Clock([timed(0, "baseline", "bad"), timed(1, "baseline", "bad"), broken])
+    with pytest.raises(ToolFailed, match="no such card"):
+        play(CHECKED, clock=clock)
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    assert not list(folder.timings("large").glob("*.json"))
+    assert not journal.load_journal(folder).sessions
+
+
+def test_no_ncu_is_left_waiting_where_the_sessions_cannot_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*anything: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    killed: list[str] = []
+    ahead = SimpleNamespace(kill=lambda: killed.append("ncu"))
+    monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: ahead)
+    monkeypatch.setattr(Measurement, "start_sessions", full)
+    make(tmp_path / "ws", {"baseline": GOOD})
+    study = find_workspace(tmp_path / "ws").study()
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    plan = Plan("large", timed=("baseline",), captured=("baseline",))
+    with pytest.raises(EnvironmentLacks):
+        Measurement(study, Config(), folder, plan, lambda event: None).run()
+    assert killed == ["ncu"]
+
+
 def test_a_variant_that_cannot_be_timed_is_recorded_as_failed(play: Runner) -> None:
     error = ErrorText(kind="NotTimed", message="launches nothing on the stream")
     clock = Clock(
@@ -473,6 +510,54 @@ def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: pytest.MonkeyPatch)
     assert not machine.can_measure()
     assert "zstandard" in machine.why_not_measuring().message
     assert "pip install -e '.[gpu]'" in machine.why_not_measuring().hint
+
+
+def test_who_is_wrong_at_another_shape_is_not_measured_again_each_time(tmp_path: Path) -> None:
+    make(tmp_path / "ws", {"baseline": GOOD, "bad": GOOD})
+    study = find_workspace(tmp_path / "ws").study()
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    recorder = Recorder(study, "odd", folder, ["baseline", "bad"])
+    for name in ("baseline", "bad"):
+        recorder.build(name)
+        recorder.check(name, "odd", status=CheckResult.CORRECT, why="")
+    names = ["baseline", "bad"]
+    assert plan(Evidence(study, "odd", folder), names, fresh=False).timed == ("baseline", "bad")
+    recorder.check("bad", "large", status=CheckResult.UNSUPPORTED, why="too large")
+    assert not settled(Evidence(study, "odd", folder), "bad")
+    recorder.check("bad", "large", status=CheckResult.WRONG, why="max error 1")
+    assert plan(Evidence(study, "odd", folder), names, fresh=False).timed == ("baseline",)
+    assert plan(Evidence(study, "odd", folder), names, fresh=True).timed == ("baseline", "bad")
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "message", "hint"),
+    [
+        (
+            {"events": [Broken(error=ErrorText(kind="UsageError", message="no", hint="yes"))]},
+            UsageError,
+            "the worker stopped: no",
+            "yes",
+        ),
+        (
+            {"events": [Broken(error=ErrorText(kind="OSError", message="OSError: gone"))]},
+            ToolFailed,
+            "the worker stopped: OSError: gone",
+            "`workbench doctor` may say why",
+        ),
+        (
+            {"timed_out": True, "log": "a\nb\n"},
+            ToolFailed,
+            "the worker stopped: nothing came any more\na\nb",
+            "`workbench doctor` may say why",
+        ),
+        ({}, ToolFailed, "the worker stopped: exit -9", "`workbench doctor` may say why"),
+    ],
+)
+def test_a_worker_that_stopped_says_why_and_what_to_do(
+    end: dict[str, Any], kind: type[WorkbenchError], message: str, hint: str
+) -> None:
+    told = worker_stopped(replace(WorkerEnd(events=[], returncode=-9), **end))
+    assert (type(told), told.message, told.hint) == (kind, message, hint)
 
 
 def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:

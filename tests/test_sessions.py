@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
+from workbench.errors import ToolFailed
 from workbench.evidence.records import Session
 from workbench.run.protocol import (
     CONTEXT_LOST,
@@ -27,7 +33,8 @@ from workbench.run.protocol import (
 )
 from workbench.run.worker.sessions import Server
 from workbench.run.worker.telling import Journal
-from workbench.words import Regime
+from workbench.study.model import Tolerance
+from workbench.words import CheckResult, Regime
 
 JOB_OF_TWO = SessionsJob(
     study="scale",
@@ -122,6 +129,14 @@ def test_the_server_goes_down_with_its_session(code: int, serve: Callable[..., S
     events, found = serve(fate, ["baseline"], [])
     assert found == code
     assert not any(isinstance(event, Done | Timed) for event in events)
+
+
+def test_the_server_is_killed_as_its_session_was(serve: Callable[..., Served]) -> None:
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return set()
+
+    assert serve(fate, ["baseline"], [])[1] == -signal.SIGKILL
 
 
 def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:
@@ -286,3 +301,218 @@ def test_a_tensor_with_gaps_is_told_from_one_without(make: Any, dense: bool) -> 
     from workbench.run.worker.timing.surroundings import is_dense
 
     assert is_dense(make()) == dense
+
+
+# ---- what a session keeps of its outputs -------------------------------------------------------
+def surroundings_of(stride: int, launched: list[tuple[Any, ...]]) -> Any:
+    from workbench.run.worker.timing.surroundings import Surroundings
+
+    class Kernel:
+        def __getitem__(self, launch: Any) -> Callable[..., None]:
+            return lambda *arguments: launched.append(arguments)
+
+    made = object.__new__(Surroundings)
+    made.stride = stride
+    kernels = {"read_output": Kernel()}
+    made.card = cast(Any, SimpleNamespace(sms=4, state=None, kernels=kernels))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "read", "compared"),
+    [
+        ((), "float32", 1, 1),  # a sum: less than a piece
+        ((3,), "bfloat16", 1, 3),
+        ((4,), "float32", 256, 4),
+        ((2050,), "float16", 256, 8),
+    ],
+)
+def test_what_is_kept_of_an_output_is_what_is_compared(
+    shape: tuple[int, ...], dtype: str, read: int, compared: int
+) -> None:
+    from workbench.run.worker.timing.instances import Instance
+
+    launched: list[tuple[Any, ...]] = []
+    around = surroundings_of(256, launched)
+    one = object.__new__(Instance)
+    one.around = cast(Any, SimpleNamespace(inputs=around))
+    one.kept = torch.ones(shape, dtype=getattr(torch, dtype))
+    around.read(one.kept, one.kept, 0, 2)
+    assert launched[0][4] == read
+    found, wanted = one.kept_pieces(one.kept.double())
+    assert found.tolist() == wanted.tolist() == [1.0] * compared
+
+
+def timing_of(sessions: int, **parts: Any) -> Any:
+    from workbench.run.worker.timing.session import Timing
+
+    made = object.__new__(Timing)
+    made.job = structs.replace(JOB_OF_TWO, sessions=sessions)
+    for name, part in parts.items():
+        setattr(made, name, part)
+    return made
+
+
+def test_who_fails_has_the_gpu_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.run.worker.timing import session
+    from workbench.run.worker.timing.instances import Group
+
+    def raises(*anything: Any) -> None:
+        raise ValueError("not this one")
+
+    monkeypatch.setattr(session, "Instance", raises)
+    holders: list[str] = []
+    failed: list[str] = []
+    timing = timing_of(
+        2,
+        out=set(),
+        instances=[],
+        around=None,
+        guard=SimpleNamespace(watching=lambda name: nullcontext()),
+        current=holders.append,
+        fail=lambda name, error: failed.append(name),
+    )
+    timing.one(Group("bad"), {})
+    assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
+
+
+def test_every_session_audits_another_variant_first() -> None:
+    audited: list[str] = []
+
+    def audit(instance: Any, bound: Any) -> tuple[float, str]:
+        audited.append(instance.group.variant)
+        return 0.0, ""
+
+    def first_of(number: int) -> str:
+        audited.clear()
+        instances = [SimpleNamespace(group=SimpleNamespace(variant=name)) for name in "abcde"]
+        bound = Tolerance(absolute=1.0, relative=1.0)
+        study = SimpleNamespace(tolerance=bound)
+        timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
+        list(timing.audits(number))
+        return audited[0]
+
+    assert [first_of(number) for number in range(10)] == [*"abcde", *"abcde"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.arange(24.0).view(2, 3, 4).transpose(0, 2),
+        lambda: torch.arange(24.0).view(4, 6)[:, ::2],
+        lambda: torch.tensor(3),
+        lambda: torch.empty(0, 3),
+        lambda: torch.arange(7, dtype=torch.uint8),
+        lambda: torch.arange(7) > 3,
+    ],
+)
+def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
+    from workbench.run.worker.check import GUARD_BYTES, guarded
+    from workbench.run.worker.timing.surroundings import is_dense
+
+    given = make()
+    inside, buffer = guarded(given)
+    assert torch.equal(inside, given)
+    assert inside.stride() == (given if is_dense(given) else given.contiguous()).stride()
+    assert buffer.numel() == given.numel() * given.element_size() + 2 * GUARD_BYTES
+    assert set(buffer[:GUARD_BYTES].tolist()) == set(buffer[-GUARD_BYTES:].tolist()) == {0xFF}
+
+
+def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
+    def audit(instance: Any, bound: Any) -> tuple[float, str]:
+        if instance.group.variant == "large":
+            raise torch.cuda.OutOfMemoryError
+        return 0.5, ""
+
+    names = ("large", "small")
+    instances = [SimpleNamespace(group=SimpleNamespace(variant=name)) for name in names]
+    study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
+    timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
+    assert [(one.variant, one.outputs) for one in timing.audits(0)] == [("small", 1)]
+
+
+def test_inputs_without_a_tensor_are_checked_like_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from workbench.run.worker import check
+
+    here = SimpleNamespace(manual_seed=lambda seed: None)
+    monkeypatch.setattr(torch, "Generator", lambda device: here)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    study = SimpleNamespace(
+        inputs=lambda shape, generator: {"n": 3},
+        reference=lambda n: torch.ones(n, dtype=torch.float64),
+        tolerance=Tolerance(absolute=1e-6, relative=1e-6),
+    )
+    one = check.check_once(cast(Any, study), lambda n: torch.ones(n), None)
+    assert (one.why, one.absolute) == ("", 0.0)
+
+
+def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from workbench.run.worker import check, main
+
+    def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
+        if shape == worker.study.shapes[failing]:
+            raise ValueError("n must be even")
+        return check.CheckOutcome(CheckResult.CORRECT)
+
+    monkeypatch.setattr(check, "check_variant", fails)
+    monkeypatch.setattr(main.Worker, "load", lambda *given: None)
+    worker = object.__new__(main.Worker)
+    shapes = {"large": "of large", "odd": "of odd"}
+    worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
+    worker.job = cast(Any, SimpleNamespace(shape="large", check_shapes=("large", "odd")))
+    worker.journal = cast(Any, SimpleNamespace(write=lambda event: None))
+    failing = "odd"
+    with pytest.raises(ToolFailed, match=r"^at odd: ValueError: n must be even"):
+        worker.check("fix1")
+    failing = "large"
+    with pytest.raises(ValueError, match=r"^n must be even"):
+        worker.check("fix1")
+
+
+def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture[str]) -> None:
+    from workbench.commands.progress import Progress
+
+    def timed(number: int, alone: bool = False) -> Timed:
+        session = Session(number=number, instances=1, series=(), alone=alone)
+        return Timed(session=session, nodes={}, stride=1)
+
+    with Progress(sessions=2) as progress:
+        for event in (timed(0, alone=True), timed(0), timed(0), timed(1), timed(2)):
+            progress(event)
+    assert capsys.readouterr().err.splitlines() == [
+        "timed references alone",
+        "timed 0 variants, session 1 of 2",
+        "timed 0 variants, session 1 of 2",
+        "timed 0 variants, session 2 of 2",
+        "timed 0 variants, session 3, a verdict is open",
+    ]
+
+
+# ---- where a worker waits ----------------------------------------------------------------------
+def test_who_waits_at_the_gate_ends_with_the_parent_even_where_an_ncu_is_between(
+    tmp_path: Path,
+) -> None:
+    from workbench.run.process import worker_environment
+    from workbench.run.protocol import PARENT
+
+    assert worker_environment(tmp_path)[PARENT] == str(os.getpid())
+    parent = subprocess.Popen(["sleep", "60"])
+    code = "from workbench.run.worker.gate import wait_at_gate; wait_at_gate()"
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=worker_environment(tmp_path) | {PARENT: str(parent.pid)},
+    )
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(1.5)
+        parent.kill()  # and nobody waits for it
+        assert waiting.wait(20) == 1
+    finally:
+        for process in (parent, waiting):
+            process.kill()
+            process.wait()

@@ -35,7 +35,14 @@ def settled(evidence: Evidence, variant: str) -> bool:
     """Known not to work as it is now: measuring it again would say the same."""
     check, build = evidence.check(variant).current, evidence.build(variant).current
     wrong = check is not None and check.status != CheckResult.CORRECT
-    return wrong or (build is not None and bool(build.error))
+    return wrong or wrong_elsewhere(evidence, variant) or (build is not None and bool(build.error))
+
+
+def wrong_elsewhere(evidence: Evidence, variant: str) -> bool:
+    """Whether it is wrong at another of the shapes that it is checked at: it is not timed then."""
+    others = [name for name, shape in evidence.study.shapes.items() if shape.captured]
+    checks = [evidence.check(variant, name).current for name in others if name != evidence.shape]
+    return any(check is not None and check.status == CheckResult.WRONG for check in checks)
 
 
 @cache

@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Any
 
+from workbench.evidence.records import Session
 from workbench.render.plain import printable, printable_lines
 from workbench.run.protocol import (
     Built,
@@ -29,7 +30,9 @@ VERBS = {
 
 
 class Progress:
-    """Shows a measurement's events. ``captures`` is how many variants ncu will profile."""
+    """Shows a measurement's events. ``captures`` is how many variants ncu will profile, and
+    ``sessions`` how many are wanted before verdicts are looked at.
+    """
 
     def __init__(self, captures: int = 0, sessions: int = 0) -> None:
         from rich.console import Console
@@ -37,7 +40,7 @@ class Progress:
         self.console = Console(stderr=True, highlight=False)
         self.status: Any = None
         self.captures = captures
-        self.wanted, self.sessions = sessions, 0
+        self.wanted = sessions
         self.captured = 0
         self.out: set[str] = set()
         self.capture_started = 0.0
@@ -91,10 +94,7 @@ class Progress:
             case Checked():
                 self.checked(event)
             case Timed():
-                count = len({one.variant for one in event.session.series})
-                which = "references alone" if event.session.alone else f"{count} variants"
-                self.sessions += not event.session.alone
-                self.line(f"timed {which}, session {self.sessions} of {self.wanted}")
+                self.timed(event.session)
             case Passes():
                 self.live(
                     f"profiling {self.current}: {event.kernel[:40]} {event.percent} % of "
@@ -114,6 +114,16 @@ class Progress:
         if event.phase == Phase.CAPTURE and not self.capture_started:
             self.capture_started = time.monotonic()
         self.live(f"{VERBS[event.phase]} {event.variant}{self.left()}")
+
+    def timed(self, session: Session) -> None:
+        """With its own number: they begin anew where a variant broke them."""
+        if session.alone:
+            self.line("timed references alone")
+            return
+        count, number = len({one.variant for one in session.series}), session.number + 1
+        more = number > self.wanted
+        which = f"session {number}" + (", a verdict is open" if more else f" of {self.wanted}")
+        self.line(f"timed {count} variant{'s' * (count != 1)}, {which}")
 
     def checked(self, event: Checked) -> None:
         if event.status == CheckResult.WRONG:

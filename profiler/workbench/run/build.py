@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run import machine
 from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
@@ -83,11 +83,13 @@ def _culprit(outcome: WorkerEnd, limit: float) -> Failed:
     return Failed(variant=outcome.current, phase=Phase.BUILD, error=error)
 
 
-def worker_stopped(outcome: WorkerEnd) -> ToolFailed:
-    """For a worker that ended with no variant to blame."""
-    broken = outcome.of(Broken)
-    tail = "\n".join(outcome.log.splitlines()[-5:])
-    return ToolFailed(
-        f"the worker stopped: {broken[0].error.message if broken else tail}",
-        hint="`workbench doctor` may say why",
-    )
+def worker_stopped(outcome: WorkerEnd) -> WorkbenchError:
+    """For a worker that ended with no variant to blame: its own error, where it tells of one."""
+    hint = "`workbench doctor` may say why"
+    if broken := outcome.of(Broken):
+        error = broken[0].error
+        kind = {"UsageError": UsageError, "EnvironmentLacks": EnvironmentLacks}.get(error.kind)
+        return (kind or ToolFailed)(f"the worker stopped: {error.message}", hint=error.hint or hint)
+    tail = outcome.log.splitlines()[-5:]
+    how = "nothing came any more" if outcome.timed_out else f"exit {outcome.returncode}"
+    return ToolFailed("\n".join([f"the worker stopped: {how}", *tail]), hint=hint)

@@ -82,9 +82,10 @@ class Measurement:
     def run(self) -> Measured:
         self.recorder.predictions()
         with scratch_folder(self.study) as scratch:
-            ahead = self.start_capture(scratch, self.plan.captured, gated=True)
-            self.clock = self.start_sessions(scratch) if self.plan.timed else None
+            ahead = None
             try:
+                ahead = self.start_capture(scratch, self.plan.captured, gated=True)
+                self.clock = self.start_sessions(scratch) if self.plan.timed else None
                 if self.plan.built:
                     self.prepare(scratch)
                 if self.plan.timed and not self.result.interrupted:
@@ -153,8 +154,21 @@ class Measurement:
         return Worker(folder, job, cubins=scratch)
 
     def time(self, scratch: Path) -> None:
-        """In sessions, and in further ones while a verdict is open; all again without the one that
-        broke them.
+        """On record is what came to its end, and what Ctrl-C or an error cut short where it has as
+        many sessions as were asked for.
+        """
+        ended = False
+        try:
+            ended = self.time_in_sessions(scratch)
+        finally:
+            if ended or not self.is_cut_short:
+                self.recorder.end_timing()
+            else:
+                self.recorder.drop_timing()
+
+    def time_in_sessions(self, scratch: Path) -> bool:
+        """And in further ones while a verdict is open; all again without the one that broke them.
+        Whether they came to their end: False after Ctrl-C.
         """
         limit = self.config.limits.seconds_per_step
         while variants := [v for v in self.plan.timed if v not in self.result.out]:
@@ -166,12 +180,11 @@ class Measurement:
             outcome = self.clock.watch(limit, self.timed)
             self.clock = None
             self.result.interrupted = outcome.interrupted
-            if outcome.interrupted and self.is_cut_short:
-                self.recorder.drop_timing()
-                return
-            if outcome.interrupted or self.blame(outcome, limit) is None:
+            if outcome.interrupted:
+                return False
+            if self.blame(outcome, limit) is None:
                 break
-        self.recorder.end_timing()
+        return True
 
     @property
     def is_cut_short(self) -> bool:

@@ -10,8 +10,8 @@ from pathlib import Path
 class Plan:
     """What to measure at one shape.
 
-    ``checked`` are built and compared with the reference, ``timed`` also timed together in that
-    process, ``captured`` profiled in one ncu.
+    ``checked`` are built and compared with the reference, ``timed`` also timed together in
+    sessions, ``captured`` profiled in one ncu.
     """
 
     shape: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from workbench.run.protocol import (
     GATE,
     JOB,
     LOG,
+    PARENT,
     CeilingsJob,
     Done,
     Event,
@@ -73,6 +75,9 @@ class Tail:
     position: int = 0
     at_once: int = -1
     rest: str = field(default="")
+    decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
+    )
 
     def read(self) -> str:
         if not self.path.exists():
@@ -81,7 +86,7 @@ class Tail:
             file.seek(self.position)
             data = file.read(self.at_once)
         self.position += len(data)
-        return data.decode("utf-8", "replace")
+        return self.decoder.decode(data)  # a letter may be half there
 
     def lines(self) -> Iterator[str]:
         text = self.rest + self.read()
@@ -105,6 +110,7 @@ def worker_environment(cubins: Path) -> dict[str, str]:
         ),
         "PYTHONUNBUFFERED": "1",
         CUBIN_FOLDER: str(cubins),
+        PARENT: str(os.getpid()),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 

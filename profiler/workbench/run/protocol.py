@@ -28,6 +28,7 @@ EVENTS = "events.jsonl"
 CURRENT = "current"
 GATE = "gate.json"
 LOG = "log"
+PARENT = "WORKBENCH_PARENT"  # in a worker's environment: the process that reads its events
 CONTEXT_LOST = 17  # the exit code of a worker that lost its CUDA context
 
 

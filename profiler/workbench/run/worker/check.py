@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from workbench.run.worker.output import refuse_output
+from workbench.run.worker.timing.surroundings import is_dense
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import CheckResult
 
@@ -23,13 +24,15 @@ POISON_BLOCKS = 8
 
 
 def guarded(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """A copy with NaN bytes on both sides, and the whole buffer.
+    """A copy with NaN bytes on both sides, laid out as it is, and the whole buffer.
 
     A read past either end brings NaN into the result; a write changes the buffer.
     """
     size = tensor.numel() * tensor.element_size()
     buffer = torch.full((size + 2 * GUARD_BYTES,), POISON, dtype=torch.uint8, device=tensor.device)
-    inside = buffer[GUARD_BYTES : GUARD_BYTES + size].view(tensor.dtype).view(tensor.shape)
+    flat = buffer[GUARD_BYTES : GUARD_BYTES + size].view(tensor.dtype)
+    dense = is_dense(tensor)
+    inside = flat.as_strided(tensor.shape, tensor.stride()) if dense else flat.view(tensor.shape)
     inside.copy_(tensor)
     return inside, buffer
 
@@ -108,8 +111,9 @@ def check_once(
         if isinstance(value, torch.Tensor):
             inputs[name], buffers[name] = guarded(value)
     before = {name: buffer.clone() for name, buffer in buffers.items()}
-    first = next(value for value in drawn.values() if isinstance(value, torch.Tensor))
-    poison_free_memory(first.numel() * first.element_size())
+    first = next((value for value in drawn.values() if isinstance(value, torch.Tensor)), None)
+    if first is not None:
+        poison_free_memory(first.numel() * first.element_size())
     out = run(**inputs)
     if refused := refuse_output(out, inputs):
         return Checked(math.nan, math.nan, refused)

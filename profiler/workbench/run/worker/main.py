@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import cuda
 from workbench.cuda.includes import source_text
-from workbench.errors import UsageError
+from workbench.errors import ToolFailed, UsageError
 from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import (
     CONTEXT_LOST,
@@ -173,7 +173,13 @@ class Worker:
 
         run, peer = self.load(name), self.reference
         for shape in self.job.check_shapes:
-            outcome = check_variant(self.study, run, self.study.shapes[shape], peer)
+            try:
+                outcome = check_variant(self.study, run, self.study.shapes[shape], peer)
+            except Exception as error:
+                if shape == self.job.shape:
+                    raise
+                told = describe(error)
+                raise ToolFailed(f"at {shape}: {told.message}", hint=told.hint) from error
             self.journal.write(Checked(variant=name, shape=shape, **vars(outcome)))
             unsupported = outcome.status == CheckResult.UNSUPPORTED and shape == self.job.shape
             if outcome.status == CheckResult.WRONG or unsupported:

@@ -65,7 +65,7 @@ class Server:
         return left
 
     def session(self, variants: Sequence[str], alone: bool) -> set[str]:
-        """In a child; the variants that failed in it. Goes down with it where it goes down."""
+        """In a child; the variants that failed in it. Goes down with it, as it went down."""
         ours, theirs = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
@@ -78,7 +78,10 @@ class Server:
             out = None
         _, status = os.waitpid(pid, 0)
         if out is None:
-            os._exit(os.waitstatus_to_exitcode(status) & 0xFF or 1)
+            code = os.waitstatus_to_exitcode(status)
+            if code < 0:
+                os.kill(os.getpid(), -code)
+            os._exit(code if code > 0 else 1)
         self.told = True
         return out
 

@@ -246,7 +246,7 @@ class Instance:
 
     def kept_pieces(self, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the kept output those elements that were read, and the expected ones: [elements]."""
-        stride = self.around.inputs.stride
+        stride = self.around.inputs.stride_of(self.kept)
         laid_out = torch.empty_strided(
             self.kept.shape, self.kept.stride(), dtype=expected.dtype, device=expected.device
         ).copy_(expected)

@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from statistics import median
 from types import ModuleType
 
@@ -120,6 +121,7 @@ class Timing:
         self.out.add(name)
         self.instances = [one for one in self.instances if one.group.variant != name]
         self.fail(name, error)
+        self.current("")
 
     # ---- timing ------------------------------------------------------------------------------
     def warm_up(self, rounds: Rounds) -> None:
@@ -159,13 +161,14 @@ class Timing:
 
     # ---- auditing ----------------------------------------------------------------------------
     def audits(self, number: int) -> Iterator[Audit]:
-        """Of as many kept outputs as there is time for, one of every variant before the second of
-        any. Each session begins with another variant.
+        """Of as many kept outputs as there is time and memory for, one of every variant before the
+        second of any. Each session begins with another variant.
         """
         by_variant: dict[str, list[Instance]] = {}
         for instance in random.sample(self.instances, len(self.instances)):
             by_variant.setdefault(instance.group.variant, []).append(instance)
-        first = number * len(by_variant) // self.job.sessions
+        sessions = self.job.sessions
+        first = number % sessions * len(by_variant) // sessions
         names = sorted(by_variant)
         order = [*names[first:], *names[:first]]
         found: dict[str, list[tuple[float, str]]] = {}
@@ -174,8 +177,9 @@ class Timing:
         for turn in range(max(map(len, by_variant.values()), default=0)):
             for name in order:
                 if turn < len(by_variant[name]) and (time.monotonic() < end or not found):
-                    one = self.audit(by_variant[name][turn], bound)
-                    found.setdefault(name, []).append(one)
+                    with suppress(torch.cuda.OutOfMemoryError):  # of the reference, beside them all
+                        one = self.audit(by_variant[name][turn], bound)
+                        found.setdefault(name, []).append(one)
         for name, results in found.items():
             worst = max(relative for relative, _ in results)
             yield Audit(

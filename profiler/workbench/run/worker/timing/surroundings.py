@@ -171,8 +171,19 @@ class Surroundings:
         """A node that reads an output, and keeps it where the call is the one that is kept."""
         size = size_of(out)
         self.card.kernels["read_output"][self.blocks(size // PIECE), THREADS](
-            out, kept, size // PIECE, size % PIECE, self.stride, self.card.state, call, calls
+            out,
+            kept,
+            size // PIECE,
+            size % PIECE,
+            self.stride_of(out),
+            self.card.state,
+            call,
+            calls,
         )
+
+    def stride_of(self, out: torch.Tensor) -> int:
+        """Of so many pieces of an output one is read: of less than a piece, as of a sum, all."""
+        return self.stride if size_of(out) >= PIECE else 1
 
     def written(self, replay: int, call: int) -> dict[str, Any]:
         """The inputs as the neighbours wrote them in a call of a replay."""
