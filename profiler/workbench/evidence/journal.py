@@ -116,7 +116,7 @@ def medians(timing: Timing) -> dict[str, float]:
     times: dict[str, list[float]] = {}
     for session in timing.together:
         for one in session.series:
-            if one.regime == HEADLINE and not one.twin:
+            if one.regime == HEADLINE and one.around and not one.twin:
                 added = [
                     all_ - bare for all_, bare in zip(one.microseconds, one.around, strict=True)
                 ]
