@@ -418,6 +418,15 @@ def test_a_timing_that_an_error_cut_short_does_not_replace_a_whole_one(
     assert not journal.load_journal(folder).sessions
 
 
+def test_references_by_themselves_are_no_timing(play: Runner) -> None:
+    error = ErrorText(kind="NotTimed", message="launches nothing on the stream")
+    failed = [Failed(variant=name, phase=Phase.TIME, error=error) for name in ("baseline", "bad")]
+    script: Script = [timed(0, "bad", alone=True), *failed, Done()]
+    _, folder, _ = play(CHECKED, clock=Clock(script))
+    assert not list(folder.timings("large").glob("*.json"))
+    assert not journal.load_journal(folder).sessions
+
+
 def test_no_ncu_is_left_waiting_where_the_sessions_cannot_be_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

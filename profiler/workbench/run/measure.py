@@ -155,13 +155,13 @@ class Measurement:
 
     def time(self, scratch: Path) -> None:
         """On record is what came to its end, and what Ctrl-C or an error cut short where it has as
-        many sessions as were asked for.
+        many sessions as were asked for. References alone are no timing.
         """
         ended = False
         try:
             ended = self.time_in_sessions(scratch)
         finally:
-            if ended or not self.is_cut_short:
+            if (ended and self.timing and self.timing.together) or not self.is_cut_short:
                 self.recorder.end_timing()
             else:
                 self.recorder.drop_timing()
