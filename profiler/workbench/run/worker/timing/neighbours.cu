@@ -94,6 +94,7 @@ extern "C" __global__ void stamp(longlong2* stamps, int slots, int which, int sm
     unsigned long long now;
     asm volatile("mov.u32 %0, %smid;" : "=r"(sm));
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
-    stamps[(state[0] % slots * 2 + which) * sms + sm] =
-        make_longlong2(clock64(), static_cast<long long>(now));
+    if (sm < sms)
+        stamps[(state[0] % slots * 2 + which) * sms + sm] =
+            make_longlong2(clock64(), static_cast<long long>(now));
 }
