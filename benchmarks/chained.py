@@ -7,16 +7,15 @@ from the host nor a clock read between rounds is taken for that of the calls.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-import numpy as np
 import torch
 
 from workbench import cuda
+from workbench.run.worker.timing.card import Times, between
 from workbench.study.workspace import load_module
 from workbench.words import Parameter
 
@@ -25,9 +24,6 @@ SPARE = 8192  # places in the pool where inputs may start, 16 bytes apart
 SLOTS = 4096  # replays whose stamps are held
 TOUCH = 256  # of so many pieces one is written, where the inputs are larger than half the L2
 THREADS = 256
-SKEW_NS = 200_000  # a stamp further than this from the others is of an older replay
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -37,14 +33,6 @@ class Case:
     variant: str
     parameters: Mapping[str, Parameter]
     planted: int = 0
-
-
-@dataclass(frozen=True)
-class Times:
-    """Per replay: nanoseconds and cycles between its stamps."""
-
-    nanoseconds: Array
-    cycles: Array
 
 
 class Card:
@@ -92,14 +80,7 @@ class Card:
 
     def times(self, fetched: torch.Tensor) -> Times:
         """The median over the SMs that stamped both ends of a replay."""
-        data = fetched.numpy().reshape(-1, 2, self.sms, 2)
-        start, end = data[:, 0, :, 1], data[:, 1, :, 1]
-        near = np.ones_like(start, dtype=bool)
-        for stamps in (start, end):
-            near &= np.abs(stamps - np.median(stamps, axis=1, keepdims=True)) < SKEW_NS
-        cycles = np.where(near, data[:, 1, :, 0] - data[:, 0, :, 0], np.nan)
-        nanoseconds = np.where(near, end - start, np.nan)
-        return Times(nanoseconds=np.nanmedian(nanoseconds, 1), cycles=np.nanmedian(cycles, 1))
+        return between(fetched.numpy().reshape(-1, 2, self.sms, 2))
 
 
 class Surroundings:
@@ -196,26 +177,3 @@ def load_variant(folder: Path, case: Case) -> ModuleType:
         module = load_module(folder / f"{case.variant}.py", f"benchmark_{case.variant}")
     cuda.take_declared()
     return module
-
-
-def switch_contexts() -> None:
-    """Let the card work for another context of this process for a moment.
-
-    Loading modules leaves it in a state in which the way from one kernel of a graph to the next
-    takes 0.2 to 0.4 µs longer; working for another context ends that.
-    """
-    from cuda.bindings import driver
-
-    calls: list[Callable[[], Any]] = []
-    _, own = driver.cuCtxGetCurrent()
-    _, device = driver.cuDeviceGet(0)
-    status, other = driver.cuCtxCreate(None, 0, device)
-    if int(status) != 0:
-        raise RuntimeError(f"a second context: {status!r}")
-    _, memory = driver.cuMemAlloc(1 << 20)
-    calls += [lambda: driver.cuMemsetD8(memory, 1, 1 << 20), driver.cuCtxSynchronize]
-    calls += [lambda: driver.cuCtxDestroy(other), lambda: driver.cuCtxSetCurrent(own)]
-    for call in calls:
-        (status,) = call()
-        if int(status) != 0:
-            raise RuntimeError(f"in a second context: {status!r}")

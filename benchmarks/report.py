@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from benchmarks.chained import BACK_TO_BACK, BARE, CHAINED, Array, Case
+from benchmarks.chained import BACK_TO_BACK, BARE, CHAINED, Case
 from benchmarks.intervals import (
     FASTER,
     OPEN,
@@ -20,6 +20,7 @@ from benchmarks.intervals import (
 )
 
 from workbench.derive.intervals import T_975, Interval
+from workbench.run.worker.timing.card import Array
 
 SESSIONS, INSTANCES = 5, 4  # of one comparison
 REGIMES = (CHAINED, BARE, BACK_TO_BACK)

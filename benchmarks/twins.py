@@ -27,16 +27,15 @@ from benchmarks.chained import (
     BACK_TO_BACK,
     BARE,
     CHAINED,
-    Array,
     Card,
     Case,
     Instance,
     Surroundings,
-    switch_contexts,
 )
 from benchmarks.report import Recording, tables
 
 from workbench import cuda
+from workbench.run.worker.timing.card import Array, switch_contexts
 from workbench.study.workspace import load_module
 
 FOLDER = Path(__file__).resolve().parents[1] / "kernels" / "attention"

@@ -7,6 +7,7 @@ than ``source_info``: through which calls an instruction was inlined.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,14 +37,12 @@ def _tables(path: Path, digest: str) -> list[LineTable]:
     left = MOST_LINES
     at = content.find(MAGIC)
     while at >= 0:
-        try:
+        with suppress(ValueError, IndexError, struct.error):  # bytes that only begin like one
             sections = _sections(content, at)
             lines = sections.get(LINES, b"")
             left -= len(lines)
             if left > 0:
                 found += line_tables(lines, sections.get(STRINGS, b""))
-        except (ValueError, IndexError, struct.error):
-            pass  # bytes that only begin like one, or of a kind that nobody has seen yet
         at = content.find(MAGIC, at + len(MAGIC))
     return found
 
