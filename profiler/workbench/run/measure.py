@@ -56,7 +56,7 @@ def decided(timing: Timing) -> Sequence[str]:
 class Measurement:
     """One run of the measuring part: a study at a shape, on this machine's GPU.
 
-    ``undecided`` says of a timing which variants to time in one more session.
+    ``undecided`` says of a timing which variants to time in as many sessions again.
     """
 
     def __init__(
@@ -197,11 +197,12 @@ class Measurement:
         self.take(event)
         match event:
             case Timed():
-                self.timing = self.recorder.session(event)
+                self.timing = self.recorder.session(event, self.config.timing.sessions)
             case SessionsDone():
                 assert self.clock is not None
+                settings = self.config.timing
                 over = time.monotonic() > self.last_session
-                over |= event.sessions >= self.config.timing.max_sessions
+                over |= event.sessions + settings.sessions > settings.max_sessions
                 more = () if over or self.timing is None else self.undecided(self.timing)
                 self.clock.open_gate(list(more))
 
