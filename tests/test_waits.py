@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from workbench.cuda.cubin import MAGIC
 from workbench.ncu import binaries, places
-from workbench.ncu.binaries import MAGIC, tables_in
+from workbench.ncu.binaries import tables_in
 from workbench.ncu.capture import Decoded, read_lines
 from workbench.ncu.instructions import Instruction, instruction
 from workbench.ncu.line_table import Frame, LineTable, Row, line_tables

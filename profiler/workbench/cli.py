@@ -39,6 +39,7 @@ VERBS: dict[str, type] = {
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
     "adopt": options.AdoptOptions,
+    "gate": options.GateOptions,
 }
 
 

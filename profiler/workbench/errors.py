@@ -5,7 +5,8 @@ WorkbenchError
 ├── EnvironmentLacks     3  no GPU, no ncu, no permission, a missing package, a full disk
 ├── ToolFailed           4  ncu, the compiler or the worker failed
 │   └── BadCapture       4  a capture that cannot be read
-└── GateFailed           1  the answer is no: a variant is wrong or a gate did not pass
+├── GateFailed           1  the answer is no: a variant is wrong or a gate did not pass
+└── CannotTell           5  neither yes nor no: not measured, or too noisy to say
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ class BadCapture(ToolFailed):
 
 class GateFailed(WorkbenchError):
     exit_code = 1
+
+
+class CannotTell(WorkbenchError):
+    exit_code = 5
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

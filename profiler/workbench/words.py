@@ -144,3 +144,26 @@ class LineKind(StrEnum):
     CHANGED = "changed"
     REMOVED = "removed"
     ADDED = "added"
+
+
+class Move(StrEnum):
+    """What a variant did from one commit to another."""
+
+    SAME = "same"
+    FASTER = "faster"
+    SLOWER = "slower"
+    CANNOT_TELL = "cannot tell"
+    BROKEN = "broken"  # it no longer compiles, or is wrong
+    NEW = "new"
+    GONE = "gone"
+
+
+class Cause(StrEnum):
+    """What a move is put down to."""
+
+    SOURCE = "source"
+    COMPILER = "compiler"
+    LIBRARY = "library"
+    HARDWARE = "hardware or clock"
+    METHOD = "method"  # other inputs, another ncu or other flags of it
+    NOISE = "noise"

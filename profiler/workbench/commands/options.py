@@ -231,3 +231,39 @@ class AdoptOptions:
     study: StudyName = None
     shape: ShapeName = None
     json: Json = False
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """Compare two commits of this repository: same, faster, slower, or cannot tell (exit 5)."""
+
+    base: Annotated[str, typer.Argument(metavar="BASE")]
+    head: Annotated[str, typer.Argument(metavar="[HEAD]")] = "HEAD"
+    tier: Annotated[
+        int | None,
+        typer.Option(
+            "--tier",
+            help="At most: 0 what the compiler makes, 1 counters too, 2 times too.",
+            min=0,
+            max=2,
+        ),
+    ] = None
+    arch: Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")] = "sm_90a"
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache", help="Keep compiled kernels here for the next time.", metavar="DIR"
+        ),
+    ] = None
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write JUnit XML too.", metavar="FILE")
+    ] = None
+    sarif: Annotated[
+        Path | None, typer.Option("--sarif", help="Write SARIF too.", metavar="FILE")
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False

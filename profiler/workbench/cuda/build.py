@@ -8,10 +8,13 @@ import os
 import pickle
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from workbench.cuda.cubin import code_digests
 from workbench.cuda.includes import expand_includes, header_folders, virtual_name
 from workbench.cuda.log import KernelBuild, compiler_message, parse_log
 from workbench.errors import EnvironmentLacks, ToolFailed
@@ -19,6 +22,7 @@ from workbench.words import INSTALL, Parameter
 
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
+KEPT_AS = 2  # how a kept cubin is written
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,34 @@ class Source:
                 hint="griddepcontrol.wait belongs ahead of its first access to global memory",
             )
         builds, warnings = parse_log(log.getvalue())
+        digests = code_digests(bytes(code.code))
+        launched = {self.name} if plain else set(digests)
+        builds = [
+            replace(one, code=digests.get(one.kernel, "") if one.kernel in launched else "")
+            for one in builds
+        ]
         return Compiled(arch, tuple(builds), tuple(warnings)), code
+
+
+@cache
+def compiler_version() -> str:
+    """NVRTC's; "" where it cannot be asked."""
+    try:
+        from cuda.bindings import nvrtc
+
+        _, major, minor = nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError):
+        return ""
+    package = package_version("nvidia-cuda-nvrtc")
+    return f"{major}.{minor} {package}".strip()
+
+
+def package_version(name: str) -> str:
+    """ "" where it is not installed by pip."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def ptx_of(program: Any) -> str:
@@ -128,12 +159,13 @@ def _is_entry(part: str, kernel: str) -> bool:
 def kept_cubin(source: str, *settings: object) -> Path | None:
     """Where the workers of one measurement pass a cubin on; None outside of one.
 
-    ``settings`` are all that a build depends on besides its source.
+    ``settings`` are all that a build depends on besides its source and the compiler.
     """
     folder = os.environ.get(CUBIN_FOLDER)
     if not folder:
         return None
-    key = hashlib.sha256(f"{source}\0{settings!r}".encode()).hexdigest()
+    made_by = (KEPT_AS, compiler_version(), header_folders())
+    key = hashlib.sha256(f"{source}\0{settings!r}\0{made_by!r}".encode()).hexdigest()
     return Path(folder) / f"{key}.pickle"
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class KernelBuild:
-    """What ptxas reports of one kernel; sizes in bytes, registers per thread."""
+    """What ptxas reports of one kernel; sizes in bytes, registers per thread. ``code`` is the
+    sha256 of its machine code (see ``cubin``); "" of one that is not launched.
+    """
 
     kernel: str
     registers: int
@@ -16,6 +19,7 @@ class KernelBuild:
     stack_bytes: int
     spill_store_bytes: int
     spill_load_bytes: int
+    code: str = ""
 
 
 _FUNCTION = re.compile(r"Function properties for (\S+)")
@@ -49,9 +53,20 @@ def parse_log(log: str) -> tuple[list[KernelBuild], list[str]]:
             shared = _SHARED.search(line)
             entries[entry]["registers"] = int(match[1])
             entries[entry]["shared_bytes"] = int(shared[1]) if shared else 0
-    blank = dict.fromkeys(KernelBuild.__dataclass_fields__, 0)
-    builds = [KernelBuild(**{**blank, **found, "kernel": name}) for name, found in entries.items()]  # type: ignore[arg-type]
+    builds = [_build(name, found) for name, found in entries.items()]
     return builds, warnings
+
+
+def _build(kernel: str, found: Mapping[str, int]) -> KernelBuild:
+    """What the log does not name is zero."""
+    return KernelBuild(
+        kernel=kernel,
+        registers=found.get("registers", 0),
+        shared_bytes=found.get("shared_bytes", 0),
+        stack_bytes=found.get("stack_bytes", 0),
+        spill_store_bytes=found.get("spill_store_bytes", 0),
+        spill_load_bytes=found.get("spill_load_bytes", 0),
+    )
 
 
 def compiler_message(text: str) -> str:

@@ -82,7 +82,7 @@ def standouts(
     certain = [
         _standout(spec, before, after, factors, surprise)
         for spec in shared
-        if spec.part and (surprise := noise.surprise(*_counted(spec, before, after))) >= CERTAIN
+        if spec.part and (surprise := noise.surprise(*counted(spec, before, after))) >= CERTAIN
     ]
     launch = [one for one in certain if kind(one.id) == "launch"]
     paced = [one for one in certain if _is_paced(one, factors)]
@@ -124,7 +124,7 @@ def _is_paced(one: Standout, factors: SpeedupFactors | None) -> bool:
     return same(one.log, math.log(factors.measured))
 
 
-def _counted(
+def counted(
     spec: FigureSpec, before: Mapping[str, Figure], after: Mapping[str, Figure]
 ) -> tuple[Figure, Figure]:
     """A figure before and after; a count with the least value that matters.

@@ -57,8 +57,11 @@ class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):
     ncu_command: str | None = None
 
 
-class BuiltKernel(Record, frozen=True, kw_only=True):
-    """What ptxas reports of one kernel; sizes in bytes, registers per thread."""
+class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What ptxas reports of one kernel; sizes in bytes, registers per thread. ``code`` is the
+    sha256 of its machine code, without lines and names of files; "" is not collected, or of a
+    kernel that the variant does not launch.
+    """
 
     kernel: str
     registers: int
@@ -67,6 +70,7 @@ class BuiltKernel(Record, frozen=True, kw_only=True):
     spill_store_bytes: int
     spill_load_bytes: int
     source: str
+    code: str = ""
 
 
 class Build(Record, frozen=True, kw_only=True):

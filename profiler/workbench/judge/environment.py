@@ -46,6 +46,10 @@ class Environment:
         return (self.date or "")[:10]
 
 
+# Fields of a provenance by what a difference in them may be put down to.
+COMPILERS = ("nvrtc",)
+LIBRARIES = ("torch", "cudnn", "cuda_core", "packages")
+HARDWARE = ("gpu", "gpu_uuid", "driver")
 PROVENANCE = [f.name for f in fields(Environment) if f.name not in ("ncu", "ncu_flags")]
 
 

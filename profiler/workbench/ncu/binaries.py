@@ -11,15 +11,12 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from workbench.cuda.cubin import MAGIC, sections
 from workbench.errors import BadCapture
 from workbench.evidence.store import digest_of
 from workbench.ncu import frames
 from workbench.ncu.line_table import LineTable, line_tables
 
-MAGIC = b"\x7fELF\x02\x01"
-CUDA = 190  # e_machine
-HEADER, SECTION = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ")
-NO_BITS = 8  # a section that takes no room in the file
 MOST = 1 << 28  # bytes of a report that are looked through
 MOST_LINES = 1 << 22  # bytes of line tables that are read, some seconds each million
 LINES, STRINGS = ".debug_line", ".debug_str"
@@ -38,11 +35,11 @@ def _tables(path: Path, digest: str) -> list[LineTable]:
     at = content.find(MAGIC)
     while at >= 0:
         with suppress(ValueError, IndexError, struct.error):  # bytes that only begin like one
-            sections = _sections(content, at)
-            lines = sections.get(LINES, b"")
+            tables = _lines(content, at)
+            lines = tables.get(LINES, b"")
             left -= len(lines)
             if left > 0:
-                found += line_tables(lines, sections.get(STRINGS, b""))
+                found += line_tables(lines, tables.get(STRINGS, b""))
         at = content.find(MAGIC, at + len(MAGIC))
     return found
 
@@ -63,25 +60,6 @@ def _content(path: Path) -> bytes:
     return b"".join(held)
 
 
-def _sections(content: bytes, at: int) -> dict[str, bytes]:
-    """Those of the lines, by name. Raises ValueError, IndexError or struct.error."""
-    head = HEADER.unpack_from(content, at)
-    machine, table, size, count, names = head[2], head[6], head[11], head[12], head[13]
-    if machine != CUDA or size != SECTION.size:
-        raise ValueError("not a CUDA binary")
-    sections = [SECTION.unpack_from(content, at + table + i * size) for i in range(count)]
-    texts = _body(content, at, sections[names])
-    found = {}
-    for section in sections:
-        start = section[0]
-        name = texts[start : texts.index(b"\0", start)].decode("ascii", "replace")
-        if name in (LINES, STRINGS) and section[1] != NO_BITS:
-            found[name] = _body(content, at, section)
-    return found
-
-
-def _body(content: bytes, at: int, section: tuple[int, ...]) -> bytes:
-    start, size = at + section[4], section[5]
-    if start + size > len(content):
-        raise ValueError("cut short")
-    return content[start : start + size]
+def _lines(content: bytes, at: int) -> dict[str, bytes]:
+    """The sections of the lines, by name. Raises ValueError, IndexError or struct.error."""
+    return {s.name: s.body for s in sections(content, at) if s.name in (LINES, STRINGS) and s.body}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run import machine
@@ -29,9 +30,16 @@ def sources_of(study: Study, variants: Iterable[str]) -> dict[str, tuple[str, ..
 
 
 def build_only(
-    study: Study, variants: list[str], arch: str, limit: float, on_event: Callable[[Event], None]
+    study: Study,
+    variants: list[str],
+    arch: str,
+    limit: float,
+    on_event: Callable[[Event], None],
+    cubins: Path | None = None,
 ) -> list[Built | Failed]:
     """Compile for ``arch`` in a worker; how it went, variant by variant, in their order.
+
+    ``cubins`` is a folder in which compiled kernels are found again by whoever uses it.
 
     One that takes its process along costs only itself: the others go on in a fresh worker.
     Raises EnvironmentLacks without torch or cuda-core, ToolFailed where the worker does not come
@@ -47,7 +55,8 @@ def build_only(
     left = list(variants)
     with scratch_folder(study) as scratch:
         while left:
-            outcome = run_worker(scratch, _job(study, left, arch), limit, on_event)
+            kept = {} if cubins is None else {"cubins": cubins}
+            outcome = run_worker(scratch, _job(study, left, arch), limit, on_event, **kept)
             if outcome.interrupted:
                 raise KeyboardInterrupt
             events = [event for event in outcome.events if isinstance(event, Built | Failed)]

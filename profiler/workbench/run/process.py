@@ -216,8 +216,9 @@ def run_worker(
     job: Job,
     limit_seconds: float,
     on_event: Callable[[Event], None],
+    cubins: Path | None = None,
 ) -> WorkerEnd:
-    return Worker(scratch, job).watch(limit_seconds, on_event)
+    return Worker(scratch, job, cubins=cubins).watch(limit_seconds, on_event)
 
 
 def stop(process: subprocess.Popen[bytes], events: list[WorkerEvent], how: signal.Signals) -> None:

@@ -51,12 +51,41 @@ class Profiler:
 
 
 @dataclass(frozen=True)
+class CommitGate:
+    """When ``workbench gate`` calls a change one: ``margin`` of the chained time and ``counters``
+    of a counter, as parts of them; without a measurement so many more ``registers`` a thread.
+    """
+
+    margin: float = 0.02
+    counters: float = 0.01
+    registers: int = 16
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What measuring may cost: 0 and "" are no limit and no price.
+
+    ``rate_per_hour`` is the price of a GPU's hour in ``currency``. The limits are of all that the
+    workspace's ledger holds; a run without progress is one after which no step is newly kept.
+    """
+
+    rate_per_hour: float = 0.0
+    currency: str = ""
+    max_cost: float = 0.0
+    max_gpu_seconds: float = 0.0
+    stop_after_runs_without_progress: int = 0
+    stop_when_wrong: bool = False
+
+
+@dataclass(frozen=True)
 class Config:
     study: str = ""  # where there is only one, it goes without saying
     gates: Gates = field(default_factory=Gates)
     timing: Timing = field(default_factory=Timing)
     limits: Limits = field(default_factory=Limits)
     profiler: Profiler = field(default_factory=Profiler)
+    gate: CommitGate = field(default_factory=CommitGate)
+    budget: Budget = field(default_factory=Budget)
 
 
 CHOICES = {
@@ -79,6 +108,13 @@ MOST = {
     "timing.graph_microseconds": 1e6,
     "limits.seconds_per_step": DAY,
     "limits.seconds_per_capture": DAY,
+    "gate.margin": 10,
+    "gate.counters": 10,
+    "gate.registers": 255,
+    "budget.rate_per_hour": 1e6,
+    "budget.max_cost": 1e9,
+    "budget.max_gpu_seconds": 1e9,
+    "budget.stop_after_runs_without_progress": 1000,
 }
 
 

@@ -1,0 +1,237 @@
+"""``workbench gate``."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import typer
+
+from workbench.commands.options import GateOptions
+from workbench.commands.printing import Output, show_json
+from workbench.commands.progress import Progress, note
+from workbench.commands.sides import Side, build_all
+from workbench.commands.target import pick_shape
+from workbench.commands.together import Together, measure_together
+from workbench.derive.diff.gained import gained
+from workbench.derive.diff.kernel_line import kernel_line
+from workbench.derive.diff.source_diff import profiled, source_diff
+from workbench.derive.noise import ASSUMED_NOISE
+from workbench.errors import CannotTell, GateFailed, UsageError, unknown
+from workbench.evidence.store import write_bytes
+from workbench.judge.commits import (
+    Change,
+    Rules,
+    Spot,
+    is_same,
+    judge_change,
+    with_controls,
+)
+from workbench.ncu.captures import Captures
+from workbench.render.as_json import commits as as_json
+from workbench.render.document import commits as document
+from workbench.render.junit import junit
+from workbench.render.sarif import sarif
+from workbench.run import machine
+from workbench.run.commits import Commit, Repository, repository_of
+from workbench.run.joint import older
+from workbench.study.sources import CODE, source_files, source_texts, virtual_name
+from workbench.study.text import readable_text
+from workbench.study.workspace import Workspace, find_workspace
+from workbench.words import Move
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The changes of one study; ``folder`` is where its files stand in the repository."""
+
+    study: str
+    folder: str
+    changes: tuple[Change, ...]
+
+
+def sides_of(
+    commits: Sequence[Commit], workspaces: Sequence[Workspace], wanted: str | None
+) -> list[tuple[Side, Side]]:
+    """One pair a study that both commits have. Raises UsageError where ``wanted`` is not there."""
+    known = [workspace.studies() for workspace in workspaces]
+    names = [wanted] if wanted else [name for name in known[1] if name in known[0]]
+    for workspace in workspaces:
+        if wanted and wanted not in workspace.studies():
+            raise unknown("study", wanted, workspace.studies())
+    if not names:
+        raise UsageError(
+            f"{commits[0].said} and {commits[1].said} have no study in common",
+            hint="a study is a folder kernels/NAME with a study.py",
+        )
+    base, head = (
+        [Side(commit, workspace, workspace.study(name)) for name in names]
+        for commit, workspace in zip(commits, workspaces, strict=True)
+    )
+    return list(zip(base, head, strict=True))
+
+
+def changed_sources(base: Side, head: Side) -> list[str]:
+    """Variants of both with other sources: all others need not even be compiled."""
+    shared = [name for name in head.names if name in base.names]
+    return [n for n in shared if base.prints.of_sources(n) != head.prints.of_sources(n)]
+
+
+def new_variants(base: Side, head: Side) -> list[str]:
+    return [name for name in head.names if name not in base.names]
+
+
+def compile_sides(pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path) -> None:
+    """What has other sources, at both commits; and what is new."""
+    wanted: list[tuple[Side, list[str]]] = []
+    for base, head in pairs:
+        changed = changed_sources(base, head)
+        wanted += [(base, changed), (head, [*changed, *new_variants(base, head)])]
+    if any(names for _, names in wanted):
+        with Progress() as progress:
+            build_all([each for each in wanted if each[1]], arch, progress, cubins)
+
+
+def compare(base: Side, head: Side, options: GateOptions, tier: int, folder: Path) -> Compared:
+    """All variants of a study. ``folder`` takes what is measured of it."""
+    rules = Rules(head.workspace.config.gate, head.workspace.config.gates, ASSUMED_NOISE)
+    names = list(dict.fromkeys([*head.names, *base.names]))
+    counted = [n for n in names if tier and _recorded_anew(base, head, n)]
+    if counted:
+        rules = Rules(rules.gate, rules.gates, head.noise)
+    sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
+    open_ = [n for n, (old, new) in sides.items() if old and new and not is_same(old, new)]
+    open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
+    together: Together | None = None
+    if tier and open_ and machine.can_measure():
+        shape = pick_shape(head.study, options.shape)
+        together = measure_together(base, head, open_, rules, shape=shape, tier=tier, folder=folder)
+    changes = []
+    for name, (old, new) in sides.items():
+        timed = None
+        if together is not None and name in open_ and old and new:
+            old, new = together.at(old, older(name)), together.at(new, name)
+            timed = together.timed(name)
+        change = judge_change(name, old, new, rules, timed)
+        if change.move not in (Move.SAME, Move.GONE):
+            both = together if name in open_ else None
+            captured = old is not None and (both is not None or name in counted)
+            spot = _gained(base, head, name, both) if captured else None
+            change = replace(change, spot=spot or _beginning(head, change))
+        changes.append(change)
+    unchanged = frozenset(set(names) - set(changed_sources(base, head)))
+    inside = head.study.folder.relative_to(head.workspace.root).as_posix()
+    return Compared(head.study.name, inside, tuple(with_controls(changes, unchanged)))
+
+
+def _recorded_anew(base: Side, head: Side, name: str) -> bool:
+    """Whether both commits hold captures of it as it is there, and not one and the same."""
+    if name not in base.names or name not in head.names:
+        return False
+    one, other = base.recorded(name), head.recorded(name)
+    return bool(one and other and one != other)
+
+
+def _beginning(head: Side, change: Change) -> Spot:
+    """The line of the first kernel that is another, else of the first that there is."""
+    variant = head.study.variants[change.variant]
+    moved = [finding.kernel for finding in change.findings if finding.kernel]
+    texts = {
+        path: readable_text(path)
+        for path in source_files(head.study, variant)
+        if path.suffix in CODE and path.suffix != ".py"
+    }
+    for kernel in [*moved, ""]:
+        for path, text in texts.items():
+            if line := kernel_line(text, kernel):
+                return Spot(path.relative_to(head.study.folder).as_posix(), line, "the kernel")
+    return Spot(variant.module.name, 1, "the variant")
+
+
+def _gained(base: Side, head: Side, name: str, together: Together | None) -> Spot | None:
+    """By the captures of both, where both have lines."""
+    if together is not None:
+        known = [(together.evidence, older(name)), (together.evidence, name)]
+    elif base.evidence and head.evidence:
+        known = [(base.evidence, name), (head.evidence, name)]
+    else:
+        return None
+    sides = [
+        profiled(source_texts(e.study, e.study.variants[n]), Captures(e).of(n)) for e, n in known
+    ]
+    most = gained(source_diff(*sides))
+    if most is None:
+        return None
+    file = most.file.removeprefix(virtual_name(head.study.name, ""))
+    return Spot(file, most.line, f"{most.microseconds:+.3g} µs of stalls under ncu")
+
+
+def _said(changes: Sequence[Change], commits: Sequence[Commit]) -> str:
+    """The verdict in a line."""
+    counts = {move: sum(change.move == move for change in changes) for move in Move}
+    told = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
+    return f"{commits[0].short} → {commits[1].short}: {told or 'no variant'}"
+
+
+def finish(changes: Sequence[Change]) -> None:
+    """Leave with the exit code of the verdict."""
+    if any(change.is_bad for change in changes):
+        note("error: " + ", ".join(f"{c.variant} is {c.move}" for c in changes if c.is_bad))
+        note("hint: `workbench gate --wide` shows all that moved; --sarif FILE names the lines")
+        raise typer.Exit(GateFailed.exit_code)
+    if any(change.move == Move.CANNOT_TELL for change in changes):
+        note("hint: measuring tells more: the same command on a machine with a GPU and ncu")
+        raise typer.Exit(CannotTell.exit_code)
+
+
+def tier_of(options: GateOptions) -> int:
+    """What is asked for, else all that this machine can. Raises EnvironmentLacks."""
+    if options.tier == 2 and not machine.can_measure():
+        raise machine.why_not_measuring()
+    if options.tier is not None:
+        return options.tier
+    return 2 if machine.can_measure() else 1
+
+
+def opened(options: GateOptions) -> tuple[Repository, list[Commit]]:
+    """The repository of the workspace and the two commits. Raises UsageError."""
+    if re.fullmatch(r"sm_\d+[af]?", options.arch) is None:
+        raise UsageError(f"--arch '{options.arch}' is no architecture", hint="such as sm_90a")
+    repository = repository_of(find_workspace(options.project))
+    commits = [repository.commit(said) for said in (options.base, options.head)]
+    if options.head == "HEAD" and repository.is_dirty:
+        note("there are changes that are in no commit: they are not looked at")
+    return repository, commits
+
+
+def run(options: GateOptions) -> None:
+    repository, commits = opened(options)
+    tier = tier_of(options)
+    with ExitStack() as stack:
+        workspaces = stack.enter_context(repository.checked_out(commits))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-")))
+        pairs = sides_of(commits, workspaces, options.study)
+        cubins = (options.cache or scratch / "cubins").resolve()
+        cubins.mkdir(parents=True, exist_ok=True)
+        compile_sides(pairs, options.arch, cubins)
+        compared = [
+            compare(base, head, options, tier, scratch / base.study.name) for base, head in pairs
+        ]
+    changes = [change for each in compared for change in each.changes]
+    where = repository.inside.as_posix()
+    inside = {each.study: f"{where}/{each.folder}".removeprefix("./") for each in compared}
+    told = {each.study: each.changes for each in compared}
+    if options.junit:
+        write_bytes(options.junit, junit(told).encode())
+    if options.sarif:
+        write_bytes(options.sarif, sarif(told, inside).encode())
+    if options.json:
+        show_json(as_json.gate(commits[0].sha, commits[1].sha, tier, told, inside))
+    else:
+        out = Output(options.wide, options.markdown)
+        out.show(*document.gate(_said(changes, commits), told, wide=options.wide))
+    finish(changes)

@@ -1,0 +1,149 @@
+"""A study at a commit: what its variants are made of, what is on record of them, what was built."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from workbench.commands.target import latest
+from workbench.derive.figures import Figure, figures
+from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
+from workbench.errors import BadCapture
+from workbench.evidence.layout import evidence_folders
+from workbench.evidence.recorded import Evidence
+from workbench.judge.commits import AtCommit
+from workbench.judge.gates import HARMLESS
+from workbench.ncu.captures import Captures
+from workbench.run.build import build_only
+from workbench.run.commits import Commit
+from workbench.run.protocol import Built, Event, Failed
+from workbench.study.host_code import host_digest, study_digest
+from workbench.study.model import Study
+from workbench.study.sources import Fingerprints
+from workbench.study.workspace import Workspace
+
+MOST_BUILDERS = 4  # of one commit
+
+
+@dataclass(eq=False)
+class Side:
+    """A study at ``commit``; ``built`` are the variants that were compiled for this comparison."""
+
+    commit: Commit
+    workspace: Workspace
+    study: Study
+    built: dict[str, Built | Failed] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The variants that have sources."""
+        return [name for name, variant in self.study.variants.items() if not variant.captured]
+
+    @cached_property
+    def prints(self) -> Fingerprints:
+        return Fingerprints(self.study)
+
+    @cached_property
+    def evidence(self) -> Evidence | None:
+        """The newest that the commit holds, at the study's own shape; None without any."""
+        shape = self.study.default_shape
+        folder = latest(evidence_folders(self.workspace.ablations, self.study.name), shape)
+        return Evidence(self.study, shape, folder) if folder else None
+
+    def recorded(self, name: str) -> str:
+        """The sha256 of the report with the capture of a variant as it is; "" without one."""
+        index = self.evidence.capture_index(name).current if self.evidence else None
+        return index.sha256 if index else ""
+
+    def figures(self, name: str) -> dict[str, Figure]:
+        """Of that capture; empty without one, or where it cannot be read."""
+        if self.evidence is None:
+            return {}
+        try:
+            capture = Captures(self.evidence).of(name)
+        except BadCapture:
+            return {}
+        return figures(capture.metrics) if capture else {}
+
+    @cached_property
+    def noise(self) -> Noise:
+        """From the repeats on record."""
+        if self.evidence is None:
+            return ASSUMED_NOISE
+        captures = Captures(self.evidence)
+        repeats = {name: captures.repeats(name) for name in self.names}
+        groups = [
+            [self.figures(name), *map(figures, found)] for name, found in repeats.items() if found
+        ]
+        return noise_of(groups) if groups else ASSUMED_NOISE
+
+    def at(self, name: str, *, counters: bool) -> AtCommit | None:
+        """None where there is no such variant; ``counters``: with the figures of its capture."""
+        if name not in self.names:
+            return None
+        event = self.built.get(name)
+        kernels = None
+        if isinstance(event, Built):
+            kernels = tuple(zip(event.kernels, event.defines, strict=True))
+        compiled = {kernel.source for kernel, _ in kernels or ()}
+        return AtCommit(
+            fingerprint=self.prints.of_sources(name),
+            host=host_digest(self.study, self.study.variants[name], compiled),
+            method=self.method,
+            kernels=kernels,
+            warnings=event.warnings if isinstance(event, Built) else (),
+            error=event.error.message if isinstance(event, Failed) else "",
+            wrong=self.wrong(name),
+            figures=self.figures(name) if counters else {},
+            index=self.evidence.capture_index(name).current if self.evidence else None,
+        )
+
+    @cached_property
+    def method(self) -> str:
+        return study_digest(self.study)
+
+    def wrong(self, name: str) -> str:
+        """What the check on record found of it as it is; "" where it found nothing, or is none."""
+        if self.evidence is None:
+            return ""
+        checks = {shape: self.evidence.check(name, shape).current for shape in self.study.shapes}
+        bad = {shape: c for shape, c in checks.items() if c and c.status not in HARMLESS}
+        return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
+
+
+def build_all(
+    wanted: Sequence[tuple[Side, list[str]]],
+    arch: str,
+    on_event: Callable[[Event], None],
+    cubins: Path,
+) -> None:
+    """Compile the variants of each side, all sides at once; kernels that are the same only once.
+
+    Raises as ``build_only``.
+    """
+    stopped = threading.Event()
+
+    def relay(event: Event) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        on_event(event)
+
+    def build(side: Side, names: list[str]) -> list[Built | Failed]:
+        limit = side.workspace.config.limits.seconds_per_step
+        return build_only(side.study, names, arch, limit, relay, cubins)
+
+    number = max(1, min(MOST_BUILDERS, (os.cpu_count() or 1) // 2))
+    shares = [(s, part) for s, names in wanted for i in range(number) if (part := names[i::number])]
+    with ThreadPoolExecutor(max(1, len(shares))) as pool:
+        started = [(side, pool.submit(build, side, part)) for side, part in shares]
+        try:
+            for side, future in started:
+                side.built |= {event.variant: event for event in future.result()}
+        except BaseException:
+            stopped.set()
+            raise

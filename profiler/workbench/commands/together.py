@@ -1,0 +1,139 @@
+"""Both commits measured at once: checked, timed in the same sessions, profiled in one ncu."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from workbench.commands.measuring import INTERRUPTED
+from workbench.commands.progress import Progress
+from workbench.commands.sides import Side
+from workbench.derive.figures import Figure, figures
+from workbench.derive.speedup import SessionTimes, ratio_of, session_times, time_of
+from workbench.errors import BadCapture
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import Evidence
+from workbench.evidence.records import Timing
+from workbench.judge.commits import AtCommit, Rules, Timed, time_verdict
+from workbench.judge.inputs import TimedTogether
+from workbench.judge.sessions import timing_facts
+from workbench.ncu.captures import Captures
+from workbench.run import machine
+from workbench.run.joint import join, older
+from workbench.run.measure import Measurement
+from workbench.run.plan import Plan
+from workbench.study.config import for_study
+from workbench.study.model import Study
+from workbench.words import HEADLINE, Move
+
+
+@dataclass(frozen=True)
+class Together:
+    """What came of it: the evidence of the joint study, and why variants of it failed."""
+
+    evidence: Evidence
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, known: AtCommit, name: str) -> AtCommit:
+        """With what was measured of it; ``name`` is what it is called in the joint study."""
+        index = self.evidence.capture_index(name).current
+        return replace(
+            known,
+            figures=self._figures(name),
+            index=index or known.index,
+            wrong=self.failures.get(name, ""),
+        )
+
+    def _figures(self, name: str) -> dict[str, Figure]:
+        try:
+            capture = Captures(self.evidence).of(name)
+        except BadCapture:
+            return {}
+        return figures(capture.metrics) if capture else {}
+
+    def timed(self, variant: str) -> Timed | None:
+        """The newer over the older; None where they were not timed in the same sessions."""
+        names = [older(variant), variant]
+        file = self.evidence.timing(names)
+        if file is None:
+            return None
+        together = TimedTogether(
+            file.name, frozenset(self.evidence.timed(file.timing)), file.timing
+        )
+        facts = timing_facts(together, "")
+        found = timed_of(file.timing, variant)
+        twins = [t for t in facts.twins if t.regime == HEADLINE] if facts else []
+        return replace(found, twins=tuple(twins)) if found else None
+
+
+def timed_of(timing: Timing, variant: str) -> Timed | None:
+    """By the regime that decides."""
+    every = session_times(timing.together)
+    sides: list[SessionTimes] = [
+        every.get((name, HEADLINE, False), {}) for name in (older(variant), variant)
+    ]
+    times = [time_of(side, HEADLINE) for side in sides]
+    ratio = ratio_of(sides[0], sides[1], timing.first_planned)
+    if ratio is None or times[0] is None or times[1] is None:
+        return None
+    return Timed(ratio=ratio, before=times[0].value, after=times[1].value)
+
+
+def still_open(timing: Timing, variants: Sequence[str], rules: Rules) -> list[str]:
+    """Both commits' variants of which these sessions cannot tell, for as many sessions again."""
+    found = {variant: timed_of(timing, variant) for variant in variants}
+    wide = [
+        variant
+        for variant, timed in found.items()
+        if timed and time_verdict(timed.ratio, rules.gate)[0] == Move.CANNOT_TELL
+    ]
+    return [name for variant in wide for name in (older(variant), variant)]
+
+
+def measure_together(
+    base: Side,
+    head: Side,
+    variants: Sequence[str],
+    rules: Rules,
+    *,
+    shape: str,
+    tier: int,
+    folder: Path,
+) -> Together:
+    """``variants`` are those that both commits have and that are not known to be the same; counters
+    at ``tier`` 1, at 2 times as well. Ctrl-C leaves with 130.
+    """
+    gpu = machine.find_gpu()
+    assert gpu is not None
+    control = control_of(base, head)
+    workspace = join(folder, base.study, head.study, head.workspace.root, variants, control)
+    study = workspace.study(head.study.name)
+    plan = plan_of(study, variants, control, shape, tier)
+    target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
+    config = for_study(workspace.config, study.ladder.cache_control)
+    with Progress(len(plan.captured), config.timing.sessions) as progress:
+        undecided = partial(still_open, variants=variants, rules=rules)
+        result = Measurement(study, config, target, plan, progress, undecided).run()
+    if result.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    return Together(Evidence(study, shape, target), {**result.unsupported, **result.failures})
+
+
+def plan_of(study: Study, variants: Sequence[str], control: str, shape: str, tier: int) -> Plan:
+    """The pairs, and the control beside them where times are taken."""
+    pairs = [name for variant in variants for name in (older(variant), variant)]
+    timed = ([control] if control else []) + pairs if tier > 1 else []
+    return Plan(shape, checked=tuple(pairs), timed=tuple(timed), captured=tuple(pairs))
+
+
+def control_of(base: Side, head: Side) -> str:
+    """The first step that is the same at both commits; "" where every one changed."""
+    for step in head.study.ladder.steps:
+        name = step.variant
+        if name in base.names and base.prints.of_sources(name) == head.prints.of_sources(name):
+            return name
+    return ""

@@ -1,0 +1,82 @@
+"""What stands in a CUDA binary: an ELF file (System V ABI, 64 bit) with a section a kernel.
+
+The machine code of a kernel can be told apart from another's without disassembling it: two kernels
+are the same to the GPU where their sections are the same, whatever the sources and their lines are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MAGIC = b"\x7fELF\x02\x01"
+CUDA = 190  # e_machine
+HEADER, SECTION = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ")
+NO_BITS = 8  # a section that takes no room in the file
+TEXT = ".text."
+# Where a kernel's own sections are called after it: code, attributes, relocations, constants and
+# static shared memory. Line tables, PTX, symbols and the compiler's notes are no part of its code.
+_OWN = re.compile(r"\.(?:text|rela?\.text|nv\.info|nv\.shared|nv\.constant\d+)\.(?P<of>.+)")
+_SHARED = re.compile(r"\.nv\.(?:constant\d+|global(?:\.init)?|shared\.reserved.*)")
+
+
+class Section(NamedTuple):
+    """``body`` is empty where it takes no room in the file; ``size`` is its own then."""
+
+    name: str
+    size: int
+    body: bytes
+
+
+def sections(content: bytes, at: int = 0) -> Iterator[Section]:
+    """Those of the binary that begins at ``at``. Raises ValueError, IndexError or struct.error for
+    what is none.
+    """
+    head = HEADER.unpack_from(content, at)
+    machine, table, size, count, names = head[2], head[6], head[11], head[12], head[13]
+    if machine != CUDA or size != SECTION.size:
+        raise ValueError("not a CUDA binary")
+    every = [SECTION.unpack_from(content, at + table + i * size) for i in range(count)]
+    texts = _body(content, at, every[names])
+    for one in every:
+        name = texts[one[0] : texts.index(b"\0", one[0])].decode("ascii", "replace")
+        body = b"" if one[1] == NO_BITS else _body(content, at, one)
+        yield Section(name, one[5], body)
+
+
+def _body(content: bytes, at: int, section: tuple[int, ...]) -> bytes:
+    start, size = at + section[4], section[5]
+    if start + size > len(content):
+        raise ValueError("cut short")
+    return content[start : start + size]
+
+
+def code_digests(cubin: bytes) -> dict[str, str]:
+    """Function to the sha256 of all that the GPU sees of it; empty for what is no CUDA binary.
+
+    That is its own sections, those that all functions share (constants and variables of the
+    module), and the functions that are no entries, since it may call them.
+    """
+    try:
+        found = [s for s in sections(cubin) if _OWN.fullmatch(s.name) or _SHARED.fullmatch(s.name)]
+    except (ValueError, IndexError, struct.error):
+        return {}
+    names = [s.name.removeprefix(TEXT) for s in found if s.name.startswith(TEXT)]
+    entries = {name for name in names if any(s.name == f".nv.constant0.{name}" for s in found)}
+    return {name: _digest(found, name, entries) for name in sorted(entries)}
+
+
+def _digest(found: list[Section], kernel: str, entries: set[str]) -> str:
+    digest = hashlib.sha256()
+    for section in sorted(found):
+        match = _OWN.fullmatch(section.name)
+        of = match["of"] if match else ""
+        if of in entries and of != kernel:
+            continue
+        name = section.name.replace(kernel, "") if of == kernel else section.name
+        digest.update(f"{name} {section.size}\0".encode())
+        digest.update(section.body)
+    return digest.hexdigest()

@@ -1,0 +1,411 @@
+"""What a change did to a variant, from what is known of it at two commits. Pure.
+
+Three tiers, each of which says only what it can: 0, what the compiler made, without a GPU; 1, the
+counters of two captures against their noise; 2, chained times of the same sessions. The highest
+that has an answer gives the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import Figure
+from workbench.derive.noise import Noise
+from workbench.derive.standouts import CERTAIN, counted
+from workbench.judge.environment import COMPILERS, HARDWARE, LIBRARIES
+from workbench.ncu.catalog import catalog
+from workbench.study.config import CommitGate, Gates
+from workbench.words import CLOCK_TOLERANCE, Cause, Move
+
+if TYPE_CHECKING:
+    from workbench.derive.intervals import Ratio
+    from workbench.evidence.records import BuiltKernel, CaptureIndex
+    from workbench.judge.sessions import Twin
+
+# What repeats from run to run: instructions, requests and sectors, conflicts, bytes.
+REPEATING = (
+    "warp_instructions",
+    "global_load_requests",
+    "sectors_per_request",
+    "shared_conflicts",
+    "local_loads",
+    "dram_read",
+    "dram_write",
+)
+SIZES = (
+    ("registers", "registers"),
+    ("shared_bytes", "shared memory, bytes"),
+    ("stack_bytes", "stack, bytes"),
+)
+SPILLS, WARNINGS, CODE, HOST = "spills, bytes", "warnings", "machine code", "host code"
+COMPILES, CORRECT, TIME = "compiles", "correct", "time, chained (µs)"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A line of the user's sources; ``why`` says what is to be seen there."""
+
+    file: str
+    line: int
+    why: str
+
+
+@dataclass(frozen=True)
+class AtCommit:
+    """A variant at one commit.
+
+    ``fingerprint`` is of its sources, ``host`` of what its Python means, ``method`` of the study's
+    code. ``kernels`` with their macros are what was compiled; None where that was not needed.
+    ``error`` is the compiler's, ``wrong`` what a check found. ``figures`` are of the capture that
+    ``index`` names, ``nvrtc`` the compiler's version; empty and None are not collected.
+    """
+
+    fingerprint: str
+    host: str
+    method: str
+    kernels: tuple[tuple[BuiltKernel, str], ...] | None = None
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    wrong: str = ""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    index: CaptureIndex | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as before. ``worse`` is None where more is neither worse nor better."""
+
+    tier: int
+    what: str
+    before: float | str
+    after: float | str
+    worse: bool | None = None
+    kernel: str = ""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Both commits in the same sessions: how many times faster the newer is, and µs of each.
+    ``twins`` are unchanged controls of these sessions.
+    """
+
+    ratio: Ratio
+    before: float
+    after: float
+    twins: tuple[Twin, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """A variant from one commit to the other. ``tier`` is the one that gave the verdict."""
+
+    variant: str
+    move: Move
+    why: str
+    tier: int = 0
+    cause: Cause | None = None
+    findings: tuple[Finding, ...] = ()
+    timed: Timed | None = None
+    spot: Spot | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it stops a gate."""
+        return self.move in (Move.SLOWER, Move.BROKEN)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The thresholds of ``workbench.toml``, and how far a counter moves by itself."""
+
+    gate: CommitGate
+    gates: Gates
+    noise: Noise
+
+
+def judge_change(
+    variant: str,
+    before: AtCommit | None,
+    after: AtCommit | None,
+    rules: Rules,
+    timed: Timed | None = None,
+) -> Change:
+    """``before`` or ``after`` is None where the variant is not there."""
+    if after is None:
+        return Change(variant, Move.GONE, "is not there any more")
+    if before is None:
+        broken = after.error or after.wrong
+        move = Move.BROKEN if broken else Move.NEW
+        return Change(variant, move, broken or "was not there before")
+    found = (*_compiled(before, after), *_counters(before, after, rules))
+    change = Change(variant, Move.SAME, "", findings=found, timed=timed)
+    if failed := _failed(before, after):
+        return replace(change, move=failed[0], why=failed[1], cause=_cause(before, after))
+    decided = _by_time(change, rules) or _by_counters(change, before, after)
+    decided = decided or _by_compiler(change, before, after, rules)
+    if decided.move == Move.SAME:
+        return decided
+    if decided.cause is None:
+        decided = replace(decided, cause=_cause(before, after))
+    return replace(decided, also=tuple(_differing(before, after)))
+
+
+def with_controls(changes: Sequence[Change], unchanged: frozenset[str]) -> list[Change]:
+    """Where variants that nobody changed moved too, what moved the others is not their change.
+
+    ``unchanged`` are those with the same sources. Times have controls of their own, the twins.
+    """
+    moved = [c for c in changes if c.variant in unchanged and c.move != Move.SAME and c.cause]
+    if not moved:
+        return list(changes)
+    control = moved[0]
+    why = f"{control.variant}, which is unchanged, moved as well ({control.cause})"
+    return [
+        replace(c, move=Move.CANNOT_TELL, why=why, cause=control.cause)
+        if c.tier == 1 and c.variant not in unchanged and c.move in (Move.FASTER, Move.SLOWER)
+        else c
+        for c in changes
+    ]
+
+
+def same_code(before: AtCommit, after: AtCommit) -> bool | None:
+    """Whether the GPU runs the same; None where the machine code of a side is not known."""
+    if before.kernels is None or after.kernels is None:
+        return True if before.fingerprint == after.fingerprint else None
+    codes = [[k.code for k, _ in side.kernels or () if k.code] for side in (before, after)]
+    if any(side.kernels and not known for side, known in zip((before, after), codes, strict=True)):
+        return None
+    return sorted(codes[0]) == sorted(codes[1])
+
+
+def is_same(before: AtCommit, after: AtCommit) -> bool:
+    """Whether nothing of what runs is another: neither kernels nor what launches them."""
+    if before.fingerprint == after.fingerprint:
+        return same_code(before, after) is not False
+    return bool(same_code(before, after)) and before.host == after.host
+
+
+def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, str] | None:
+    """What fails at both commits is no news, and nothing can be told of it."""
+    for name in ("error", "wrong"):
+        told = str(getattr(after, name))
+        if told:
+            was = bool(getattr(before, name))
+            first = told.strip().splitlines()[0]
+            return (
+                (Move.CANNOT_TELL, f"failed before, too: {first}") if was else (Move.BROKEN, first)
+            )
+    return None
+
+
+def _by_time(change: Change, rules: Rules) -> Change | None:
+    timed = change.timed
+    if timed is None:
+        return None
+    told = replace(change, tier=2, findings=(*change.findings, _time_finding(timed)))
+    if off := next((twin for twin in timed.twins if twin.is_off), None):
+        why = (
+            f"the twin of {off.variant}, which is the same kernel, is {off.ratio.ratio:.3f}x of it"
+        )
+        return replace(told, move=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
+    move, why = time_verdict(timed.ratio, rules.gate)
+    cause = Cause.NOISE if move == Move.CANNOT_TELL else None
+    return replace(told, move=move, why=why, cause=cause)
+
+
+def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, str]:
+    """Slower or faster where the interval leaves out 1 and its middle is beyond the margin; the
+    same where all of it is within.
+    """
+    if ratio.low is None or ratio.high is None:
+        return Move.CANNOT_TELL, "one session has no interval"
+    margin = 1 + gate.margin
+    words = f"{ratio.ratio:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}] of its speed before"
+    if ratio.high < 1 and ratio.ratio < 1 / margin:
+        return Move.SLOWER, words
+    if ratio.low > 1 and ratio.ratio > margin:
+        return Move.FASTER, words
+    if ratio.low >= 1 / margin and ratio.high <= margin:
+        return Move.SAME, f"{words}: within {100 * gate.margin:g} %"
+    return Move.CANNOT_TELL, f"{words}: too wide to say"
+
+
+def _time_finding(timed: Timed) -> Finding:
+    return Finding(2, TIME, timed.before, timed.after, timed.after > timed.before)
+
+
+def _by_counters(change: Change, before: AtCommit, after: AtCommit) -> Change | None:
+    """None where there are no counters of both sides, or those of what is the same are the same."""
+    if not (before.figures and after.figures):
+        return None
+    moved = [f for f in change.findings if f.tier == 1]
+    if not moved:
+        if is_same(before, after):
+            return None
+        return replace(
+            change, tier=1, move=Move.CANNOT_TELL, why="no counter moved: only a time can tell"
+        )
+    told = ", ".join(f"{f.what} {_by(f)}" for f in moved)
+    worse = [f.worse for f in moved]
+    if all(worse):
+        return replace(change, tier=1, move=Move.SLOWER, why=f"by its counters: {told}")
+    if not any(worse):
+        return replace(change, tier=1, move=Move.FASTER, why=f"by its counters: {told}")
+    why = f"counters moved both ways: {told}"
+    return replace(change, tier=1, move=Move.CANNOT_TELL, why=why)
+
+
+def _by(finding: Finding) -> str:
+    before, after = finding.before, finding.after
+    if isinstance(before, str) or isinstance(after, str) or not before:
+        return (
+            f"{before:.4g} → {after:.4g}" if not isinstance(before, str) else f"{before} → {after}"
+        )
+    return f"{100 * (after / before - 1):+.1f} %"
+
+
+def _by_compiler(change: Change, before: AtCommit, after: AtCommit, rules: Rules) -> Change:
+    if is_same(before, after):
+        unchanged = before.fingerprint == after.fingerprint
+        why = "its sources are the same" if unchanged else "its machine code is the same"
+        return replace(change, move=Move.SAME, why=f"{why}: nothing needs measuring")
+    if why := next(_not_allowed(change.findings, rules), ""):
+        return replace(change, move=Move.SLOWER, why=f"by what the compiler says: {why}")
+    code = same_code(before, after)
+    if code is None:
+        why = "its machine code is not known here"
+    elif code:
+        why = "the same kernels are launched by other code"
+    else:
+        why = "its machine code is another"
+    return replace(change, move=Move.CANNOT_TELL, why=f"{why}: it needs measuring")
+
+
+def _not_allowed(findings: Sequence[Finding], rules: Rules) -> Iterator[str]:
+    for one in findings:
+        if not one.worse or isinstance(one.before, str) or isinstance(one.after, str):
+            continue
+        said = f"{one.what} {one.before:g} → {one.after:g}" + (
+            f" ({one.kernel})" * bool(one.kernel)
+        )
+        if one.what == SPILLS and not rules.gates.allow_spills:
+            yield said
+        if one.what == WARNINGS and not rules.gates.allow_warnings:
+            yield said
+        if one.what == "registers" and one.after - one.before > rules.gate.registers:
+            yield said
+
+
+def _compiled(before: AtCommit, after: AtCommit) -> Iterator[Finding]:
+    """Tier 0."""
+    if after.error != before.error and bool(after.error) != bool(before.error):
+        yield Finding(0, COMPILES, _yes(not before.error), _yes(not after.error), bool(after.error))
+    if before.kernels is not None and after.kernels is not None and not after.error:
+        for old, new in _paired(before.kernels, after.kernels):
+            yield from _kernel(old, new)
+        if len(before.warnings) != len(after.warnings):
+            more = len(after.warnings) > len(before.warnings)
+            yield Finding(0, WARNINGS, len(before.warnings), len(after.warnings), more)
+    if before.host != after.host:
+        yield Finding(0, HOST, "", "changed")
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "no"
+
+
+def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Finding]:
+    if old is None or new is None:
+        known = old or new
+        name = known.kernel if known else ""
+        yield Finding(0, "kernel", _yes(old is not None), _yes(new is not None), None, name)
+        return
+    name = new.kernel
+    for key, label in SIZES:
+        one, other = getattr(old, key), getattr(new, key)
+        if one != other:
+            yield Finding(0, label, one, other, other > one, name)
+    spilled = [k.spill_store_bytes + k.spill_load_bytes for k in (old, new)]
+    if spilled[0] != spilled[1]:
+        yield Finding(0, SPILLS, spilled[0], spilled[1], spilled[1] > spilled[0], name)
+    if old.code != new.code:
+        yield Finding(0, CODE, old.code[:12], new.code[:12], None, name)
+
+
+def _paired(
+    before: Sequence[tuple[BuiltKernel, str]], after: Sequence[tuple[BuiltKernel, str]]
+) -> Iterator[tuple[BuiltKernel | None, BuiltKernel | None]]:
+    """By name and macros, then what is left in order; kernels that are not launched are left out.
+
+    Two commits often give a kernel other macros, which makes it no other kernel.
+    """
+    old = [one for one in before if one[0].code or not one[0].source]
+    new = [one for one in after if one[0].code or not one[0].source]
+    old, new = old or list(before), new or list(after)
+    left = list(old)
+    alone: list[tuple[BuiltKernel, str]] = []
+    for one in new:
+        same = (o for o in left if (o[0].kernel, o[1]) == (one[0].kernel, one[1]))
+        partner = next(same, None)
+        if partner is None:
+            alone.append(one)
+        else:
+            left.remove(partner)
+            yield partner[0], one[0]
+    for place in range(max(len(left), len(alone))):
+        yield (
+            left[place][0] if place < len(left) else None,
+            alone[place][0] if place < len(alone) else None,
+        )
+
+
+def _counters(before: AtCommit, after: AtCommit, rules: Rules) -> Iterator[Finding]:
+    """Tier 1: those that moved by more than their noise and the least that counts."""
+    for name in REPEATING:
+        if name not in before.figures or name not in after.figures:
+            continue
+        old, new = counted(catalog()[name], before.figures, after.figures)
+        size = abs(new.value - old.value) / max(abs(old.value), 1e-12)
+        if size < rules.gate.counters or rules.noise.surprise(old, new) < CERTAIN:
+            continue
+        one, other = before.figures[name], after.figures[name]
+        yield Finding(1, one.label, one.value, other.value, new.value > old.value)
+
+
+def _cause(before: AtCommit, after: AtCommit) -> Cause:
+    if not is_same(before, after) and before.fingerprint != after.fingerprint:
+        return Cause.SOURCE
+    differing = _differing_of(before, after)
+    order = (Cause.METHOD, Cause.COMPILER, Cause.LIBRARY, Cause.HARDWARE)
+    return next((cause for cause in order if cause in differing), Cause.NOISE)
+
+
+def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, str]:
+    """What besides the sources is not as it was, by the cause that it would be, in words."""
+    found: dict[Cause, str] = {}
+    if before.method != after.method:
+        found[Cause.METHOD] = "the study's code"
+    one, other = before.index, after.index
+    if one is None or other is None:
+        return found
+    if (one.ncu, one.ncu_flags) != (other.ncu, other.ncu_flags):
+        found.setdefault(Cause.METHOD, "ncu, or its flags")
+    kinds = ((Cause.COMPILER, COMPILERS), (Cause.LIBRARY, LIBRARIES), (Cause.HARDWARE, HARDWARE))
+    for cause, names in kinds:
+        for name in names:
+            was, is_now = (getattr(side.provenance, name) for side in (one, other))
+            if was is not None and is_now is not None and was != is_now:
+                found.setdefault(cause, f"{name}: {was} and {is_now}")
+    clocks = [side.figures.get("sm_clock") for side in (before, after)]
+    if clocks[0] and clocks[1]:
+        low, high = sorted(clock.value for clock in clocks if clock)
+        if low and high > low * (1 + CLOCK_TOLERANCE):
+            found.setdefault(Cause.HARDWARE, f"SM clock: {low:.3f} and {high:.3f} GHz")
+    return found
+
+
+def _differing(before: AtCommit, after: AtCommit) -> Iterator[str]:
+    yield from (f"differs as well, {what}" for what in _differing_of(before, after).values())

@@ -1,0 +1,90 @@
+"""What a change did: every variant with its verdict, and what moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.judge.commits import Change, Finding
+from workbench.render.document.blocks import (
+    Block,
+    Kind,
+    Paragraph,
+    Section,
+    Text,
+    code,
+    line,
+    strong,
+    words,
+)
+from workbench.render.document.fields import Field, field, table
+from workbench.render.numbers import number
+from workbench.words import NONE, Move
+
+TIERS = ("compiler", "counters", "times")
+SHOWN = 12  # findings, where not all are asked for
+KINDS = {
+    Move.FASTER: Kind.KEPT,
+    Move.SLOWER: Kind.REJECTED,
+    Move.BROKEN: Kind.REJECTED,
+    Move.CANNOT_TELL: Kind.INCONCLUSIVE,
+}
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A finding of a variant."""
+
+    variant: str
+    finding: Finding
+
+
+CHANGES: list[Field[Change]] = [
+    field("variant", "variant", lambda c: c.variant),
+    field("verdict", "verdict", lambda c: strong(c.move) if c.is_bad else words(c.move)),
+    field("by", "by", lambda c: TIERS[c.tier], rank=2),
+    field("cause", "cause", lambda c: c.cause or NONE, rank=1),
+    field("why", "why", lambda c: c.why, rank=1),
+    field("where", "where", lambda c: _place(c), rank=3),
+]
+FINDINGS: list[Field[Moved]] = [
+    field("variant", "variant", lambda m: m.variant),
+    field("kernel", "kernel", lambda m: m.finding.kernel or NONE, rank=3),
+    field("what", "what", lambda m: m.finding.what),
+    field("before", "before", lambda m: shown(m.finding.before), right=True, rank=1),
+    field("after", "after", lambda m: shown(m.finding.after), right=True, rank=1),
+]
+
+
+def shown(value: float | str) -> str:
+    return value or NONE if isinstance(value, str) else number(value, 4)
+
+
+def _place(change: Change) -> Text:
+    return code(f"{change.spot.file}:{change.spot.line}") if change.spot else words(NONE)
+
+
+def gate(said: str, studies: Mapping[str, Sequence[Change]], *, wide: bool) -> list[Block]:
+    """``said`` is the verdict in a line; of what is the same there is a line a study, or all."""
+    told: list[Block] = [Paragraph(strong(said))]
+    for study, changes in studies.items():
+        told.append(Section(study, code(study), tuple(_study(changes, wide))))
+    return told
+
+
+def _study(changes: Sequence[Change], wide: bool) -> Iterator[Block]:
+    same = [change for change in changes if change.move == Move.SAME]
+    listed = [change for change in changes if wide or change.move != Move.SAME]
+    if listed:
+        key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.move, Kind.PLAIN))
+        yield table("changes", CHANGES, listed, key=key, kind=kind)
+    if same and not wide:
+        yield Paragraph(words(f"same: {', '.join(change.variant for change in same)}"))
+    moved = [Moved(c.variant, finding) for c in listed for finding in c.findings]
+    if moved:
+        yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m.variant)
+    if len(moved) > SHOWN and not wide:
+        yield Paragraph(words(f"and {len(moved) - SHOWN} more: --wide shows all"))
+    for change in listed:
+        for text in change.also:
+            yield Paragraph(line(code(change.variant), f": {text}"))

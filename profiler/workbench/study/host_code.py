@@ -1,0 +1,56 @@
+"""What of a variant is no kernel: its Python, as it runs. Comments, docstrings and lines are none.
+
+Two commits whose kernels are the same to the GPU may still launch them otherwise.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Collection
+
+from workbench.study.model import Study, Variant
+from workbench.study.sources import CODE, source_files
+from workbench.study.text import readable_text
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def meaning(text: str) -> str:
+    """Python without what it does not run; text that is no Python stays as it is."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return text
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
+
+
+def host_digest(study: Study, variant: Variant, compiled: Collection[str]) -> str:
+    """sha256 over what a variant's files mean beside its kernels.
+
+    ``compiled`` are the names of the sources whose machine code is known: they and the headers
+    count by that. A source that something else compiles counts as it is written, with all headers.
+    """
+    files = source_files(study, variant)
+    written = [p for p in files if p.suffix in CODE and p.suffix != ".py"]
+    if all(p.name in compiled for p in written if p.suffix == ".cu") and compiled:
+        written = []
+    digest = hashlib.sha256(repr(variant.params).encode())
+    for path in sorted(files):
+        if path.suffix == ".py":
+            told = meaning(readable_text(path)).encode()
+        elif path.suffix in CODE and path not in written:
+            continue
+        else:
+            told = path.read_bytes()
+        digest.update(path.name.encode() + b"\0" + told + b"\0")
+    return digest.hexdigest()
+
+
+def study_digest(study: Study) -> str:
+    """sha256 over what study.py means, shapes included: another one is another way to measure."""
+    text = readable_text(study.folder / "study.py")
+    return hashlib.sha256(meaning(text).encode()).hexdigest()
