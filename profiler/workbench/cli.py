@@ -40,6 +40,7 @@ VERBS: dict[str, type] = {
     "diff": options.DiffOptions,
     "adopt": options.AdoptOptions,
     "gate": options.GateOptions,
+    "bisect": options.BisectOptions,
 }
 
 

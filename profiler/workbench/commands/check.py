@@ -77,6 +77,10 @@ def as_data(target: Target, checks: list[Checked]) -> dict[str, Any]:
 
 
 def run(options: CheckOptions) -> None:
+    if options.against:
+        from workbench.commands.check_against import run as against
+
+        return against(options)
     target = find_target(options.project, options.study, options.shape)
     names = target.runnable(options.variants or [])
     if target.live:

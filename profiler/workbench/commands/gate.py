@@ -76,7 +76,7 @@ def sides_of(
 
 
 def changed_sources(base: Side, head: Side) -> list[str]:
-    """Variants of both with other sources: all others need not even be compiled."""
+    """Variants of both with other sources."""
     shared = [name for name in head.names if name in base.names]
     return [n for n in shared if base.prints.of_sources(n) != head.prints.of_sources(n)]
 
@@ -86,10 +86,10 @@ def new_variants(base: Side, head: Side) -> list[str]:
 
 
 def compile_sides(pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path) -> None:
-    """What has other sources, at both commits; and what is new."""
+    """What has other sources, and not only other comments, at both commits; and what is new."""
     wanted: list[tuple[Side, list[str]]] = []
     for base, head in pairs:
-        changed = changed_sources(base, head)
+        changed = [n for n in changed_sources(base, head) if base.plain(n) != head.plain(n)]
         wanted += [(base, changed), (head, [*changed, *new_variants(base, head)])]
     if any(names for _, names in wanted):
         with Progress() as progress:

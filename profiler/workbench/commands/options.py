@@ -92,6 +92,14 @@ class CheckOptions:
     """Compare variants with the float64 reference, for every shape."""
 
     variants: Variants = None
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against",
+            help="A commit to check them at, too: the last good one is named. May be repeated.",
+            metavar="REV",
+        ),
+    ] = None
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None
@@ -266,4 +274,21 @@ class GateOptions:
     shape: ShapeName = None
     wide: Wide = False
     markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class BisectOptions:
+    """Find the commit in which a variant became wrong, or slower."""
+
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=_variant)]
+    good: Annotated[str, typer.Argument(metavar="GOOD")]
+    bad: Annotated[str, typer.Argument(metavar="[BAD]")] = "HEAD"
+    what: Annotated[
+        str, typer.Option("--what", help="wrong, slow, or either: wrong first.", metavar="WHAT")
+    ] = "either"
+    arch: Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")] = "sm_90a"
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
     json: Json = False

@@ -22,7 +22,7 @@ from workbench.ncu.captures import Captures
 from workbench.run.build import build_only
 from workbench.run.commits import Commit
 from workbench.run.protocol import Built, Event, Failed
-from workbench.study.host_code import host_digest, study_digest
+from workbench.study.meaning import host_digest, plain_digest, study_digest
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import Workspace
@@ -32,12 +32,16 @@ MOST_BUILDERS = 4  # of one commit
 
 @dataclass(eq=False)
 class Side:
-    """A study at ``commit``; ``built`` are the variants that were compiled for this comparison."""
+    """A study at ``commit``; ``built`` are the variants that were compiled for this comparison.
+
+    ``facts`` are of the one that is looked for, kept for when its files are gone.
+    """
 
     commit: Commit
     workspace: Workspace
     study: Study
     built: dict[str, Built | Failed] = field(default_factory=dict)
+    facts: AtCommit | None = None
 
     @property
     def names(self) -> list[str]:
@@ -56,9 +60,9 @@ class Side:
         return Evidence(self.study, shape, folder) if folder else None
 
     def recorded(self, name: str) -> str:
-        """The sha256 of the report with the capture of a variant as it is; "" without one."""
+        """Which capture there is of a variant as it is; "" without one."""
         index = self.evidence.capture_index(name).current if self.evidence else None
-        return index.sha256 if index else ""
+        return f"{index.sha256} {index.range}" if index else ""
 
     def figures(self, name: str) -> dict[str, Figure]:
         """Of that capture; empty without one, or where it cannot be read."""
@@ -93,6 +97,7 @@ class Side:
         compiled = {kernel.source for kernel, _ in kernels or ()}
         return AtCommit(
             fingerprint=self.prints.of_sources(name),
+            plain=self.plain(name),
             host=host_digest(self.study, self.study.variants[name], compiled),
             method=self.method,
             kernels=kernels,
@@ -102,6 +107,10 @@ class Side:
             figures=self.figures(name) if counters else {},
             index=self.evidence.capture_index(name).current if self.evidence else None,
         )
+
+    def plain(self, name: str) -> str:
+        """Of its sources without comments."""
+        return plain_digest(self.study, self.study.variants[name])
 
     @cached_property
     def method(self) -> str:

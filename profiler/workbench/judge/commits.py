@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from workbench.evidence.records import BuiltKernel, CaptureIndex
     from workbench.judge.sessions import Twin
 
-# What repeats from run to run: instructions, requests and sectors, conflicts, bytes.
+# What repeats from run to run: instructions, sectors, conflicts, bytes. All are amounts: of a ratio
+# such as sectors a request nobody knows which way is better.
+REQUESTS, SECTORS_EACH = "global_load_requests", "sectors_per_request"
 REPEATING = (
     "warp_instructions",
-    "global_load_requests",
-    "sectors_per_request",
+    REQUESTS,
     "shared_conflicts",
     "local_loads",
     "dram_read",
@@ -56,13 +57,14 @@ class Spot:
 class AtCommit:
     """A variant at one commit.
 
-    ``fingerprint`` is of its sources, ``host`` of what its Python means, ``method`` of the study's
-    code. ``kernels`` with their macros are what was compiled; None where that was not needed.
-    ``error`` is the compiler's, ``wrong`` what a check found. ``figures`` are of the capture that
-    ``index`` names, ``nvrtc`` the compiler's version; empty and None are not collected.
+    ``fingerprint`` is of its sources, ``plain`` of these without comments, ``host`` of what its
+    Python means, ``method`` of the study's code. ``kernels`` with their macros are what was
+    compiled; None where that was not needed. ``error`` is the compiler's, ``wrong`` what a check
+    found. ``figures`` are of the capture that ``index`` names; empty and None are not collected.
     """
 
     fingerprint: str
+    plain: str
     host: str
     method: str
     kernels: tuple[tuple[BuiltKernel, str], ...] | None = None
@@ -142,7 +144,7 @@ def judge_change(
         return Change(variant, move, broken or "was not there before")
     found = (*_compiled(before, after), *_counters(before, after, rules))
     change = Change(variant, Move.SAME, "", findings=found, timed=timed)
-    if failed := _failed(before, after):
+    if not is_same(before, after) and (failed := _failed(before, after)):
         return replace(change, move=failed[0], why=failed[1], cause=_cause(before, after))
     decided = _by_time(change, rules) or _by_counters(change, before, after)
     decided = decided or _by_compiler(change, before, after, rules)
@@ -185,6 +187,8 @@ def is_same(before: AtCommit, after: AtCommit) -> bool:
     """Whether nothing of what runs is another: neither kernels nor what launches them."""
     if before.fingerprint == after.fingerprint:
         return same_code(before, after) is not False
+    if before.plain == after.plain:
+        return True
     return bool(same_code(before, after)) and before.host == after.host
 
 
@@ -269,8 +273,11 @@ def _by(finding: Finding) -> str:
 
 def _by_compiler(change: Change, before: AtCommit, after: AtCommit, rules: Rules) -> Change:
     if is_same(before, after):
-        unchanged = before.fingerprint == after.fingerprint
-        why = "its sources are the same" if unchanged else "its machine code is the same"
+        why = "its machine code is the same"
+        if before.plain == after.plain:
+            why = "only comments and blanks are others"
+        if before.fingerprint == after.fingerprint:
+            why = "its sources are the same"
         return replace(change, move=Move.SAME, why=f"{why}: nothing needs measuring")
     if why := next(_not_allowed(change.findings, rules), ""):
         return replace(change, move=Move.SLOWER, why=f"by what the compiler says: {why}")
@@ -364,15 +371,25 @@ def _paired(
 
 def _counters(before: AtCommit, after: AtCommit, rules: Rules) -> Iterator[Finding]:
     """Tier 1: those that moved by more than their noise and the least that counts."""
+    known = [_with_sectors(side.figures) for side in (before, after)]
     for name in REPEATING:
-        if name not in before.figures or name not in after.figures:
+        if any(name not in figures for figures in known):
             continue
-        old, new = counted(catalog()[name], before.figures, after.figures)
+        old, new = counted(catalog()[name], *known)
         size = abs(new.value - old.value) / max(abs(old.value), 1e-12)
         if size < rules.gate.counters or rules.noise.surprise(old, new) < CERTAIN:
             continue
-        one, other = before.figures[name], after.figures[name]
+        one, other = (figures[name] for figures in known)
         yield Finding(1, one.label, one.value, other.value, new.value > old.value)
+
+
+def _with_sectors(figures: Mapping[str, Figure]) -> Mapping[str, Figure]:
+    """Requests of loads as the sectors that they ask for, where both are known."""
+    if REQUESTS not in figures or SECTORS_EACH not in figures:
+        return figures
+    one, each = figures[REQUESTS], figures[SECTORS_EACH]
+    label = "Sectors of global loads"
+    return {**figures, REQUESTS: replace(one, label=label, value=one.value * each.value)}
 
 
 def _cause(before: AtCommit, after: AtCommit) -> Cause:

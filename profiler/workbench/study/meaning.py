@@ -1,12 +1,14 @@
-"""What of a variant is no kernel: its Python, as it runs. Comments, docstrings and lines are none.
+"""What sources mean, without comments, docstrings and the lines on which they stand.
 
-Two commits whose kernels are the same to the GPU may still launch them otherwise.
+Sources that mean the same need not even be compiled. And two commits whose kernels are the same to
+the GPU may still launch them otherwise: what Python does counts as well.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Collection
 
 from workbench.study.model import Study, Variant
@@ -14,6 +16,19 @@ from workbench.study.sources import CODE, source_files
 from workbench.study.text import readable_text
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+# A string, a character, or a comment of C++, whichever begins first.
+_TOKEN = re.compile(
+    r""" "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | (?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def meaning_of_c(text: str) -> str:
+    """C++ without comments and blank lines; what has raw strings stays as it is."""
+    if 'R"' in text:
+        return text
+    code = _TOKEN.sub(lambda match: " " if match["comment"] else match[0], text)
+    return "\n".join(line for each in code.splitlines() if (line := each.strip()))
 
 
 def meaning(text: str) -> str:
@@ -44,6 +59,20 @@ def host_digest(study: Study, variant: Variant, compiled: Collection[str]) -> st
             told = meaning(readable_text(path)).encode()
         elif path.suffix in CODE and path not in written:
             continue
+        else:
+            told = path.read_bytes()
+        digest.update(path.name.encode() + b"\0" + told + b"\0")
+    return digest.hexdigest()
+
+
+def plain_digest(study: Study, variant: Variant) -> str:
+    """sha256 over what all files of a variant mean."""
+    digest = hashlib.sha256(repr(variant.params).encode())
+    for path in sorted(source_files(study, variant)):
+        if path.suffix == ".py":
+            told = meaning(readable_text(path)).encode()
+        elif path.suffix in CODE:
+            told = meaning_of_c(readable_text(path)).encode()
         else:
             told = path.read_bytes()
         digest.update(path.name.encode() + b"\0" + told + b"\0")

@@ -1,0 +1,78 @@
+"""How long `workbench gate` takes without a GPU for the attention study: see docs/gate.md.
+
+    python benchmarks/gate.py
+
+Makes a git repository of a copy of the study in a temporary folder, with a commit a change.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS = Path("kernels/attention")
+IDENTITY = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@example.org"]
+
+
+def git(top: Path, *arguments: str) -> None:
+    subprocess.run(["git", *IDENTITY, *arguments], cwd=top, check=True, capture_output=True)
+
+
+def commit(top: Path) -> None:
+    git(top, "add", "--all")
+    git(top, "commit", "--quiet", "--message", "a change")
+
+
+def edited(top: Path, file: str, old: str, new: str) -> None:
+    path = top / KERNELS / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    commit(top)
+
+
+def gate(top: Path, cache: Path) -> tuple[float, int]:
+    command = [sys.executable, "-m", "workbench", "gate", "HEAD~1", "--tier", "0"]
+    started = time.monotonic()
+    done = subprocess.run(
+        [*command, "--cache", str(cache)], cwd=top, capture_output=True, text=True, check=False
+    )
+    if done.returncode not in (0, 1, 5):
+        raise SystemExit(done.stderr)
+    return time.monotonic() - started, done.returncode
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder) / "repository"
+        ignored = shutil.ignore_patterns("__pycache__")
+        for name in ("kernels", "ablations"):
+            shutil.copytree(ROOT / name, top / name, ignore=ignored)
+        shutil.copy(ROOT / "workbench.toml", top)
+        git(top, "init", "--quiet")
+        commit(top)
+        changes = (
+            ("a comment in one kernel", "fix1.cu", "\n", "\n// a comment\n"),
+            ("code of one kernel", "fix1.cu", "(kThreads)", "(kThreads, 2)"),
+            ("a comment in a header of 9 kernels", "attention.cuh", "\n", "\n// a comment\n"),
+            ("a comment in a header of 10 more", "hopper.cuh", "\n", "\n// a comment\n"),
+        )
+        print(f"{os.cpu_count()} cores\n\n| change | s | again, with its cache (s) | exit code |")
+        print("| --- | ---: | ---: | ---: |")
+        for what, file, old, new in changes:
+            edited(top, file, old, new)
+            cache = Path(folder) / "cubins"
+            shutil.rmtree(cache, ignore_errors=True)
+            cold, code = gate(top, cache)
+            warm, _ = gate(top, cache)
+            print(f"| {what} | {cold:.1f} | {warm:.1f} | {code} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

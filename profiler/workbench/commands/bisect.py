@@ -1,0 +1,244 @@
+"""``workbench bisect``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workbench.commands.correctness import correctness
+from workbench.commands.options import BisectOptions
+from workbench.commands.printing import say as print_lines
+from workbench.commands.printing import show_json
+from workbench.commands.progress import Progress, note
+from workbench.commands.sides import Side, build_all
+from workbench.commands.target import pick_shape
+from workbench.commands.together import measure_together
+from workbench.derive.noise import ASSUMED_NOISE
+from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, WorkbenchError, unknown
+from workbench.judge.commits import AtCommit, Rules, is_same, judge_change
+from workbench.judge.search import Found, first_bad
+from workbench.run import machine
+from workbench.run.commits import Commit, Repository, repository_of
+from workbench.run.joint import older
+from workbench.study.workspace import find_workspace
+from workbench.words import Move
+
+WRONG, SLOW, EITHER = "wrong", "slow", "either"
+
+
+@dataclass(eq=False)
+class History:
+    """The commits of a range at which a variant's sources changed, the good end first.
+
+    Answers are kept by what runs there: commits with the same machine code, launched by the same
+    code, are asked once. ``tests`` counts what was asked, ``same`` what needed no asking.
+    """
+
+    repository: Repository
+    options: BisectOptions
+    commits: list[Commit]
+    scratch: Path
+    tests: int = 0
+    same: int = 0
+    known: list[tuple[Side, bool | None]] = field(default_factory=list)
+
+    @contextmanager
+    def at(self, commit: Commit) -> Iterator[Side]:
+        """The study as it was there."""
+        with self.repository.checked_out([commit]) as (workspace,):
+            yield Side(commit, workspace, workspace.study(self.options.study))
+
+    def answer(self, place: int, ask: Callable[[Side], bool | None]) -> bool | None:
+        """What ``ask`` says of a commit; None also where there is no such study or variant."""
+        commit, name = self.commits[place], self.options.variant
+        try:
+            with self.at(commit) as side:
+                if name not in side.names:
+                    note(f"{commit.short} {commit.subject}: there is no {name}")
+                    return None
+                same = self.same_as(side)
+                if same is not None:
+                    self.same += 1
+                    note(f"{commit.short} {commit.subject}: runs what {same[0].commit.short} does")
+                    return same[1]
+                if side.facts is not None and side.facts.error:
+                    note(f"{commit.short} {commit.subject}: {name} does not compile")
+                    return None
+                self.tests += 1
+                told = ask(side)
+                self.known.append((side, told))
+        except EnvironmentLacks:
+            raise
+        except WorkbenchError as error:
+            note(f"{commit.short} {commit.subject}: {error.message}")
+            return None
+        note(f"{commit.short} {commit.subject}: {WORDS[told]}")
+        return told
+
+    def same_as(self, side: Side) -> tuple[Side, bool | None] | None:
+        """What is known of a commit that runs the same; compiled only where the sources differ."""
+        side.facts = side.at(self.options.variant, counters=False)
+        for is_compiled in (False, True):
+            if is_compiled:
+                self.compile(side)
+            for known in self.known:
+                if runs_the_same(known[0].facts, side.facts):
+                    return known
+        return None
+
+    def compile(self, side: Side) -> None:
+        name = self.options.variant
+        with Progress() as progress:
+            build_all([(side, [name])], self.options.arch, progress, self.scratch / "cubins")
+        side.facts = side.at(name, counters=False)
+
+
+def runs_the_same(one: AtCommit | None, other: AtCommit | None) -> bool:
+    """On the same inputs, too."""
+    if one is None or other is None or one.method != other.method:
+        return False
+    return not (one.error or other.error) and is_same(one, other)
+
+
+WORDS = {True: "bad", False: "good", None: "cannot be told"}
+
+
+def changed(
+    repository: Repository, commits: Sequence[Commit], options: BisectOptions
+) -> list[Commit]:
+    """Both ends, and between them the commits that touch the workspace's kernels."""
+    good, bad = commits[0], commits[-1]
+    kernels = (repository.inside / "kernels").as_posix()
+    told = repository.git(
+        "rev-list", "--first-parent", f"{good.sha}..{bad.sha}", "--", kernels
+    ).split()
+    return [c for c in commits if c in (good, bad) or c.sha in told]
+
+
+def wrong(history: History) -> Callable[[Side], bool | None]:
+    def ask(side: Side) -> bool | None:
+        name, folder = history.options.variant, history.scratch / side.commit.sha / "checked"
+        found = correctness(side, [name], folder)[name]
+        if found.is_correct is None:
+            note(f"{side.commit.short}: {found.why}")
+            return None
+        return not found.is_correct
+
+    return ask
+
+
+def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
+    """Against the good end, in the same sessions."""
+    name, options = history.options.variant, history.options
+
+    def ask(side: Side) -> bool | None:
+        config = side.workspace.config
+        rules = Rules(config.gate, config.gates, ASSUMED_NOISE)
+        before, after = good.facts, side.facts
+        if before is None or after is None:
+            return None
+        both = measure_together(
+            good,
+            side,
+            [name],
+            rules,
+            shape=pick_shape(side.study, options.shape),
+            tier=2,
+            folder=history.scratch / side.commit.sha / "timed",
+        )
+        old, new = both.at(before, older(name)), both.at(after, name)
+        change = judge_change(name, old, new, rules, both.timed(name))
+        note(f"{side.commit.short}: {change.move}: {change.why}")
+        answers = {Move.SLOWER: True, Move.SAME: False, Move.FASTER: False}
+        return answers.get(change.move)
+
+    return ask
+
+
+def find(history: History, ask: Callable[[Side], bool | None]) -> Found | None:
+    """None where the last commit is no worse. Raises CannotTell where an end cannot be told."""
+    last = len(history.commits) - 1
+    for place, should in ((0, False), (last, True)):
+        told = history.answer(place, ask)
+        commit = history.commits[place]
+        if told is None:
+            raise CannotTell(
+                f"of {commit.said} nothing can be told: the search has no "
+                f"{'bad' if should else 'good'} end",
+                hint="name another commit, or measure where there is a GPU and ncu",
+            )
+        if told and not should:
+            raise GateFailed(
+                f"{commit.said} is bad already", hint="name an older commit as the good one"
+            )
+        if should and not told:
+            return None
+    return first_bad(len(history.commits), lambda place: history.answer(place, ask))
+
+
+def run(options: BisectOptions) -> None:
+    if options.what not in (WRONG, SLOW, EITHER):
+        raise unknown("question", options.what, (WRONG, SLOW, EITHER))
+    repository = repository_of(find_workspace(options.project))
+    good, bad = repository.commit(options.good), repository.commit(options.bad)
+    every = repository.between(good, bad)
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        (Path(folder) / "cubins").mkdir()
+        commits = changed(repository, every, options)
+        history = History(repository, options, commits, Path(folder))
+        for what in (WRONG, SLOW) if options.what == EITHER else (options.what,):
+            history.known = []
+            found = search(history, what)
+            if found is not None:
+                return tell(history, what, found, len(every))
+    what = "wrong or slower" if options.what == EITHER else options.what
+    raise GateFailed(
+        f"{options.variant} is not {what} at {options.bad}",
+        hint="`workbench gate` compares the two in full",
+    )
+
+
+def search(history: History, what: str) -> Found | None:
+    if what == WRONG:
+        return find(history, wrong(history))
+    if not machine.can_measure():
+        raise CannotTell(
+            "when it got slow cannot be told here: both ends have to be timed together",
+            hint="run this where there is a GPU and ncu; --what wrong works on recorded checks",
+        )
+    with history.at(history.commits[0]) as start:
+        history.compile(start)
+        history.known = [(start, False)]
+        return find(history, slow(history, start))
+
+
+def tell(history: History, what: str, found: Found, number: int) -> None:
+    """The result on stdout."""
+    commits, options = history.commits, history.options
+    last, first = commits[found.last_good], commits[found.first_bad]
+    untested = [commits[place] for place in found.untested]
+    if options.json:
+        as_object = {
+            "variant": options.variant,
+            "what": what,
+            "first_bad": {"commit": first.sha, "subject": first.subject},
+            "last_good": {"commit": last.sha, "subject": last.subject},
+            "untested": [commit.sha for commit in untested],
+            "commits": number,
+            "tested": history.tests,
+            "same": history.same,
+        }
+        show_json(as_object)
+        return
+    verb = "became wrong" if what == WRONG else "became slower"
+    print_lines(
+        f"{options.variant} {verb} in {first.short} {first.subject}",
+        f"last known good: {last.short} {last.subject}",
+        f"{number} commits: {len(commits)} touch kernels, {history.tests} were tested, "
+        f"{history.same} run what another does",
+    )
+    if untested:
+        print_lines(f"not testable between them: {', '.join(c.short for c in untested)}")

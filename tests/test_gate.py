@@ -1,0 +1,524 @@
+"""Two commits compared: what is the same needs no measuring, what moved has a cause."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+from xml.etree import ElementTree as xml
+
+import msgspec
+import pytest
+
+import snapshots
+from commits import Repository, repository
+from workbench.cli import main
+from workbench.commands import sides, together
+from workbench.cuda.build import Source
+from workbench.cuda.cubin import code_digests
+from workbench.derive.diff.kernel_line import kernel_line, plain_name
+from workbench.derive.figures import Figure
+from workbench.derive.intervals import Ratio
+from workbench.derive.noise import ASSUMED_NOISE
+from workbench.evidence import store
+from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance, Timing
+from workbench.judge.commits import (
+    AtCommit,
+    Change,
+    Rules,
+    Timed,
+    judge_change,
+    time_verdict,
+    with_controls,
+)
+from workbench.judge.sessions import Twin
+from workbench.run import build, machine
+from workbench.run.joint import join, older
+from workbench.run.machine import Gpu
+from workbench.run.plan import Measured, Plan
+from workbench.study.config import CommitGate, Gates
+from workbench.study.meaning import meaning, meaning_of_c
+from workbench.study.sources import Fingerprints
+from workbench.study.workspace import find_workspace
+from workbench.words import Cause, Move, Regime
+from workspaces import EVIDENCE, GOOD, ROOT, make
+
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+RULES = Rules(CommitGate(), Gates(), ASSUMED_NOISE)
+SLOW = "if (i < n) out[i] = __fmaf_rn(x[i], 3.f, -x[i]);"
+MODULE = """from workbench import cuda
+
+kernel = cuda.kernel("{name}.cu", "scale")
+
+
+def run(x):  # without torch, which takes seconds to import
+    kernel[x.numel() // 256 + 1, 256](x, x.new(), x.numel())
+"""
+CU = "kernels/scale/baseline.cu"
+
+
+@pytest.fixture
+def scale(tmp_path: Path) -> Repository:
+    """A workspace in a subfolder of a repository."""
+    root = make(tmp_path / "repo" / "gpu", {"baseline": GOOD, "fast": SLOW})
+    for name in ("baseline", "fast"):
+        (root / "kernels" / "scale" / f"{name}.py").write_text(MODULE.format(name=name))
+    return repository(tmp_path / "repo", "gpu")
+
+
+@pytest.fixture
+def gate(scale: Repository, capsys: Capture) -> Callable[..., tuple[int, dict[str, Any]]]:
+    def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+        code = main(["gate", *arguments, "--json", "--project", str(scale.workspace)])
+        out = capsys.readouterr().out
+        return code, json.loads(out) if out else {}
+
+    return run
+
+
+def verdicts(told: Mapping[str, Any]) -> dict[str, str]:
+    return {c["variant"]: c["verdict"] for c in told["studies"][0]["changes"]}
+
+
+# ---- tier 0 --------------------------------------------------------------------------------
+def test_comments_and_lines_are_the_same_without_measuring(
+    scale: Repository, gate: Any, monkeypatch: Patch
+) -> None:
+    scale.edit(CU, "extern", "// what it does\n\nextern")
+    scale.edit("kernels/scale/baseline.py", "from", '"""Doubles."""\n\nfrom')
+    monkeypatch.setattr(machine, "can_measure", lambda: True)
+    code, told = gate("HEAD~2")
+    assert (code, verdicts(told)) == (0, {"baseline": "same", "fast": "same"})
+    why = {c["variant"]: c["why"] for c in told["studies"][0]["changes"]}
+    assert why["baseline"].startswith("only comments and blanks are others")
+    assert why["fast"].startswith("its sources are the same")
+
+
+def test_other_words_for_the_same_code(scale: Repository, gate: Any) -> None:
+    """The compiler says that it is the same."""
+    scale.edit(CU, "2 * x[i]", "x[i] * 2.0f")
+    code, told = gate("HEAD~1")
+    assert (code, verdicts(told)) == (0, {"baseline": "same", "fast": "same"})
+    assert told["studies"][0]["changes"][0]["why"].startswith("its machine code is the same")
+
+
+def test_other_code_is_found_and_its_line_named(
+    scale: Repository, gate: Any, tmp_path: Path
+) -> None:
+    scale.edit(CU, "2 * x[i]", "x[i] / 3")
+    files = [tmp_path / "new" / "junit.xml", tmp_path / "out.sarif"]
+    code, told = gate("HEAD~1", "HEAD", "--junit", str(files[0]), "--sarif", str(files[1]))
+    assert code == 5
+    change = told["studies"][0]["changes"][0]
+    assert (change["verdict"], change["cause"], change["tier"]) == ("cannot tell", "source", 0)
+    assert {m["what"] for m in change["moved"]} >= {"machine code"}
+    suite = xml.parse(files[0]).getroot()[0]
+    assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", "0")
+    result = json.loads(files[1].read_text())["runs"][0]["results"][0]
+    place = result["locations"][0]["physicalLocation"]
+    line = (scale.workspace / CU).read_text().splitlines()[place["region"]["startLine"] - 1]
+    assert (scale.top / place["artifactLocation"]["uri"]) == scale.workspace / CU
+    assert "__global__" in line
+
+
+def test_the_same_kernel_launched_otherwise_is_not_the_same(scale: Repository, gate: Any) -> None:
+    scale.edit("kernels/scale/baseline.py", "// 256 + 1", "// 256 + 2")
+    code, told = gate("HEAD~1")
+    assert (code, verdicts(told)["baseline"]) == (5, "cannot tell")
+    assert [m["what"] for m in told["studies"][0]["changes"][0]["moved"]] == ["host code"]
+
+
+def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None:
+    scale.edit(CU, "2 * x[i]", "2 * y[i]")
+    code, told = gate("HEAD~1")
+    assert (code, verdicts(told)) == (1, {"baseline": "broken", "fast": "same"})
+
+
+def test_new_and_gone_variants(scale: Repository, gate: Any) -> None:
+    ladder = scale.workspace / "ablations" / "scale" / "ablation.toml"
+    ladder.write_text(ladder.read_text().replace('"fast"', '"faster"'))
+    for end in (".cu", ".py"):
+        file = scale.workspace / "kernels" / "scale" / f"fast{end}"
+        file.with_stem("faster").write_text(file.read_text().replace("fast.cu", "faster.cu"))
+        file.unlink()
+    scale.commit("renamed")
+    code, told = gate("HEAD~1")
+    assert (code, verdicts(told)) == (0, {"baseline": "same", "faster": "new", "fast": "gone"})
+
+
+def test_nothing_is_left_in_the_repository(scale: Repository, gate: Any) -> None:
+    scale.edit(CU, "extern", "// x\nextern")
+    before = scale.git("worktree", "list")
+    gate("HEAD~1")
+    assert (scale.git("worktree", "list"), scale.git("status", "--porcelain")) == (before, "")
+
+
+def test_kept_cubins_are_not_compiled_again(scale: Repository, gate: Any, tmp_path: Path) -> None:
+    scale.edit(CU, "2 * x[i]", "x[i] / 3")
+    gate("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
+    kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "cubins").iterdir()}
+    assert len(kept) == 2
+    gate("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cubins").iterdir()} == kept
+
+
+def test_the_machine_code_of_a_kernel_without_its_lines(tmp_path: Path) -> None:
+    """Two kernels of one file: a change to one is none of the other."""
+    file = tmp_path / "two.cu"
+    text = (
+        'extern "C" __global__ void one(int* x) { x[0] = 1; }\n'
+        'extern "C" __global__ void two(int* x) { x[0] = 2; }\n'
+    )
+    told = []
+    for changed in (text, f"// shifted\n\n{text}", text.replace("x[0] = 2", "x[0] = 3")):
+        file.write_text(changed)
+        report, code = Source(file, "one", {}, ()).compile("sm_90a")
+        told.append(code_digests(bytes(code.code)))
+        assert {k.kernel: bool(k.code) for k in report.kernels} == {"one": True, "two": False}
+    assert told[0] == told[1]
+    assert told[0]["one"] == told[2]["one"]
+    assert told[0]["two"] != told[2]["two"]
+    assert code_digests(b"\x7fELF no") == {}
+
+
+def test_the_line_of_a_kernel() -> None:
+    text = (
+        "#include <x>\ntemplate <int D>\n__global__ __launch_bounds__(128)\n"
+        'void forward(float* x) {}\nextern "C" __global__ void other(int n) {}\n'
+    )
+    assert kernel_line(text, "_Z7forwardILi64EEvPf") == 4
+    assert kernel_line(text, "other") == 5
+    assert kernel_line(text, "missing") is None
+    assert plain_name("_ZN2ns7forwardEv") == "forward"
+
+
+def test_cuda_that_means_the_same() -> None:
+    one = 'int a; // x \\\n still a comment\n/* b\n */ char c = \'"\', *d = "// no"; // y\n'
+    other = '\n int a;\nchar c = \'"\', *d = "// no";\n'
+    assert meaning_of_c(one) == meaning_of_c(other)
+    assert meaning_of_c(one) != meaning_of_c(other.replace("// no", "// so"))
+    assert meaning_of_c('R"(// kept)"') == 'R"(// kept)"'
+
+
+def test_python_that_means_the_same() -> None:
+    assert meaning('"""A."""\nx = 1  # one\n') == meaning('# b\n"""B."""\n\n\nx = 1\n')
+    assert meaning("x = 1\n") != meaning("x = 2\n")
+    assert meaning('def f():\n    """A."""\n    return 1\n') == meaning("def f(): return 1")
+    assert meaning("def f(:") == "def f(:"
+
+
+# ---- mistakes ------------------------------------------------------------------------------
+@pytest.mark.parametrize("base", ["nowhere", "--all", ""])
+def test_no_such_commit(scale: Repository, capsys: Capture, base: str) -> None:
+    assert main(["gate", "--project", str(scale.workspace), "--", base]) == 2
+    told = capsys.readouterr().err
+    assert f"'{base}' is no commit" in told
+    assert "hint: `git log" in told
+
+
+def test_no_repository(tmp_path: Path, capsys: Capture) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    assert main(["gate", "HEAD~1", "--project", str(tmp_path)]) == 2
+    assert "is in no git repository" in capsys.readouterr().err
+
+
+def test_a_commit_without_a_workspace(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "readme").write_text("x")
+    made = repository(tmp_path, "gpu")
+    make(tmp_path / "gpu", {"baseline": GOOD})
+    made.commit("a workspace")
+    assert main(["gate", "HEAD~1", "--project", str(tmp_path / "gpu")]) == 2
+    assert "has no workbench.toml in gpu/" in capsys.readouterr().err
+
+
+# ---- verdicts ------------------------------------------------------------------------------
+def kernel(code: str = "a", **changed: Any) -> BuiltKernel:
+    plain = BuiltKernel(
+        kernel="k",
+        registers=32,
+        shared_bytes=0,
+        stack_bytes=0,
+        spill_store_bytes=0,
+        spill_load_bytes=0,
+        source="k.cu",
+        code=code,
+    )
+    return msgspec.structs.replace(plain, **changed)
+
+
+def at(fingerprint: str = "a", *, kernels: BuiltKernel | None = None, **known: Any) -> AtCommit:
+    built = ((kernels, ""),) if kernels else None
+    return AtCommit(
+        fingerprint=fingerprint, plain=fingerprint, host="h", method="m", kernels=built, **known
+    )
+
+
+def figure(value: float, name: str = "warp_instructions") -> dict[str, Figure]:
+    return {name: Figure(name, name, value, "M", name, "lower")}
+
+
+def judged(before: AtCommit, after: AtCommit, timed: Timed | None = None) -> Change:
+    return judge_change("v", before, after, RULES, timed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "move"),
+    [
+        ({"registers": 40}, Move.CANNOT_TELL),
+        ({"registers": 49}, Move.SLOWER),
+        ({"spill_store_bytes": 8}, Move.SLOWER),
+        ({"shared_bytes": 1024}, Move.CANNOT_TELL),
+    ],
+)
+def test_what_the_compiler_says_where_nothing_else_does(
+    changed: dict[str, int], move: Move
+) -> None:
+    found = judged(at("a", kernels=kernel()), at("b", kernels=kernel("b", **changed)))
+    assert (found.move, found.cause, found.tier) == (move, Cause.SOURCE, 0)
+    assert len(found.findings) == 2  # and its machine code
+
+
+def test_a_warning_more_is_not_allowed() -> None:
+    after = at("b", kernels=kernel("b"), warnings=("declared but never used",))
+    assert judged(at(kernels=kernel()), after).move == Move.SLOWER
+    lenient = replace(RULES, gates=Gates(allow_warnings=True))
+    assert judge_change("v", at(kernels=kernel()), after, lenient).move == Move.CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("instructions", "move"),
+    [(1.05, Move.SLOWER), (0.95, Move.FASTER), (1.004, Move.CANNOT_TELL)],
+)
+def test_counters_against_their_noise(instructions: float, move: Move) -> None:
+    before = at("a", kernels=kernel(), figures=figure(100.0))
+    after = at("b", kernels=kernel("b"), figures=figure(100.0 * instructions))
+    found = judged(before, after)
+    assert (found.move, found.tier, found.cause) == (move, 1, Cause.SOURCE)
+
+
+def test_counters_that_move_both_ways_tell_nothing() -> None:
+    before = at("a", kernels=kernel(), figures=figure(1.0) | figure(1.0, "dram_read"))
+    after = at("b", kernels=kernel("b"), figures=figure(1.2) | figure(0.5, "dram_read"))
+    assert judged(before, after).move == Move.CANNOT_TELL
+
+
+def ratio(value: float, spread: float) -> Ratio:
+    return Ratio(value, value * (1 - spread), value * (1 + spread), 5)
+
+
+@pytest.mark.parametrize(
+    ("value", "spread", "move"),
+    [
+        (0.95, 0.01, Move.SLOWER),
+        (1.05, 0.01, Move.FASTER),
+        (1.0, 0.01, Move.SAME),
+        (0.985, 0.002, Move.SAME),  # certain, and less than counts
+        (0.97, 0.05, Move.CANNOT_TELL),
+    ],
+)
+def test_times_by_their_interval(value: float, spread: float, move: Move) -> None:
+    assert time_verdict(ratio(value, spread), CommitGate())[0] == move
+    one_session = Ratio(value, None, None, 1)
+    assert time_verdict(one_session, CommitGate())[0] == Move.CANNOT_TELL
+
+
+def test_times_decide_over_counters() -> None:
+    before = at("a", kernels=kernel(), figures=figure(100.0))
+    after = at("b", kernels=kernel("b"), figures=figure(120.0))
+    found = judged(before, after, Timed(ratio(1.1, 0.01), 11.0, 10.0))
+    assert (found.move, found.tier) == (Move.FASTER, 2)
+
+
+def test_a_control_that_moved_takes_the_verdict_away() -> None:
+    """Twins for times; for counters a variant that nobody changed."""
+    off = Twin("baseline", Regime.CHAINED, ratio(0.95, 0.005))
+    timed = Timed(ratio(0.9, 0.01), 10.0, 11.0, (off,))
+    before, after = at("a", kernels=kernel()), at("b", kernels=kernel("b"))
+    found = judged(before, after, timed)
+    assert (found.move, found.cause) == (Move.CANNOT_TELL, Cause.NOISE)
+
+    moved = judged(
+        at("a", figures=figure(1.0), index=index(driver="1")),
+        at("a", figures=figure(1.2), index=index(driver="2")),
+    )
+    assert (moved.move, moved.cause) == (Move.SLOWER, Cause.HARDWARE)
+    slower = judged(replace(before, figures=figure(1.0)), replace(after, figures=figure(1.3)))
+    changes = [replace(moved, variant="control"), replace(slower, variant="changed")]
+    assert slower.move == Move.SLOWER
+    _, told = with_controls(changes, frozenset({"control"}))
+    assert (told.move, told.cause) == (Move.CANNOT_TELL, Cause.HARDWARE)
+
+
+def index(**origin: Any) -> CaptureIndex:
+    plain = snapshots.index("v", "s")
+    return msgspec.structs.replace(plain, provenance=Provenance(date="2026", **origin))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "cause"),
+    [
+        ({"nvrtc": "13.0"}, {"nvrtc": "13.1"}, Cause.COMPILER),
+        ({"torch": "2.8"}, {"torch": "2.9"}, Cause.LIBRARY),
+        ({"gpu": "H100"}, {"gpu": "H200"}, Cause.HARDWARE),
+        ({}, {}, Cause.NOISE),
+    ],
+)
+def test_the_cause_where_the_sources_are_the_same(
+    one: dict[str, str], other: dict[str, str], cause: Cause
+) -> None:
+    found = judged(
+        at(figures=figure(1.0), index=index(**one)), at(figures=figure(1.1), index=index(**other))
+    )
+    assert (found.move, found.cause) == (Move.SLOWER, cause)
+    method = replace(at(figures=figure(1.1), index=index(**other)), method="n")
+    assert judged(at(figures=figure(1.0), index=index(**one)), method).cause == Cause.METHOD
+
+
+def test_what_failed_before_is_no_news() -> None:
+    assert judged(at("a"), at("b", error="no\nreally")).why == "no"
+    assert judged(at("a"), at("b", wrong="wrong at s: x")).move == Move.BROKEN
+    assert judged(at("a", error="no"), at("b", error="no")).move == Move.CANNOT_TELL
+    assert judged(at("a", wrong="no"), at("a", wrong="no")).move == Move.SAME
+
+
+# ---- tiers 1 and 2 -------------------------------------------------------------------------
+class Bench:
+    """Stands in for a measurement: variants take so many microseconds."""
+
+    times: ClassVar[Mapping[str, float]] = {}
+    asked: ClassVar[list[Plan]] = []
+
+    def __init__(
+        self, study: Any, config: Any, folder: Any, plan: Plan, on_event: Any, undecided: Any
+    ) -> None:
+        self.study, self.folder, self.plan = study, folder, plan
+        self.undecided = undecided
+
+    def run(self) -> Measured:
+        Bench.asked.append(self.plan)
+        times = {name: Bench.times[name] for name in self.plan.timed}
+        made = snapshots.timing(self.plan.shape, times, twins=[self.plan.timed[0]])
+        prints = Fingerprints(self.study)
+        known = {name: prints.of(name, self.plan.shape) for name in times}
+        timing: Timing = msgspec.structs.replace(made, fingerprints=known)
+        store.write(self.folder.timings(self.plan.shape) / "t.json", timing)
+        assert list(self.undecided(timing)) == []
+        return Measured()
+
+
+@pytest.fixture
+def bench(monkeypatch: Patch) -> type[Bench]:
+    monkeypatch.setattr(machine, "can_measure", lambda: True)
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
+    monkeypatch.setattr(together, "Measurement", Bench)
+    Bench.asked = []
+    return Bench
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict", "code"), [(10.6, "slower", 1), (9.0, "faster", 0), (10.05, "same", 0)]
+)
+def test_both_commits_are_timed_in_the_same_sessions(
+    scale: Repository, gate: Any, bench: type[Bench], now: float, verdict: str, code: int
+) -> None:
+    """A change that shows in times alone; the unchanged variant is timed beside it."""
+    scale.edit("kernels/scale/fast.cu", "3.f, -x[i]", "4.f, -2 * x[i]")
+    bench.times = {"baseline": 20.0, "fast__base": 10.0, "fast": now}
+    found, told = gate("HEAD~1")
+    assert (found, verdicts(told)) == (code, {"baseline": "same", "fast": verdict})
+    assert [plan.timed for plan in bench.asked] == [("baseline", "fast__base", "fast")]
+    change = told["studies"][0]["changes"][1]
+    assert change["tier"] == 2
+    assert change["time"]["before_us"] == pytest.approx(10.0, rel=0.01)
+    assert change["time"]["low"] < 10.0 / now < change["time"]["high"]
+
+
+def test_the_older_variants_stand_beside_the_newer_ones(scale: Repository, tmp_path: Path) -> None:
+    """Their own sources under other names, the lines where they were."""
+    old = shutil.copytree(scale.workspace, tmp_path / "old")
+    header = scale.workspace / "kernels" / "scale" / "more.cuh"
+    for root, factor in ((old, "2"), (scale.workspace, "3")):
+        folder = root / "kernels" / "scale"
+        (folder / header.name).write_text(f"#define FACTOR {factor}\n")
+        (folder / "fast.cu").write_text(
+            '#include "more.cuh"\n' + (folder / "fast.cu").read_text().replace("3.f", "FACTOR")
+        )
+    both = [find_workspace(root).study("scale") for root in (old, scale.workspace)]
+    made = join(tmp_path / "joint", both[0], both[1], scale.workspace, ["fast"], "baseline")
+    study = made.study("scale")
+    assert list(study.variants) == ["baseline", "fast__base", "fast"]
+    folder = study.folder
+    assert (folder / "fast__base.cu").read_text().startswith('#include "more__base.cuh"\n')
+    assert (folder / "more__base.cuh").read_text() == "#define FACTOR 2\n"
+    assert (folder / "more.cuh").read_text() == "#define FACTOR 3\n"
+    assert 'cuda.kernel("fast__base.cu", "scale")' in (folder / "fast__base.py").read_text()
+    assert older("fix2[warps=12]") == "fix2__base[warps=12]"
+    head = Fingerprints(both[1])
+    assert Fingerprints(study).of_sources("fast") == head.of_sources("fast")
+
+
+@pytest.fixture
+def attention(tmp_path: Path) -> Repository:
+    """A copy of the repository's own study with its recorded evidence."""
+    for name in ("kernels", "ablations"):
+        shutil.copytree(
+            ROOT / name / "attention",
+            tmp_path / name / "attention",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    shutil.copy(ROOT / "workbench.toml", tmp_path)
+    return repository(tmp_path)
+
+
+def test_recorded_counters_are_compared_without_a_gpu(
+    attention: Repository, capsys: Capture, monkeypatch: Patch
+) -> None:
+    """The attention study with comments that change nothing, and then with fix1's kernel for the
+    baseline, and fix1's recorded capture with it.
+    """
+    folder = attention.workspace / "kernels" / "attention"
+    captures = attention.workspace / EVIDENCE.relative_to(ROOT) / "b2h8s512d64" / "captures"
+    attention.edit("kernels/attention/fix1.cu", "\n", "\n\n")
+    (folder / "fix1.py").write_text("# a comment\n" + (folder / "fix1.py").read_text())
+    (folder / "baseline.py").write_text((folder / "fix1.py").read_text())
+    study = find_workspace(attention.workspace).study()
+    index = json.loads((captures / "fix1.json").read_text())
+    index |= {
+        "variant": "baseline",
+        "fingerprint": Fingerprints(study).of("baseline", study.default_shape),
+    }
+    (captures / "baseline.json").write_text(json.dumps(index))
+    attention.commit("another baseline")
+    code = main(["gate", "HEAD~2", "--json", "--project", str(attention.workspace)])
+    told = json.loads(capsys.readouterr().out)
+    changes = {c["variant"]: c for c in told["studies"][0]["changes"]}
+    assert changes["fix1"]["verdict"] == "same"
+    others = {name: c["why"] for name, c in changes.items() if c["verdict"] != "same"}
+    assert list(others) == ["baseline"], others
+    moved = changes["baseline"]
+    assert (moved["tier"], moved["cause"]) == (1, "source")
+    assert (code, moved["verdict"]) == (0, "faster")
+    assert {m["tier"] for m in moved["moved"]} == {0, 1}
+    assert moved["where"]["file"] == "fix1.cu"
+    assert moved["where"]["why"].endswith("µs of stalls under ncu")
+
+
+def test_kernels_of_a_commit_are_shared_among_builders(
+    scale: Repository, gate: Any, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    scale.edit(CU, "2 * x[i]", "x[i] / 3")
+    asked: list[list[str]] = []
+    build_only = build.build_only
+
+    def noted(study: Any, names: list[str], *rest: Any) -> Any:
+        asked.append(names)
+        return build_only(study, names, *rest)
+
+    monkeypatch.setattr(sides, "build_only", noted)
+    gate("HEAD~1")
+    assert asked == [["baseline"], ["baseline"]]
