@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from workbench import __version__
-from workbench.commands import options, streams
+from workbench.commands import options, running, streams
 from workbench.errors import EnvironmentLacks, WorkbenchError
 
 app = typer.Typer(
@@ -41,6 +41,8 @@ VERBS: dict[str, type] = {
     "adopt": options.AdoptOptions,
     "gate": options.GateOptions,
     "bisect": options.BisectOptions,
+    "keep": options.KeepOptions,
+    "status": options.StatusOptions,
 }
 
 
@@ -56,6 +58,7 @@ def verb(name: str, given: type) -> Callable[..., None]:
     """The function that Typer wants of a verb: its parameters are the fields of its options."""
 
     def run(**values: Any) -> None:
+        running.VERB.set(name)
         try:
             importlib.import_module(f"workbench.commands.{name}").run(given(**values))
         except BrokenPipeError as error:

@@ -23,7 +23,7 @@ from workbench.judge.search import Found, first_bad
 from workbench.run import machine
 from workbench.run.commits import Commit, Repository, repository_of
 from workbench.run.joint import older
-from workbench.study.workspace import find_workspace
+from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Move
 
 WRONG, SLOW, EITHER = "wrong", "slow", "either"
@@ -37,6 +37,7 @@ class History:
     code, are asked once. ``tests`` counts what was asked, ``same`` what needed no asking.
     """
 
+    workspace: Workspace
     repository: Repository
     options: BisectOptions
     commits: list[Commit]
@@ -70,8 +71,8 @@ class History:
                 self.tests += 1
                 told = ask(side)
                 self.known.append((side, told))
-        except EnvironmentLacks:
-            raise
+        except (EnvironmentLacks, GateFailed):
+            raise  # nothing can be measured, or the budget is spent
         except WorkbenchError as error:
             note(f"{commit.short} {commit.subject}: {error.message}")
             return None
@@ -121,7 +122,7 @@ def changed(
 def wrong(history: History) -> Callable[[Side], bool | None]:
     def ask(side: Side) -> bool | None:
         name, folder = history.options.variant, history.scratch / side.commit.sha / "checked"
-        found = correctness(side, [name], folder)[name]
+        found = correctness(side, [name], folder, history.workspace)[name]
         if found.is_correct is None:
             note(f"{side.commit.short}: {found.why}")
             return None
@@ -148,6 +149,7 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
             shape=pick_shape(side.study, options.shape),
             tier=2,
             folder=history.scratch / side.commit.sha / "timed",
+            payer=history.workspace,
         )
         old, new = both.at(before, older(name)), both.at(after, name)
         change = judge_change(name, old, new, rules, both.timed(name))
@@ -182,13 +184,14 @@ def find(history: History, ask: Callable[[Side], bool | None]) -> Found | None:
 def run(options: BisectOptions) -> None:
     if options.what not in (WRONG, SLOW, EITHER):
         raise unknown("question", options.what, (WRONG, SLOW, EITHER))
-    repository = repository_of(find_workspace(options.project))
+    workspace = find_workspace(options.project)
+    repository = repository_of(workspace)
     good, bad = repository.commit(options.good), repository.commit(options.bad)
     every = repository.between(good, bad)
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         (Path(folder) / "cubins").mkdir()
         commits = changed(repository, every, options)
-        history = History(repository, options, commits, Path(folder))
+        history = History(workspace, repository, options, commits, Path(folder))
         for what in (WRONG, SLOW) if options.what == EITHER else (options.what,):
             history.known = []
             found = search(history, what)

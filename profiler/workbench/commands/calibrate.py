@@ -10,6 +10,7 @@ from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.options import CalibrateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
+from workbench.commands.spending import spending
 from workbench.commands.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import measured_ceilings
@@ -58,7 +59,8 @@ def run(options: CalibrateOptions) -> None:
         raise lacks or machine.why_not_measuring()
     folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu.slug)
     try:
-        calibrate(folder, _tell)
+        with spending(workspace, Evidence(found, found.default_shape, folder), []):
+            calibrate(folder, _tell)
     except KeyboardInterrupt:
         note("interrupted: nothing was written")
         raise typer.Exit(INTERRUPTED) from None

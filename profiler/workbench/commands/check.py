@@ -11,6 +11,7 @@ from workbench.commands.measuring import collectable
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
+from workbench.commands.spending import spending
 from workbench.commands.target import Target, find_target, in_place
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document
@@ -24,7 +25,7 @@ from workbench.words import ABSENT, CheckResult, Origin, Status
 
 def measure(target: Target, names: list[str]) -> None:
     plan = Plan(target.shape, checked=tuple(collectable(target.study, names)))
-    with Progress() as progress:
+    with spending(target.workspace, target.evidence(), []), Progress() as progress:
         Measurement(target.study, target.workspace.config, target.folder, plan, progress).run()
 
 

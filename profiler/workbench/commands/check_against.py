@@ -60,10 +60,11 @@ def checked_at(
     options: CheckOptions,
     names: Sequence[str],
     folder: Path,
+    payer: Workspace,
 ) -> list[Checked]:
     with repository.checked_out([commit]) as (workspace,):
         side = side_of(commit, workspace, options.study, names)
-        found = correctness(side, names, folder)
+        found = correctness(side, names, folder, payer)
     return [Checked(name, commit, found[name]) for name in names]
 
 
@@ -81,10 +82,11 @@ def run(options: CheckOptions) -> None:
     here = side_of(Commit("", NOW), workspace, options.study, options.variants or [])
     names = including(here.study, options.variants or [])[1] or here.names
     with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
-        found = correctness(here, names, Path(scratch) / NOW)
+        found = correctness(here, names, Path(scratch) / NOW, workspace)
         rows = [Checked(name, None, found[name]) for name in names]
         for commit in commits:
-            rows += checked_at(repository, commit, options, names, Path(scratch) / commit.sha)
+            folder = Path(scratch) / commit.sha
+            rows += checked_at(repository, commit, options, names, folder, workspace)
     last = {name: last_good(rows, name) for name in names}
     if options.json:
         show_json({"checks": [as_data(row) for row in rows], "last_good": last})

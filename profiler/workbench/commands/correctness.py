@@ -11,12 +11,14 @@ import typer
 from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.progress import Progress
 from workbench.commands.sides import Side
+from workbench.commands.spending import spending
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.gates import HARMLESS
 from workbench.run import machine
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
+from workbench.study.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,18 @@ class Correct:
     recorded: bool = True
 
 
-def correctness(side: Side, names: Sequence[str], folder: Path) -> dict[str, Correct]:
-    """Of variants by name. ``folder`` takes what is checked here. Ctrl-C leaves with 130."""
+def correctness(
+    side: Side, names: Sequence[str], folder: Path, payer: Workspace
+) -> dict[str, Correct]:
+    """Of variants by name. ``folder`` takes what is checked here, ``payer`` is the workspace whose
+    budget it is. Ctrl-C leaves with 130.
+    """
     found = {name: _recorded(side, name) for name in names}
     left = [name for name in names if name in side.names and found[name].is_correct is None]
     if left and machine.can_measure():
         shape = side.study.default_shape
         target = EvidenceFolder(folder)
-        with Progress() as progress:
+        with spending(payer, Evidence(side.study, shape, target), []), Progress() as progress:
             plan = Plan(shape, checked=tuple(left))
             result = Measurement(side.study, side.workspace.config, target, plan, progress).run()
         if result.interrupted:

@@ -96,8 +96,12 @@ def compile_sides(pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path) -
             build_all([each for each in wanted if each[1]], arch, progress, cubins)
 
 
-def compare(base: Side, head: Side, options: GateOptions, tier: int, folder: Path) -> Compared:
-    """All variants of a study. ``folder`` takes what is measured of it."""
+def compare(
+    base: Side, head: Side, options: GateOptions, tier: int, folder: Path, payer: Workspace
+) -> Compared:
+    """All variants of a study. ``folder`` takes what is measured of it, ``payer`` is the workspace
+    whose budget that is.
+    """
     rules = Rules(head.workspace.config.gate, head.workspace.config.gates, ASSUMED_NOISE)
     names = list(dict.fromkeys([*head.names, *base.names]))
     counted = [n for n in names if tier and _recorded_anew(base, head, n)]
@@ -109,7 +113,9 @@ def compare(base: Side, head: Side, options: GateOptions, tier: int, folder: Pat
     together: Together | None = None
     if tier and open_ and machine.can_measure():
         shape = pick_shape(head.study, options.shape)
-        together = measure_together(base, head, open_, rules, shape=shape, tier=tier, folder=folder)
+        together = measure_together(
+            base, head, open_, rules, shape=shape, tier=tier, folder=folder, payer=payer
+        )
     changes = []
     for name, (old, new) in sides.items():
         timed = None
@@ -197,11 +203,11 @@ def tier_of(options: GateOptions) -> int:
     return 2 if machine.can_measure() else 1
 
 
-def opened(options: GateOptions) -> tuple[Repository, list[Commit]]:
+def opened(options: GateOptions, workspace: Workspace) -> tuple[Repository, list[Commit]]:
     """The repository of the workspace and the two commits. Raises UsageError."""
     if re.fullmatch(r"sm_\d+[af]?", options.arch) is None:
         raise UsageError(f"--arch '{options.arch}' is no architecture", hint="such as sm_90a")
-    repository = repository_of(find_workspace(options.project))
+    repository = repository_of(workspace)
     commits = [repository.commit(said) for said in (options.base, options.head)]
     if options.head == "HEAD" and repository.is_dirty:
         note("there are changes that are in no commit: they are not looked at")
@@ -209,7 +215,8 @@ def opened(options: GateOptions) -> tuple[Repository, list[Commit]]:
 
 
 def run(options: GateOptions) -> None:
-    repository, commits = opened(options)
+    workspace = find_workspace(options.project)
+    repository, commits = opened(options, workspace)
     tier = tier_of(options)
     with ExitStack() as stack:
         workspaces = stack.enter_context(repository.checked_out(commits))
@@ -219,7 +226,8 @@ def run(options: GateOptions) -> None:
         cubins.mkdir(parents=True, exist_ok=True)
         compile_sides(pairs, options.arch, cubins)
         compared = [
-            compare(base, head, options, tier, scratch / base.study.name) for base, head in pairs
+            compare(base, head, options, tier, scratch / base.study.name, workspace)
+            for base, head in pairs
         ]
     changes = [change for each in compared for change in each.changes]
     where = repository.inside.as_posix()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from workbench.commands.keep import Departed, departures
 from workbench.commands.options import ListOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.target import tell_packaged
@@ -13,7 +15,7 @@ from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
 from workbench.render.document import listing as document
-from workbench.render.document.blocks import Section
+from workbench.render.document.blocks import Paragraph, Section, words
 from workbench.render.document.listing import Listed, Recorded
 from workbench.study.model import Study
 from workbench.study.workspace import Workspace, find_workspace
@@ -64,7 +66,11 @@ def states(workspace: Workspace, study: Study) -> dict[str, list[tuple[Recorded,
     return told
 
 
-def described(study: Study, known: Mapping[str, list[tuple[Recorded, States]]]) -> dict[str, Any]:
+def described(
+    study: Study,
+    known: Mapping[str, list[tuple[Recorded, States]]],
+    kept: Sequence[Departed] = (),
+) -> dict[str, Any]:
     variants = []
     for each, entries in zip(listing(study, known), known.values(), strict=True):
         evidence = [{**vars(recorded), **state} for recorded, state in entries]
@@ -83,6 +89,10 @@ def described(study: Study, known: Mapping[str, list[tuple[Recorded, States]]]) 
         "shapes": list(study.shapes),
         "default_shape": study.default_shape,
         "variants": variants,
+        "kept": [
+            {"variant": each.variant, "date": each.kept.date, "departed": each.files}
+            for each in kept
+        ],
     }
 
 
@@ -103,9 +113,12 @@ def listing(study: Study, known: Mapping[str, list[tuple[Recorded, States]]]) ->
 
 
 def section(
-    study: Study, known: Mapping[str, list[tuple[Recorded, States]]], wide: bool
+    study: Study,
+    known: Mapping[str, list[tuple[Recorded, States]]],
+    wide: bool,
+    kept: Sequence[Departed] = (),
 ) -> Section:
-    return document.listing(
+    shown = document.listing(
         study.name,
         study.ladder.title,
         list(study.shapes),
@@ -113,6 +126,8 @@ def section(
         listing(study, known),
         wide,
     )
+    told = [Paragraph(words(one.words)) for one in kept if wide or one.files]
+    return replace(shown, blocks=(*shown.blocks, *told))
 
 
 def run(options: ListOptions) -> None:
@@ -129,8 +144,10 @@ def run(options: ListOptions) -> None:
     if workspace.packaged:
         tell_packaged([study.name for study in studies])
     known = [(study, states(workspace, study)) for study in studies]
+    kept = {study.name: departures(workspace, study) for study in studies}
     if options.json:
-        show_json({"studies": [described(*each) for each in known]})
+        show_json({"studies": [described(*each, kept[each[0].name]) for each in known]})
     else:
         out = Output(options.wide, options.markdown)
-        out.show(*(section(study, entries, options.wide) for study, entries in known))
+        wide = options.wide
+        out.show(*(section(study, each, wide, kept[study.name]) for study, each in known))

@@ -9,6 +9,7 @@ from functools import cache, partial
 import typer
 
 from workbench.commands.progress import Progress, note
+from workbench.commands.spending import spending
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.judge.open_verdicts import open_variants
@@ -92,7 +93,10 @@ def ensure(
         return Ensured(Origin.RECORDED)
     started = time.monotonic()
     config = for_study(target.workspace.config, target.study.ladder.cache_control)
-    with Progress(len(todo.captured), config.timing.sessions) as progress:
+    with (
+        spending(target.workspace, evidence, todo.variants),
+        Progress(len(todo.captured), config.timing.sessions) as progress,
+    ):
         undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
         result = Measurement(target.study, config, target.folder, todo, progress, undecided).run()
     if result.interrupted:

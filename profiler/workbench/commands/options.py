@@ -292,3 +292,24 @@ class BisectOptions:
     study: StudyName = None
     shape: ShapeName = None
     json: Json = False
+
+
+@dataclass(frozen=True)
+class KeepOptions:
+    """Mark a variant as it is as a known good version; list tells what has departed from it."""
+
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=_variant)]
+    note: Annotated[str, typer.Option("--note", help="Why, in a line.", metavar="TEXT")] = ""
+    project: Project = None
+    study: StudyName = None
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class StatusOptions:
+    """What measuring has cost so far, by verb, study and GPU, and what the budget leaves."""
+
+    project: Project = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False

@@ -12,6 +12,7 @@ import typer
 from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.progress import Progress
 from workbench.commands.sides import Side
+from workbench.commands.spending import spending
 from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import SessionTimes, ratio_of, session_times, time_of
 from workbench.errors import BadCapture
@@ -28,6 +29,7 @@ from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
+from workbench.study.workspace import Workspace
 from workbench.words import HEADLINE, Move
 
 
@@ -103,9 +105,11 @@ def measure_together(
     shape: str,
     tier: int,
     folder: Path,
+    payer: Workspace,
 ) -> Together:
     """``variants`` are those that both commits have and that are not known to be the same; counters
-    at ``tier`` 1, at 2 times as well. Ctrl-C leaves with 130.
+    at ``tier`` 1, at 2 times as well. ``payer`` is the workspace whose budget it is. Ctrl-C leaves
+    with 130.
     """
     gpu = machine.find_gpu()
     assert gpu is not None
@@ -115,7 +119,10 @@ def measure_together(
     plan = plan_of(study, variants, control, shape, tier)
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder.cache_control)
-    with Progress(len(plan.captured), config.timing.sessions) as progress:
+    with (
+        spending(payer, Evidence(study, shape, target), plan.variants),
+        Progress(len(plan.captured), config.timing.sessions) as progress,
+    ):
         undecided = partial(still_open, variants=variants, rules=rules)
         result = Measurement(study, config, target, plan, progress, undecided).run()
     if result.interrupted:

@@ -66,7 +66,8 @@ class Budget:
     """What measuring may cost: 0 and "" are no limit and no price.
 
     ``rate_per_hour`` is the price of a GPU's hour in ``currency``. The limits are of all that the
-    workspace's ledger holds; a run without progress is one after which no step is newly kept.
+    workspace's ledger holds. A run without progress is one after which no step of its study is
+    faster than the fastest before it by ``gates.min_speedup``.
     """
 
     rate_per_hour: float = 0.0
