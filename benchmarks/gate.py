@@ -40,7 +40,7 @@ def edited(top: Path, file: str, old: str, new: str) -> None:
 
 def edited_everywhere(top: Path) -> None:
     for path in (top / KERNELS).glob("*.cu"):
-        path.write_text(path.read_text() + MORE)
+        path.write_text(path.read_text() + MORE.replace("calls", "needs"))
     commit(top)
 
 

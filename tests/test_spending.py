@@ -1,0 +1,212 @@
+"""Known good versions, what measuring has cost, and runs that do not begin."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commits import repository
+from workbench.cli import main
+from workbench.commands import check, measuring
+from workbench.evidence import store
+from workbench.evidence.records import KeptEntry, SpentEntry
+from workbench.judge.spending import Run, by_kind, expected_seconds, refusal, without_progress
+from workbench.run import machine
+from workbench.run.machine import Gpu
+from workbench.run.plan import Measured
+from workbench.study.config import Budget
+from workspaces import GOOD, copy_of_repository, make
+
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+H200 = "NVIDIA H200"
+
+
+def spent(seconds: float, verb: str = "ablate", **known: Any) -> SpentEntry:
+    plain = {"date": "2026", "study": "scale", "gpu": H200, "shape": "large", "rate": 3.6}
+    return SpentEntry(**{**plain, "verb": verb, "seconds": seconds, **known})
+
+
+RUN = Run(verb="ablate", study="scale", shape="large", gpu=H200)
+
+
+# ---- the ledger ----------------------------------------------------------------------------
+def test_what_was_spent_is_added_up_by_kind() -> None:
+    entries = [spent(10), spent(30), spent(5, "check"), spent(5, study="other")]
+    found = by_kind(entries)
+    assert [(s.verb, s.study, s.runs, s.seconds) for s in found] == [
+        ("ablate", "scale", 2, 40),
+        ("ablate", "other", 1, 5),
+        ("check", "scale", 1, 5),
+    ]
+    assert found[0].cost == pytest.approx(0.04)  # 3.6 an hour
+
+
+def test_what_a_run_will_take() -> None:
+    entries = [spent(10), spent(30), spent(20), spent(500, shape="long"), spent(1, "check")]
+    assert expected_seconds(entries, RUN) == 20
+    assert expected_seconds(entries[3:], RUN) == 500  # of the same kind elsewhere
+    assert expected_seconds([], RUN) == 0
+
+
+def test_runs_without_progress() -> None:
+    """The first is progress; what makes nothing faster by enough is none."""
+    best = [10.0, 9.9, None, 9.0, 8.9, 9.5]
+    entries = [spent(1, best=time) for time in best]
+    counts = [without_progress(entries[:n], "scale", "large", H200, 1.03) for n in range(1, 7)]
+    assert counts == [0, 1, 1, 0, 1, 2]
+    assert without_progress(entries, "scale", "long", H200, 1.03) == 0
+
+
+@pytest.mark.parametrize(
+    ("budget", "why"),
+    [
+        (Budget(), ""),
+        (Budget(max_gpu_seconds=200), ""),
+        (Budget(max_gpu_seconds=100), "all of the budget is spent: 100 of 100 GPU seconds"),
+        (Budget(max_gpu_seconds=140), "this run would pass the budget: 100 of 140 GPU seconds"),
+        (Budget(max_cost=0.2, rate_per_hour=3.6), ""),
+        (Budget(max_cost=0.12, rate_per_hour=3.6, currency="€"), "0.1 of 0.12 € of cost are spent"),
+        (Budget(stop_after_runs_without_progress=2), ""),
+        (Budget(stop_after_runs_without_progress=1), "1 runs of scale at large in a row"),
+        (Budget(stop_when_wrong=True), "fix is wrong"),
+    ],
+)
+def test_a_run_that_would_pass_a_limit(budget: Budget, why: str) -> None:
+    entries = [spent(50, best=10.0), spent(50, best=10.0)]
+    wrong = ("fix",)
+    found = refusal(entries, budget, Run(RUN.verb, RUN.study, RUN.shape, H200, wrong), 1.03)
+    assert (found is not None) == bool(why)
+    if found is not None:
+        assert why in found.why
+        assert "budget." in found.hint
+
+
+class Bench:
+    """Stands in for a measurement that finds nothing."""
+
+    begun = 0
+
+    def __init__(self, *given: Any) -> None:
+        pass
+
+    def run(self) -> Measured:
+        Bench.begun += 1
+        return Measured()
+
+
+@pytest.fixture
+def bench(monkeypatch: Patch) -> type[Bench]:
+    monkeypatch.setattr(machine, "can_measure", lambda: True)
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu(H200, "1", "9.0"))
+    for module in (check, measuring):
+        monkeypatch.setattr(module, "Measurement", Bench)
+    Bench.begun = 0
+    return Bench
+
+
+def test_a_run_is_put_on_the_ledger_and_the_next_one_stopped(
+    tmp_path: Path, bench: type[Bench], capsys: Capture
+) -> None:
+    config = '[budget]\nrate_per_hour = 3.6\ncurrency = "€"\nmax_gpu_seconds = 60\n'
+    root = make(tmp_path, {"baseline": GOOD}, config=config)
+    project = ["--project", str(root)]
+    assert main(["check", *project]) == 0
+    ledger = root / "ablations" / "ledger.jsonl"
+    (entry,) = (json.loads(line) for line in ledger.read_text().splitlines())
+    assert (entry["verb"], entry["study"], entry["gpu"]) == ("check", "scale", H200)
+    assert 0 <= entry["seconds"] < 60
+    store.append(ledger, spent(60.1, "check"))
+    capsys.readouterr()
+
+    assert main(["status", "--json", *project]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(s["verb"], s["runs"]) for s in told["spent"]] == [("check", 2)]
+    assert told["limits"][0]["left"] == 0
+    assert main(["status", *project]) == 0
+    assert "max_gpu_seconds" in capsys.readouterr().out
+
+    for verb in (["check"], ["ablate"]):
+        assert main([*verb, *project]) == 1
+        said = capsys.readouterr().err
+        assert "error: " in said
+        assert "budget" in said
+        assert "hint: raise budget.max_gpu_seconds in workbench.toml" in said
+    assert bench.begun == 1
+
+
+def test_a_run_that_fails_is_paid_for(
+    tmp_path: Path, bench: type[Bench], monkeypatch: Patch
+) -> None:
+    def broken(self: Bench) -> Measured:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Bench, "run", broken)
+    root = make(tmp_path, {"baseline": GOOD})
+    assert main(["check", "--project", str(root)]) != 0
+    assert len((root / "ablations" / "ledger.jsonl").read_text().splitlines()) == 1
+
+
+def test_reading_costs_nothing(tmp_path: Path, capsys: Capture) -> None:
+    root = make(tmp_path, {"baseline": GOOD})
+    assert main(["status", "--project", str(root)]) == 0
+    assert "nothing was spent yet" in capsys.readouterr().out
+    assert not (root / "ablations" / "ledger.jsonl").exists()
+
+
+@pytest.mark.parametrize("line", ["max_cost = -1", "max_costs = 1", 'max_gpu_seconds = "all"'])
+def test_a_budget_that_is_none(tmp_path: Path, capsys: Capture, line: str) -> None:
+    root = make(tmp_path, {"baseline": GOOD}, config=f"[budget]\n{line}\n")
+    assert main(["status", "--project", str(root)]) == 2
+    assert "budget.max" in capsys.readouterr().err
+
+
+# ---- keep ----------------------------------------------------------------------------------
+def test_a_kept_version_and_what_departs_from_it(tmp_path: Path, capsys: Capture) -> None:
+    root = copy_of_repository(tmp_path)
+    made = repository(root)
+    project = ["--project", str(root)]
+    assert main(["keep", "fix11", "--note", "ships", *project]) == 0
+    assert main(["keep", "fix1", *project]) == 0
+    path = root / "ablations" / "attention" / "kept.jsonl"
+    entries, told = store.read_lines(path, KeptEntry)
+    assert told == []
+    first: KeptEntry = entries[0]
+    assert (first.variant, first.note) == ("fix11", "ships")
+    assert first.commit == made.git("rev-parse", "HEAD")
+    assert {"fix11.py", "fix11.cu"} <= first.sources.keys()
+    assert any("captures/fix11.json" in file for file in first.evidence)
+    assert any(file.endswith(".ncu-repz") for file in first.evidence)
+    assert 4 < first.times["nvidia-h200/b2h8s512d64"] < 7
+
+    capsys.readouterr()
+    assert main(["list", *project]) == 0
+    assert "departed" not in capsys.readouterr().out
+    kernel = root / "kernels" / "attention" / "fix11.cu"
+    kernel.write_text(kernel.read_text() + "\n// one more line\n")
+    assert main(["list", *project]) == 0
+    said = capsys.readouterr().out
+    assert "fix11 has departed from what was kept" in said
+    assert "fix11.cu is changed" in said
+    assert "fix1 has departed" not in said
+    assert main(["list", "--json", *project]) == 0
+    (study,) = json.loads(capsys.readouterr().out)["studies"]
+    departed = {each["variant"]: each["departed"] for each in study["kept"]}
+    assert departed == {"fix11": ["fix11.cu is changed"], "fix1": []}
+
+    assert main(["keep", "fix11", *project]) == 1  # nobody checked it as it is
+    assert "was not checked as it is" in capsys.readouterr().err
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_what_is_wrong_is_not_kept(tmp_path: Path, capsys: Capture) -> None:
+    root = copy_of_repository(tmp_path)
+    shutil.rmtree(root / "reports", ignore_errors=True)
+    assert main(["keep", "fix3", "--project", str(root)]) == 1
+    assert "wrong at" in capsys.readouterr().err
+    assert main(["keep", "fix99", "--project", str(root)]) == 2
+    assert not (root / "ablations" / "attention" / "kept.jsonl").exists()
