@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import snapshots
+import workspaces
 from commits import Repository, repository
 from workbench.cli import main
 from workbench.commands import sides, together
@@ -522,3 +523,27 @@ def test_kernels_of_a_commit_are_shared_among_builders(
     monkeypatch.setattr(sides, "build_only", noted)
     gate("HEAD~1")
     assert asked == [["baseline"], ["baseline"]]
+
+
+# ---- on a GPU ------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+def test_a_slowdown_on_a_gpu(scale: Repository, gate: Any) -> None:
+    """One that shows in counters and in times; and a comment, of which nothing is measured."""
+    for name in ("baseline", "fast"):
+        module = scale.workspace / "kernels" / "scale" / f"{name}.py"
+        module.write_text(workspaces.MODULE.format(name=name))
+    scale.commit("with torch")
+    code, told = gate("HEAD", "HEAD")
+    assert code == 0
+    twice = "if (i < n) { out[i] = 0; __threadfence(); out[i] = 2 * x[i] + 0 * x[(i * 7919) % n]; }"
+    scale.edit(CU, GOOD, twice)
+    scale.edit("kernels/scale/fast.cu", "extern", "// nothing\nextern")
+    code, told = gate("HEAD~2")
+    assert (code, verdicts(told)) == (1, {"baseline": "slower", "fast": "same"})
+    change = told["studies"][0]["changes"][0]
+    assert (change["tier"], change["cause"]) == (2, "source")
+    assert {m["tier"] for m in change["moved"]} == {0, 1, 2}
+    assert change["time"]["high"] < 1
+    assert change["where"]["why"].endswith("µs of stalls under ncu")
