@@ -65,9 +65,14 @@ def percent(share: float | None) -> str:
     return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
 
 
+NEAR_ONE = 1.1  # up to which a ratio is told to a thousandth, as it is below one
+
+
 def factor(x: float) -> str:
-    """``2.91x``; two decimals near one, where they decide."""
-    return f"{number(x, 3)}x" if x < 100 else f"{x:,.0f}x"
+    """``2.91x``; three decimals near one, where they decide."""
+    if x >= 100:
+        return f"{x:,.0f}x"
+    return f"{number(x, 4 if 1 < x < NEAR_ONE else 3)}x"
 
 
 def times(before: float | None, after: float | None) -> str:
