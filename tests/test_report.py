@@ -162,7 +162,7 @@ def test_what_did_not_work() -> None:
         "`fix2` (key change of fix2) was rejected, 0.962x over `fix1`: "
         "lower end 0.952x < 1.03x over the parent."
     )
-    assert said[1] == "`fix2`, Time: expected 0.25 to 0.5x, measured 350 (1.040x of 337)."
+    assert said[1] == "`fix2`, Time: expected 0.25 to 0.5x, measured 350 (1.04x of 337)."
     assert "Every step was kept and no prediction was refuted." in render(ablation(1))
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from workbench.derive.intervals import Ratio
     from workbench.derive.speedup import Time
 
+NEAR_ONE = 1.1  # up to which a ratio is told to a thousandth, as it is below one
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
 SCALES = ((1e9, " G"), (1e6, " M"), (1e4, " k"))
 
@@ -65,14 +66,14 @@ def percent(share: float | None) -> str:
     return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
 
 
-NEAR_ONE = 1.1  # up to which a ratio is told to a thousandth, as it is below one
-
-
 def factor(x: float) -> str:
-    """``2.91x``; three decimals near one, where they decide."""
-    if x >= 100:
-        return f"{x:,.0f}x"
-    return f"{number(x, 4 if 1 < x < NEAR_ONE else 3)}x"
+    """``2.91x``; two decimals near one, where they decide."""
+    return f"{number(x, 3)}x" if x < 100 else f"{x:,.0f}x"
+
+
+def measured(x: float) -> str:
+    """As ``factor``, of what has an interval: near one the third decimal decides."""
+    return f"{number(x, 4)}x" if 1 < x < NEAR_ONE else factor(x)
 
 
 def times(before: float | None, after: float | None) -> str:
@@ -81,20 +82,20 @@ def times(before: float | None, after: float | None) -> str:
 
 
 def ratio(value: Ratio | None) -> str:
-    return factor(value.ratio) if value else ABSENT
+    return measured(value.ratio) if value else ABSENT
 
 
 def ends(value: Ratio | Time) -> str:
     """``[2.88, 2.95]``: the 95 % interval."""
     if value.low is None or value.high is None:
         return f"[{ABSENT}]"
-    both = (factor(end).removesuffix("x") for end in (value.low, value.high))
+    both = (measured(end).removesuffix("x") for end in (value.low, value.high))
     return f"[{', '.join(both)}]"
 
 
 def interval(value: Ratio | None) -> str:
     """``2.91x [2.88, 2.95]``: the ratio and its 95 % interval."""
-    return f"{factor(value.ratio)} {ends(value)}" if value else ABSENT
+    return f"{measured(value.ratio)} {ends(value)}" if value else ABSENT
 
 
 def signed(change: float) -> str:
