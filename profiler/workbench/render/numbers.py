@@ -71,7 +71,7 @@ def factor(x: float) -> str:
     return f"{number(x, 3)}x" if x < 100 else f"{x:,.0f}x"
 
 
-def measured(x: float) -> str:
+def fine(x: float) -> str:
     """As ``factor``, of what has an interval: near one the third decimal decides."""
     return f"{number(x, 4)}x" if 1 < x < NEAR_ONE else factor(x)
 
@@ -82,20 +82,20 @@ def times(before: float | None, after: float | None) -> str:
 
 
 def ratio(value: Ratio | None) -> str:
-    return measured(value.ratio) if value else ABSENT
+    return fine(value.ratio) if value else ABSENT
 
 
 def ends(value: Ratio | Time) -> str:
     """``[2.88, 2.95]``: the 95 % interval."""
     if value.low is None or value.high is None:
         return f"[{ABSENT}]"
-    both = (measured(end).removesuffix("x") for end in (value.low, value.high))
+    both = (fine(end).removesuffix("x") for end in (value.low, value.high))
     return f"[{', '.join(both)}]"
 
 
 def interval(value: Ratio | None) -> str:
     """``2.91x [2.88, 2.95]``: the ratio and its 95 % interval."""
-    return f"{measured(value.ratio)} {ends(value)}" if value else ABSENT
+    return f"{fine(value.ratio)} {ends(value)}" if value else ABSENT
 
 
 def signed(change: float) -> str:
