@@ -1,4 +1,4 @@
-"""What a capture used of each ceiling: shares of the duration that its traffic needs at the least."""
+"""What a capture used of each bandwidth: the share of the duration that its traffic needs."""
 
 from __future__ import annotations
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from workbench.judge.advice import latency, launch, memory, pipes
 from workbench.judge.advice.candidate import LEAST, Candidate, Limit, resource
 from workbench.judge.advice.changes import CATALOGUE, Kind
 from workbench.judge.advice.subject import Spot, Subject
-from workbench.words import Change
+from workbench.words import Change, Stage, Verdict
 
 TOP = 3
+SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the work evenly
 RULES: tuple[Callable[[Subject], Iterator[Candidate]], ...] = (
     launch.rules,
     memory.rules,
     pipes.rules,
     latency.rules,
 )
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A step that made this kind of change to the same variant, judged at the same shape."""
+
+    variant: str
+    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,7 @@ class Advice:
     why: str
     sure: float
     spot: Spot | None
+    tried: tuple[Tried, ...] = ()
 
     @property
     def id(self) -> str:
@@ -54,10 +64,13 @@ class Advice:
         return self.saved * self.sure
 
 
-def advise(subject: Subject, top: int = TOP) -> tuple[Advice, ...]:
-    """A kind of change once, for the limit where it brings most. Empty where nothing is worth a
-    step, or where nothing was collected.
+def advise(subject: Subject) -> tuple[Advice, ...] | None:
+    """The best first, each kind of change once, for the limit where it brings most.
+
+    Empty where nothing is worth a step; None where the capture has nothing to judge by.
     """
+    if subject.budget is None and not subject.used:
+        return None
     best: dict[Change, Advice] = {}
     for rule in RULES:
         for candidate in rule(subject):
@@ -66,12 +79,26 @@ def advise(subject: Subject, top: int = TOP) -> tuple[Advice, ...]:
             if found.saved >= LEAST and (known is None or found.expected > known.expected):
                 best[found.change] = found
     ranked = sorted(best.values(), key=lambda one: (-one.expected, one.id))
-    return tuple(ranked[:top])
+    return tuple(ranked)
+
+
+def to_try(
+    advice: tuple[Advice, ...] | None, tried: Mapping[Change, Sequence[Tried]], top: int = TOP
+) -> tuple[Advice, ...] | None:
+    """The first of it: what was tried on the same variant says so, and stands behind all others
+    where it was rejected.
+    """
+    if advice is None:
+        return None
+    known = [replace(one, tried=tuple(tried.get(one.change, ()))) for one in advice]
+    failed = {one.change for one in known if any(t.verdict == Verdict.REJECTED for t in one.tried)}
+    return tuple(sorted(known, key=lambda one: one.change in failed)[:top])
 
 
 def _advice(subject: Subject, candidate: Candidate) -> Advice:
     """What the next limit leaves of it."""
-    name, share = subject.next_limit(candidate.relieved)
+    spread = candidate.limit.stage in SPREAD
+    name, share = subject.next_limit(candidate.relieved, spread=spread)
     room = max(0.0, 1 - share)
     capped = candidate.saved > room
     then = f"; {resource(name)} would be the next limit" if capped else ""

@@ -42,9 +42,9 @@ class Limit:
 
 @dataclass(frozen=True)
 class Candidate:
-    """``saved`` is the share of the duration that the change could take away at the most, before the
-    next limit is looked at; ``sure`` by how much a rule believes in it. ``why`` says where ``saved``
-    comes from; ``relieved`` are the resources that the change asks less of.
+    """``saved`` is the share of the duration that the change could take away, before the next limit
+    is looked at; ``sure`` how far the evidence names this way. ``why`` says where ``saved`` comes
+    from; ``relieved`` are the resources that the change asks less of.
     """
 
     limit: Limit

@@ -51,7 +51,7 @@ CATALOGUE: Mapping[Change, Kind] = MappingProxyType(
         ),
         Change.OTHER_PIPE: Kind(
             "work on another pipe",
-            "a part of what the busy unit does elsewhere: polynomials for exponentials, packed halves",
+            "a part of what the busy unit does elsewhere: polynomials for exponentials, say",
         ),
         Change.LESS_WORK: Kind(
             "fewer instructions",
@@ -68,8 +68,8 @@ CATALOGUE: Mapping[Change, Kind] = MappingProxyType(
         ),
         Change.OVERLAP: Kind(
             "overlap what is independent",
-            "start the next long operation before the result of the last is needed; groups of warps "
-            "in different phases",
+            "start the next long operation before the result of the last is needed; independent "
+            "chains; groups of warps in different phases",
         ),
         Change.SPECIALISE: Kind(
             "warp specialisation", "warps that only fetch, and others that only compute"

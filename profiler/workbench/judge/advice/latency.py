@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workbench.derive.roofline.ceilings import L2
+from workbench.derive.figures import stall_label
+from workbench.derive.roofline.ceilings import L1, L2
 from workbench.judge.advice.candidate import LEAST, NAMED, ONE_WAY, Candidate, Limit, waiting
 from workbench.judge.advice.subject import WGMMA, Subject
 from workbench.words import Change, Stage
 
-AGAIN = 2  # times the least bytes through L2: data is read more than once
+AGAIN = 2  # times the least bytes through L1 or L2: data is read more than once
 NARROW_LOADS = 8  # sectors a request: less than 16 bytes a lane
 FEW_WARPS = 2  # per scheduler: while one waits, hardly another can issue
 ENOUGH_WARPS = 8  # per scheduler: more would not hide more
@@ -34,14 +35,16 @@ def rules(subject: Subject) -> Iterator[Candidate]:
 
 
 def _says(limit: Limit) -> str:
-    return f"{limit.what.replace('_', ' ')} waits take {100 * limit.share:.0f} % of the duration"
+    what = stall_label(limit.what).removesuffix(" stall")
+    return f"{what} stalls take {100 * limit.share:.0f} % of the duration"
 
 
 def _global(subject: Subject) -> Iterator[Candidate]:
     """Loads from global memory, by how they are made."""
     limit = waiting(subject, "long_scoreboard", "lg_throttle", "tex_throttle")
-    why, saved, again = _says(limit), limit.share, subject.excess(L2)
-    if subject.has_shared is False and again is not None and again >= AGAIN:
+    why, saved = _says(limit), limit.share
+    again = max((subject.excess(level) or 0.0 for level in (L1, L2)), default=0.0)
+    if subject.has_shared is False and again >= AGAIN:
         why = f"{why}, for {again:.3g} times the bytes that the work needs"
         yield Candidate(limit, Change.TILE_SHARED, saved, NAMED, why)
     requests = subject.value("global_load_requests")
@@ -53,11 +56,14 @@ def _global(subject: Subject) -> Iterator[Candidate]:
         bulk = subject.path == WGMMA
         yield Candidate(limit, Change.ASYNC_COPY, saved, ONE_WAY if bulk else NAMED, why)
         if hopper:
-            yield Candidate(limit, Change.BULK_COPY, saved, NAMED if bulk else ONE_WAY, why)
+            copies = waiting(subject, "long_scoreboard", "lg_throttle", "barrier")
+            why = f"{_says(copies)}, those of the barriers around a copy included"
+            sure = NAMED if bulk else ONE_WAY
+            yield Candidate(copies, Change.BULK_COPY, copies.share, sure, why)
     elif by_threads:
         each = subject.value("sectors_per_request") or 0.0
-        narrow = each <= NARROW_LOADS
-        yield Candidate(limit, Change.VECTOR, saved, NAMED if narrow else ONE_WAY, why)
+        named = each <= NARROW_LOADS and again < AGAIN
+        yield Candidate(limit, Change.VECTOR, saved, NAMED if named else ONE_WAY, why)
     else:
         yield Candidate(limit, Change.OVERLAP, saved, ONE_WAY, why)
 
@@ -75,12 +81,10 @@ def _shared(subject: Subject) -> Iterator[Candidate]:
 
 def _barriers(subject: Subject) -> Iterator[Candidate]:
     limit = waiting(subject, "barrier", "membar")
-    why, requests = _says(limit), subject.value("global_load_requests")
+    why = _says(limit)
     yield Candidate(limit, Change.BARRIERS, limit.share, NAMED, why)
-    if requests is not None and requests >= COPIES and subject.has_shared:
+    if subject.has_shared:
         yield Candidate(limit, Change.SPECIALISE, limit.share, ONE_WAY, why)
-        if WGMMA in subject.tensor_peaks:
-            yield Candidate(limit, Change.BULK_COPY, limit.share, ONE_WAY, why)
 
 
 def _dependent(subject: Subject) -> Iterator[Candidate]:
@@ -115,13 +119,15 @@ def _warps(subject: Subject) -> Iterator[Candidate]:
     if there is None or there >= ENOUGH_WARPS or waits < LEAST_WAITING:
         return
     achieved, most = subject.value("achieved_occupancy"), subject.value("theoretical_occupancy")
-    if achieved is None or most is None:
+    waves = subject.value("waves")
+    if achieved is None or most is None or waves is None:
         return
     metric = "smsp__warps_active.avg.per_cycle_active"
-    limit = Limit(Stage.LATENCY, "warps", waits, metric, there, "warps per scheduler")
+    counters = tuple(subject.budget.waits) if subject.budget else ()
+    limit = Limit(Stage.LATENCY, "warps", waits, metric, there, "warps per scheduler", counters)
     why = f"{there:.2g} warps a scheduler; twice as many could hide half of what is waited for"
     saved = HALF * waits
-    if achieved < FILLED * most:
+    if waves < 1 and achieved < FILLED * most:
         sure = NAMED if there < FEW_WARPS else ONE_WAY
         yield Candidate(limit, Change.SPLIT, saved, sure, why)
         return

@@ -21,9 +21,9 @@ def rules(subject: Subject) -> Iterator[Candidate]:
 
 
 def _head_and_tail(subject: Subject) -> Iterator[Candidate]:
-    share = subject.budget.head_tail if subject.budget else None
-    if share is None:
+    if subject.budget is None:
         return
+    share = subject.budget.head_tail
     limit = Limit(
         Stage.LAUNCH, "", share, f"1 - {METRICS['busiest']}", 100 * share, "% of the duration"
     )
@@ -36,14 +36,14 @@ def _head_and_tail(subject: Subject) -> Iterator[Candidate]:
 
 
 def _imbalance(subject: Subject) -> Iterator[Candidate]:
-    share = subject.budget.imbalance if subject.budget else None
-    if share is None:
+    if subject.budget is None:
         return
+    share = subject.budget.imbalance
     blocks = subject.value("grid") if subject.launches == 1 else None
     if blocks and subject.sms and blocks < subject.sms:
         limit = Limit(Stage.GRID, "", share, "launch__grid_size", blocks, "blocks")
-        why = f"{blocks:.0f} blocks leave some of {subject.sms:.0f} SMs without one"
-        yield Candidate(limit, Change.SPLIT, share, NAMED, why)
+        why = f"{blocks:.0f} blocks for {subject.sms:.0f} SMs"
+        yield Candidate(limit, Change.SPLIT, min(share, 1 - blocks / subject.sms), NAMED, why)
         return
     waves = subject.value("waves")
     if waves and _last_wave(subject, waves, blocks) >= MOST * share:
@@ -53,7 +53,7 @@ def _imbalance(subject: Subject) -> Iterator[Candidate]:
         yield Candidate(limit, Change.TAIL, share, NAMED, why)
         yield Candidate(limit, Change.BALANCE, share, ONE_WAY, why)
         return
-    value = 100 * (1 - share)
+    value = 100 * subject.budget.balance
     limit = Limit(Stage.IMBALANCE, "", share, METRICS["balance"], value, "% of the busiest SM")
     why = "an average SM is done before the busiest one"
     yield Candidate(limit, Change.BALANCE, share, NAMED, why)

@@ -17,6 +17,7 @@ SILENT = 0.01  # of the tensor pipe: it is not in use
 RIDGE = 16  # FLOP per byte: with more, arithmetic outlasts the traffic even where it is fastest
 TENSOR_TYPES = ("float16", "bfloat16", "float32", "tf32", "int8", "fp8")
 ARITHMETIC = ("wait", "math_pipe_throttle", "short_scoreboard", "mio_throttle", "dispatch_stall")
+PER_INSTRUCTION = ("wait", "math_pipe_throttle", "dispatch_stall")
 OF_PRODUCTS = frozenset(("fma", "lsu", ISSUE, "l1"))
 HALF = 0.5
 
@@ -111,13 +112,14 @@ def _turns(subject: Subject) -> Iterator[Candidate]:
 
 
 def _instructions(subject: Subject) -> Iterator[Candidate]:
-    share = subject.budget.issuing if subject.budget else 0.0
-    if share < HEAVY:
+    slots = subject.busy.get(ISSUE, 0.0)
+    if subject.budget is None or slots < HEAVY:
         return
+    share = subject.budget.issuing
     metric, value = "smsp__issue_active.avg.per_cycle_active", subject.value("issue_active")
     limit = Limit(Stage.ISSUE, "", share, metric, value or share, "inst/cycle", ("instructions",))
-    sure = NAMED if share >= BOUND else ONE_WAY
-    why = "issuing itself; if every second instruction went"
+    sure = NAMED if slots >= BOUND else ONE_WAY
+    why = "issuing, and waiting for what was issued before; if every second instruction went"
     relieved = frozenset((ISSUE, "fma", "lsu"))
-    yield Candidate(limit, Change.LESS_WORK, share * HALF, sure, why, relieved)
-
+    saved = HALF * (share + subject.waits(*PER_INSTRUCTION))
+    yield Candidate(limit, Change.LESS_WORK, saved, sure, why, relieved)

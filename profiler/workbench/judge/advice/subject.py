@@ -17,7 +17,7 @@ from workbench.derive.figures import (
     occupancy_limiters,
     stall_shares,
 )
-from workbench.derive.roofline.ceilings import op_peak
+from workbench.derive.roofline.ceilings import DRAM, L2, op_peak
 from workbench.derive.roofline.used import Used, used
 from workbench.derive.rowwise import rows
 from workbench.derive.sums import added
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 PIPES = ("tensor", "fma", "xu", "lsu")
 ISSUE = "issue"
+SHARED_BY_ALL = (DRAM, L2)  # resources of the card, not of an SM
 DRIVER_KB = 1.1  # of shared memory that every block has on recent cards without asking for any
 WGMMA, MMA = "wgmma", "mma.sync"
 Place = tuple[str, int]
@@ -79,19 +80,27 @@ class Subject:
 
     @cached_property
     def busy(self) -> Mapping[str, float]:
-        """Resource to the share of the duration that it was at work: levels of memory, pipes, and
-        the issue slots.
+        """Resource to the share of the duration that it was at work, an average over the SMs:
+        levels of memory, pipes, and the issue slots.
         """
         pipes = {name: self.value(f"{name}_pipe") for name in PIPES}
         found = {name: share / 100 for name, share in pipes.items() if share is not None}
         found |= {level: one.share for level, one in self.used.items()}
         if self.budget:
-            found[ISSUE] = self.budget.issuing
+            found[ISSUE] = self.budget.issuing * self.budget.balance
         return found
 
-    def next_limit(self, relieved: frozenset[str]) -> tuple[str, float]:
-        """The busiest resource that a change does not relieve, and its share; "" and 0 for none."""
-        left = {name: share for name, share in self.busy.items() if name not in relieved}
+    def next_limit(self, relieved: frozenset[str], *, spread: bool) -> tuple[str, float]:
+        """The busiest resource that a change does not relieve, and its share; "" and 0 for none.
+
+        Of the busiest SM, unless the change is to ``spread`` the work evenly.
+        """
+        uneven = self.budget.balance if self.budget and not spread else 1.0
+        busy = {
+            name: share if name in SHARED_BY_ALL else min(1.0, share / uneven)
+            for name, share in self.busy.items()
+        }
+        left = {name: share for name, share in busy.items() if name not in relieved}
         return max(left.items(), key=lambda item: item[1], default=("", 0.0))
 
     def excess(self, level: str) -> float | None:
