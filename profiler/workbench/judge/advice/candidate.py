@@ -11,6 +11,14 @@ from workbench.words import Change, Stage
 
 LEAST = 0.03  # of the duration: less is not worth a step, see the gate
 NAMED, ONE_WAY = 1.0, 0.5  # the evidence names the cause; it leaves several ways open
+OF_MEMORY = {"sectors": "excess sectors", "shared": "bank conflicts"}
+OF_LAUNCH = {
+    Stage.LAUNCH: "head and tail of the launch",
+    Stage.GRID: "small grid",
+    Stage.TAIL: "tail of the grid",
+    Stage.IMBALANCE: "imbalance of the SMs",
+    Stage.ISSUE: "instructions",
+}
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 
 
@@ -36,8 +44,11 @@ class Limit:
     @property
     def title(self) -> str:
         """In the words of the stage."""
-        what = resource(self.what) if self.stage != Stage.LATENCY else stall_label(self.what)
-        return f"{self.stage}, {what}" if what else str(self.stage)
+        if self.stage == Stage.LATENCY:
+            return f"latency ({stall_label(self.what)})"
+        if self.stage == Stage.MEMORY:
+            return OF_MEMORY.get(self.what) or f"{resource(self.what)} bandwidth"
+        return resource(self.what) if self.what else OF_LAUNCH.get(self.stage, str(self.stage))
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def _warps(subject: Subject) -> Iterator[Candidate]:
     metric = "smsp__warps_active.avg.per_cycle_active"
     counters = tuple(subject.budget.waits) if subject.budget else ()
     limit = Limit(Stage.LATENCY, "warps", waits, metric, there, "warps per scheduler", counters)
-    why = f"{there:.2g} warps a scheduler; twice as many could hide half of what is waited for"
+    why = f"{there:.1f} warps a scheduler; twice as many could hide half of what is waited for"
     saved = HALF * waits
     if waves < 1 and achieved < FILLED * most:
         sure = NAMED if there < FEW_WARPS else ONE_WAY

@@ -25,7 +25,7 @@ class Trial:
     """A step of a ladder as an answer to its parent; ``shape`` is where it is judged.
 
     ``advised`` and ``promised`` (NVIDIA's) are what the parent's capture says, the best first;
-    None where it has none. ``vanished`` are the rules, with their titles, that the step made vanish.
+    None where it has none. ``vanished`` are the rules, with their titles, that the step answered.
     ``ratio`` is the chained one that decided, ``saved`` the share of the duration under ncu that
     went; None is not collected.
     """
@@ -76,7 +76,7 @@ class KindRecord:
 @dataclass(frozen=True)
 class RuleRecord:
     """A rule of ncu: the steps at whose parent it promised something of the whole runtime, those
-    where that was the largest promise, those that made it vanish, and of these those that came true.
+    where that was the largest promise, those that made it vanish, and those of them that came true.
     """
 
     promised: int = 0
