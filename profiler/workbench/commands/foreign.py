@@ -24,7 +24,7 @@ from workbench.derive.matching import (
     match,
 )
 from workbench.errors import UsageError
-from workbench.judge.advice.advise import advise, to_try
+from workbench.judge.advice.advise import advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.bottlenecks import bottlenecks
 from workbench.judge.comparability import warnings
@@ -65,7 +65,7 @@ def read(report: Report, launch: Launch) -> tuple[Capture, launches.Details]:
         tuple(occupancy_limiters(capture.metrics)),
         tuple(bottlenecks(capture.rules, capture.lines, found)),
         has_rules(report.path, (launch.index,)),
-        to_try(advise(subject(capture, found)), {}),
+        advise(subject(capture, found)),
     )
 
 

@@ -55,7 +55,8 @@ class Row:
     ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
     choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
-    a reference is not measured. ``advice`` is what to try next; None is not collected.
+    a reference is not measured. ``advice`` is all that could be
+    tried next, see ``ranking``; None is not collected.
     """
 
     variant: str

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from workbench.judge.advice import latency, launch, memory, pipes
 from workbench.judge.advice.candidate import LEAST, Candidate, Limit, resource
@@ -60,7 +60,7 @@ class Advice:
 
     @property
     def expected(self) -> float:
-        """By which advice is ranked."""
+        """By which advice is ranked where there is no record."""
         return self.saved * self.sure
 
 
@@ -80,19 +80,6 @@ def advise(subject: Subject) -> tuple[Advice, ...] | None:
                 best[found.change] = found
     ranked = sorted(best.values(), key=lambda one: (-one.expected, one.id))
     return tuple(ranked)
-
-
-def to_try(
-    advice: tuple[Advice, ...] | None, tried: Mapping[Change, Sequence[Tried]], top: int = TOP
-) -> tuple[Advice, ...] | None:
-    """The first of it: what was tried on the same variant says so, and stands behind all others
-    where it was rejected.
-    """
-    if advice is None:
-        return None
-    known = [replace(one, tried=tuple(tried.get(one.change, ()))) for one in advice]
-    failed = {one.change for one in known if any(t.verdict == Verdict.REJECTED for t in one.tried)}
-    return tuple(sorted(known, key=lambda one: one.change in failed)[:top])
 
 
 def _advice(subject: Subject, candidate: Candidate) -> Advice:

@@ -79,7 +79,7 @@ CATALOGUE: Mapping[Change, Kind] = MappingProxyType(
             "wait for those that matter: a warp, a named barrier, an mbarrier of the tile",
         ),
         Change.WARPS: Kind(
-            "more warps per SM, another block size",
+            "more warps, another block size",
             "smaller tiles or blocks, so that others run while one waits",
         ),
         Change.REGISTERS: Kind(
@@ -100,9 +100,7 @@ CATALOGUE: Mapping[Change, Kind] = MappingProxyType(
         Change.FUSE: Kind(
             "fuse with its neighbours", "one launch, and nothing written that the next reads back"
         ),
-        Change.EARLY: Kind(
-            "start before the last has ended", "programmatic dependent launch, or a CUDA graph"
-        ),
+        Change.EARLY: Kind("an earlier start", "programmatic dependent launch, or a CUDA graph"),
         Change.NARROW: Kind("narrower types", "half the bytes a value, where the error allows it"),
         Change.CHOOSE: Kind("choose by shape", "the fastest of several kernels for each shape"),
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from workbench.judge.advice.advise import Tried, to_try
+from workbench.judge.advice.advise import Tried
 from workbench.judge.advice.nvidia import promises
 from workbench.judge.advice.record import JUDGED, Trial
 from workbench.words import Change, RuleMove
@@ -52,14 +52,17 @@ def _trial(view: View, row: Row, pair: Comparison | None) -> Trial:
 def told_what_was_tried(
     rows: Iterable[Row], trials: Iterable[Trial], shape: str
 ) -> tuple[Row, ...]:
-    """Rows of one shape with the first of their advice, and what came of it so far."""
+    """Rows of one shape, their advice with what came of it so far."""
     here = [trial for trial in trials if trial.shape == shape and trial.verdict in JUDGED]
     return tuple(_told(row, [t for t in here if t.parent == row.variant]) for row in rows)
 
 
 def _told(row: Row, trials: Iterable[Trial]) -> Row:
+    if row.advice is None:
+        return row
     tried: dict[Change, list[Tried]] = {}
     for trial in trials:
         if trial.kind and trial.verdict:
             tried.setdefault(trial.kind, []).append(Tried(trial.variant, trial.verdict))
-    return replace(row, advice=to_try(row.advice, tried))
+    told = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
+    return replace(row, advice=tuple(told))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from workbench.judge.advice import ranking
 from workbench.judge.advice.advise import Advice
 from workbench.judge.advice.record import KindRecord, Record
 from workbench.judge.advice.subject import Spot
@@ -49,7 +50,8 @@ def _promised(found: Ablation, rule: str, estimate: float) -> Data:
 
 def to_try(advice: Sequence[Advice] | None, record: Record | None = None) -> list[Data] | None:
     """The best first; ``None`` where the capture has nothing to judge by."""
-    return None if advice is None else [_advice(one, record) for one in advice]
+    first = ranking.to_try(advice, record)
+    return None if first is None else [_advice(one, record) for one in first]
 
 
 def _advice(one: Advice, record: Record | None) -> Data:

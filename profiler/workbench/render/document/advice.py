@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from workbench.judge.advice import ranking
 from workbench.judge.advice.advise import Advice
 from workbench.judge.advice.candidate import LEAST
 from workbench.judge.advice.changes import CATALOGUE
@@ -44,9 +45,10 @@ def to_try(
     ``record`` is None where there is no ladder to have one.
     """
     title = line(TITLE, *((" after ", code(after)) if after else ()))
-    if not advice:
-        return [Paragraph(line(title, f": {NOTHING if advice is not None else ABSENT}"))]
-    told = tuple(_whole(one, record) for one in advice)
+    first = ranking.to_try(advice, record)
+    if not first:
+        return [Paragraph(line(title, f": {NOTHING if first is not None else ABSENT}"))]
+    told = tuple(_whole(one, record) for one in first)
     return [Paragraph(line(title, ":")), Bullets(told, ordered=True)]
 
 
@@ -182,7 +184,7 @@ def section(ablation: Ablation) -> Section:
         if row is None:
             continue
         if row is best:
-            shown += _brief(row)
+            shown += _brief(ranking.to_try(row.advice, ablation.record))
         told.append(Paragraph(line("After ", code(row.variant), " at ", code(ladder.shape), ":")))
         told += to_try(row.advice, ablation.record)[-1:]
     if not told:
@@ -196,8 +198,8 @@ def section(ablation: Ablation) -> Section:
     return Section("next", words(TITLE), (*shown, fold))
 
 
-def _brief(row: Row) -> list[Block]:
-    if not row.advice:
-        return [Paragraph(words(ABSENT if row.advice is None else NOTHING))]
-    told = [line(strong(one.kind.title), f", ≤ {factor(one.gain)}") for one in row.advice]
+def _brief(advice: Sequence[Advice] | None) -> list[Block]:
+    if not advice:
+        return [Paragraph(words(ABSENT if advice is None else NOTHING))]
+    told = [line(strong(one.kind.title), f", ≤ {factor(one.gain)}") for one in advice]
     return [Bullets(tuple(told), ordered=True)]
