@@ -64,6 +64,7 @@ def test_sections_stand_in_order() -> None:
         "`baseline`: where it loses its time",
         "`fix1`: key change of fix1",
         "What did not work",
+        "What to try next",
         "Method",
         "Environment",
         "Reproduce it",

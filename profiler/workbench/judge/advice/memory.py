@@ -51,9 +51,11 @@ def _bandwidth(subject: Subject, level: str, share: float) -> Iterator[Candidate
         if subject.work and subject.work.dtype in WIDE:
             yield Candidate(limit, Change.NARROW, saved, ONE_WAY / 2, why, REFETCHED)
         return
-    if level != DRAM and subject.has_shared is False:
+    bare = level != DRAM and subject.has_shared is False
+    if bare:
         yield Candidate(limit, Change.TILE_SHARED, saved, NAMED, why, REFETCHED)
-    yield Candidate(limit, Change.REUSE, saved, NAMED if again else ONE_WAY, why, REFETCHED)
+    sure = NAMED if again and not bare else ONE_WAY
+    yield Candidate(limit, Change.REUSE, saved, sure, why, REFETCHED)
 
 
 def _sectors(subject: Subject) -> Iterator[Candidate]:
