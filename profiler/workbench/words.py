@@ -185,4 +185,5 @@ class Change(StrEnum):
     FUSE = "fuse"
     EARLY = "early"
     NARROW = "narrow"
+    CACHE_HINTS = "cache-hints"
     CHOOSE = "choose"

@@ -102,6 +102,9 @@ CATALOGUE: Mapping[Change, Kind] = MappingProxyType(
         ),
         Change.EARLY: Kind("an earlier start", "programmatic dependent launch, or a CUDA graph"),
         Change.NARROW: Kind("narrower types", "half the bytes a value, where the error allows it"),
+        Change.CACHE_HINTS: Kind(
+            "cache hints", "accesses marked as used once, or to be kept; no rule proposes it"
+        ),
         Change.CHOOSE: Kind("choose by shape", "the fastest of several kernels for each shape"),
     }
 )

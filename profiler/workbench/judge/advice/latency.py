@@ -44,14 +44,20 @@ def _global(subject: Subject) -> Iterator[Candidate]:
     limit = waiting(subject, "long_scoreboard", "lg_throttle", "tex_throttle")
     why, saved = _says(limit), limit.share
     again = max((subject.excess(level) or 0.0 for level in (L1, L2)), default=0.0)
-    if subject.has_shared is False and again >= AGAIN:
+    if again >= AGAIN:
         why = f"{why}, for {again:.3g} times the bytes that the work needs"
+    if subject.has_shared is False and again >= AGAIN:
         yield Candidate(limit, Change.TILE_SHARED, saved, NAMED, why)
+    if again >= AGAIN:
+        yield Candidate(limit, Change.REUSE, saved, ONE_WAY, why)
     requests = subject.value("global_load_requests")
-    if requests is None:
+    if requests is None or subject.has_shared is None:
         return
     by_threads = requests >= COPIES
+    narrow = (subject.value("sectors_per_request") or 0.0) <= NARROW_LOADS
     if by_threads and subject.has_shared:
+        if narrow:
+            yield Candidate(limit, Change.VECTOR, saved, ONE_WAY, why)
         hopper = WGMMA in subject.tensor_peaks
         bulk = subject.path == WGMMA
         yield Candidate(limit, Change.ASYNC_COPY, saved, ONE_WAY if bulk else NAMED, why)
@@ -61,8 +67,7 @@ def _global(subject: Subject) -> Iterator[Candidate]:
             sure = NAMED if bulk else ONE_WAY
             yield Candidate(copies, Change.BULK_COPY, copies.share, sure, why)
     elif by_threads:
-        each = subject.value("sectors_per_request") or 0.0
-        named = each <= NARROW_LOADS and again < AGAIN
+        named = narrow and again < AGAIN
         yield Candidate(limit, Change.VECTOR, saved, NAMED if named else ONE_WAY, why)
     else:
         yield Candidate(limit, Change.OVERLAP, saved, ONE_WAY, why)
