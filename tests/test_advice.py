@@ -109,6 +109,16 @@ LIMITS: dict[str, tuple[Kernel, Work | None, str]] = {
         dataclasses.replace(STREAM, bytes=160e6),
         "latency.long_scoreboard/vector",
     ),
+    "narrow loads of tiles": (
+        Kernel(GLOBAL, sectors=4.0),
+        dataclasses.replace(STREAM, bytes=160e6),
+        "latency.long_scoreboard/vector",
+    ),
+    "a stream near the bandwidth, by narrow loads": (
+        Kernel(GLOBAL, sectors=4.0, dram=0.7, issue=0.2),
+        Work(1e6, 0.7 * 4e8, "float16"),
+        "latency.long_scoreboard/vector",
+    ),
     "tiles that are waited for": (Kernel(GLOBAL), STREAM, "latency.long_scoreboard/async-copy"),
     "the same for wgmma": (
         Kernel(GLOBAL, tensor=0.1, path="wgmma"),

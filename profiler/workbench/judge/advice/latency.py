@@ -57,10 +57,11 @@ def _global(subject: Subject) -> Iterator[Candidate]:
     narrow = (subject.value("sectors_per_request") or 0.0) <= NARROW_LOADS
     if by_threads and subject.has_shared:
         if narrow:
-            yield Candidate(limit, Change.VECTOR, saved, ONE_WAY, why)
+            yield Candidate(limit, Change.VECTOR, saved, NAMED, why)
         hopper = WGMMA in subject.tensor_peaks
         bulk = subject.path == WGMMA
-        yield Candidate(limit, Change.ASYNC_COPY, saved, ONE_WAY if bulk else NAMED, why)
+        ring = ONE_WAY if bulk or narrow else NAMED
+        yield Candidate(limit, Change.ASYNC_COPY, saved, ring, why)
         if hopper:
             copies = waiting(subject, "long_scoreboard", "lg_throttle", "barrier")
             why = f"{_says(copies)}, those of the barriers around a copy included"
