@@ -4,8 +4,8 @@ docs/advice.md, from the evidence on record. Run it as ``python -m benchmarks.ad
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -132,12 +132,18 @@ def steps(trials: Sequence[Trial]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str]) -> int:
-    target = find_target(Path(arguments[0]) if arguments else None, None, None, tell=False)
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--project", type=Path)
+    parser.add_argument("--study")
+    asked = parser.parse_args(arguments)
+    target = find_target(asked.project, asked.study, None, tell=False)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
     judged = judge(evidence, target.workspace.config)
     trials = [t for t in judged.trials if t.is_told and t.advised is not None]
     print(f"{target.study.name}: {len(trials)} steps with a kind and a capture of their parent\n")
+    if not trials:
+        return 1
     print("| advice | the step's kind is in it | of kept steps | of others | kinds named |")
     print("| --- | --: | --: | --: | --: |")
     for name, says in (
@@ -154,4 +160,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

@@ -141,7 +141,7 @@ def _rule(title: str, trials: Sequence[Trial]) -> RuleRecord:
     made = [(t, one) for t, each in known for one in each if one.words == title]
     answered = [(t, one) for t, one in made if (one.rule, one.words) in t.vanished]
     return RuleRecord(
-        promised=len({t.variant for t, _ in made}),
+        promised=sum(any(one.words == title for one in each) for _, each in known),
         first=sum(bool(each) and each[0].words == title for _, each in known),
         answered=len(answered),
         came_true=sum(trial.fulfils(one.cut) for trial, one in answered),
