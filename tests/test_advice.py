@@ -183,6 +183,17 @@ def test_the_line_that_waits_is_named_with_its_share() -> None:
     assert first.spot is None  # no line makes SMs unequal
 
 
+def test_floats_go_to_the_tensor_cores_at_a_price() -> None:
+    kernel = Kernel({"wait": 0.7, "long_scoreboard": 0.3}, issue=0.6, fma=0.5)
+    halves = given(kernel, PRODUCT)[0]
+    floats = given(kernel, dataclasses.replace(PRODUCT, dtype="float32"))[0]
+    assert halves.id == floats.id == "pipe.fma/tensor"
+    assert floats.expected < halves.expected
+    assert "TF32" in floats.why
+    doubles = given(kernel, dataclasses.replace(PRODUCT, dtype="float64"))
+    assert Change.TENSOR not in [one.change for one in doubles]
+
+
 def test_what_limits_next_caps_the_gain() -> None:
     alone = given(Kernel(GLOBAL, issue=0.2))[0]
     crowded = given(Kernel(GLOBAL, issue=0.2, l2=0.55))[0]

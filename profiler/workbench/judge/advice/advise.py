@@ -87,7 +87,7 @@ def _advice(subject: Subject, candidate: Candidate) -> Advice:
     spread = candidate.limit.stage in SPREAD
     name, share = subject.next_limit(candidate.relieved, spread=spread)
     room = max(0.0, 1 - share)
-    capped = candidate.saved > room
+    capped = candidate.saved > room and name != candidate.limit.what
     then = f"; {resource(name)} would be the next limit" if capped else ""
     return Advice(
         limit=candidate.limit,

@@ -62,9 +62,10 @@ def _tensor(subject: Subject) -> Iterator[Candidate]:
         return
     saved = subject.budget.issuing + subject.waits(*ARITHMETIC)
     if pipe < SILENT and subject.work:
-        limit = pipe_limit(subject, "fma", saved)
+        limit, single = pipe_limit(subject, "fma", saved), subject.work.dtype == "float32"
         why = f"{subject.work.flops / subject.work.bytes:.0f} FLOP a byte, none on the tensor cores"
-        yield Candidate(limit, Change.TENSOR, saved, NAMED, why, OF_PRODUCTS)
+        why += ", which take TF32, where the error allows it" if single else ""
+        yield Candidate(limit, Change.TENSOR, saved, ONE_WAY if single else NAMED, why, OF_PRODUCTS)
     elif subject.path == MMA and WGMMA in subject.tensor_peaks:
         limit = pipe_limit(subject, "tensor", saved)
         why = "mma.sync, its fragment loads and their waits, where wgmma reads shared memory itself"
@@ -77,17 +78,21 @@ def _busy(subject: Subject) -> Iterator[Candidate]:
     throttled = subject.waits("math_pipe_throttle")
     arithmetic = {name: share for name, share in pipes.items() if name != "lsu"}
     busiest = max(arithmetic, key=lambda name: arithmetic[name], default="")
-    for name, share in pipes.items():
+    for name in pipes:
         waits = throttled if name == busiest else 0.0
         if name == "lsu":
             waits = subject.waits("lg_throttle", "mio_throttle")
-        saved = max(share * HALF if share >= BOUND else 0.0, waits)
-        yield from _relief(subject, name, saved)
+        yield from _relief(subject, name, waits)
 
 
-def _relief(subject: Subject, pipe: str, saved: float) -> Iterator[Candidate]:
+def _relief(subject: Subject, pipe: str, waits: float) -> Iterator[Candidate]:
+    """``waits`` is the share of the duration in which nobody could go because of the pipe."""
     limit, relieved = pipe_limit(subject, pipe), frozenset((pipe,))
-    why = f"the {resource(pipe)} is busy for {100 * limit.share:.0f} % of the time"
+    saved = max(limit.share * HALF if limit.share >= BOUND else 0.0, waits)
+    why = (
+        f"the {resource(pipe)} is busy for {100 * limit.share:.0f} % of the time, "
+        f"and waited for during {100 * waits:.0f} %"
+    )
     if pipe == "xu":
         yield Candidate(limit, Change.OTHER_PIPE, saved, NAMED, why, relieved)
     elif pipe == "fma":
