@@ -38,6 +38,7 @@ VERBS: dict[str, type] = {
     "report": options.ReportOptions,
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
+    "advise": options.AdviseOptions,
     "adopt": options.AdoptOptions,
 }
 

@@ -14,6 +14,7 @@ from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
 from workbench.commands.report import write_reports
 from workbench.commands.target import Target, find_study, find_target, in_place, shown_path
+from workbench.commands.track_record import with_record
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
@@ -41,7 +42,7 @@ def measured(
         threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
     evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
-    judged = judge(evidence, target.workspace.config, source=ensured.source)
+    judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)
     named = {name: why for name, why in ensured.unsupported.items() if name in fixes}
     return judged, evidence, {**ensured.failures, **named}
 

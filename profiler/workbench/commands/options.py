@@ -211,6 +211,19 @@ class DiffOptions:
 
 
 @dataclass(frozen=True)
+class AdviseOptions:
+    """What limits a variant now, and what kind of change to try next: three at most."""
+
+    name: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=_variant)]
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
 class AdoptOptions:
     """Take a capture made elsewhere into a study, as evidence without timing."""
 
