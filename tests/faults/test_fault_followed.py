@@ -654,7 +654,7 @@ def test_a_report_that_could_not_be_written_is_written_by_the_same_names(
     monkeypatch.chdir(tmp_path)
     place = tmp_path / "workbench-reports"
     place.write_text("in the way")
-    told = run("ablate", "fix1", "--shape", SHAPE)
+    told = run("report", "fix1", "--shape", SHAPE)
     assert told.hint.startswith("mend that; `workbench report` with the same names and options")
     place.unlink()
     assert run("report", "fix1", "--shape", SHAPE).code == 0

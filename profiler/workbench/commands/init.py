@@ -7,13 +7,13 @@ from shlex import quote
 
 from workbench.commands.options import InitOptions
 from workbench.commands.printing import say, show_json
-from workbench.commands.target import shown_path
 from workbench.errors import UsageError, unknown
 from workbench.study.text import read_text, stands
-from workbench.study.workspace import CONFIG_FILE, packaged_content
+from workbench.study.workspace import packaged_content
 
 COMMON = "common"  # what all templates have
 IGNORED = ".gitignore"
+STUDY = "study.py"
 
 
 def starters() -> Path:
@@ -24,7 +24,7 @@ def starters() -> Path:
 def files_of(template: str) -> dict[Path, bytes]:
     """The files of a template by their place in a workspace. Raises UsageError.
 
-    ``workbench.toml`` is the last: what was interrupted is no workspace yet.
+    The study is the last: what was interrupted can be done again.
     """
     names = sorted(path.name for path in starters().iterdir() if path.is_dir())
     names.remove(COMMON)
@@ -36,7 +36,7 @@ def files_of(template: str) -> dict[Path, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return dict(sorted(found.items(), key=lambda item: item[0].name == CONFIG_FILE))
+    return dict(sorted(found.items(), key=lambda item: item[0].name == STUDY))
 
 
 def merged(path: Path, lines: list[str]) -> list[str]:
@@ -79,18 +79,18 @@ def in_the_way(folder: Path) -> None:
 def run(options: InitOptions) -> None:
     root = options.folder
     files = files_of(options.template)
-    if stands(root / CONFIG_FILE):
+    if studies := sorted(path.parent.name for path in root.glob(f"kernels/*/{STUDY}")):
         raise UsageError(
-            f"{shown_path(root.resolve())} is a workspace already",
+            f"{root.resolve()} has a study already: {', '.join(studies)}",
             hint="`workbench new NAME --from VARIANT` adds a variant to it; "
-            "`workbench init DIR` makes another one beside it",
+            "`workbench init DIR` makes another workspace",
         )
     ignored = files.pop(Path(IGNORED.lstrip("."))).decode().splitlines()
     written = [name for name, data in files.items() if write_new(root / name, data)]
     left = [name for name in files if name not in written]
     if lines := merged(root / IGNORED, ignored):
         written.append(Path(IGNORED))
-    study = next(name.parts[1] for name in files if name.name == "study.py")
+    study = next(name.parts[1] for name in files if name.name == STUDY)
     here = root.resolve() == Path.cwd()
     command = ("" if here else f"cd {quote(str(root))} && ") + "workbench ablate"
     if options.json:
@@ -104,11 +104,11 @@ def run(options: InitOptions) -> None:
                 "next": command,
             }
         )
-    say(f"a workspace with the study {study} ({options.template}) in {root.resolve()}")
-    say(*(f"  wrote {name}" for name in written if name != Path(IGNORED)))
+    said = [f"a workspace with the study {study} ({options.template}) in {root.resolve()}"]
+    said += [f"  wrote {name}" for name in written if name != Path(IGNORED)]
     if lines:
-        say(f"  {IGNORED}: {', '.join(lines)}")
-    say(*(f"  left alone, since it was there: {name}" for name in left))
+        said.append(f"  {IGNORED}: {', '.join(lines)}")
     if left:
-        say("    the study is put together from your files and these: `workbench list` says more")
-    return say(f"next, where there is a GPU with ncu (`workbench doctor`): {command}")
+        said += [f"  left alone, since it was there: {name}" for name in left]
+        said.append("  the study is put together from those and these: `workbench list` tells more")
+    return say(*said, f"next, where there is a GPU with ncu (`workbench doctor`): {command}")

@@ -22,7 +22,7 @@ from workbench.render.document.blocks import plain
 from workbench.render.document.bottlenecks import brief
 from workbench.study.copying import copied, require_new
 from workbench.study.ladder_text import step_text, with_step
-from workbench.study.model import Prediction, Step, Study, Variant
+from workbench.study.model import Prediction, Step, Study
 from workbench.study.params import base_name
 from workbench.study.text import read_text
 from workbench.words import ABSENT, Written
@@ -45,23 +45,22 @@ def predicted(text: str) -> Prediction:
     return Prediction(figure=figure, factor=(low, high), range=None, written=Written.UNKNOWN)
 
 
-def parent_of(study: Study, name: str) -> Variant:
-    """The step that is copied. Raises UsageError for what is none, or is none of its own files."""
+def parent_of(study: Study, name: str, *, copied: bool = True) -> str:
+    """The step that another builds on; ``copied``: by a copy of its files. Raises UsageError."""
     steps = [step.variant for step in study.ladder.steps]
-    if name not in steps:
-        if name in study.variants:
-            raise UsageError(
-                f"'{name}' is a reference, not a step of the ladder",
-                hint=f"a step builds on one of {', '.join(steps)}",
-            )
-        if base_name(name) not in steps:
-            raise unknown("step", name, steps)
-    if base_name(name) != name:
+    if copied and base_name(name) != name and base_name(name) in steps:
         raise UsageError(
             f"'{name}' has no files of its own to copy",
             hint=f"copy {base_name(name)}, and change its cuda.params(...) in the copy",
         )
-    return study.variants[name]
+    if name in steps:
+        return name
+    if name in study.variants:
+        raise UsageError(
+            f"'{name}' is a reference, not a step of the ladder",
+            hint=f"a step builds on one of {', '.join(steps)}",
+        )
+    raise unknown("step", name, steps)
 
 
 def limits_of(options: NewOptions, parent: str) -> list[str]:
@@ -96,14 +95,21 @@ def change_of(options: NewOptions, talks: bool) -> str:
     change = options.change
     while not change and talks:
         change = asked("key change, in a line")
-    change = " ".join((change or "").split())
+    return change_text(change or "")
+
+
+def change_text(given: str) -> str:
+    """In a line. Raises UsageError for none."""
+    change = " ".join(given.split())
     if not change:
         raise UsageError(
-            "a step needs its key change, and there is no terminal to ask for it",
-            hint="--change 'tiles of 64 keys in shared memory' --predict 'time=0.35..0.5'",
+            "a step needs its key change: the one thing that it does otherwise",
+            hint="such as --change 'eight halves a load' --predict time=0.4..0.8",
         )
     if not change.isprintable():
-        raise UsageError("the key change has a character that cannot be printed")
+        raise UsageError(
+            "the key change has a character that cannot be printed", hint="take it out"
+        )
     return change
 
 
@@ -146,7 +152,7 @@ def run(options: NewOptions) -> None:
             "there is no workspace here to add a variant to",
             hint="`workbench init` makes one; or go to a folder with a workbench.toml",
         )
-    parent = parent_of(study, options.parent)
+    parent = study.variants[parent_of(study, options.parent)]
     require_new(study, options.name)
     copy = copied(study, parent, options.name)
     for text in options.predict or []:
