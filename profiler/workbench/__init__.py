@@ -44,12 +44,14 @@ class _Study(ModuleType):
 sys.modules["workbench.study"].__class__ = _Study
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'workbench' has no attribute '{name}'")
-    from workbench import library
+if not TYPE_CHECKING:  # to which every name would be known
 
-    return getattr(library, name)
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'workbench' has no attribute '{name}'")
+        from workbench import library
+
+        return getattr(library, name)
 
 
 def __dir__() -> list[str]:

@@ -110,9 +110,11 @@ def try_(source: str | Path | Callable[..., Any], **options: Any) -> Any:
 
 
 def variant(
+    bare: object = None,
+    /,
     *,
-    name: str,
-    parent: str,
+    name: str = "",
+    parent: str = "",
     change: str = "",
     predict: str | Sequence[str] = (),
     study: str | None = None,
@@ -141,8 +143,11 @@ def variant(
         )
         return function
 
-    if not isinstance(name, str):
-        raise UsageError("@variant needs its options", hint="@wb.variant(name=..., parent=...)")
+    if bare is not None or not name or not parent:
+        raise UsageError(
+            "@variant needs a name and the step that it changes",
+            hint='such as @wb.variant(name="fix2", parent="fix1", change="eight halves a load")',
+        )
     return taken
 
 
