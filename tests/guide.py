@@ -4,8 +4,8 @@
 
 A fenced block is a command (``sh``), or a file that its first line names (``cuda``, ``python``,
 ``toml``): all of it, or of the ladder one step. Below ``<!-- recorded: COMMAND -->`` stands what
-the command printed, ``...`` for what is left out, and below ``<!-- rows: COMMAND -->`` some rows and
-columns of its table.
+the command printed, ``...`` for what is left out, and below ``<!-- rows: COMMAND -->`` some rows
+and columns of its table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide.md"
-INSTALLS = ("git clone", "cd kernel-workbench", "python3 -m venv", ". .venv", "pip install")
+INSTALLS = ("python3 -m venv", ". .venv", "pip install", "cd ..")
 _BLOCK = re.compile(
     r"(?:<!-- (?P<kind>recorded|rows): (?P<of>[^>]*?) -->\n)?"
     r"(?:```(?P<language>\w+)\n(?P<text>.*?)\n```|(?P<table>(?:^\|.*\n)+))",
