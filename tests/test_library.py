@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ from typing import Any
 import pytest
 
 import workbench as wb
+from workbench.commands.ablate import on_record
+from workbench.commands.target import find_target
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence
+from workbench.judge.inputs import Snapshot
 from workbench.judge.rows import Ablation, Row
 from workbench.library.results import Shown
 from workbench.ncu.report import Report
@@ -214,25 +218,48 @@ def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
         wb.ablate(project=ROOT)
 
 
-def test_try_hands_over_a_file_or_the_code_of_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[str, dict[str, Any], str]] = []
+@dataclass(frozen=True)
+class Attempt:
+    """As the verb returns it, of which the library only needs this."""
 
-    def attempt(source: str, **options: Any) -> str:
-        file = Path(source.rpartition(":")[0])
-        seen.append((source, options, file.read_text() if file.is_file() else ""))
-        return "attempt"
+    source: str
+    judged: Ablation | None
+    evidence: Snapshot | None
+    failures: dict[str, str]
+
+
+def test_try_hands_over_a_file_or_the_code_of_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = find_target(ROOT, None, None)
+    steps = target.steps(["fix1"])
+    judged, evidence = on_record(target.evidence(), steps, target.workspace.config)
+    seen: list[dict[str, Any]] = []
+
+    def attempt(source: str, **options: Any) -> Attempt:
+        seen.append(options)
+        return Attempt(source, judged if options else None, evidence, {})
 
     module = types.ModuleType("workbench.commands.try_")
     module.attempt = attempt  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    assert wb.try_("softmax.py:softmax", versus="torch.softmax") == "attempt"
-    assert seen[0][:2] == ("softmax.py:softmax", {"versus": "torch.softmax"})
-    assert wb.try_(doubled, inputs=("x=randn(4)",)) == "attempt"
-    source, options, text = seen[1]
-    assert source.endswith("doubled.py:doubled")
-    assert options == {"inputs": ("x=randn(4)",)}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    done: Any = wb.try_("softmax.py:softmax", versus="torch.softmax")
+    assert Attempt in type(done).__mro__
+    assert done.source == "softmax.py:softmax"
+    assert seen == [{"versus": "torch.softmax"}]
+    assert list(done.table().index)[:2] == ["baseline", "fix1"]
+    assert len(parsed(done).images) == 5
+    of_function: Any = wb.try_(doubled)
+    file, _, name = of_function.source.rpartition(":")
+    text = Path(file).read_text()
+    assert name == "doubled"
     assert "FACTOR = 2\n" in text
     assert "def doubled(x: Any) -> Any:" in text
+    assert wb.try_(doubled).source == of_function.source  # type: ignore[attr-defined]
+    assert "nothing was measured" in of_function._repr_html_()
+    with pytest.raises(EnvironmentLacks):
+        of_function.table()
 
 
 FACTOR = 2

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from workbench.errors import EnvironmentLacks, UsageError
 
 if TYPE_CHECKING:
-    from workbench.library.results import Ablated, OpenStudy, Profiled, ReadReport
+    from workbench.library.results import Ablated, OpenStudy, Profiled, ReadReport, Tried
 
 Where = str | Path | None
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,10 +85,12 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
     return OpenStudy(**vars(found), project=_folder(project))
 
 
-def try_(source: str | Path | Callable[..., Any], **options: Any) -> Any:
+def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:
     """``workbench try``: a file that somebody has, or a function of this script or notebook; no
     workspace is needed. Options as of ``workbench.commands.try_.attempt``. Raises WorkbenchError.
     """
+    from workbench.library.results import tried
+
     try:
         verb = import_module(ATTEMPT)
     except ModuleNotFoundError as error:
@@ -97,16 +99,12 @@ def try_(source: str | Path | Callable[..., Any], **options: Any) -> Any:
         raise EnvironmentLacks(
             "this workbench cannot try a file by itself", hint="a later version can: upgrade it"
         ) from None
-    if not callable(source):
-        return verb.attempt(str(source), **options)
-    from tempfile import TemporaryDirectory
+    if callable(source):
+        from workbench.library.functions import written_out
 
-    from workbench.library.functions import module_of
-
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / f"{source.__name__}.py"
-        file.write_text(module_of(source), encoding="utf-8")
-        return verb.attempt(f"{file}:{source.__name__}", **options)
+        source = written_out(source)
+    with _interruptible():
+        return tried(verb.attempt(str(source), **options))
 
 
 def variant(

@@ -8,8 +8,10 @@ computed, a loop that binds a name, a module that only this script can import.
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
 import linecache
+import os
 import symtable
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from workbench.errors import UsageError
+from workbench.evidence.store import write_bytes
 
 ENTRY = "run"  # what a variant's module is called by
 DECORATOR = "variant"
@@ -77,6 +80,20 @@ def module_of(function: Callable[..., Any]) -> str:
         *([f"{ENTRY} = {name}"] if name != ENTRY else []),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def written_out(function: Callable[..., Any]) -> str:
+    """``FILE:FUNCTION`` of a module with the function in the user's cache, the same for the same
+    function, so that what was measured of it is found again. Raises UsageError.
+    """
+    text = module_of(function)
+    name = plain_function(function).__name__
+    around = around_of(plain_function(function))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(f"{around.folder}/{around.place}:{name}".encode()).hexdigest()[:8]
+    file = cache / "workbench" / "functions" / digest / f"{name}.py"
+    write_bytes(file, text.encode())
+    return f"{file}:{name}"
 
 
 def plain_function(function: Callable[..., Any]) -> FunctionType:

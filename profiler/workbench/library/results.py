@@ -13,7 +13,7 @@ from workbench.commands import foreign
 from workbench.commands.ablate import on_record
 from workbench.commands.target import find_target
 from workbench.derive.matching import groups
-from workbench.errors import UsageError, nearest
+from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.times import timings
@@ -27,6 +27,7 @@ from workbench.render.document.blocks import Block, Callout, Chart, Paragraph, S
 from workbench.render.document.fields import only
 from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.result import warnings
+from workbench.run import machine
 from workbench.study.config import Config
 from workbench.study.model import Study
 
@@ -131,6 +132,42 @@ def ablated(
     judged: Ablation, evidence: Snapshot, failures: Mapping[str, str] | None = None
 ) -> Ablated:
     return Ablated(**vars(judged), samples=timings(evidence), failures=dict(failures or {}))
+
+
+class Tried(Shown):
+    """What became of a source that was tried; the attributes of an attempt, and ``ladder``."""
+
+    judged: Ablation | None
+    evidence: Snapshot | None
+    failures: Mapping[str, str]
+
+    @property
+    def ladder(self) -> Ablated:
+        """What was tried, and what it was compared with.
+
+        Raises EnvironmentLacks where nothing could be measured.
+        """
+        if self.judged is None or self.evidence is None:
+            why = machine.why_not_measuring()
+            raise EnvironmentLacks(f"nothing was measured: {why.message}", hint=why.hint)
+        return ablated(self.judged, self.evidence, self.failures)
+
+    def table(self) -> pd.DataFrame:
+        """One row a variant, as of a ladder. Raises EnvironmentLacks."""
+        return self.ladder.table()
+
+    def _blocks(self) -> Sequence[Block]:
+        return self.ladder._blocks() if self.judged else [Paragraph(words("nothing was measured"))]
+
+    def _chart(self, name: str) -> str:
+        return self.ladder._chart(name)
+
+
+def tried(attempt: Any) -> Tried:
+    """An attempt, which the verb returns, that can show itself as well."""
+    kind = type("Tried", (Tried, type(attempt)), {})
+    shown: Tried = kind(**vars(attempt))
+    return shown
 
 
 @dataclass(frozen=True)
