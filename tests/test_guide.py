@@ -1,4 +1,4 @@
-"""docs/guide.md works as it is written: all that needs no GPU is run here, the rest where one is."""
+"""docs/guide.md works as it is written: what needs no GPU here, all of it where one is."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def words_of(text: str) -> str:
 
 @pytest.mark.gpu
 def test_on_a_gpu_it_goes_as_recorded(tmp_path: Path) -> None:
-    """By shape, not by digits: the same tables, rows and verdicts; the same lines but for numbers."""
+    """By shape, not by digits: the same tables, rows and verdicts, and lines but for numbers."""
     reader = Reader(tmp_path)
     said: dict[str, str] = {}
     for item in ITEMS:

@@ -212,7 +212,13 @@ class ReadReport(Shown, Report):
 
     def _read(self, launch: int) -> tuple[Capture, launches.Details]:
         (picked,) = pick_launch(self, launch)
-        return foreign.read(self, picked)
+        if launch not in self._opened:
+            self._opened[launch] = foreign.read(self, picked)
+        return self._opened[launch]
+
+    @cached_property
+    def _opened(self) -> dict[int, tuple[Capture, launches.Details]]:
+        return {}
 
     def _blocks(self) -> Sequence[Block]:
         found = groups(self.launches)
