@@ -6,6 +6,7 @@ import html
 import re
 import subprocess
 import sys
+import traceback
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -198,6 +199,8 @@ def test_errors_are_the_products_own(
     with pytest.raises(kind, match=words) as caught:
         call()
     assert caught.value.hint
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.endswith(f"hint: {caught.value.hint}\n")
 
 
 def test_a_broken_report_is_a_bad_capture(tmp_path: Path) -> None:
