@@ -1,11 +1,12 @@
 """docs/guide.md as it is followed: files written and commands run, in the order of the page.
 
-    python tests/guide.py OUT     # on a machine with a GPU: every output into a file of OUT
+    python tests/guide.py record OUT    # on a machine with a GPU: every output into a file of OUT
+    python tests/guide.py fill OUT      # what was recorded into the page
 
 A fenced block is a command (``sh``), or a file that its first line names (``cuda``, ``python``,
-``toml``): all of it, or of the ladder one step. Below ``<!-- recorded: COMMAND -->`` stands what
-the command printed, ``...`` for what is left out, and below ``<!-- rows: COMMAND -->`` some rows
-and columns of its table.
+``toml``): all of it, or of the ladder one step. Below ``<!-- recorded: COMMAND | REGEX -->`` stand
+the lines of what the command printed that the expression finds, below ``<!-- rows: COMMAND -->``
+its table with ``COLUMNS``.
 """
 
 from __future__ import annotations
@@ -21,11 +22,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide.md"
 INSTALLS = ("python3 -m venv", ". .venv", "pip install", "cd ..")
-_BLOCK = re.compile(
-    r"(?:<!-- (?P<kind>recorded|rows): (?P<of>[^>]*?) -->\n)?"
-    r"(?:```(?P<language>\w+)\n(?P<text>.*?)\n```|(?P<table>(?:^\|.*\n)+))",
-    re.DOTALL | re.MULTILINE,
+COLUMNS = (
+    "version",
+    "key change",
+    "time, chained (µs)",
+    "vs parent [95 % interval]",
+    "vs fastest reference [95 % interval]",
+    "verdict",
 )
+_MARKED = (
+    r"<!-- (?P<kind>recorded|rows): (?P<of>[^|\n]*?)(?: \| (?P<lines>[^\n]*?))? -->\n"
+    r"(?P<said>```text\n.*?\n```\n|(?:\|[^\n]*\n)+)?"
+)
+_FENCED = r"```(?P<language>\w+)\n(?P<text>.*?)\n```"
+_BLOCK = re.compile(f"{_MARKED}|{_FENCED}", re.DOTALL)
 _FILE = re.compile(r"(?:#|//) ([\w./]+\.\w+)(?:, the step (\w+))?")
 
 
@@ -49,11 +59,14 @@ class Command:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a command printed; ``rows``: columns and rows of its table."""
+    """What a command printed, "" where it has not been recorded; ``rows``: of its table, else the
+    ``lines`` that an expression finds.
+    """
 
     command: str
     text: str
     rows: bool
+    lines: str = ""
 
 
 Item = File | Command | Recorded
@@ -61,15 +74,15 @@ Item = File | Command | Recorded
 
 def items(page: str) -> Iterator[Item]:
     for match in _BLOCK.finditer(page):
-        text = match["text"] or match["table"] or ""
         if match["kind"]:
-            yield Recorded(match["of"], text, match["kind"] == "rows")
+            said = (match["said"] or "").removeprefix("```text\n").removesuffix("```\n")
+            yield Recorded(match["of"], said, match["kind"] == "rows", match["lines"] or "")
         elif match["language"] == "sh":
-            yield from map(Command, text.splitlines())
+            yield from map(Command, match["text"].splitlines())
         elif match["language"] in ("cuda", "python", "toml"):
-            named = _FILE.match(text)
-            assert named is not None, text
-            yield File(named[1], f"{text}\n", named[2] or "")
+            named = _FILE.match(match["text"])
+            assert named is not None, match["text"]
+            yield File(named[1], f"{match['text']}\n", named[2] or "")
 
 
 def write(file: File, here: Path) -> None:
@@ -111,6 +124,7 @@ def paths() -> str:
 
 
 def record(out: Path, here: Path) -> None:
+    """Every command's output into ``out``, by the number of its item on the page."""
     out.mkdir(parents=True, exist_ok=True)
     reader = Reader(here)
     for number, item in enumerate(items(GUIDE.read_text(encoding="utf-8"))):
@@ -118,13 +132,55 @@ def record(out: Path, here: Path) -> None:
             write(item, reader.here)
         elif isinstance(item, Command) and not item.installs:
             done = reader.run(item)
-            (out / f"{number:02}.out").write_text(f"$ {item.line}\n{done.stdout}")
-            (out / f"{number:02}.err").write_text(f"exit {done.returncode}\n{done.stderr}")
-            print(f"{item.line}: exit {done.returncode}", flush=True)
+            (out / f"{number:02}.out").write_text(done.stdout)
+            (out / f"{number:02}.err").write_text(done.stderr)
+            print(f"{number:02} exit {done.returncode}: {item.line}", flush=True)
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def rows_of(printed: str) -> str:
+    """The first table of an output, with ``COLUMNS`` alone."""
+    lines = [line for line in printed.splitlines() if line.startswith("|")]
+    head = cells(lines[0])
+    chosen = [head.index(name) for name in COLUMNS]
+    kept = lines[: next((n for n, one in enumerate(lines) if len(cells(one)) != len(head)), None)]
+    return "".join(f"| {' | '.join(cells(line)[n] for n in chosen)} |\n" for line in kept)
+
+
+def lines_of(printed: str, wanted: str) -> str:
+    found = [line for line in printed.splitlines() if re.search(wanted, line)]
+    return "```text\n" + "".join(f"{line}\n" for line in found) + "```\n"
+
+
+def filled(page: str, out: Path) -> str:
+    """The page with what was recorded below its marks."""
+    printed: dict[str, str] = {}
+    said: list[str] = []
+    for number, item in enumerate(items(page)):
+        file = out / f"{number:02}.out"
+        if isinstance(item, Command) and file.is_file():
+            printed[item.line] = file.read_text()
+        elif isinstance(item, Recorded):
+            text = printed[item.command]
+            said.append(rows_of(text) if item.rows else lines_of(text, item.lines))
+    fresh = iter(said)
+
+    def put(match: re.Match[str]) -> str:
+        if not match["kind"]:
+            return match[0]
+        return match[0].removesuffix(match["said"] or "") + next(fresh)
+
+    return _BLOCK.sub(put, page)
 
 
 if __name__ == "__main__":
     import tempfile
 
-    with tempfile.TemporaryDirectory() as folder:
-        record(Path(sys.argv[1]), Path(folder))
+    if sys.argv[1] == "record":
+        with tempfile.TemporaryDirectory() as folder:
+            record(Path(sys.argv[2]), Path(folder))
+    else:
+        GUIDE.write_text(filled(GUIDE.read_text(encoding="utf-8"), Path(sys.argv[2])))
