@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import guide
 import workbench as wb
 from workbench import library
 from workbench.cli import main
@@ -43,6 +47,21 @@ def test_its_function_becomes_a_variant(tmp_path: Path, monkeypatch: pytest.Monk
     (root / "demo.py").write_text(python(PAGE.split("\n## ")[1]))
     runpy.run_path("demo.py", run_name="demo")
     assert [s.variant for s in find_workspace().study().ladder.steps][-1] == "fused"
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_its_function_is_measured(tmp_path: Path) -> None:
+    root = tmp_path / "rows"
+    assert main(["init", str(root), "--template", "torch"]) == 0
+    (root / "demo.py").write_text(python(PAGE.split("\n## ")[1]))
+    subprocess.run(
+        [sys.executable, "demo.py"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": guide.paths()},
+        check=True,
+    )
+    row = wb.study("rmsnorm", project=root).evidence().row("fused")
+    assert (row.status, row.verdict) == ("current", "kept")
 
 
 def test_every_call_is_in_its_table_with_its_options() -> None:

@@ -177,6 +177,18 @@ def test_a_function_of_a_notebook_is_taken_with_other_cells(
             "needs 'helper' of beside.py, which only code in that folder can import",
             "install it as a package",
         ),
+        (
+            "from math import *\n" + TAKE + "def fused(x, weight, eps):\n    return hypot(x, x)\n",
+            "needs 'hypot', which no statement at the top level binds",
+            "not by a star",
+        ),
+        (
+            "from workbench import cuda\n\nkernel = cuda.kernel('beside.cu', 'f')\n"
+            + TAKE
+            + "def fused(x, weight, eps):\n    kernel[1, 1](x)\n",
+            "beside.cu lies beside the script",
+            "move it there: mv ",
+        ),
         (TAKE[1:].strip() + "(lambda x, weight, eps: x)\n", "no function with a def", "write def"),
         (
             TAKE.replace("baseline", "basline") + FUSED,
@@ -198,6 +210,7 @@ def test_a_function_of_a_notebook_is_taken_with_other_cells(
 def test_what_cannot_be_taken_along_is_refused_with_a_way_out(
     root: Path, text: str, words: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (root / "beside.cu").write_text("")
     (root / "beside.py").write_text("def helper():\n    pass\n")
     monkeypatch.syspath_prepend(str(root))
     before = {path: path.read_bytes() for path in root.glob("[ak]*/**/*") if path.is_file()}

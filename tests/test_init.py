@@ -200,3 +200,20 @@ def test_what_was_interrupted_can_be_made_again(
         assert main(["init", str(tmp_path)]) == 130
     made(tmp_path)
     assert find_workspace(tmp_path).study().name == "rmsnorm"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_on_a_gpu_a_template_goes_to_a_report_without_an_edit(
+    template: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = made(tmp_path, template)
+    capsys.readouterr()
+    assert main(["ablate", "--json", "--project", str(root)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    baseline, fix = told["versions"]
+    assert {row["status"] for row in (baseline, fix, *told["references"])} == {"current"}
+    assert fix["verdict"] in ("rejected", "inconclusive")  # a copy
+    assert fix["bottlenecks"]
+    report = root / "reports" / "rmsnorm" / "OPTIMIZATION_REPORT.md"
+    assert "still a copy of baseline" in report.read_text()

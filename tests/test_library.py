@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from workbench.commands.ablate import on_record
+from workbench.commands.calls import on_record
 from workbench.commands.target import find_target
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence
@@ -235,8 +235,7 @@ def test_try_hands_over_a_file_or_the_code_of_a_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = find_target(ROOT, None, None)
-    steps = target.steps(["fix1"])
-    judged, evidence = on_record(target.evidence(), steps, target.workspace.config)
+    judged, evidence = on_record(target.evidence(), target.workspace.config)
     seen: list[dict[str, Any]] = []
 
     def attempt(source: str, **options: Any) -> Attempt:

@@ -15,29 +15,17 @@ from workbench.commands.progress import note
 from workbench.commands.report import write_reports
 from workbench.commands.target import Target, find_study, find_target, in_place, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.recorded import Evidence
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import ladder_view
-from workbench.study.config import Config
-from workbench.study.model import Step
-from workbench.words import Origin
 
 
 def load_pandas() -> None:
     """It takes a quarter of a second to import, which passes while the GPU is measuring."""
     import pandas  # noqa: F401
-
-
-def on_record(
-    evidence: Evidence, steps: list[Step], config: Config, source: Origin = Origin.RECORDED
-) -> tuple[Ablation, Snapshot]:
-    """The ladder of the steps, judged by the evidence as it is."""
-    seen = snapshot(evidence, steps, sources=True)
-    return judge(seen, config, source=source), seen
 
 
 def measured(
@@ -52,7 +40,8 @@ def measured(
     if target.live:
         threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
-    judged, evidence = on_record(target.evidence(), steps, target.workspace.config, ensured.source)
+    evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
+    judged = judge(evidence, target.workspace.config, source=ensured.source)
     named = {name: why for name, why in ensured.unsupported.items() if name in fixes}
     return judged, evidence, {**ensured.failures, **named}
 

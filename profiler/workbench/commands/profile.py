@@ -34,20 +34,13 @@ def blocks(judged: Ablation, rows: list[Row]) -> list[Block]:
     return [*told, *(variant.variant(row, judged) for row in rows)]
 
 
-def measured(target: Target, names: list[str], fresh: bool) -> tuple[Ablation, dict[str, str]]:
-    """The whole ladder, with these variants profiled, and what failed of it. Ctrl-C leaves with
-    130.
-    """
-    ensured = ensure(target, needed(target, names), fresh=fresh, capture=True)
-    evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
-    judged = judge(evidence, target.workspace.config, source=ensured.source)
-    return judged, ensured.failures
-
-
 def run(options: ProfileOptions) -> None:
     target = find_target(options.project, options.study, options.shape)
     names = target.variants(options.variants)
-    judged, failures = measured(target, names, options.fresh)
+    ensured = ensure(target, needed(target, names), fresh=options.fresh, capture=True)
+    steps = target.study.ladder.chain([])
+    evidence = snapshot(target.evidence(), steps)
+    judged = judge(evidence, target.workspace.config, source=ensured.source)
     rows = [judged.row(name) for name in names]
     if options.json:
         data = as_json.ablation(judged, full=True)
@@ -57,9 +50,9 @@ def run(options: ProfileOptions) -> None:
     else:
         Output(options.wide, options.markdown).show(*blocks(judged, rows))
     failed = [row for row in rows if row.status == Status.FAILED]
-    failed += [row for row in rows if row.variant in failures and row not in failed]
+    failed += [row for row in rows if row.variant in ensured.failures and row not in failed]
     for row in failed:
-        why = failures.get(row.variant, row.problem)
+        why = ensured.failures.get(row.variant, row.problem)
         note(f"error: {row.variant}: {in_place(why, target.study)}")
     if failed:
         note("hint: everything else that was measured is kept")

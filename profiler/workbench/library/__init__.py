@@ -51,14 +51,14 @@ def profile(
     fresh: bool = False,
 ) -> Profiled:
     """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
-    from workbench.commands import profile as verb
+    from workbench.commands import calls
     from workbench.commands.target import find_target
     from workbench.library.results import profiled
 
     target = find_target(_folder(project), study, shape)
     (full,) = target.variants([name])
     with _interruptible():
-        judged, _ = verb.measured(target, [full], fresh)
+        judged, _ = calls.profiled(target, full, fresh)
     return profiled(judged, full)
 
 
@@ -67,10 +67,10 @@ def read(path: str | Path) -> ReadReport:
 
     Raises UsageError, BadCapture.
     """
-    from workbench.library.results import ReadReport
+    from workbench.library.results import ReadReport, values
     from workbench.ncu.report import read_report
 
-    return ReadReport(**vars(read_report(Path(path))))
+    return ReadReport(**values(read_report(Path(path))))
 
 
 def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
@@ -79,10 +79,10 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
     Raises UsageError.
     """
     from workbench.commands.target import find_study
-    from workbench.library.results import OpenStudy
+    from workbench.library.results import OpenStudy, values
 
     _, found = find_study(_folder(project), name)
-    return OpenStudy(**vars(found), project=_folder(project))
+    return OpenStudy(**values(found), project=_folder(project))
 
 
 def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:

@@ -155,12 +155,24 @@ def needed(around: Around, function: FunctionType) -> list[ast.stmt]:
     while queue:
         name = queue.pop()
         node = binders.get(name)
-        if node is None or id(node) in found:
+        if node is None:
+            require_builtin(function, name)
+            continue
+        if id(node) in found:
             continue
         require_code(around, function, name, node)
         found.add(id(node))
         queue += named("\n".join([*map(around.source, around.futures), around.source(node)]))
     return [node for node in around.body if id(node) in found]
+
+
+def require_builtin(function: FunctionType, name: str) -> None:
+    """Raises UsageError for a name that no statement binds and that is known all the same."""
+    if name in function.__globals__ and not name.startswith("__"):
+        raise UsageError(
+            f"{function.__name__}() needs '{name}', which no statement at the top level binds",
+            hint="import it by its name, not by a star, or bind it by a statement of its own",
+        )
 
 
 def bound(node: ast.stmt) -> Iterator[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.commands import foreign
-from workbench.commands.ablate import on_record
+from workbench.commands.calls import on_record
 from workbench.commands.target import find_target
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, UsageError, nearest
@@ -47,6 +47,11 @@ STYLE = """<style>
 .workbench .warning { border-left: 3px solid #c60; padding-left: 1em }
 .workbench img { background: #fff; max-width: 100% }
 </style>"""
+
+
+def values(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass, of which a result that shows itself is made again."""
+    return {each.name: getattr(record, each.name) for each in fields(record)}
 
 
 class Shown:
@@ -131,7 +136,7 @@ def _told(name: str, found: Ablation) -> tuple[str, Any]:
 def ablated(
     judged: Ablation, evidence: Snapshot, failures: Mapping[str, str] | None = None
 ) -> Ablated:
-    return Ablated(**vars(judged), samples=timings(evidence), failures=dict(failures or {}))
+    return Ablated(**values(judged), samples=timings(evidence), failures=dict(failures or {}))
 
 
 class Tried(Shown):
@@ -166,7 +171,7 @@ class Tried(Shown):
 def tried(attempt: Any) -> Tried:
     """An attempt, which the verb returns, that can show itself as well."""
     kind = type("Tried", (Tried, type(attempt)), {})
-    shown: Tried = kind(**vars(attempt))
+    shown: Tried = kind(**values(attempt))
     return shown
 
 
@@ -187,7 +192,7 @@ class Profiled(Shown, Row):
 
 
 def profiled(judged: Ablation, name: str) -> Profiled:
-    return Profiled(**vars(judged.row(name)), ladder=judged)
+    return Profiled(**values(judged.row(name)), ladder=judged)
 
 
 @dataclass(frozen=True)
@@ -255,7 +260,7 @@ class OnRecord(Shown, Evidence):
     @cached_property
     def ladder(self) -> Ablated:
         """Judged."""
-        return ablated(*on_record(self, self.study.ladder.chain([]), self.config))
+        return ablated(*on_record(self, self.config))
 
     def row(self, variant: str) -> Profiled:
         """All that is known of one variant. Raises UsageError for what is none."""

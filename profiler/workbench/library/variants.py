@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from workbench.commands.new import change_text, parent_of, predicted
 from workbench.commands.target import find_study, shown_path
 from workbench.errors import UsageError
 from workbench.evidence.store import write_bytes
-from workbench.library.functions import PROVENANCE, module_of
+from workbench.library.functions import PROVENANCE, around_of, module_of, plain_function
 from workbench.study.copying import require_new
 from workbench.study.ladder_text import step_text, with_step
 from workbench.study.model import Step, Study
 from workbench.study.text import read_text, stands
 
+KERNEL = re.compile(r"""\bcuda\.kernel\(\s*["']([^"']+)["']""")
 OURS = PROVENANCE.rpartition("} by ")[2]
 
 
@@ -37,6 +40,7 @@ def write_variant(
             hint="`workbench init` makes one; or name its folder: @wb.variant(project=...)",
         )
     text = module_of(function)
+    require_sources(found, text, around_of(plain_function(function)).folder)
     module = found.folder / f"{name}.py"
     step = found.ladder.step(name)
     if step is None:
@@ -55,6 +59,16 @@ def write_variant(
         )
     if was != text:
         write_bytes(module, text.encode())
+
+
+def require_sources(study: Study, text: str, folder: Path) -> None:
+    """Raises UsageError for a kernel that lies beside the script, where no variant finds it."""
+    for name in KERNEL.findall(text):
+        if (folder / name).is_file() and not (study.folder / name).is_file():
+            raise UsageError(
+                f"{name} lies beside the script, and a variant's files in {study.folder}",
+                hint=f"move it there: mv {quote(str(folder / name))} {quote(str(study.folder))}",
+            )
 
 
 def _step(study: Study, name: str, parent: str, change: str, predict: Sequence[str]) -> Step:
