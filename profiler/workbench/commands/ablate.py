@@ -48,15 +48,22 @@ def measured(
 
 
 def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[str, str]) -> None:
-    """Write the report, after all else was printed: a folder that takes none costs no more."""
+    """Write the report, after all else was printed: a folder that takes none costs no more.
+
+    Outside of a workspace there is none but that of ``workbench report``.
+    """
     for name, why in failed.items():
         note(f"error: {name}: {in_place(why, target.study)}")
     if failed:
         note("hint: everything else that was measured is kept and in the table")
     with suppress(BrokenPipeError):  # of which there is word again at the end
         sys.stdout.flush()
-    for path in write_reports(target, evidence, judged, page=False):
-        note(f"wrote {shown_path(path)}")
+    if target.workspace.packaged:
+        folder = target.workspace.reports(target.study, judged.shape, target.part)
+        note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
+    else:
+        for path in write_reports(target, evidence, judged, page=False):
+            note(f"wrote {shown_path(path)}")
     if failed:
         raise typer.Exit(1)
 
