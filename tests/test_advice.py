@@ -436,7 +436,7 @@ def test_the_record_is_of_all_ladders_that_can_be_read(
     assert data["record_of"]["steps"] == 40
     assert next(one for one in data["advice"] if one["change"] == "split")["record"]["tried"] == 4
     small = next(one["record"] for one in data["nvidia"] if one["rule"].startswith("Small Grid"))
-    assert small["promised"] == 16
+    assert small["promised"] == 14
 
 
 @pytest.mark.parametrize(
