@@ -336,10 +336,10 @@ def test_what_is_kept_of_an_output_is_what_is_compared(
     around = surroundings_of(256, launched)
     one = object.__new__(Instance)
     one.around = cast(Any, SimpleNamespace(inputs=around))
-    one.kept = torch.ones(shape, dtype=getattr(torch, dtype))
-    around.read(one.kept, one.kept, 0, 2)
+    kept = torch.ones(shape, dtype=getattr(torch, dtype))
+    around.read(kept, kept, 0, 2)
     assert launched[0][4] == read
-    found, wanted = one.kept_pieces(one.kept.double())
+    found, wanted = one.kept_pieces(kept, kept.double())
     assert found.tolist() == wanted.tolist() == [1.0] * compared
 
 

@@ -86,7 +86,8 @@ class Check(Record, frozen=True, kw_only=True):
 
     ``times_reference`` is the worst error as a multiple of the primary reference's error on the
     same inputs, and ``kind`` the kind of inputs that it comes from: empty for the plain ones.
-    ``varies``: the same inputs gave other bits.
+    ``varies``: the same inputs gave other bits. ``output`` is the one of several that decided, and
+    ``hint`` the way out of what is wrong; they are not written where there is nothing to say.
     """
 
     status: CheckResult
@@ -97,6 +98,8 @@ class Check(Record, frozen=True, kw_only=True):
     times_reference: Number | None = None
     kind: str = ""
     varies: bool = False
+    output: str | msgspec.UnsetType = msgspec.UNSET
+    hint: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Checks(Record, frozen=True, kw_only=True):

@@ -318,6 +318,8 @@ class Measurement:
             times_reference=event.times_reference,
             kind=event.kind,
             varies=event.varies,
+            output=event.output,
+            hint=event.hint,
         )
         if event.status == CheckResult.WRONG:
             self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"

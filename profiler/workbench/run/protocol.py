@@ -136,6 +136,8 @@ class Checked(_Event, frozen=True, kw_only=True, tag="checked"):
     times_reference: float | None = None
     kind: str = ""
     varies: bool = False
+    output: str = ""
+    hint: str = ""
 
 
 class Timed(_Event, frozen=True, kw_only=True, tag="timed"):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import to_builtins
+from msgspec import UNSET, to_builtins
 
 import workbench
 from workbench.errors import UsageError
@@ -206,6 +206,8 @@ class Recorder:
         times_reference: float | None = None,
         kind: str = "",
         varies: bool = False,
+        output: str = "",
+        hint: str = "",
     ) -> None:
         """Beside what is on record of these sources at other shapes."""
         path = self.folder.check(variant)
@@ -224,6 +226,8 @@ class Recorder:
             times_reference=times_reference,
             kind=kind,
             varies=varies,
+            output=output or UNSET,
+            hint=hint or UNSET,
             fingerprint=self.fingerprint(variant, shape),
         )
         record = Checks(
