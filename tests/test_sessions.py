@@ -463,7 +463,8 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
     worker = object.__new__(main.Worker)
     shapes = {"large": "of large", "odd": "of odd"}
     worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
-    worker.job = cast(Any, SimpleNamespace(shape="large", check_shapes=("large", "odd")))
+    job = SimpleNamespace(shape="large", check_shapes=("large", "odd"), sources={})
+    worker.job, worker.folder = cast(Any, job), Path()
     worker.journal = cast(Any, SimpleNamespace(write=lambda event: None))
     failing = "odd"
     with pytest.raises(ToolFailed, match=r"^at odd: ValueError: n must be even"):

@@ -33,6 +33,7 @@ GUARD_BYTES = 64 * 1024
 POISON = 0xFF  # every float format reads all-ones as NaN
 POISON_BLOCKS = 8
 POISON_BYTES = 256 << 20  # of all blocks together, where the inputs are not larger
+AS_REFERENCE = "reference() in study.py says which shape and kind of type an output has"
 NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
 
 
@@ -214,7 +215,7 @@ def judged(
     for name, (mine, its) in paired(found, expected).items():
         out, wanted = found.tensors[mine], expected.tensors[its]
         if why := refuse_kind(out, wanted, name):
-            return Checked(math.nan, math.nan, why, output=name), {}
+            return Checked(math.nan, math.nan, why, output=name, hint=AS_REFERENCE), {}
         absolute, relative, why = compare(out, wanted, bound)
         if why:
             why = f"'{name}': {why}" if name else why

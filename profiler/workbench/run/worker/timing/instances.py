@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +17,10 @@ from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import GraphNode
 from workbench.run.worker.guard import Guard
+from workbench.run.worker.mistakes import STREAM_HINT
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
 from workbench.run.worker.timing.card import Card
-from workbench.run.worker.timing.graphs import new_graph, nodes
+from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.surroundings import (
     Surroundings,
     in_memory,
@@ -170,7 +170,7 @@ class Instance:
         if not one:
             raise NotTimed(
                 "launched nothing on the stream that it was called on",
-                hint="torch.cuda.current_stream() is where its work belongs",
+                hint=STREAM_HINT,
             )
         return one
 
@@ -207,30 +207,15 @@ class Instance:
             self.call()
 
     def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-        """Not with ``torch.cuda.graph``: it collects garbage and synchronises, 0.1 s each time."""
+        """Raises NotTimed where it cannot be captured."""
         try:
-            return self._captured(work)
+            return captured(work, self.around.card.side)
         except RuntimeError as error:
             what = str(error).strip().partition("\n")[0]
             raise NotTimed(
                 f"cannot be captured in a CUDA graph: {what}",
-                hint="run() must neither wait for the GPU nor copy from it",
+                hint=f"run() must neither wait for the GPU nor copy from it; {STREAM_HINT}",
             ) from error
-
-    def _captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-        graph = new_graph()
-        torch.cuda.synchronize()
-        with torch.cuda.stream(self.around.card.side):
-            graph.capture_begin()
-            try:
-                work()
-            except BaseException:
-                with suppress(RuntimeError):  # what it says is only that the capture was broken
-                    graph.capture_end()
-                raise
-            graph.capture_end()
-        graph.instantiate()
-        return graph
 
     def capture(self, regime: Regime, bare: bool = False) -> torch.cuda.CUDAGraph:
         """One call is ahead of the stamps, since what is around it is another graph's."""
