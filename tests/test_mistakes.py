@@ -6,6 +6,8 @@ import re
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -99,7 +101,7 @@ def test_a_triton_error_names_the_users_line_and_not_the_launch(study: Path, tri
         "Triton cannot compile `return tl.nothing(y)` (fix1.py:7): "
         "module 'triton.language' has no attribute 'nothing'"
     )
-    assert error.hint.startswith("mend fix1.py:7; the launch is at fix1.py:12")
+    assert error.hint.startswith("mend fix1.py:7; it is launched at fix1.py:12")
     assert "\n" not in error.message
 
 
@@ -166,6 +168,57 @@ def test_code_of_another_file_has_its_lines(study: Path) -> None:
     (study / "scale.cu").write_text("// one\n__global__ void f() {\n}\n")
     text = marked((study / "scale.cu").read_text(), study / "fix1.py")
     assert text.startswith('#line 1 "/workbench/kernels/scale/scale.cu"\n// one\n')
+
+
+LLVM = """
+define ptx_kernel void @soft() !dbg !4 {
+  %6 = tail call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !7
+  %7 = fadd float %6, %6, !dbg !14
+}
+!1 = !DIFile(filename: "soft.py", directory: "/tmp/workbench-a/kernels/s")
+!4 = distinct !DISubprogram(name: "soft", scope: !1, file: !1, line: 11)
+!7 = !DILocation(line: 12, column: 24, scope: !4)
+!14 = !DILocation(line: 170, column: 27, scope: !15, inlinedAt: !17)
+!15 = distinct !DILexicalBlockFile(scope: !4, file: !16, discriminator: 0)
+!16 = !DIFile(filename: "standard.py", directory: "/x/site-packages/triton/language")
+!17 = !DILocation(line: 191, column: 40, scope: !15, inlinedAt: !18)
+!18 = !DILocation(line: 15, column: 17, scope: !19)
+!19 = distinct !DILexicalBlockFile(scope: !4, file: !1, discriminator: 0)
+!28 = !DILocation(line: 50, column: 30, scope: !15, inlinedAt: !29)
+!29 = !DILocation(line: 7, column: 26, scope: !19, inlinedAt: !30)
+!30 = !DILocation(line: 18, column: 40, scope: !19)
+!31 = !DILocation(line: 51, column: 1, scope: !15)
+"""
+
+
+def test_what_triton_inlines_of_its_library_belongs_to_the_users_line() -> None:
+    """As Triton 3.6 writes it. The user's own helper keeps its line, and what is reached through
+    no call of the user's stays.
+    """
+    before, after = LLVM.splitlines(), lines_of_users(LLVM).splitlines()
+    assert len(before) == len(after)
+    changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
+    assert [other for _, other in changed] == [
+        "!14 = !DILocation(line: 15, column: 17, scope: !19)",
+        "!17 = !DILocation(line: 15, column: 17, scope: !19)",
+        "!28 = !DILocation(line: 7, column: 26, scope: !19, inlinedAt: !30)",
+    ]
+
+
+def test_triton_is_asked_once_and_its_own_hook_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+    runtime = SimpleNamespace(add_stages_inspection_hook=lambda *given: heard.append(given))
+    monkeypatch.setattr(
+        triton_lines, "import_module", lambda name: SimpleNamespace(runtime=runtime)
+    )
+    triton_lines.prepare()
+    hook = runtime.add_stages_inspection_hook
+    triton_lines.prepare()
+    assert runtime.add_stages_inspection_hook is hook
+    stages: dict[str, Any] = {"llir": lambda source, metadata: LLVM, "ptx": None}
+    hook("backend", stages, "options", "language", 90)
+    assert stages["llir"]("", {}) == lines_of_users(LLVM)
+    assert len(heard) == 1
 
 
 # ---- which front end ---------------------------------------------------------------------------

@@ -43,7 +43,7 @@ FRONT_ENDS = (
         "Numba",
         "numba-cuda",
         ("numba",),
-        lines="@cuda.jit(lineinfo=True)",
+        lines="@cuda.jit(lineinfo=True), without debug,",
     ),
     FrontEnd(
         "CuPy",

@@ -82,7 +82,7 @@ def _triton(error: BaseException) -> tuple[str, str] | None:
         return None
     source, node = getattr(error, "src", None), getattr(error, "node", None)
     lines = [text.strip() for text in str(error).strip().splitlines() if text.strip()]
-    why = getattr(error, "error_message", None) or (lines[-1] if lines else "")
+    why = str(getattr(error, "error_message", None) or (lines[-1] if lines else ""))
     if isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, type(error)):
         why = why or str(error.__cause__).strip().partition("\n")[0]
     number = getattr(node, "lineno", None)
@@ -90,8 +90,10 @@ def _triton(error: BaseException) -> tuple[str, str] | None:
         return f"Triton cannot compile it: {why}{_at(place(error))}", ""
     written = source.splitlines()[number - 1].strip() if number <= len(source.splitlines()) else ""
     where = _line_in(error, source, number)
-    return f"Triton cannot compile `{written}`{_at(where)}: {why}", (
-        f"mend {where or 'the line named'}; the launch is at {place(error) or 'run()'}"
+    launch = f"; it is launched at {at}" if (at := place(error)) else ""
+    return (
+        f"Triton cannot compile `{written}`{_at(where)}: {why}",
+        f"mend {where or 'the line named'}{launch}",
     )
 
 
