@@ -14,8 +14,10 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.run.protocol import ErrorText
+from workbench.run.worker import triton_lines
 from workbench.run.worker.inline_sources import marked
 from workbench.run.worker.telling import describe
+from workbench.run.worker.triton_lines import lines_of_users
 from workbench.study.front_ends import (
     FRONT_ENDS,
     front_ends_of,

@@ -49,7 +49,7 @@ def _prepare(used: Sequence[str]) -> None:
             if not hasattr(kind, "tells_lines"):
                 setattr(cupy, name, _raw(kind))
     if "Numba" in used:
-        numba = import_module("numba.cuda")
+        numba: Any = import_module("numba.cuda")
         if not hasattr(numba.jit, "__wrapped__"):
             numba.jit = _jit(numba.jit)
 
