@@ -136,7 +136,7 @@ def test_inputs_changed_in_place_are_restored_timed_and_audited(root: Path) -> N
         assert rows[name]["status"] == "current", rows[name]["problem"]
         assert rows[name]["gates"]["timed outputs"]["passed"] is True
         assert rows[name]["gates"]["kernels"]["passed"] is True
-    assert rows["fused"]["over_parent"]["ratio"] > 2
+    assert rows["fused"]["speedup_over_parent"]["ratio"] > 2
     assert "changes its input 'gradient'" in rows["twice"]["problem"]
 
 
