@@ -139,19 +139,26 @@ def test_load_inline_without_nvcc_is_told(study: Path) -> None:
     assert ninja.hint == "pip install ninja"
 
 
-def test_an_error_of_nvcc_is_that_of_the_users_line(study: Path) -> None:
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("/workbench/kernels/scale/fix1.py(9): error: identifier", "scale/fix1.py:9: identifier"),
+        ("/tmp/workbench-a1_b2c3d/kernels/scale/k.cu(9): error: i", "scale/k.cu:9: i"),
+        ("/tmp/workbench-a1_b2c3d/kernels/scale/k.cu:9:5: fatal error: i", "scale/k.cu:9: i"),
+    ],
+)
+def test_an_error_of_nvcc_is_that_of_the_users_line(study: Path, said: str, place: str) -> None:
     error = told(
         study,
-        '''
+        f'''
         raise RuntimeError("""Error building extension 'x': [1/3] nvcc -c cuda.cu
-        /usr/include/torch/x.h(12): warning #1: nothing
-        /workbench/kernels/scale/fix1.py(9): error: identifier "y" is undefined
+        /usr/include/torch/x.h(12): error #1: nothing
+        {said}
         1 error detected in the compilation of "cuda.cu".
         ninja: build stopped: subcommand failed.""")
         ''',
     )
-    expected = 'nvcc cannot compile /workbench/kernels/scale/fix1.py:9: identifier "y" is undefined'
-    assert error.message == expected
+    assert error.message == f"nvcc cannot compile /workbench/kernels/{place}"
 
 
 def test_code_in_a_string_has_the_lines_of_its_file(study: Path) -> None:
