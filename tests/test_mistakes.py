@@ -6,15 +6,15 @@ import re
 import sys
 import textwrap
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.run.protocol import ErrorText
-from workbench.run.worker import triton_lines
+from workbench.run.worker import inline_sources, triton_lines
 from workbench.run.worker.inline_sources import marked
 from workbench.run.worker.telling import describe
 from workbench.run.worker.triton_lines import lines_of_users
@@ -177,6 +177,57 @@ def test_code_of_another_file_has_its_lines(study: Path) -> None:
     (study / "scale.cu").write_text("// one\n__global__ void f() {\n}\n")
     text = marked((study / "scale.cu").read_text(), study / "fix1.py")
     assert text.startswith('#line 1 "/workbench/kernels/scale/scale.cu"\n// one\n')
+
+
+def test_front_ends_are_prepared_before_a_module_imports_them(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for a file that the module names, and loads itself."""
+    plain: dict[str, Any] = {}
+    numba = SimpleNamespace(jit=lambda *given, **named: plain.update(named))
+    monkeypatch.setattr(inline_sources, "import_module", lambda name: numba)
+    (study / "theirs.py").write_text("from numba import cuda\n")
+    (study / "fix1.py").write_text('SOURCE = "theirs.py"\n')
+    inline_sources.prepare(study / "fix1.py")
+    jit = numba.jit
+    inline_sources.prepare(study / "fix1.py")
+    assert numba.jit is jit
+    numba.jit("void()")
+    assert plain == {"lineinfo": True}
+    plain.clear()
+    numba.jit("void()", debug=True)
+    assert plain == {"debug": True}
+
+
+def test_cupys_classes_are_given_lines_and_all_else_as_it_was(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Raw:
+        def __init__(self, code: str, name: str, options: Any = (), backend: str = "nvrtc") -> None:
+            self.told = (code, name, options, backend)
+
+    class RawModule:
+        def __init__(self, *, code: Any = None, path: Any = None, options: Any = ()) -> None:
+            self.told = (code, path, options)
+
+    cupy = SimpleNamespace(RawKernel=type("RawKernel", (Raw,), {}), RawModule=RawModule)
+    monkeypatch.setattr(inline_sources, "import_module", lambda name: cupy)
+    path = study / "fix1.py"
+    path.write_text(
+        "import cupy\nCODE = '''\nint a;\nint b;\n'''\n"
+        "def run(kernel, module):\n"
+        "    return [kernel(CODE, 'f'), kernel(CODE, 'f', ('-DA',), 'nvcc'), module(code=CODE),\n"
+        "            module(path='x.cubin')]\n"
+    )
+    inline_sources.prepare(path)
+    monkeypatch.setitem(sys.modules, "cupy", cast(ModuleType, cupy))
+    run = load_module(path, "workbench_variant_of_a_test").run
+    told = [one.told for one in run(cupy.RawKernel, cupy.RawModule)]
+    code = '\n#line 3 "/workbench/kernels/scale/fix1.py"\nint a;\nint b;\n'
+    assert told[0] == (code, "f", ("-lineinfo",), "nvrtc")
+    assert told[1] == (code, "f", ("-DA", "-lineinfo"), "nvcc")
+    assert told[2] == (code, None, ("-lineinfo",))
+    assert told[3] == (None, "x.cubin", ())
 
 
 LLVM = """

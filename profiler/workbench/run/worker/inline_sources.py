@@ -26,12 +26,13 @@ LINE_INFO = "-lineinfo"
 
 
 def prepare(path: Path) -> None:
-    """What the module at ``path`` is about to import, so that it tells lines; once a process.
+    """What the module at ``path``, or a file that it names, is about to import, so that it tells
+    lines; once a process.
 
     A package that is not there is told of by the module itself.
     """
     with suppress(ImportError):
-        _prepare(front_ends_of([path]))
+        _prepare(front_ends_of(named_from(path.parent, path.name)))
 
 
 def _prepare(used: Sequence[str]) -> None:
