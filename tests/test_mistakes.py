@@ -125,6 +125,21 @@ def test_an_autotuner_without_a_configuration_is_told(study: Path, triton: Path)
     assert 'triton.Config({"BLOCK": ...})' in error.hint
 
 
+def test_too_little_memory_is_told_in_a_line(study: Path) -> None:
+    error = told(
+        study,
+        """
+        class OutOfMemoryError(RuntimeError):
+            pass
+
+        def run(x):
+            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 7.5 GiB. GPU 0 has ...")
+        """,
+    )
+    assert error.message == "CUDA out of memory. Tried to allocate 7.5 GiB (fix1.py:6)"
+    assert "fewer variants" in error.hint
+
+
 # ---- nvcc --------------------------------------------------------------------------------------
 def test_load_inline_without_nvcc_is_told(study: Path) -> None:
     error = told(

@@ -364,7 +364,7 @@ class Measurement:
         phase = phases[-1] if phases else Phase.BUILD
         status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
         why = (
-            f"hangs: nothing came for {limit:g} s ({phase})"
+            f"hangs: nothing came for {outcome.waited or limit:g} s ({phase})"
             if outcome.timed_out
             else f"crashed its process ({phase}, exit {outcome.returncode})"
         )

@@ -34,7 +34,7 @@ def in_words(error: BaseException) -> ErrorText | None:
     """None where there is nothing better to say than its own first line."""
     kind = type(error).__name__
     for one in _chain(error):
-        told = _package(one) or _triton(one) or _autotuner(one) or _nvcc(one)
+        told = _package(one) or _triton(one) or _autotuner(one) or _nvcc(one) or _memory(one)
         if told is not None:
             message, hint = told
             return ErrorText(kind=kind, message=message, hint=hint)
@@ -150,3 +150,14 @@ def _nvcc(error: BaseException) -> tuple[str, str] | None:
         return None
     file, line, why = (own or places)[0]
     return f"nvcc cannot compile {file}:{line}: {why}", "mend the line named"
+
+
+def _memory(error: BaseException) -> tuple[str, str] | None:
+    """torch's own text ends in advice on its allocator."""
+    if type(error).__name__ != "OutOfMemoryError":
+        return None
+    first = str(error).strip().partition(". GPU")[0]
+    return f"{first}{_at(place(error))}", (
+        "a session holds four draws of the inputs, and of every variant inputs, outputs and what "
+        "its graphs keep: measure fewer variants at once, or a smaller shape"
+    )
