@@ -250,7 +250,7 @@ def test_what_is_not_written_again_is_told() -> None:
 
     study = study_of(doubled)
     found = check.check_once(study, run, None)
-    assert found.why == "does not write all of its result when it is called again"
+    assert found.why == "leaves NaN in its result when it is called again: not written anew"
 
 
 def test_results_that_differ_from_call_to_call_are_noted() -> None:

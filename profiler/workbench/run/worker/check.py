@@ -114,7 +114,7 @@ def differs(kept: Outputs, again: Outputs) -> tuple[bool, str]:
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             return True, f"gives {what} of another shape or type when it is called again"
         if newly_unwritten(one, other):
-            return True, f"does not write all of {what} when it is called again"
+            return True, f"leaves NaN in {what} when it is called again: not written anew"
     return not all(same_bits(one, again.tensors[n]) for n, one in kept.tensors.items()), ""
 
 
