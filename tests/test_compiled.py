@@ -267,3 +267,55 @@ def test_what_compiles_is_shown_as_compiling(monkeypatch: pytest.MonkeyPatch) ->
     progress(Start(variant="a", phase=Phase.CHECK, compiling=True))
     progress(Start(variant="a", phase=Phase.CHECK))
     assert shown == ["compiling a", "checking a"]
+
+
+def test_only_what_others_compile_is_read_of_a_fresh_report(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Decoding a report takes memory that is never given back."""
+    from workbench.errors import BadCapture
+    from workbench.run import measure
+    from workbench.study.model import Variant
+
+    texts = {"own": "import torch\nfrom workbench import cuda\n", "fused": "import triton\n"}
+    variants = {name: Variant(name, tmp_path / f"{name}.py") for name in texts}
+    for name, text in texts.items():
+        variants[name].module.write_text(text)
+    made = object.__new__(measure.Measurement)
+    made.study = cast(Any, SimpleNamespace(name="s", folder=tmp_path, variants=variants))
+    made.plan = cast(Any, SimpleNamespace(shape="large"))
+    monkeypatch.setattr(measure, "resources_of", lambda report, wanted: (wanted,))
+    found: Any = made.resources(tmp_path, texts)
+    assert found == {"fused": ("workbench:s/fused/large",)}
+
+    def damaged(report: Path, wanted: str) -> Any:
+        raise BadCapture("cut short")
+
+    monkeypatch.setattr(measure, "resources_of", damaged)
+    assert made.resources(tmp_path, texts) == {}
+
+
+def test_a_capture_waits_until_two_calls_launch_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An autotuner's launches, and what a compiler does at the second call, stay outside."""
+    graphs = pytest.importorskip("workbench.run.worker.timing.graphs")
+    calls: list[str] = []
+
+    def launches() -> tuple[str, ...]:
+        return ("a",) * {1: 3, 2: 2}.get(calls.count("eager"), 1)
+
+    def captured(call: Any, side: Any) -> Any:
+        return None
+
+    monkeypatch.setattr(graphs, "captured", captured)
+    monkeypatch.setattr(graphs, "nodes", lambda graph: launches())
+    graphs.warm_up(lambda: calls.append("eager"), None)
+    assert calls == ["eager"] * 4
+
+    def fails(call: Any, side: Any) -> Any:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    calls.clear()
+    monkeypatch.setattr(graphs, "captured", fails)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    graphs.warm_up(lambda: calls.append("eager"), None)
+    assert calls == ["eager"] * graphs.MOST_WARM_UP
