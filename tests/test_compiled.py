@@ -319,3 +319,12 @@ def test_a_capture_waits_until_two_calls_launch_the_same(monkeypatch: pytest.Mon
     monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
     graphs.warm_up(lambda: calls.append("eager"), None)
     assert calls == ["eager"] * graphs.MOST_WARM_UP
+
+
+def test_a_recorded_report_says_what_a_library_kernel_takes() -> None:
+    from workbench.ncu.resources import resources_of
+    from workspaces import recorded_index, recorded_report
+
+    wanted = recorded_index("b2h8s512d64", "sdpa")["range"]
+    (found,) = resources_of(recorded_report("b2h8s512d64", "sdpa"), wanted)
+    assert (found.registers, found.shared_bytes, found.spill_instructions) == (168, 134144, 0)
