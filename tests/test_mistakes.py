@@ -310,6 +310,8 @@ def test_triton_is_asked_once_and_its_own_hook_is_kept(monkeypatch: pytest.Monke
         ("import cutlass.cute as cute\nimport cuda.bindings.driver as cuda\n", ("CuTe DSL",)),
         ("import cuda.tile as ct\n", ("cuTile",)),
         ("from workbench import cuda\n", ()),
+        ("import math\nimport numpy\nimport torch\nfrom workbench import cuda\n", ("torch",)),
+        ("import torch\nfrom flash_attn.cute import flash_attn_func\n", ()),
         ("import torch\nimport cupy\nimport triton\n", ("Triton", "CuPy")),
         ("def broken(:\n", ()),
     ],
