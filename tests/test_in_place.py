@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from workbench.errors import UsageError  # noqa: E402
 from workbench.run.worker.output import Outputs  # noqa: E402
 from workbench.run.worker.timing import surroundings as module  # noqa: E402
 from workbench.run.worker.timing.instances import Around, Instance  # noqa: E402
@@ -82,6 +83,12 @@ def test_without_any_there_is_one_node_as_before(
     around.write(table, 7)
     around.restore(table, 7)
     assert len(launched) == 1
+
+
+def test_what_is_changed_in_place_is_on_the_gpu(around: Surroundings) -> None:
+    around.in_place = ("n",)
+    with pytest.raises(UsageError, match="in_place names 'n', which is no tensor on the GPU"):
+        around._require_writable()
 
 
 def test_what_was_written_of_them_is_all_of_it(around: Surroundings) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from workbench.errors import UsageError
+from workbench.errors import UsageError, nearest
 from workbench.run.worker.timing.card import Card
 from workbench.study.model import Shape
 
@@ -148,6 +148,12 @@ class Surroundings:
                 f"inputs() gives {len(self.names)} tensors on the GPU",
                 hint=f"from 1 to {MOST_TENSORS} can be timed",
             )
+        for name in self.in_place:
+            if name not in self.names:
+                raise UsageError(
+                    f"in_place names '{name}', which is no tensor on the GPU that inputs() gives",
+                    hint=nearest(name, self.names),
+                )
         for name in self.names:
             if not is_dense(self.like[name]):
                 raise UsageError(
