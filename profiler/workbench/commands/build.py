@@ -9,7 +9,7 @@ import typer
 
 from workbench.commands.options import BuildOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress, note, with_hint
 from workbench.commands.target import find_study, in_place, refuse_captured
 from workbench.errors import UsageError
 from workbench.evidence.records import BuiltKernel
@@ -22,7 +22,7 @@ from workbench.study.workspace import including
 
 @dataclass(frozen=True)
 class Result:
-    """A variant compiled for ``arch``; ``error`` is why it does not compile."""
+    """A variant compiled for ``arch``; ``error`` is why it does not compile, ``hint`` a way out."""
 
     variant: str
     arch: str
@@ -30,6 +30,7 @@ class Result:
     defines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     error: str = ""
+    hint: str = ""
 
 
 def result_of(event: Built | Failed, arch: str) -> Result:
@@ -43,7 +44,8 @@ def result_of(event: Built | Failed, arch: str) -> Result:
                 warnings=event.warnings,
             )
         case Failed():
-            return Result(event.variant, arch, error=event.error.message)
+            error = event.error
+            return Result(event.variant, arch, error=error.message, hint=error.hint)
 
 
 def blocks(results: list[Result]) -> list[Block]:
@@ -86,7 +88,8 @@ def run(options: BuildOptions) -> None:
         Output(options.wide, options.markdown).show(*blocks(results))
     errors = [result for result in results if result.error]
     for result in errors:
-        note(f"error: {result.variant}: {in_place(result.error, found)}")
+        told = with_hint(result.error, result.hint)
+        note(f"error: {result.variant}: {in_place(told, found)}")
     if errors:
         note("hint: everything else was built")
         raise typer.Exit(4)

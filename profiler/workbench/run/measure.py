@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
 
+from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Timing
+from workbench.evidence.records import CapturedKernel, Timing
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
+from workbench.ncu.resources import resources_of
 from workbench.run import machine
 from workbench.run.ahead import compilers, copy_sources
 from workbench.run.build import params_of, sources_of, worker_stopped
@@ -42,7 +45,9 @@ from workbench.run.protocol import (
 from workbench.run.recording import Recorder
 from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
+from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
+from workbench.study.sources import source_files
 from workbench.words import ABSENT, CheckResult, Phase
 
 LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
@@ -287,12 +292,25 @@ class Measurement:
         held = {
             event.variant: count
             for event in captured
-            if (count := counts.get(range_name(self.study.name, event.variant, self.plan.shape)))
+            if (count := counts.get(self.range_of(event.variant)))
         }
         if held:
             version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
-            self.recorder.captures(report, held, self.config.profiler, version)
+            resources = self.resources(report, held)
+            self.recorder.captures(report, held, self.config.profiler, version, resources)
         return list(held)
+
+    def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:
+        """Of the kernels of those that others compile: what is compiled here is known better."""
+        study = self.study
+        others = [n for n in held if is_compiling(source_files(study, study.variants[n]))]
+        with suppress(BadCapture):  # what has to be read of it later says what is wrong
+            return {name: resources_of(report, self.range_of(name)) for name in others}
+        return {}
+
+    def range_of(self, variant: str) -> str:
+        """The NVTX range of a variant's launches."""
+        return range_name(self.study.name, variant, self.plan.shape)
 
     def take(self, event: Event) -> None:
         """Keep what an event brings, as soon as it comes."""
@@ -308,7 +326,8 @@ class Measurement:
             case Checked():
                 self.checked(event)
             case Failed():
-                self.fail(event.variant, event.phase, event.error.message, CheckResult.FAILED)
+                error = event.error
+                self.fail(event.variant, event.phase, error.message, CheckResult.FAILED, error.hint)
         self.on_event(event)
 
     def packages(self) -> dict[str, str]:
@@ -327,19 +346,27 @@ class Measurement:
             times_reference=event.times_reference,
             kind=event.kind,
             varies=event.varies,
+            output=event.output,
+            hint=event.hint,
         )
         if event.status == CheckResult.WRONG:
             self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
+            if event.hint:
+                self.result.hints[event.variant] = event.hint
         elif event.status == CheckResult.UNSUPPORTED and event.shape == self.plan.shape:
             why = f"does not support this shape: {event.why}"
             self.result.unsupported[event.variant] = why
 
-    def fail(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:
+    def fail(
+        self, variant: str, phase: Phase, why: str, status: CheckResult, hint: str = ""
+    ) -> None:
         self.result.failures[variant] = why
+        if hint:
+            self.result.hints[variant] = hint
         if phase in (Phase.CHECK, Phase.TIME):
-            self.recorder.check(variant, self.plan.shape, status=status, why=why)
+            self.recorder.check(variant, self.plan.shape, status=status, why=why, hint=hint)
         elif phase == Phase.BUILD:
-            self.recorder.build(variant, error=why)
+            self.recorder.build(variant, error=why, hint=hint)
 
     def blame(self, outcome: WorkerEnd, limit: float) -> str | None:
         """The variant that took the worker down, recorded as failed; None when it ended well."""
@@ -354,7 +381,7 @@ class Measurement:
         phase = phases[-1] if phases else Phase.BUILD
         status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
         why = (
-            f"hangs: nothing came for {limit:g} s ({phase})"
+            f"hangs: nothing came for {outcome.waited or limit:g} s ({phase})"
             if outcome.timed_out
             else f"crashed its process ({phase}, exit {outcome.returncode})"
         )

@@ -110,8 +110,11 @@ class Surroundings(_Event, frozen=True, kw_only=True, tag="environment"):
 
 
 class Start(_Event, frozen=True, kw_only=True, tag="start"):
+    """``compiling``: what comes first is a call at which a front end may compile."""
+
     variant: str
     phase: Phase
+    compiling: bool = False
 
 
 class Built(_Event, frozen=True, kw_only=True, tag="built"):
@@ -136,6 +139,8 @@ class Checked(_Event, frozen=True, kw_only=True, tag="checked"):
     times_reference: float | None = None
     kind: str = ""
     varies: bool = False
+    output: str = ""
+    hint: str = ""
 
 
 class Timed(_Event, frozen=True, kw_only=True, tag="timed"):
