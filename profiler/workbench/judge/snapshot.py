@@ -84,6 +84,12 @@ def snapshot(evidence: Evidence, steps: Sequence[Step], *, sources: bool = False
     )
 
 
+def at_one_shape(evidence: Evidence, variants: Sequence[str], *, captures: bool) -> ShapeEvidence:
+    """What is on record of some variants, at the shape of ``evidence`` alone."""
+    catalog()  # a file, too
+    return _shape(evidence, Wanted(_once(variants), captures=captures))
+
+
 def _wanted(
     evidence: Evidence, steps: Sequence[Step], texts: Texts | None
 ) -> Iterator[tuple[str, Wanted]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Timing
+from workbench.evidence.records import Build, Timing
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.ncu.ranges import range_name
@@ -43,6 +43,7 @@ from workbench.run.recording import Recorder
 from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
 from workbench.study.model import Study
+from workbench.study.shapes import parameters_of_derived
 from workbench.words import ABSENT, CheckResult, Phase
 
 LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
@@ -56,7 +57,9 @@ def decided(timing: Timing) -> Sequence[str]:
 class Measurement:
     """One run of the measuring part: a study at a shape, on this machine's GPU.
 
-    ``undecided`` says of a timing which variants to time in one more session.
+    ``undecided`` says of a timing which variants to time in one more session. ``refused`` says of
+    a build why it is not worth checking and timing, "" where it is; with it, all variants are built
+    before any is checked. ``cubins`` is a folder that keeps builds for other measurements.
     """
 
     def __init__(
@@ -67,8 +70,12 @@ class Measurement:
         plan: Plan,
         on_event: Callable[[Event], None],
         undecided: Callable[[Timing], Sequence[str]] = decided,
+        refused: Callable[[Build], str] | None = None,
+        cubins: Path | None = None,
     ) -> None:
+        self.cubins = cubins
         self.undecided = undecided
+        self.refused = refused
         self.study = study
         self.config = config
         self.plan = plan
@@ -81,7 +88,8 @@ class Measurement:
 
     def run(self) -> Measured:
         self.recorder.predictions()
-        with scratch_folder(self.study) as scratch:
+        self.recorder.derived_shape()
+        with scratch_folder(self.study, self.cubins) as scratch:
             ahead = None
             try:
                 ahead = self.start_capture(scratch, self.plan.captured, gated=True)
@@ -115,12 +123,21 @@ class Measurement:
             sources=sources_of(self.study, names),
             ranges={name: range_name(self.study.name, name, shape) for name in names},
             gated=gated,
+            derived=parameters_of_derived(self.study),
         )
 
     def prepare(self, scratch: Path) -> None:
-        """Build and check; again without the one that broke the worker."""
+        """Build and check."""
         variants = self.plan.built
-        phases = (Phase.BUILD, Phase.CHECK)
+        if self.refused is None:
+            return self.work(scratch, variants, (Phase.BUILD, Phase.CHECK))
+        self.work(scratch, variants, (Phase.BUILD,))
+        left = [v for v in variants if v not in self.result.out]
+        if not self.result.interrupted:
+            self.work(scratch, left, (Phase.CHECK,))
+
+    def work(self, scratch: Path, variants: list[str], phases: tuple[Phase, ...]) -> None:
+        """Again without the one that broke the worker."""
         limit = self.config.limits.seconds_per_step
         while variants:
             outcome = run_worker(scratch, self.job(variants, phases), limit, self.take)
@@ -148,6 +165,7 @@ class Measurement:
             instances=settings.instances,
             rounds=settings.rounds,
             graph_microseconds=settings.graph_microseconds,
+            derived=parameters_of_derived(self.study),
         )
         folder = scratch / "timing"
         copy_sources(scratch, folder)
@@ -293,9 +311,11 @@ class Measurement:
                     event.environment, packages=self.packages() or None
                 )
             case Built():
-                self.recorder.build(
+                build = self.recorder.build(
                     event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
                 )
+                if self.refused is not None and (why := self.refused(build)):
+                    self.result.refused[event.variant] = why
             case Checked():
                 self.checked(event)
             case Failed():

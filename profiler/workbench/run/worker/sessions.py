@@ -31,6 +31,7 @@ from workbench.run.protocol import (
 )
 from workbench.run.worker.gate import wait_at_gate
 from workbench.run.worker.telling import Journal, describe, or_broken
+from workbench.study.shapes import add_shapes
 from workbench.words import Phase
 
 
@@ -115,6 +116,7 @@ class Server:
         folder = Path.cwd() / "kernels" / self.job.study
         guard = Guard(folder, self.job.sources)
         study = guard.load(folder / "study.py", "workbench_study")
+        add_shapes(study.shapes, self.job.derived)
         loader = Loader(folder, self.job.params, guard)
         self.journal.write(Start(variant=variants[0], phase=Phase.TIME))
         timing = Timing(self.job, study, loader, guard, self.fail, self.current)
