@@ -56,7 +56,10 @@ class Source:
             return _restore(kept)
         report, code = self._compile(text, arch)
         if kept is not None:
-            kept.write_bytes(pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping))))
+            # Others may compile the same kernel now, or look for it.
+            part = kept.with_name(f"{kept.name}.{os.getpid()}")
+            part.write_bytes(pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping))))
+            part.replace(kept)
         return report, code
 
     def _compile(self, text: str, arch: str) -> tuple[Compiled, Any]:

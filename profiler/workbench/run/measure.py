@@ -20,6 +20,7 @@ from workbench.ncu import output
 from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
 from workbench.run import machine
+from workbench.run.ahead import compile_ahead
 from workbench.run.build import params_of, sources_of, worker_stopped
 from workbench.run.plan import Measured, Plan
 from workbench.run.process import Worker, WorkerEnd, run_worker
@@ -131,6 +132,8 @@ class Measurement:
         variants = self.plan.built
         if self.refused is None:
             return self.work(scratch, variants, (Phase.BUILD, Phase.CHECK))
+        limit = self.config.limits.seconds_per_step
+        compile_ahead(scratch, self.job(variants, (Phase.BUILD,)), limit)
         self.work(scratch, variants, (Phase.BUILD,))
         left = [v for v in variants if v not in self.result.out]
         if not self.result.interrupted:

@@ -31,13 +31,18 @@ def scratch_folder(study: Study, cubins: Path | None = None) -> Iterator[Path]:
     from there: one command may measure several times.
     """
     with empty_scratch() as scratch:
-        for kept in cubins.glob(CUBINS) if cubins else ():
-            shutil.copy(kept, scratch)
+        if cubins is not None:
+            _copy_cubins(cubins, scratch)
         shutil.copytree(
             study.folder,
             scratch / "kernels" / study.name,
             ignore=shutil.ignore_patterns("__pycache__"),
         )
         yield scratch
-        for made in scratch.glob(CUBINS) if cubins else ():
-            shutil.copy(made, cubins)
+        if cubins is not None:
+            _copy_cubins(scratch, cubins)
+
+
+def _copy_cubins(before: Path, after: Path) -> None:
+    for path in before.glob(CUBINS):
+        shutil.copy(path, after)

@@ -123,7 +123,14 @@ def sweep_view(sweep: Sweep, *, chart: bool = False) -> list[Block]:
 
 def built_view(sweep: Sweep) -> list[Block]:
     """What the compiler alone says."""
-    keys = [*(f"={name}" for name in varied(sweep)), "role", "registers", "spills", "shared", "gate"]
+    keys = [
+        *(f"={name}" for name in varied(sweep)),
+        "role",
+        "registers",
+        "spills",
+        "shared",
+        "gate",
+    ]
     passing = sum(c.passes for c in sweep.combinations)
     head = line(
         code(sweep.base),

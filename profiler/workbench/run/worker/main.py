@@ -73,7 +73,7 @@ class Worker:
         self.journal.write(Hello(pid=os.getpid()))
         if self.job.gated:
             self.variants = wait_for_parent()
-        if not self.job.arch:  # for the GPU at hand
+        if phases != (Phase.BUILD,) or not self.job.arch:  # for the GPU at hand
             self.tell_surroundings()
             self.guard = guard_of(self.folder, self.job)
             self.guard.seal.also(self.study)
