@@ -286,7 +286,7 @@ def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, 
     """Of one that was not timed, and why."""
     build, check = evidence.build, evidence.checks.get(shape)
     if build is not None and build.error:
-        return Fate.UNBUILT, first_line(build.error)
+        return Fate.UNBUILT, compiler_error(build.error)
     if why := refusal(build, gates):
         return Fate.REFUSED, why
     if check is not None and check.status == CheckResult.UNSUPPORTED:
@@ -304,6 +304,12 @@ def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, 
         at = f" at {name}" if name != shape else ""
         return Fate.FAILED, f"{each.status}{at}: {first_line(each.why or ABSENT)}"
     return Fate.MISSING, ""
+
+
+def compiler_error(message: str) -> str:
+    """The compiler's own first error, where it is in a message; else the first line."""
+    lines = message.splitlines()
+    return next((line for line in lines if "error" in line.lower()), lines[0])
 
 
 def refusal(build: Build | None, gates: Gates) -> str:
