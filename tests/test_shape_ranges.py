@@ -221,3 +221,33 @@ def test_a_worker_is_told_what_a_derived_shape_is(
     assert next(job.derived for job in gpu.jobs if job.shape == "n1024") == {
         "n1024": {"n": 1024, "rows": 2, "causal": False, "dtype": "float16"}
     }
+
+
+def test_the_report_and_its_page_have_what_is_on_record_over_the_size(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, linear)
+    assert "sizes" not in told("ablate")
+    told("sweep", "wide", "--shape", "n=1024..8192*2")
+    (over,) = told("ablate")["sizes"]
+    lines = {each["variant"]: [at["size"] for at in each["at"]] for each in over["variants"]}
+    assert lines == {"wide": [1024, 2048, 4096, 8192], "eager": [1024, 2048, 4096, 8192]}
+    assert main(["report", "--html", "--project", str(root)]) == 0
+    folder = root / "reports" / "scale"
+    report = (folder / "OPTIMIZATION_REPORT.md").read_text()
+    assert "## Over `n`" in report
+    assert 'src="sizes-light.svg"' in report
+    assert "eager" in (folder / "sizes-dark.svg").read_text()
+    page = (folder / "report.html").read_text()
+    assert 'class="chart wide" data-chart="sizes"' in page
+    assert 'class="chart narrow" data-chart="sizes"' in page
+
+
+def test_a_derived_shape_of_another_study_costs_the_report_nothing(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, linear)
+    told("sweep", "wide", "--shape", "n=1024..8192*2")
+    path = root / "kernels" / "scale" / "study.py"
+    path.write_text(path.read_text().replace("rows=", "lines="))
+    assert "sizes" not in told("ablate")

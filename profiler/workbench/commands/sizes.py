@@ -40,16 +40,16 @@ class Measured:
     def over(self) -> list[OverSizes]:
         """One a parameter in which the shapes differ."""
         names, references = [n for n in self.names if n not in self.references], self.references
-        shapes = [
-            at_one_shape(target.evidence(), [*names, *references], captures=False)
+        shapes = {
+            target.shape: at_one_shape(target.evidence(), [*names, *references], captures=False)
             for target in self.targets
-        ]
-        first = self.targets[0]
+        }
+        study, gpu = self.targets[0].study.name, self.targets[0].folder.gpu
         return [
             over_sizes(
-                found, parameter, names, references, study=first.study.name, gpu=first.folder.gpu
+                [shapes[name] for name in found], parameter, names, references, study=study, gpu=gpu
             )
-            for parameter, found in ranges(shapes)
+            for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
         ]
 
 

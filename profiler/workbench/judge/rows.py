@@ -25,6 +25,7 @@ from workbench.judge.regimes import Elsewhere, InRegime
 from workbench.judge.scores import Score, score
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
+from workbench.judge.sizes import OverSizes
 from workbench.study.model import Step
 from workbench.words import Origin, Regime, Role, Status, Verdict
 
@@ -179,6 +180,7 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
+    sizes: tuple[OverSizes, ...] = ()
 
     @property
     def everything(self) -> tuple[Row, ...]:

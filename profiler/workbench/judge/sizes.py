@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio
@@ -61,6 +61,16 @@ class OverSizes:
     in_flops: bool
 
     @property
+    def is_told(self) -> bool:
+        """Whether any variant has times that could be a line."""
+        return any(len(line.points) >= FEWEST for line in self.lines)
+
+    def without_single_points(self) -> OverSizes:
+        """Of a report, which knows of many variants that were timed at one of the sizes alone."""
+        lines = tuple(line for line in self.lines if len(line.points) >= FEWEST)
+        return replace(self, lines=lines)
+
+    @property
     def timed(self) -> tuple[SizeLine, ...]:
         """Those that were timed at any of the sizes."""
         return tuple(line for line in self.lines if line.points)
@@ -75,19 +85,19 @@ class OverSizes:
         return min(known, key=lambda pair: pair[1].time.value, default=None)
 
 
-def ranges(shapes: Sequence[ShapeEvidence]) -> Iterator[tuple[str, list[ShapeEvidence]]]:
-    """The parameters in which some of the shapes differ and in nothing else, with those shapes by
-    the value; a shape may stand in several ranges.
+def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str, list[str]]]:
+    """Of shapes by name, with their parameters: the parameters in which some of them differ and in
+    nothing else, with those shapes by the value. A shape may stand in several ranges.
     """
-    groups: dict[tuple[str, tuple[tuple[str, Parameter], ...]], list[ShapeEvidence]] = {}
-    for shape in shapes:
-        for name, value in shape.parameters.items():
+    groups: dict[tuple[str, tuple[tuple[str, Parameter], ...]], list[str]] = {}
+    for shape, parameters in shapes.items():
+        for name, value in parameters.items():
             if type(value) in (int, float):
-                others = tuple((k, v) for k, v in shape.parameters.items() if k != name)
+                others = tuple(sorted((k, v) for k, v in parameters.items() if k != name))
                 groups.setdefault((name, others), []).append(shape)
     for (name, _), found in groups.items():
         if len(found) >= FEWEST:
-            yield name, sorted(found, key=lambda shape: float(shape.parameters[name]))
+            yield name, sorted(found, key=lambda shape: float(shapes[shape][name]))
 
 
 def over_sizes(

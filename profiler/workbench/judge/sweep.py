@@ -7,6 +7,7 @@ the default, in fresh sessions, and the ratio that is told of it is from those a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from workbench.words import Parameter
 
 CHAINED = Regime.CHAINED
+COMPILER_ERROR = re.compile(r"\(\d+\): (?:catastrophic )?error\b")
 
 
 class Fate(StrEnum):
@@ -308,8 +310,8 @@ def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, 
 
 def compiler_error(message: str) -> str:
     """The compiler's own first error, where it is in a message; else the first line."""
-    lines = message.splitlines()
-    return next((line for line in lines if "error" in line.lower()), lines[0])
+    found = (line for line in message.splitlines() if COMPILER_ERROR.search(line))
+    return next(found, first_line(message))
 
 
 def refusal(build: Build | None, gates: Gates) -> str:

@@ -54,7 +54,7 @@ class Panel:
     high: Callable[[AtSize], float]
 
 
-def size_lines(over: OverSizes, width: Width = Width.WIDE) -> Scene:
+def size_lines(over: OverSizes, width: Width = Width.WIDE, name: str = NAME) -> Scene:
     """Of a range in which something was timed."""
     layout = LAYOUTS[width]
     named, others = shown(over)
@@ -77,7 +77,7 @@ def size_lines(over: OverSizes, width: Width = Width.WIDE) -> Scene:
     legend, bottom = key(entries, EDGE, boxes[-1].y1 + FOOT, layout.width - EDGE)
     shared = shape_words(over.others)
     return Scene(
-        name=NAME,
+        name=name,
         size=width,
         width=layout.width,
         height=bottom + 4,

@@ -8,9 +8,12 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Cell,
+    Chart,
     Column,
+    Fold,
     Kind,
     Paragraph,
+    Section,
     Table,
     Text,
     code,
@@ -28,6 +31,20 @@ CAPTION = (
     "Chained times with 95 % intervals, and the study's work over them. Lines of references are "
     "dashed; versions that are the fastest nowhere are drawn thin and without a name."
 )
+
+
+def sizes_name(number: int) -> str:
+    """Of the chart of one of a report's ranges."""
+    return f"{NAME}-{number + 1}" if number else NAME
+
+
+def sizes_section(number: int, over: OverSizes) -> Section:
+    """Of a report, with its chart."""
+    name = sizes_name(number)
+    head, times, rates, best = sizes_view(over)
+    chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words(CAPTION))
+    tables = Fold(words("The times, and the rates"), (times, rates))
+    return Section(name, line("Over ", code(over.parameter)), (head, chart, best, tables))
 
 
 def size_words(value: float) -> str:
