@@ -61,7 +61,11 @@ def value_of(name: str, text: str, like: Parameter) -> Parameter:
         value = type(like)(text)
     except (KeyError, ValueError):
         kind = type(like).__name__
-        raise UsageError(f"parameter '{name}' is {kind}, not '{text}'") from None
+        several = "|" in text or ".." in text
+        raise UsageError(
+            f"parameter '{name}' is {kind}, not '{text}'",
+            hint="`workbench sweep` takes several values at once" if several else "",
+        ) from None
     if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) <= _LARGEST):
         raise UsageError(f"parameter '{name}' cannot be '{text}'", hint="give it a finite number")
     return value
