@@ -54,7 +54,7 @@ class Run:
 class StandIn:
     """``time`` gives the microseconds of a run; ``noise`` is that of sessions, relative. Builds for
     which ``spills`` says a number spill so many bytes, and those of ``broken`` fail; ``wrong`` give
-    wrong results.
+    wrong results; ``error`` is a multiple of the reference's.
     """
 
     monkeypatch: pytest.MonkeyPatch
@@ -62,6 +62,7 @@ class StandIn:
     spills: Callable[[Run], int] = lambda run: 0
     broken: Callable[[Run], bool] = lambda run: False
     wrong: Callable[[Run], bool] = lambda run: False
+    error: Callable[[Run], float] = lambda run: 1.0
     noise: float = 1e-3
     seed: int = 1
     built: list[str] = field(default_factory=list)
@@ -140,6 +141,7 @@ class StandIn:
             why="max error 1 (allowed 1e-06)" if wrong else "",
             max_abs=1.0 if wrong else 0.0,
             relative=0.0,
+            times_reference=self.error(run),
         )
 
     def start(self, scratch: Path, job: SessionsJob, cubins: Path) -> Sessions:

@@ -227,6 +227,18 @@ def test_what_fails_costs_only_itself_and_is_not_timed(
     assert found["picked"] is False
 
 
+def test_the_best_is_none_that_is_less_accurate_than_the_gate_allows(
+    monkeypatch: pytest.MonkeyPatch, sweep: Sweeper
+) -> None:
+    StandIn(monkeypatch, by_warps, error=lambda run: 3.0 if run.params.get("warps") == 8 else 1.0)
+    found = sweep("fix[warps=2..16*2]")
+    assert found["best"] == "fix"
+    states = {c["values"]["warps"]: c for c in found["combinations"]}
+    assert states[8]["state"] == "inaccurate"
+    assert states[8]["microseconds"] is None
+    assert states[8]["why"].startswith("3x the error of the reference")
+
+
 def test_the_default_stands_in_every_sweep(monkeypatch: pytest.MonkeyPatch, sweep: Sweeper) -> None:
     StandIn(monkeypatch, by_warps)
     found = sweep("fix[warps=8|16]")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of, time_of
+from workbench.judge.accuracy import accuracy_gate
 from workbench.judge.gates import compiler_gate, first_line
 from workbench.judge.inputs import VariantEvidence
 from workbench.judge.times import main_timing
@@ -39,6 +40,7 @@ class Fate(StrEnum):
     REFUSED = "refused"  # by the compiler gate
     UNSUPPORTED = "unsupported"
     FAILED = "failed"
+    INACCURATE = "inaccurate"  # correct, and with a larger error than the gate allows
     MISSING = "not measured"
 
 
@@ -158,7 +160,11 @@ def judge_sweep(
     source: Origin,
 ) -> Sweep:
     """``combinations`` are the values of every variant; that of ``base`` are its own."""
-    names = [name for name in combinations if evidence.variants[name].correct]
+    names = [
+        name
+        for name in combinations
+        if evidence.variants[name].correct and not imprecision(evidence.variants[name], gates)
+    ]
     timing = main_timing(evidence, names)
     times = chained(timing, names)
     best = fastest(times)
@@ -305,7 +311,15 @@ def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, 
         name, each = wrong
         at = f" at {name}" if name != shape else ""
         return Fate.FAILED, f"{each.status}{at}: {first_line(each.why or ABSENT)}"
+    if why := imprecision(evidence, gates):
+        return Fate.INACCURATE, why
     return Fate.MISSING, ""
+
+
+def imprecision(evidence: VariantEvidence, gates: Gates) -> str:
+    """Why its error is too large beside the primary reference's; "" where it is not."""
+    gate = accuracy_gate(evidence.checks, gates, "the reference")
+    return gate.why if gate.state == GateState.FAILED else ""
 
 
 def compiler_error(message: str) -> str:

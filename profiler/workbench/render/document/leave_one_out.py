@@ -31,7 +31,7 @@ def _text(value: Parameter) -> str:
 def _ratio(ratio: Ratio | None) -> Cell:
     if ratio is None:
         return Cell(words(NONE))
-    return Cell(words(factor(ratio.ratio)), sort=ratio.ratio, note=ends(ratio), data=ratio.ratio)
+    return Cell(words(interval(ratio)), sort=ratio.ratio, data=ratio.ratio)
 
 
 def _time(one: Worth) -> Cell:
@@ -49,8 +49,8 @@ FIELDS: list[Field[Worth]] = [
     field("switch", "switch", lambda w: code(f"{w.switch.name}={_text(w.switch.value)}")),
     field("back", "put back to", lambda w: _text(w.switch.default), rank=2),
     field("time", "time without it", _time, unit="µs", note=INTERVAL, right=True, rank=1),
-    field("end", "worth at the end", lambda w: _ratio(w.at_the_end), note=INTERVAL, right=True),
-    field("came", "when it came", lambda w: _ratio(w.when_it_came), note=INTERVAL, right=True),
+    field("end", f"worth at the end {INTERVAL}", lambda w: _ratio(w.at_the_end), right=True),
+    field("came", f"when it came {INTERVAL}", lambda w: _ratio(w.when_it_came), right=True),
     field("step", "as the step", _came, rank=3),
 ]
 

@@ -44,10 +44,12 @@ def _fields(sweep: Sweep) -> list[Field[Combination]]:
         *own,
         field("role", "", lambda c: _role(sweep, c)),
         field("time", "time, chained", _time, unit="µs", note=INTERVAL, right=True, json="time"),
-        field("ratio", "vs default", _ratio, note=INTERVAL, right=True, json="over_default"),
-        field("registers", "registers", lambda c: _count(c.registers), right=True, rank=2),
-        field("spills", "spills", lambda c: _count(c.spills), unit="B", right=True, rank=4),
-        field("shared", "shared", lambda c: _count(c.shared_bytes), unit="B", right=True, rank=3),
+        field("ratio", f"vs default {INTERVAL}", _ratio, right=True, json="over_default"),
+        field("registers", "registers", lambda c: _count(c, c.registers), right=True, rank=2),
+        field("spills", "spills", lambda c: _count(c, c.spills), unit="B", right=True, rank=4),
+        field(
+            "shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", right=True, rank=3
+        ),
         field("occupancy", "occupancy", _occupancy, unit="%", right=True, rank=4),
         field("fate", "", _fate, rank=1),
     ]
@@ -76,11 +78,12 @@ def _ratio(combination: Combination) -> Cell:
     over = combination.over_default
     if over is None:
         return Cell(words(NONE))
-    return Cell(words(factor(over.ratio)), sort=over.ratio, note=ends(over), data=over.ratio)
+    return Cell(words(interval(over)), sort=over.ratio, data=over.ratio)
 
 
-def _count(value: int | None) -> Cell:
-    return figure_cell(value, text=ABSENT if value is None else str(value))
+def _count(combination: Combination, value: int | None) -> Cell:
+    unknown = ABSENT if combination.fate == Fate.TIMED else NONE
+    return figure_cell(value, text=unknown if value is None else str(value))
 
 
 def _occupancy(combination: Combination) -> Cell:
@@ -99,7 +102,7 @@ def _kind(sweep: Sweep, combination: Combination) -> Kind:
         return Kind.KEPT
     if combination.is_default:
         return Kind.BASELINE
-    refused = (Fate.UNBUILT, Fate.REFUSED, Fate.FAILED)
+    refused = (Fate.UNBUILT, Fate.REFUSED, Fate.FAILED, Fate.INACCURATE)
     return Kind.REJECTED if combination.fate in refused else Kind.PLAIN
 
 
