@@ -65,6 +65,7 @@ def run(options: AblateOptions) -> None:
         study=study.name,
         gpu=target.folder.gpu,
         source=ensured.source,
+        reference=ladder.primary_reference,
     )
     if options.json:
         show_json(as_json.left_out(found))

@@ -44,10 +44,16 @@ class Measured:
             target.shape: at_one_shape(target.evidence(), [*names, *references], captures=False)
             for target in self.targets
         }
-        study, gpu = self.targets[0].study.name, self.targets[0].folder.gpu
+        study, gpu = self.targets[0].study, self.targets[0].folder.gpu
         return [
             over_sizes(
-                [shapes[name] for name in found], parameter, names, references, study=study, gpu=gpu
+                [shapes[name] for name in found],
+                parameter,
+                names,
+                references,
+                study=study.name,
+                gpu=gpu,
+                primary=study.ladder.primary_reference,
             )
             for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
         ]
@@ -121,7 +127,8 @@ def write(target: Target, over: OverSizes, typed: Sequence[str]) -> None:
     part = (f"over {over.parameter}", *typed)
     folder = target.workspace.reports(target.study, target.study.default_shape, part)
     chart = Chart(document.NAME, f"{document.ALT} Of {over.study} on {over.gpu}.")
-    blocks = [*document.sizes_view(over)[:1], chart, *document.sizes_view(over)[1:]]
+    *head, times, rates, best = document.sizes_view(over)
+    blocks = [*head, chart, best, times, rates]
     title = f"Sizes: {over.study} over {over.parameter}"
     path = write_document(target.workspace, folder, title, blocks, [size_lines(over)])
     note(f"wrote {shown_path(path)}")

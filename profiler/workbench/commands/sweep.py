@@ -114,6 +114,7 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
         study=target.study.name,
         gpu=target.folder.gpu,
         source=source,
+        reference=target.study.ladder.primary_reference,
     )
 
 

@@ -75,7 +75,13 @@ def _sizes(snapshot: Snapshot) -> Iterator[OverSizes]:
     references = [reference.name for reference in snapshot.ladder.references]
     for parameter, shapes in snapshot.ranges:
         over = over_sizes(
-            shapes, parameter, steps, references, study=snapshot.study, gpu=snapshot.gpu
+            shapes,
+            parameter,
+            steps,
+            references,
+            study=snapshot.study,
+            gpu=snapshot.gpu,
+            primary=snapshot.ladder.primary_reference,
         )
         if over.is_told:
             yield over.without_single_points()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
 from workbench.judge.evaluate import standing
+from workbench.judge.sessions import warnings_of
 from workbench.judge.times import Times, main_timing
 from workbench.study.model import Step, Variant
 from workbench.study.params import base_name
@@ -64,6 +65,7 @@ class LeftOut:
     source: Origin
     sessions: int = 0
     why: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def product(self) -> float | None:
@@ -96,6 +98,7 @@ def judge_left_out(
     study: str,
     gpu: str,
     source: Origin,
+    reference: str = "",
 ) -> LeftOut:
     """By the one timing that has the most of them."""
     names = names_of(variant, base, switches)
@@ -129,6 +132,7 @@ def judge_left_out(
         source=source,
         sessions=own.sessions if own else 0,
         why="" if own else why_not(evidence, variant),
+        warnings=tuple(warnings_of({evidence.shape: timing}, reference)),
     )
 
 

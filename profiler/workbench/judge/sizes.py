@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
+from workbench.judge.sessions import warnings_of
 from workbench.judge.times import Times, main_timing
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class OverSizes:
     others: Mapping[str, Parameter]
     lines: tuple[SizeLine, ...]
     in_flops: bool
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_told(self) -> bool:
@@ -108,8 +110,11 @@ def over_sizes(
     *,
     study: str,
     gpu: str,
+    primary: str = "",
 ) -> OverSizes:
-    """``shapes`` differ in ``parameter`` alone, and rise in it."""
+    """``shapes`` differ in ``parameter`` alone, and rise in it; ``primary`` is the reference that
+    was timed by itself as well.
+    """
     first = shapes[0]
     in_flops = _is_intense(shapes[-1])
     names = [*variants, *references]
@@ -130,6 +135,7 @@ def over_sizes(
         others={k: v for k, v in first.parameters.items() if k != parameter},
         lines=tuple(lines),
         in_flops=in_flops,
+        warnings=tuple(warnings_of({name: each.table for name, each in times.items()}, primary)),
     )
 
 

@@ -19,6 +19,7 @@ from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of,
 from workbench.judge.accuracy import accuracy_gate
 from workbench.judge.gates import compiler_gate, first_line
 from workbench.judge.inputs import VariantEvidence
+from workbench.judge.sessions import warnings_of
 from workbench.judge.times import main_timing
 from workbench.study.config import Gates
 from workbench.words import ABSENT, CheckResult, GateState, Origin, Regime
@@ -100,6 +101,7 @@ class Sweep:
     again: Ratio | None = None
     again_file: str = ""
     file: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def timed(self) -> tuple[Combination, ...]:
@@ -158,6 +160,7 @@ def judge_sweep(
     study: str,
     gpu: str,
     source: Origin,
+    reference: str = "",
 ) -> Sweep:
     """``combinations`` are the values of every variant; that of ``base`` are its own."""
     names = [
@@ -189,6 +192,7 @@ def judge_sweep(
         again=ratio_of(before, after) if before and after else None,
         again_file=again.file if again else "",
         file=timing.file if timing else "",
+        warnings=tuple(warnings_of({evidence.shape: timing}, reference)),
     )
 
 

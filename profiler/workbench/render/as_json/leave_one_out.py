@@ -12,6 +12,7 @@ def left_out(found: LeftOut) -> dict[str, Any]:
         "study": found.study,
         "shape": found.shape,
         "gpu": found.gpu,
+        "warnings": found.warnings,
         "evidence": found.source,
         "variant": found.variant,
         "base": found.base,

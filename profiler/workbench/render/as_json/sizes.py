@@ -11,6 +11,7 @@ def sizes(over: OverSizes) -> dict[str, Any]:
     return {
         "study": over.study,
         "gpu": over.gpu,
+        "warnings": over.warnings,
         "parameter": over.parameter,
         "others": over.others,
         "shapes": [{"shape": shape, "size": size} for shape, size in over.sizes.items()],

@@ -13,6 +13,7 @@ def sweep(found: Sweep) -> dict[str, Any]:
         "study": found.study,
         "shape": found.shape,
         "gpu": found.gpu,
+        "warnings": found.warnings,
         "evidence": found.source,
         "variant": found.base,
         "parameters": found.axes,

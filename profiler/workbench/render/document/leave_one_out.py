@@ -13,6 +13,7 @@ from workbench.render.document.blocks import (
     Text,
     code,
     line,
+    warned,
     words,
 )
 from workbench.render.document.fields import Field, field, figure_cell, table
@@ -66,7 +67,8 @@ def left_out_view(found: LeftOut) -> list[Block]:
         code(found.variant), f" at {found.shape} on {found.gpu}, {how}: {took}, chained; every "
         "variant of the table in the same sessions",
     )  # fmt: skip
-    return [Paragraph(head), left_out_table(found), Bullets(tuple(account(found)))]
+    told = left_out_table(found), Bullets(tuple(account(found)))
+    return [Paragraph(head), *warned(found.warnings), *told]
 
 
 def account(found: LeftOut) -> list[Text]:

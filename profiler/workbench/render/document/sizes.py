@@ -18,6 +18,7 @@ from workbench.render.document.blocks import (
     Text,
     code,
     line,
+    warned,
     words,
 )
 from workbench.render.document.fields import Field, field, figure_cell, table
@@ -41,10 +42,10 @@ def sizes_name(number: int) -> str:
 def sizes_section(number: int, over: OverSizes) -> Section:
     """Of a report, with its chart."""
     name = sizes_name(number)
-    head, times, rates, best = sizes_view(over)
+    *head, times, rates, best = sizes_view(over)
     chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words(CAPTION))
     tables = Fold(words("The times, and the rates"), (times, rates))
-    return Section(name, line("Over ", code(over.parameter)), (head, chart, best, tables))
+    return Section(name, line("Over ", code(over.parameter)), (*head, chart, best, tables))
 
 
 def size_words(value: float) -> str:
@@ -65,6 +66,7 @@ def sizes_view(over: OverSizes) -> list[Block]:
     """The times, the rates, and which is the fastest where."""
     return [
         Paragraph(origin(over)),
+        *warned(over.warnings),
         times_table(over),
         rates_table(over),
         Bullets(tuple(fastest(over))),

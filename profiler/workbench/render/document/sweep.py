@@ -18,6 +18,7 @@ from workbench.render.document.blocks import (
     code,
     line,
     strong,
+    warned,
     words,
 )
 from workbench.render.document.fields import Field, field, figure_cell, only, table
@@ -118,7 +119,7 @@ def sweep_table(sweep: Sweep) -> Table:
 
 def sweep_view(sweep: Sweep, *, chart: bool = False) -> list[Block]:
     """The table with what it says; ``chart`` where there is room for a picture."""
-    told: list[Block] = [Paragraph(origin(sweep)), sweep_table(sweep)]
+    told: list[Block] = [Paragraph(origin(sweep)), *warned(sweep.warnings), sweep_table(sweep)]
     if chart and sweep.timed:
         told.append(Chart("sweep", f"{ALT} Of {sweep.base}, {sweep.shape}, on {sweep.gpu}."))
     return [*told, Bullets(tuple(account(sweep)))]
