@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from workbench.evidence.records import BuiltKernel, Environment, GraphNode, Series, Session
-from workbench.run import machine, measure, recording
+from workbench.run import ahead, machine, measure, recording
 from workbench.run.measure import Measurement
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
@@ -78,7 +78,7 @@ class StandIn:
         self.monkeypatch.setattr(machine, "can_measure", lambda: True)
         self.monkeypatch.setattr(measure, "run_worker", self.work)
         self.monkeypatch.setattr(measure, "Worker", self.start)
-        self.monkeypatch.setattr(measure, "compile_ahead", lambda *a: None)
+        self.monkeypatch.setattr(ahead, "helpers_for", lambda variants: 0)
         self.monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: None)
         self.monkeypatch.setattr(Measurement, "capture", lambda *a: self.capture(a[0]))
         self.monkeypatch.setattr(recording, "now", self.now)

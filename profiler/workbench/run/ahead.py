@@ -1,53 +1,61 @@
-"""Compiles many variants at once, ahead of the worker that builds them one by one.
+"""Compiles many variants beside the worker that builds them one by one.
 
-What is compiled is passed on as cubins; whatever goes wrong here is told there.
+They share their cubins, so that the worker finds compiled what others were faster with. Whatever
+goes wrong with a variant is told by the worker.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import structs
 
 from workbench.run.process import Worker
 from workbench.run.protocol import VariantsJob
+from workbench.study.params import base_name
+from workbench.words import Phase
 
 CORES = 2  # of a worker, whose compiler is not alone in its process
-FEWEST = (
-    3  # variants that are worth a worker more: importing torch takes as long as a kernel or two
-)
+FEWEST = 3  # variants of a worker: importing torch takes as long as a kernel or two
 MOST = 8
 
 
-def workers_for(variants: Sequence[str]) -> int:
-    """How many compile so many variants; 1 is none ahead."""
+def helpers_for(variants: Sequence[str]) -> int:
+    """How many help with so many variants."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return max(1, min(MOST, cores // CORES, len(variants) // FEWEST))
+    return max(0, min(MOST, cores // CORES, len(variants) // FEWEST) - 1)
 
 
-def compile_ahead(scratch: Path, job: VariantsJob, limit: float) -> None:
-    """``job`` is the one of building; its variants are dealt out to several workers."""
-    count = workers_for(job.variants)
-    if count < 2:
-        return
+def declares_kernels(folder: Path, variant: str) -> bool:
+    """Whether its module declares kernels, and has no compiler of its own: that may hold locks,
+    which who is ended in the middle leaves behind.
+    """
+    module = folder / f"{base_name(variant)}.py"
+    text = module.read_text(encoding="utf-8", errors="replace") if module.is_file() else ""
+    return "cuda.kernel(" in text and "cpp_extension" not in text
+
+
+@contextmanager
+def compiling_ahead(scratch: Path, job: VariantsJob) -> Iterator[None]:
+    """While the worker of ``job`` builds, from the first variant on, others compile from the last
+    one on; they end with it.
+    """
+    folder = scratch / "kernels" / job.study
+    variants = [name for name in job.variants[::-1] if declares_kernels(folder, name)]
+    count = helpers_for(variants)
     workers: list[Worker] = []
     try:
         for number in range(count):
-            folder = scratch / f"ahead-{number}"
-            shutil.copytree(scratch / "kernels", folder / "kernels")
-            part = structs.replace(job, variants=job.variants[number::count])
-            workers.append(Worker(folder, part, cubins=scratch))
-        with ThreadPoolExecutor(count) as pool:
-            try:
-                list(pool.map(lambda worker: worker.watch(limit, lambda event: None), workers))
-            except BaseException:
-                for worker in workers:  # so that the threads that watch them end
-                    worker.kill()
-                raise
+            own = scratch / f"ahead-{number}"
+            shutil.copytree(scratch / "kernels", own / "kernels")
+            part = tuple(variants[number::count])
+            only = structs.replace(job, variants=part, phases=(Phase.BUILD,))
+            workers.append(Worker(own, only, cubins=scratch))
+        yield
     finally:
         for worker in workers:
             worker.kill()

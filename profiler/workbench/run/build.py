@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run import machine
-from workbench.run.ahead import compile_ahead
+from workbench.run.ahead import compiling_ahead
 from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.run.scratch import scratch_folder
@@ -46,8 +46,7 @@ def build_only(
         )
     results: dict[str, Built | Failed] = {}
     left = list(variants)
-    with scratch_folder(study) as scratch:
-        compile_ahead(scratch, _job(study, left, arch), limit)
+    with scratch_folder(study) as scratch, compiling_ahead(scratch, _job(study, left, arch)):
         while left:
             outcome = run_worker(scratch, _job(study, left, arch), limit, on_event)
             if outcome.interrupted:

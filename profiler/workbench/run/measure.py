@@ -20,7 +20,7 @@ from workbench.ncu import output
 from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
 from workbench.run import machine
-from workbench.run.ahead import compile_ahead
+from workbench.run.ahead import compiling_ahead
 from workbench.run.build import params_of, sources_of, worker_stopped
 from workbench.run.plan import Measured, Plan
 from workbench.run.process import Worker, WorkerEnd, run_worker
@@ -129,12 +129,11 @@ class Measurement:
 
     def prepare(self, scratch: Path) -> None:
         """Build and check."""
-        variants = self.plan.built
-        if self.refused is None:
-            return self.work(scratch, variants, (Phase.BUILD, Phase.CHECK))
-        limit = self.config.limits.seconds_per_step
-        compile_ahead(scratch, self.job(variants, (Phase.BUILD,)), limit)
-        self.work(scratch, variants, (Phase.BUILD,))
+        variants, together = self.plan.built, (Phase.BUILD, Phase.CHECK)
+        with compiling_ahead(scratch, self.job(variants, together)):
+            if self.refused is None:
+                return self.work(scratch, variants, together)
+            self.work(scratch, variants, (Phase.BUILD,))
         left = [v for v in variants if v not in self.result.out]
         if not self.result.interrupted:
             self.work(scratch, left, (Phase.CHECK,))
