@@ -251,3 +251,27 @@ def test_a_derived_shape_of_another_study_costs_the_report_nothing(
     path = root / "kernels" / "scale" / "study.py"
     path.write_text(path.read_text().replace("rows=", "lines="))
     assert "sizes" not in told("ablate")
+
+
+def test_a_single_derived_shape_is_as_any_other(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    StandIn(monkeypatch, linear)
+    judged = told("ablate", "--shape", "n=1024")
+    assert judged["shape"] == {"name": "n1024", "n": 1024, "rows": 2, "causal": False,
+                               "dtype": "float16"}  # fmt: skip
+    times = {row["variant"]: row["microseconds"]["value"] for row in judged["versions"]}
+    assert times["wide"] == pytest.approx(10.5, rel=0.01)
+    assert (root / "reports" / "scale" / "n1024" / "OPTIMIZATION_REPORT.md").is_file()
+    assert told("show", "wide", "--shape", "N=1024")["variant"] == "wide"
+    assert told("diff", "baseline", "wide", "--shape", "n=1024")["speedup"]["ratio"] > 1
+
+
+def test_a_shape_of_more_than_numbers_and_strings_is_not_varied(root: Path) -> None:
+    path = root / "kernels" / "scale" / "study.py"
+    path.write_text(path.read_text().replace("rows=2", "rows=[2, 3]"))
+    with pytest.raises(UsageError) as error:
+        pick_shapes(study(root), "n=4")
+    assert "its 'rows' is a list" in error.value.message
+    with pytest.raises(UsageError):
+        pick_shapes(study(root), "rows=4")

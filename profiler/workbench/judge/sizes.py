@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -91,12 +92,13 @@ def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str,
     """Of shapes by name, with their parameters: the parameters in which some of them differ and in
     nothing else, with those shapes by the value. A shape may stand in several ranges.
     """
-    groups: dict[tuple[str, tuple[tuple[str, Parameter], ...]], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for shape, parameters in shapes.items():
         for name, value in parameters.items():
             if type(value) in (int, float):
-                others = tuple(sorted((k, v) for k, v in parameters.items() if k != name))
-                groups.setdefault((name, others), []).append(shape)
+                others = {k: v for k, v in parameters.items() if k != name}
+                key = json.dumps(others, sort_keys=True)
+                groups.setdefault((name, key), []).append(shape)
     for (name, _), found in groups.items():
         if len(found) >= FEWEST:
             yield name, sorted(found, key=lambda shape: float(shapes[shape][name]))

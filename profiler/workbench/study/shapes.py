@@ -39,7 +39,7 @@ def pick_shapes(study: Study, text: str | None) -> tuple[list[Picked], tuple[Axi
     if "=" not in text:
         raise unknown("shape", text, study.shapes)
     base = base or study.default_shape
-    own = study.shapes[base].parameters
+    own = {name: v for name, v in study.shapes[base].items() if isinstance(v, Parameter)}
     axes = read_axes(Part(text, start, text[start:]), own, f"shape '{base}'")
     require_few(text, axes)
     return [derived(study, base, values) for values in combinations(axes)], axes
@@ -50,6 +50,12 @@ def derived(study: Study, base: str, values: Mapping[str, Parameter]) -> Picked:
     cannot be one.
     """
     own = study.shapes[base].parameters
+    for name, kept in own.items():
+        if type(kept) not in (bool, int, float, str):
+            raise UsageError(
+                f"shape '{base}' cannot be varied: its '{name}' is a {type(kept).__name__}",
+                hint="the parameters of such a shape are numbers and strings",
+            )
     for name, value in values.items():
         if _counts(own[name]) and not _counts(value):
             raise UsageError(f"'{name}' of a shape cannot be {value}", hint="it counts from 1")
