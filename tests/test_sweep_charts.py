@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 import pytest
 
 from workbench.derive.speedup import Time
+from workbench.judge.fates import Fate
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine
-from workbench.judge.sweep import Combination, Fate, Sweep
+from workbench.judge.sweep import Combination, Sweep
 from workbench.render.chart import svg
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.scene import Anchor, Outline, Polygon, Scene, Sign, Width, labels

@@ -15,7 +15,7 @@ from workbench.cli import main
 from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of
 from workbench.errors import UsageError
 from workbench.judge.sweep import fastest
-from workbench.run import ahead
+from workbench.run import ahead, machine
 from workbench.study.spaces import Axis, Part, expanded, is_space, names_of, read_axes
 from workbench.study.workspace import find_workspace
 from workbench.words import Parameter
@@ -300,3 +300,11 @@ def test_variants_are_compiled_by_several_workers_and_told_by_one(
         "not measured",
     ]
     assert "not with two" in found[2]["why"] or "does not compile" in found[2]["why"]
+
+
+def test_without_a_gpu_and_a_record_the_way_on_is_the_compiler(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    assert main(["sweep", "fix[warps=2|4]", "--project", str(root)]) == 3
+    assert "hint: --build-only" in capsys.readouterr().err

@@ -24,8 +24,9 @@ from workbench.commands.target import (
 )
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.records import Build, Provenance
+from workbench.judge.fates import refusal
 from workbench.judge.snapshot import at_one_shape
-from workbench.judge.sweep import Sweep, judge_builds, judge_sweep, refusal
+from workbench.judge.sweep import Sweep, judge_builds, judge_sweep
 from workbench.render.as_json import sweep as as_json
 from workbench.render.chart.sweep_chart import sweep_chart
 from workbench.render.document import sweep as document
@@ -36,9 +37,11 @@ from workbench.study.config import Config, Gates
 from workbench.study.model import Study
 from workbench.study.params import base_name, declared, find_variant
 from workbench.study.shapes import Picked
-from workbench.study.spaces import MOST, TUNERS, expanded, is_space, names_of
-from workbench.study.workspace import including
+from workbench.study.spaces import expanded, is_space, names_of
+from workbench.study.workspace import Workspace, including
 from workbench.words import Origin, Parameter
+
+COMPILER_ALONE = "--build-only shows what the compiler makes of every combination, without a GPU"
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,6 @@ def space_of(study: Study, text: str) -> tuple[Study, Space]:
     study, names = including(study, [base, *names_of(base, axes)])
     own = declared(find_variant(study.folder, base, study.variants).module)
     values = {name: {**own, **dict(study.variants[name].params)} for name in names}
-    if len(values) > MOST + 1:
-        raise UsageError(f"{text} has {len(values)} combinations", hint=TUNERS)
     return study, Space(text, base, {axis.name: axis.values for axis in axes}, values)
 
 
@@ -134,14 +135,14 @@ def run(options: SweepOptions) -> None:
     for picked in profiled_shapes(study, options.shape):
         for text in options.variants:
             whole, space = space_of(picked.study, text)
-            target = target_at(workspace, Picked(whole, picked.name))
+            target = measurable(workspace, Picked(whole, picked.name))
             source = measured(target, space, fresh=options.fresh)
             sweep = judged(target, space, source)
             if not target.live and not sweep.timed:
                 raise EnvironmentLacks(
                     f"no sweep of {text} is on record at {sweep.shape}, and nothing can be "
                     "measured here",
-                    hint="--build-only shows what the compiler makes of every combination",
+                    hint=COMPILER_ALONE,
                 )
             if found and not options.json:
                 out.gap()
@@ -153,6 +154,14 @@ def run(options: SweepOptions) -> None:
         show_json({"sweeps": [as_json.sweep(each) for each in found]})
     if not all(sweep.timed for sweep in found):
         raise typer.Exit(1)
+
+
+def measurable(workspace: Workspace, picked: Picked) -> Target:
+    """Raises EnvironmentLacks as ``target_at``, and says what works all the same."""
+    try:
+        return target_at(workspace, picked)
+    except EnvironmentLacks as error:
+        raise EnvironmentLacks(error.message, hint=COMPILER_ALONE) from None
 
 
 def write(target: Target, space: Space, sweep: Sweep) -> None:

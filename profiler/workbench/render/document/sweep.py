@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.judge.sweep import Combination, Fate, Sweep
+from workbench.judge.fates import Fate
+from workbench.judge.sweep import Combination, Sweep
 from workbench.render.document.blocks import (
     Block,
     Bullets,
