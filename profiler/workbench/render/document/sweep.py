@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from workbench.judge.fates import Fate
@@ -136,7 +137,7 @@ def built_view(sweep: Sweep) -> list[Block]:
         "shared",
         "gate",
     ]
-    passing = sum(c.passes for c in sweep.combinations)
+    passing = len([c for c in sweep.combinations if c.passes])
     head = line(
         code(sweep.base),
         f" compiled for {sweep.gpu}: {passing} of {counts(len(sweep.combinations))} pass the "
@@ -164,11 +165,8 @@ def counts(count: int) -> str:
 
 def account(sweep: Sweep) -> list[Text]:
     """What became of the combinations, the best and how sure that is, and the spread."""
-    lost = [
-        f"{number} {fate}"
-        for fate in Fate
-        if fate != Fate.TIMED and (number := sum(c.fate == fate for c in sweep.combinations))
-    ]
+    fates = Counter(c.fate for c in sweep.combinations)
+    lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
     told = [line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
     if sweep.best is None:
         return told
