@@ -14,6 +14,7 @@ from workbench.cli import main
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import derived_shapes
+from workbench.run import machine
 from workbench.study.model import Study
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace
@@ -275,3 +276,29 @@ def test_a_shape_of_more_than_numbers_and_strings_is_not_varied(root: Path) -> N
     assert "its 'rows' is a list" in error.value.message
     with pytest.raises(UsageError):
         pick_shapes(study(root), "rows=4")
+
+
+def test_a_range_is_of_numbers(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["sweep", "wide", "--shape", "causal=0|1", "--project", str(root)]
+    assert main(arguments) == 2
+    assert "differ in a number alone: large, causal" in capsys.readouterr().err
+
+
+def test_a_range_beside_another_parameter_is_two_ranges(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, lambda run: 10.0)
+    found = told("sweep", "wide", "--shape", "causal=0|1,n=8|16")["sizes"]
+    assert [each["others"]["causal"] for each in found] == [False, True]
+    assert all([shape["size"] for shape in each["shapes"]] == [8, 16] for each in found)
+    (written,) = (root / "reports" / "scale").glob("over_n*/SIZES.md")
+    assert written.read_text().count("<picture>") == 2
+    assert (written.parent / "sizes-2-dark.svg").is_file()
+
+
+def test_without_a_gpu_and_a_record_there_is_no_range(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    assert main(["sweep", "wide", "--shape", "n=8|16", "--project", str(root)]) == 3
+    assert "no evidence is recorded for scale at n8" in capsys.readouterr().err

@@ -19,7 +19,6 @@ from workbench.judge.snapshot import at_one_shape
 from workbench.render.as_json import sizes as as_json
 from workbench.render.chart.size_lines import size_lines
 from workbench.render.document import sizes as document
-from workbench.render.document.blocks import Chart
 from workbench.study.model import Study
 from workbench.study.shapes import Picked
 from workbench.study.workspace import Workspace
@@ -81,9 +80,15 @@ def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
 
 
 def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
-    """Of those shapes that can be measured or are on record; of others is told. Raises
-    EnvironmentLacks where there are none.
+    """Of those shapes that can be measured or are on record; of others is told. Raises UsageError
+    where they are no range of sizes, EnvironmentLacks where too few are left for one.
     """
+    parameters = {each.name: each.study.shapes[each.name].parameters for each in picked}
+    if not any(ranges(parameters)):
+        raise UsageError(
+            f"no two of these shapes differ in a number alone: {', '.join(parameters)}",
+            hint="give a number several values; of other shapes --shape takes one at a time",
+        )
     found: list[Target] = []
     lacks: list[EnvironmentLacks] = []
     for each in picked:
@@ -92,7 +97,7 @@ def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
         except EnvironmentLacks as error:
             lacks.append(error)
             note(f"{each.name}: {error.message}")
-    if not found:
+    if lacks and len(found) < 2:
         raise lacks[0]
     return found
 
@@ -113,22 +118,24 @@ def tell(
     else:
         out = Output(wide, markdown)
         out.show(*(block for over in every for block in document.sizes_view(over)))
-    for over in every:
-        write(found.targets[0], over, typed)
+    write(found.targets[0], [over for over in every if over.timed], typed)
     for name, why in failures.items():
         note(f"error: {name}: {in_place(why, study)}")
     if failures or not any(over.timed for over in every):
         raise typer.Exit(1)
 
 
-def write(target: Target, over: OverSizes, typed: Sequence[str]) -> None:
-    if not over.timed:
+def write(target: Target, every: Sequence[OverSizes], typed: Sequence[str]) -> None:
+    """All ranges in one document, each with its chart."""
+    if not every:
         return
-    part = (f"over {over.parameter}", *typed)
+    parameters = dict.fromkeys(over.parameter for over in every)
+    part = (f"over {'+'.join(parameters)}", *typed)
     folder = target.workspace.reports(target.study, target.study.default_shape, part)
-    chart = Chart(document.NAME, f"{document.ALT} Of {over.study} on {over.gpu}.")
-    *head, times, rates, best = document.sizes_view(over)
-    blocks = [*head, chart, best, times, rates]
-    title = f"Sizes: {over.study} over {over.parameter}"
-    path = write_document(target.workspace, folder, title, blocks, [size_lines(over)])
+    blocks = [document.sizes_section(number, over) for number, over in enumerate(every)]
+    scenes = [
+        size_lines(over, name=document.sizes_name(number)) for number, over in enumerate(every)
+    ]
+    title = f"Sizes: {target.study.name} over {' and '.join(parameters)}"
+    path = write_document(target.workspace, folder, title, blocks, scenes)
     note(f"wrote {shown_path(path)}")
