@@ -97,7 +97,8 @@ def _ranges(
     own = {name: shape.parameters for name, shape in study.shapes.items() if shape.profiled}
     keys = study.shapes[evidence.shape].keys()
     on_record = derived_shapes(evidence.folder)
-    derived = {n: p for n, p in on_record.items() if n not in own and p.keys() == keys}
+    alike = {n: p for n, p in on_record.items() if n not in own and p.keys() == keys}
+    derived = {name: {key: parameters[key] for key in keys} for name, parameters in alike.items()}
     if not derived:
         return
     whole = Evidence(with_derived(study, derived), evidence.shape, evidence.folder)

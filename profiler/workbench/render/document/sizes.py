@@ -30,7 +30,7 @@ NAME = "sizes"
 ALT = "Time and rate of every version over the size."
 CAPTION = (
     "Chained times with 95 % intervals, and the study's work over them. Lines of references are "
-    "dashed; versions that are the fastest nowhere are drawn thin and without a name."
+    "dashed; versions that no colour is left for are drawn thin and without a name."
 )
 
 
@@ -136,7 +136,7 @@ def fastest(over: OverSizes) -> list[Text]:
         )
         unit = rate_unit(over)
         rates = f"{number(rate(over, point.rate))} {unit}"
-        head = f"{over.parameter}={size_words(size)}: "
+        head = f"fastest at {over.parameter}={size_words(size)}: "
         told.append(
             line(head, code(best.variant), f" {microseconds(point.time.value)}, {rates}{against}")
         )
