@@ -78,7 +78,7 @@ class StandIn:
         self.monkeypatch.setattr(machine, "can_measure", lambda: True)
         self.monkeypatch.setattr(measure, "run_worker", self.work)
         self.monkeypatch.setattr(measure, "Worker", self.start)
-        self.monkeypatch.setattr(ahead, "helpers_for", lambda variants: 0)
+        self.monkeypatch.setattr(ahead, "MOST_COMPILERS", 0)
         self.monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: None)
         self.monkeypatch.setattr(Measurement, "capture", lambda *a: self.capture(a[0]))
         self.monkeypatch.setattr(recording, "now", self.now)

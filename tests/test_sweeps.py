@@ -286,7 +286,8 @@ def test_a_sweep_needs_something_to_vary(root: Path, capsys: pytest.CaptureFixtu
 def test_variants_are_compiled_by_several_workers_and_told_by_one(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ahead, "helpers_for", lambda variants: 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr(ahead, "FEWEST_VARIANTS", 2)
     bad = 'if (i < n) out[i] = 2 * x[i];\n#if WARPS == 2\n#error "not with two"\n#endif'
     (root / "kernels" / "scale" / "baseline.cu").write_text(KERNEL.format(body=bad))
     arguments = ["sweep", "fix[warps=1..3+1]", "--build-only", "--json", "--project", str(root)]

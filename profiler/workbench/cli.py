@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -84,6 +85,8 @@ for _name, _options in VERBS.items():
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, see ``errors``."""
     gc.set_threshold(100_000)  # a command is over before there is garbage worth looking for
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     streams.prepare()
     try:
         code = run(arguments)

@@ -29,6 +29,11 @@ class Compiled:
     warnings: tuple[str, ...]
 
 
+def arch_of(major: int, minor: int) -> str:
+    """What is compiled for a compute capability: ``sm_90a`` has all that Hopper has."""
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
 class CompileError(ToolFailed):
     """The compiler refused a source; the message holds its diagnostics with file and line."""
 
@@ -56,9 +61,9 @@ class Source:
             return _restore(kept)
         report, code = self._compile(text, arch)
         if kept is not None:
-            # Others may compile the same kernel now, or look for it.
-            part = kept.with_name(f"{kept.name}.{os.getpid()}")
-            part.write_bytes(pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping))))
+            whole = pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping)))
+            part = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
+            part.write_bytes(whole)
             part.replace(kept)
         return report, code
 

@@ -156,7 +156,9 @@ def judge_sweep(
     times = chained(timing, names)
     best = fastest(times)
     found = [
-        _combination(evidence.variants[name], values, evidence.shape, gates, times, base, best)
+        _combination(
+            evidence.variants[name], values, evidence.shape, gates, times, base, best, timing
+        )
         for name, values in combinations.items()
     ]
     nodes = {name: timing.nodes(name) if timing else () for name in combinations}
@@ -173,7 +175,7 @@ def judge_sweep(
         axes=axes,
         combinations=tuple(found),
         source=source,
-        again=ratio_of(before, after) if before and after else None,
+        again=_over(before, after, again),
         again_file=again.file if again else "",
         file=timing.file if timing else "",
         warnings=tuple(warnings_of({evidence.shape: timing}, reference)),
@@ -239,6 +241,7 @@ def _combination(
     times: Mapping[str, SessionTimes],
     base: str,
     best: str,
+    timing: TimedTogether | None = None,
 ) -> Combination:
     name, build = evidence.variant, evidence.build
     own = times.get(name)
@@ -254,8 +257,8 @@ def _combination(
         fate=fate,
         why=why,
         time=time_of(own, CHAINED) if own else None,
-        over_default=_over(times.get(base), own) if name != base else None,
-        over_best=_over(times.get(best), own) if name != best else None,
+        over_default=_over(times.get(base), own, timing) if name != base else None,
+        over_best=_over(times.get(best), own, timing) if name != best else None,
         registers=int(registers.value) if registers and registers.value else _most_registers(build),
         spills=sum(k.spill_store_bytes + k.spill_load_bytes for k in kernels) if kernels else None,
         shared_bytes=max((k.shared_bytes for k in kernels), default=None),
@@ -274,5 +277,9 @@ def _with_shared(one: Combination, dynamic: int | None) -> Combination:
     return replace(one, shared_bytes=(one.shared_bytes or 0) + dynamic)
 
 
-def _over(before: SessionTimes | None, after: SessionTimes | None) -> Ratio | None:
-    return ratio_of(before, after) if before and after else None
+def _over(
+    before: SessionTimes | None, after: SessionTimes | None, timing: TimedTogether | None
+) -> Ratio | None:
+    if timing is None or not before or not after:
+        return None
+    return ratio_of(before, after, timing.timing.first_planned)

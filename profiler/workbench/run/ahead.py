@@ -1,61 +1,66 @@
-"""Compiles many variants beside the worker that builds them one by one.
-
-They share their cubins, so that the worker finds compiled what others were faster with. Whatever
-goes wrong with a variant is told by the worker.
-"""
+"""Compiles ahead of the worker that builds and checks, in processes beside it."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from msgspec import structs
-
+from workbench.run import machine
 from workbench.run.process import Worker
 from workbench.run.protocol import VariantsJob
 from workbench.study.params import base_name
-from workbench.words import Phase
 
-CORES = 2  # of a worker, whose compiler is not alone in its process
-FEWEST = 3  # variants of a worker: importing torch takes as long as a kernel or two
-MOST = 8
-
-
-def helpers_for(variants: Sequence[str]) -> int:
-    """How many help with so many variants."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return max(0, min(MOST, cores // CORES, len(variants) // FEWEST) - 1)
+MOST_COMPILERS = 6
+CORES_EACH = 2  # the worker, the sessions' process and ncu load their libraries meanwhile
+FEWEST_VARIANTS = 4  # below which a process that has to import torch first is late
 
 
-def declares_kernels(folder: Path, variant: str) -> bool:
-    """Whether its module declares kernels, and has no compiler of its own: that may hold locks,
-    which who is ended in the middle leaves behind.
+def copy_sources(scratch: Path, folder: Path) -> None:
+    """A folder for another worker, with a copy of what a scratch folder has."""
+    folder.mkdir(exist_ok=True)
+    if not (folder / "kernels").exists():
+        shutil.copytree(scratch / "kernels", folder / "kernels")
+
+
+def has_own_compiler(scratch: Path, variant: str) -> bool:
+    """Whether a module builds an extension of torch: that holds a lock while it does, which a
+    process that is ended in the middle leaves behind.
     """
-    module = folder / f"{base_name(variant)}.py"
-    text = module.read_text(encoding="utf-8", errors="replace") if module.is_file() else ""
-    return "cuda.kernel(" in text and "cpp_extension" not in text
+    modules = (scratch / "kernels").glob(f"*/{base_name(variant)}.py")
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in modules)
+    return any("cpp_extension" in text for text in texts)
 
 
 @contextmanager
-def compiling_ahead(scratch: Path, job: VariantsJob) -> Iterator[None]:
-    """While the worker of ``job`` builds, from the first variant on, others compile from the last
-    one on; they end with it.
+def compilers(
+    scratch: Path,
+    variants: Sequence[str],
+    job: Callable[[Sequence[str], str], VariantsJob],
+    arch: str = "",
+) -> Iterator[int]:
+    """Inside, so many processes compile ``variants`` from the last to the first, each its share,
+    for whoever shares the cubins of ``scratch``. ``job`` is one of some variants for an
+    architecture, which is that of the GPU where none is said. What comes of it is told by the
+    worker that asks for the same build.
     """
-    folder = scratch / "kernels" / job.study
-    variants = [name for name in job.variants[::-1] if declares_kernels(folder, name)]
-    count = helpers_for(variants)
-    workers: list[Worker] = []
+    gpu = machine.find_gpu()
+    arch = arch or (gpu.arch if gpu else "")
+    variants = [name for name in variants if not has_own_compiler(scratch, name)]
+    number = min(MOST_COMPILERS, (os.cpu_count() or 1) // CORES_EACH - 1)
+    if not arch or len(variants) < FEWEST_VARIANTS:
+        number = 0
+    started: list[Worker] = []
     try:
-        for number in range(count):
-            own = scratch / f"ahead-{number}"
-            shutil.copytree(scratch / "kernels", own / "kernels")
-            part = tuple(variants[number::count])
-            only = structs.replace(job, variants=part, phases=(Phase.BUILD,))
-            workers.append(Worker(own, only, cubins=scratch))
-        yield
+        for place in range(number):
+            folder = scratch / f"compiler{place}"
+            copy_sources(scratch, folder)
+            share = list(reversed(variants))[place::number]
+            if share:
+                started.append(Worker(folder, job(share, arch), cubins=scratch))
+        yield len(started)
     finally:
-        for worker in workers:
+        for worker in started:
             worker.kill()
