@@ -29,6 +29,8 @@ app = typer.Typer(
 # In the order of the help; each is run by the module of its name in ``workbench.commands``.
 VERBS: dict[str, type] = {
     "doctor": options.DoctorOptions,
+    "init": options.InitOptions,
+    "new": options.NewOptions,
     "list": options.ListOptions,
     "build": options.BuildOptions,
     "check": options.CheckOptions,
@@ -39,6 +41,7 @@ VERBS: dict[str, type] = {
     "report": options.ReportOptions,
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
+    "advise": options.AdviseOptions,
     "adopt": options.AdoptOptions,
 }
 

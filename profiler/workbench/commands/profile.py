@@ -17,6 +17,7 @@ from workbench.commands.target import (
     profiled_shapes,
     target_at,
 )
+from workbench.commands.track_record import with_record
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
@@ -59,7 +60,7 @@ def profiled(options: ProfileOptions, target: Target) -> tuple[dict[str, Any], b
     ensured = ensure(target, needed(target, names), fresh=options.fresh, capture=True)
     steps = target.study.ladder.chain([])
     evidence = snapshot(target.evidence(), steps)
-    judged = judge(evidence, target.workspace.config, source=ensured.source)
+    judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)
     rows = [judged.row(name) for name in names]
     data: dict[str, Any] = {}
     if options.json:
