@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from workbench.errors import ToolFailed
 from workbench.evidence.records import (
@@ -284,7 +285,9 @@ def worker(
 
     monkeypatch.setattr(check, "check_once", once)
 
-    def run(*phases: Phase, variants: tuple[str, ...] = ("one", "two")) -> list[WorkerEvent]:
+    def run(
+        *phases: Phase, variants: tuple[str, ...] = ("one", "two"), **more: Any
+    ) -> list[WorkerEvent]:
         job = VariantsJob(
             study="scale",
             variants=variants,
@@ -296,7 +299,7 @@ def worker(
             check_shapes=("large", "odd"),
             ranges={name: f"workbench:scale/{name}/large" for name in variants},
         )
-        protocol.write_job(tmp_path / protocol.JOB, job)
+        protocol.write_job(tmp_path / protocol.JOB, structs.replace(job, **more))
         monkeypatch.setattr(sys, "argv", ["worker", protocol.JOB])
         main.main()
         lines = (tmp_path / EVENTS).read_text().splitlines()
@@ -323,6 +326,15 @@ def test_a_worker_builds_and_checks(worker: Callable[..., list[WorkerEvent]]) ->
     (checked, *_) = [event for event in events if isinstance(event, Checked)]
     assert (checked.status, checked.max_abs, checked.relative) == (CheckResult.CORRECT, 0.25, 1e-3)
     assert (checked.times_reference, checked.kind, checked.varies) == (2.0, "", False)
+
+
+def test_a_worker_knows_shapes_that_the_study_does_not_list(
+    worker: Callable[..., list[WorkerEvent]],
+) -> None:
+    more = {"shape": "n8", "check_shapes": ("n8", "odd"), "derived": {"n8": {"n": 8}}}
+    events = worker(Phase.CHECK, **more)
+    checked = [event.shape for event in events if isinstance(event, Checked)]
+    assert checked == ["n8", "odd", "n8", "odd"]
 
 
 def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]]) -> None:

@@ -37,6 +37,7 @@ VERBS: dict[str, type] = {
     "calibrate": options.CalibrateOptions,
     "profile": options.ProfileOptions,
     "ablate": options.AblateOptions,
+    "sweep": options.SweepOptions,
     "report": options.ReportOptions,
     "show": options.ShowOptions,
     "diff": options.DiffOptions,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import typer
@@ -10,8 +9,7 @@ import typer
 from workbench.commands.options import BuildOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note, with_hint
-from workbench.commands.target import find_study, in_place, refuse_captured
-from workbench.errors import UsageError
+from workbench.commands.target import find_study, in_place, refuse_captured, require_arch
 from workbench.evidence.records import BuiltKernel
 from workbench.render.document.blocks import Block
 from workbench.render.document.machine import CompiledKernel, compiled
@@ -73,8 +71,7 @@ def blocks(results: list[Result]) -> list[Block]:
 def run(options: BuildOptions) -> None:
     names, arch = options.variants or [], options.arch
     workspace, found = find_study(options.project, options.study)
-    if re.fullmatch(r"sm_\d+[af]?", arch) is None:
-        raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+    require_arch(arch)
     found, names = including(found, names)
     for name in names:
         refuse_captured(found, name)

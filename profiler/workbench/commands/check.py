@@ -11,7 +11,13 @@ from workbench.commands.measuring import collectable
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
-from workbench.commands.target import Target, find_target, in_place
+from workbench.commands.target import (
+    Target,
+    find_study,
+    in_place,
+    profiled_shapes,
+    target_at,
+)
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Block, Paragraph, words
@@ -28,11 +34,11 @@ def measure(target: Target, names: list[str]) -> None:
         Measurement(target.study, target.workspace.config, target.folder, plan, progress).run()
 
 
-def results(target: Target, names: list[str]) -> Iterator[Checked]:
-    """Every variant at every shape."""
+def results(target: Target, names: list[str], *, alone: bool = False) -> Iterator[Checked]:
+    """Every variant at every shape, or at the target's ``alone``."""
     evidence = target.evidence()
     for name in names:
-        for shape in target.study.shapes:
+        for shape in [target.shape] if alone else target.study.shapes:
             yield result(evidence, name, shape)
 
 
@@ -86,11 +92,14 @@ def _fields(check: Checked, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def run(options: CheckOptions) -> None:
-    target = find_target(options.project, options.study, options.shape)
-    names = target.runnable(options.variants or [])
-    if target.live:
-        measure(target, names)
-    checks = list(results(target, names))
+    workspace, study = find_study(options.project, options.study)
+    targets = [target_at(workspace, each) for each in profiled_shapes(study, options.shape)]
+    checks: list[Checked] = []
+    for target in targets:
+        names = target.runnable(options.variants or [])
+        if target.live:
+            measure(target, names)
+        checks += results(target, names, alone=len(targets) > 1)
     if options.json:
         show_json(as_data(target, checks))
     else:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from pathlib import Path
 
 import typer
 
 from workbench.commands.progress import Progress, note, with_hint
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
+from workbench.evidence.records import Build, Timing
 from workbench.judge.open_verdicts import open_variants
 from workbench.run import machine
-from workbench.run.measure import Measurement
+from workbench.run.measure import Measurement, decided
 from workbench.run.plan import Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
@@ -90,11 +96,59 @@ def ensure(
     todo = plan(evidence, collectable(target.study, variants), fresh=fresh, capture=capture)
     if not todo.variants:
         return Ensured(Origin.RECORDED)
+    config = for_study(target.workspace.config, target.study.ladder.cache_control)
+    undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
+    return carry_out(target, todo, undecided)
+
+
+def ensure_timed(
+    target: Target,
+    variants: list[str],
+    *,
+    fresh: bool = False,
+    refused: Callable[[Build], str] | None = None,
+) -> Ensured:
+    """Build, check and time what is needed, and profile nothing. What ``refused`` says a word of is
+    only built.
+    """
+    if not target.live:
+        return ensure(target, variants, fresh=fresh)
+    evidence, known = target.evidence(), collectable(target.study, variants)
+    if refused is not None and not fresh:
+        builds = {name: evidence.build(name).current for name in known}
+        known = [name for name, build in builds.items() if build is None or not refused(build)]
+    todo = replace(plan(evidence, known, fresh=fresh), captured=())
+    return carry_out(target, todo, refused=refused) if todo.timed else Ensured(Origin.RECORDED)
+
+
+@cache
+def cubin_folder() -> Path:
+    """For as long as this process lives."""
+    folder = Path(tempfile.mkdtemp(prefix="workbench-cubins-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def carry_out(
+    target: Target,
+    todo: Plan,
+    undecided: Callable[[Timing], Sequence[str]] = decided,
+    refused: Callable[[Build], str] | None = None,
+) -> Ensured:
+    """Measure what a plan says. Ctrl-C keeps what was finished, and leaves with 130."""
     started = time.monotonic()
     config = for_study(target.workspace.config, target.study.ladder.cache_control)
     with Progress(len(todo.captured), config.timing.sessions) as progress:
-        undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
-        result = Measurement(target.study, config, target.folder, todo, progress, undecided).run()
+        result = Measurement(
+            target.study,
+            config,
+            target.folder,
+            todo,
+            progress,
+            undecided,
+            refused,
+            cubin_folder(),
+        ).run()
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)

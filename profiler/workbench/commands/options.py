@@ -34,6 +34,15 @@ StudyName = Annotated[
     str | None,
     typer.Option("--study", help="Study; default in workbench.toml.", autocompletion=_study),
 ]
+Shapes = Annotated[
+    str | None,
+    typer.Option(
+        "--shape",
+        help="Shape, or a range: 'S=512..4096*2', 'NAME,S=512|1024'.",
+        autocompletion=_shape,
+    ),
+]
+Arch = Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")]
 ShapeName = Annotated[
     str | None, typer.Option("--shape", help="Shape; default in study.py.", autocompletion=_shape)
 ]
@@ -115,7 +124,7 @@ class BuildOptions:
     """Compile without a GPU: registers, shared memory, stack, spills and warnings."""
 
     variants: Variants = None
-    arch: Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")] = "sm_90a"
+    arch: Arch = "sm_90a"
     project: Project = None
     study: StudyName = None
     wide: Wide = False
@@ -130,7 +139,7 @@ class CheckOptions:
     variants: Variants = None
     project: Project = None
     study: StudyName = None
-    shape: ShapeName = None
+    shape: Shapes = None
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
@@ -154,7 +163,7 @@ class ProfileOptions:
     variants: Annotated[list[str], typer.Argument(metavar="VARIANT...", autocompletion=_variant)]
     project: Project = None
     study: StudyName = None
-    shape: ShapeName = None
+    shape: Shapes = None
     fresh: Fresh = False
     wide: Wide = False
     markdown: Markdown = False
@@ -170,10 +179,36 @@ class AblateOptions:
     ] = None
     project: Project = None
     study: StudyName = None
-    shape: ShapeName = None
+    shape: Shapes = None
     all_shapes: Annotated[
         bool, typer.Option("--all-shapes", help="One table a shape, and one of all shapes.")
     ] = False
+    leave_one_out: Annotated[
+        bool,
+        typer.Option("--leave-one-out", help="Of one variant: what each switch is worth in it."),
+    ] = False
+    fresh: Fresh = False
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """Time a variant at all combinations of its parameters, or variants over a range of shapes."""
+
+    variants: Annotated[
+        list[str],
+        typer.Argument(metavar="VARIANT[a=1|2,b=4..16*2]...", autocompletion=_variant),
+    ]
+    build_only: Annotated[
+        bool,
+        typer.Option("--build-only", help="What the compiler makes of each, without a GPU."),
+    ] = False
+    arch: Arch = "sm_90a"
+    project: Project = None
+    study: StudyName = None
+    shape: Shapes = None
     fresh: Fresh = False
     wide: Wide = False
     markdown: Markdown = False

@@ -69,6 +69,10 @@ class EvidenceFolder:
         """Oldest first."""
         return listed(self.timings(shape), ".json")
 
+    def shape(self, shape: str) -> Path:
+        """What a shape is that the study does not list."""
+        return self.root / shape / "shape.json"
+
     def capture_index(self, shape: str, variant: str) -> Path:
         return self.root / shape / "captures" / f"{variant}.json"
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from workbench.words import SCHEMA_VERSION, CheckResult, Known, NodeKind, Regime
+from workbench.words import SCHEMA_VERSION, CheckResult, Known, NodeKind, Parameter, Regime
 
 Number = int | float
 UNITS = ("FLOP/s", "byte/s")
@@ -112,6 +112,13 @@ class Checks(Record, frozen=True, kw_only=True):
     variant: str
     shapes: dict[str, Check]
     provenance: Provenance
+
+
+class DerivedShape(Record, frozen=True, kw_only=True):
+    """``<shape>/shape.json``: the parameters of a shape that the study does not list."""
+
+    shape: str
+    parameters: dict[str, Parameter]
 
 
 class Samples(Record, frozen=True, kw_only=True):

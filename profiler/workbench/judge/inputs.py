@@ -135,7 +135,8 @@ class Snapshot:
     ``steps`` are those to be judged, ``shape`` the one that is looked at. ``shapes`` has it and
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
     ``told`` is what was found wrong with files and cost no variant its evidence. ``journal`` says
-    what was recorded when; None where nobody asked.
+    what was recorded when; None where nobody asked. ``ranges`` are parameters in which shapes on
+    record differ and in nothing else, with these shapes, one of them at least derived.
     """
 
     study: str
@@ -148,6 +149,7 @@ class Snapshot:
     calibration: Calibration | None = None
     told: tuple[str, ...] = ()
     journal: Journal | None = None
+    ranges: tuple[tuple[str, tuple[ShapeEvidence, ...]], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

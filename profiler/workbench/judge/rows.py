@@ -27,6 +27,7 @@ from workbench.judge.regimes import Elsewhere, InRegime
 from workbench.judge.scores import Score, score
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
+from workbench.judge.sizes import OverSizes
 from workbench.study.model import Step
 from workbench.words import Origin, Regime, Role, Status, Verdict
 
@@ -187,6 +188,7 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
+    sizes: tuple[OverSizes, ...] = ()
     trials: tuple[Trial, ...] = ()
     record: Record = NO_RECORD
 

@@ -18,7 +18,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
 from workbench.render.chart.bars import OTHER, fills
-from workbench.render.chart.charts import CHARTS, NO_TIMINGS, scene
+from workbench.render.chart.charts import CHARTS, NO_TIMINGS, scene, size_charts
 from workbench.render.chart.palette import PALETTE
 from workbench.render.chart.sample_strips import Timings
 from workbench.render.chart.scene import Width
@@ -96,10 +96,14 @@ def render_page(
 
 def charts_of(ablation: Ablation, timings: Timings = NO_TIMINGS) -> dict[str, str]:
     """Each chart by its name, wide and narrow: a page shows the one that its width has room for."""
-    return {
+    charts = {
         name: "".join(svg.inline(scene(name, ablation, timings, width)) for width in Width)
         for name in CHARTS
     }
+    for width in Width:
+        for one in size_charts(ablation, width):
+            charts[one.name] = charts.get(one.name, "") + svg.inline(one)
+    return charts
 
 
 def parted(blocks: Sequence[Block]) -> tuple[list[Section], list[Block], list[Section]]:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import CapturedKernel, Timing
+from workbench.evidence.records import Build, CapturedKernel, Timing
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.ncu.ranges import range_name
@@ -47,6 +47,7 @@ from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
+from workbench.study.shapes import parameters_of_derived
 from workbench.study.sources import source_files
 from workbench.words import ABSENT, CheckResult, Phase
 
@@ -61,7 +62,10 @@ def decided(timing: Timing) -> Sequence[str]:
 class Measurement:
     """One run of the measuring part: a study at a shape, on this machine's GPU.
 
-    ``undecided`` says of a timing which variants to time in as many sessions again.
+    ``undecided`` says of a timing which variants to time in as many sessions again. ``refused``
+    says of a build why it is not worth checking and timing, "" where it is; with it, all variants
+    are built before any is checked. ``cubins`` is a folder that keeps builds for other
+    measurements.
     """
 
     def __init__(
@@ -72,8 +76,12 @@ class Measurement:
         plan: Plan,
         on_event: Callable[[Event], None],
         undecided: Callable[[Timing], Sequence[str]] = decided,
+        refused: Callable[[Build], str] | None = None,
+        cubins: Path | None = None,
     ) -> None:
+        self.cubins = cubins
         self.undecided = undecided
+        self.refused = refused
         self.study = study
         self.config = config
         self.plan = plan
@@ -86,7 +94,8 @@ class Measurement:
 
     def run(self) -> Measured:
         self.recorder.predictions()
-        with scratch_folder(self.study) as scratch:
+        self.recorder.derived_shape()
+        with scratch_folder(self.study, self.cubins) as scratch:
             ahead = None
             try:
                 ahead = self.start_capture(scratch, self.plan.captured, gated=True)
@@ -120,20 +129,26 @@ class Measurement:
             sources=sources_of(self.study, names),
             ranges={name: range_name(self.study.name, name, shape) for name in names},
             gated=gated,
+            derived=parameters_of_derived(self.study),
         )
 
     def prepare(self, scratch: Path) -> None:
-        """Build and check; again without the one that broke the worker."""
-        with compilers(scratch, self.plan.built, self.build_job):
-            self.build_and_check(scratch)
+        """Build and check."""
+        variants, together = self.plan.built, (Phase.BUILD, Phase.CHECK)
+        with compilers(scratch, variants, self.build_job):
+            if self.refused is None:
+                return self.work(scratch, variants, together)
+            self.work(scratch, variants, (Phase.BUILD,))
+        left = [v for v in variants if v not in self.result.out]
+        if not self.result.interrupted:
+            self.work(scratch, left, (Phase.CHECK,))
 
     def build_job(self, variants: Sequence[str], arch: str) -> VariantsJob:
         """Of a process that compiles ahead."""
         return structs.replace(self.job(variants, (Phase.BUILD,)), arch=arch)
 
-    def build_and_check(self, scratch: Path) -> None:
-        variants = self.plan.built
-        phases = (Phase.BUILD, Phase.CHECK)
+    def work(self, scratch: Path, variants: list[str], phases: tuple[Phase, ...]) -> None:
+        """Again without the one that broke the worker."""
         limit = self.config.limits.seconds_per_step
         while variants:
             outcome = run_worker(scratch, self.job(variants, phases), limit, self.take)
@@ -161,6 +176,7 @@ class Measurement:
             instances=settings.instances,
             rounds=settings.rounds,
             graph_microseconds=settings.graph_microseconds,
+            derived=parameters_of_derived(self.study),
         )
         folder = scratch / "timing"
         copy_sources(scratch, folder)
@@ -320,9 +336,11 @@ class Measurement:
                     event.environment, packages=self.packages() or None
                 )
             case Built():
-                self.recorder.build(
+                build = self.recorder.build(
                     event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
                 )
+                if self.refused is not None and (why := self.refused(build)):
+                    self.result.refused[event.variant] = why
             case Checked():
                 self.checked(event)
             case Failed():

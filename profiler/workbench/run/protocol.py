@@ -42,7 +42,7 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     Variants are built for ``arch``, for the GPU at hand where it is empty, with the ``params``
     that are not their own, checked at ``check_shapes``, where the error of ``reference`` stands
     beside theirs, and captured inside the NVTX ``ranges``. ``sources`` are the files that their
-    fingerprints cover.
+    fingerprints cover, ``derived`` the parameters of shapes that ``study.py`` does not list.
     """
 
     study: str
@@ -56,6 +56,7 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     sources: dict[str, tuple[str, ...]] = {}
     ranges: dict[str, str] = {}
     gated: bool = False
+    derived: dict[str, dict[str, Parameter]] = {}
 
 
 class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
@@ -63,7 +64,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
 
     The ``references`` are timed by themselves first. Variants that are ``twins`` have two groups of
     instances. The gate says which variants, and after these sessions which of them once more, in
-    one session at a time; none is the end.
+    one session at a time; none is the end. ``derived`` as in ``VariantsJob``.
     """
 
     study: str
@@ -76,6 +77,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     instances: int
     rounds: int
     graph_microseconds: float
+    derived: dict[str, dict[str, Parameter]] = {}
 
 
 class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):

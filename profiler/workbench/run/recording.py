@@ -16,6 +16,7 @@ import workbench
 from workbench.errors import UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
+from workbench.evidence.recorded import derived_shapes
 from workbench.evidence.records import (
     Build,
     BuiltKernel,
@@ -23,6 +24,7 @@ from workbench.evidence.records import (
     CaptureIndex,
     Check,
     Checks,
+    DerivedShape,
     Environment,
     GraphNode,
     PredictionEntry,
@@ -143,10 +145,11 @@ class Recorder:
         self._on_record: Timing | None = None
         prints = Fingerprints(study)
         self._sources = {name: prints.of_sources(name) for name in variants}
+        every = derived_shapes(folder) | {n: s.parameters for n, s in study.shapes.items()}
         self._prints = {
-            (name, shape): prints.of(name, shape)
+            (name, shape): prints.at(name, parameters)
             for name in self._sources
-            for shape in study.shapes
+            for shape, parameters in every.items()
         }
 
     def predictions(self) -> None:
@@ -170,6 +173,13 @@ class Recorder:
                 )
                 journal.append(self.folder, entry)
 
+    def derived_shape(self) -> None:
+        """Note what the shape is where the study does not list it, before anything is measured."""
+        if self.shape in self.study.derived:
+            parameters = self.study.shapes[self.shape].parameters
+            record = DerivedShape(shape=self.shape, parameters=parameters)
+            self._write(self.folder.shape(self.shape), record)
+
     def fingerprint(self, variant: str, shape: str | None = None) -> str:
         return self._prints[variant, shape or self.shape]
 
@@ -182,7 +192,7 @@ class Recorder:
         warnings: tuple[str, ...] = (),
         error: str = "",
         hint: str = "",
-    ) -> None:
+    ) -> Build:
         sources = source_files(self.study, self.study.variants[variant])
         record = Build(
             variant=variant,
@@ -196,6 +206,7 @@ class Recorder:
             provenance=provenance(self.environment),
         )
         self._write(self.folder.build(variant), record)
+        return record
 
     def check(
         self,

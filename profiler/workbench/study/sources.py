@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from workbench.cuda.includes import within
 from workbench.study.model import Study, Variant
 from workbench.study.text import read_text, readable_text
 from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
+from workbench.words import Parameter
 
 # To be raised where the same sources would be measured otherwise: how a call is timed, checked or
 # captured. Evidence of an older harness is then stale, as that of older sources is.
@@ -103,13 +105,18 @@ class Fingerprints:
         harness.
         """
         if (variant, shape) not in self._prints:
-            digest = self._sources(variant)
-            digest.update(self._code)
-            digest.update(json.dumps(self.study.shapes[shape].parameters, sort_keys=True).encode())
-            if HARNESS > 1:  # the first one was in no fingerprint
-                digest.update(f"harness {HARNESS}".encode())
-            self._prints[variant, shape] = digest.hexdigest()
+            parameters = self.study.shapes[shape].parameters
+            self._prints[variant, shape] = self.at(variant, parameters)
         return self._prints[variant, shape]
+
+    def at(self, variant: str, parameters: Mapping[str, Parameter]) -> str:
+        """As ``of``, at a shape of these parameters."""
+        digest = self._sources(variant)
+        digest.update(self._code)
+        digest.update(json.dumps(parameters, sort_keys=True).encode())
+        if HARNESS > 1:  # the first one was in no fingerprint
+            digest.update(f"harness {HARNESS}".encode())
+        return digest.hexdigest()
 
     def of_sources(self, variant: str) -> str:
         """sha256 over the variant's own sources alone: what a build depends on."""

@@ -17,6 +17,7 @@ from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
 from workbench.render.as_json import advice, plain_data
+from workbench.render.as_json.sizes import sizes
 from workbench.render.as_json.stalls import stall_certainty
 from workbench.render.document import ladder_table
 from workbench.render.document.phrases import figure
@@ -44,6 +45,7 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
         },
         "recordings": plain_data(found.recordings),
         "across_shapes": across(found.across),
+        **({"sizes": [sizes(over) for over in found.sizes]} if found.sizes else {}),
         **({"measured_ceilings": ceilings(found.measured)} if found.measured else {}),
         "versions": [each(found, r) for r in found.rows],
         "references": [each(found, r) for r in found.references],

@@ -1,7 +1,8 @@
 """The document of a judged ladder: what a report says, in the order in which people read it.
 
-Keys of its sections: result, lessons, ladder, shapes, roofline, stalls, why, steps (with one
-``step-<variant>`` each, the baseline's first), failures, next, method, environment, reproduction,
+Keys of its sections: result, lessons, ladder, shapes, sizes (where shapes differ in one parameter
+alone), roofline, stalls, why, steps (with one ``step-<variant>`` each, the baseline's first),
+failures, next, method, environment, reproduction,
 sources. Warnings stand before them all.
 """
 
@@ -43,6 +44,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.fields import Field, field, only, table
 from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.phrases import judged, ladders, shape_words, steps, with_cycles
+from workbench.render.document.sizes import sizes_section
 from workbench.render.document.step import anchor, step_section
 from workbench.render.document.tree import tree
 from workbench.render.numbers import factor, number
@@ -58,6 +60,7 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
         _lessons(ablation),
         _ladder(ablation),
         *_shapes(ablation),
+        *(sizes_section(number, over) for number, over in enumerate(ablation.sizes)),
         _roofline(ablation),
         _stalls(ablation),
         _why(ablation),

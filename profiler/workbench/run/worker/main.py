@@ -39,6 +39,7 @@ from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
 from workbench.study.model import Shape
 from workbench.study.params import base_name
+from workbench.study.shapes import add_shapes
 from workbench.study.workspace import check_study_module, load_module
 from workbench.words import CheckResult, Phase
 
@@ -58,6 +59,7 @@ class Worker:
         study = self.folder / "study.py"
         self.study = load_module(study, "workbench_study")
         check_study_module(study, self.study)
+        add_shapes(self.study.shapes, job.derived)
         self.guard: Guard | None = None
         self.loaded = 0
         self.failed: set[str] = set()
@@ -74,7 +76,7 @@ class Worker:
         self.journal.write(Hello(pid=os.getpid()))
         if self.job.gated:
             self.variants = wait_for_parent()
-        if phases != (Phase.BUILD,):
+        if phases != (Phase.BUILD,) or not self.job.arch:  # for the GPU at hand
             self.tell_surroundings()
             self.guard = guard_of(self.folder, self.job)
             self.guard.seal.also(self.study)

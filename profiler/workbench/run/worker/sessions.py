@@ -32,6 +32,7 @@ from workbench.run.protocol import (
 from workbench.run.worker.gate import wait_at_gate
 from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.front_ends import is_compiling
+from workbench.study.shapes import add_shapes
 from workbench.words import Phase
 
 
@@ -117,6 +118,7 @@ class Server:
         folder = Path.cwd() / "kernels" / self.job.study
         guard = Guard(folder, self.job.sources)
         study = guard.load(folder / "study.py", "workbench_study")
+        add_shapes(study.shapes, self.job.derived)
         loader = Loader(folder, self.job.params, guard)
         self.start(variants[0])
         timing = Timing(self.job, study, loader, guard, self.fail, self.current)
