@@ -1,0 +1,30 @@
+"""A row in the registers of eight blocks, a cluster: read once however long it is."""
+
+import torch
+
+from workbench import cuda
+
+BLOCKS, THREADS, MOST = 8, 512, 131072
+TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+
+
+def chunks_of(cols: int, size: int) -> int:
+    """Of 16 bytes, of a thread."""
+    return -(-cols * size // (16 * BLOCKS * THREADS))
+
+
+kernels = {
+    (dtype, chunks): cuda.kernel("cluster.cu", "softmax", defines={"type": type_, "chunks": chunks})
+    for dtype, type_ in TYPES.items()
+    for chunks in range(1, chunks_of(MOST, dtype.itemsize) + 1)
+}
+
+
+def run(x: torch.Tensor) -> torch.Tensor:
+    rows, cols = x.shape
+    size = x.element_size()
+    if cols > MOST or cols * size % 16:
+        raise NotImplementedError(f"rows of whole pieces of 16 bytes, up to {MOST} elements")
+    out = torch.empty_like(x)
+    kernels[x.dtype, chunks_of(cols, size)][(BLOCKS, rows), THREADS](x, out, cols)
+    return out
