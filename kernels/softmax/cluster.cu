@@ -23,6 +23,8 @@ struct Partial {
     float top, sum;
 };
 
+#define NOTHING __int_as_float(0xff800000)  // minus infinity
+
 // exp(x - top) is 0 of minus infinity, also where nothing but that has been seen.
 __device__ __forceinline__ float weight(float x, float top) {
     return expf(x - fmaxf(top, -3.402823466e38f));
@@ -66,13 +68,13 @@ softmax(const Element* __restrict__ x, Element* __restrict__ out, int cols) {
             *reinterpret_cast<uint4*>(&chunk[i]) =
                 *reinterpret_cast<const uint4*>(x + row + first + i * kStep);
 
-    Partial own = {-INFINITY, 0};
+    Partial own = {NOTHING, 0};
     float value[CHUNKS][kVector];
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i)
 #pragma unroll
         for (int k = 0; k < kVector; ++k) {
-            value[i][k] = first + i * kStep < cols ? static_cast<float>(chunk[i].at[k]) : -INFINITY;
+            value[i][k] = first + i * kStep < cols ? static_cast<float>(chunk[i].at[k]) : NOTHING;
             own.top = fmaxf(own.top, value[i][k]);
         }
 #pragma unroll

@@ -40,7 +40,7 @@ def settled(evidence: Evidence, variant: str) -> bool:
 
 def wrong_elsewhere(evidence: Evidence, variant: str) -> bool:
     """Whether it is wrong at another of the shapes that it is checked at: it is not timed then."""
-    others = [name for name, shape in evidence.study.shapes.items() if shape.captured]
+    others = [name for name, shape in evidence.study.shapes.items() if shape.always_checked]
     checks = [evidence.check(variant, name).current for name in others if name != evidence.shape]
     return any(check is not None and check.status == CheckResult.WRONG for check in checks)
 

@@ -41,8 +41,8 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
 
     Variants are built for ``arch``, for the GPU at hand where it is empty, with the ``params``
     that are not their own, checked at ``check_shapes``, where the error of ``reference`` stands
-    beside theirs, and captured inside the NVTX ``ranges``. ``sources`` are the files that their
-    fingerprints cover.
+    beside theirs, and captured inside the NVTX ``ranges``. ``references`` are no steps of the
+    ladder. ``sources`` are the files that their fingerprints cover.
     """
 
     study: str
@@ -53,6 +53,7 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     shape: str = ""
     check_shapes: tuple[str, ...] = ()
     reference: str = ""
+    references: tuple[str, ...] = ()
     sources: dict[str, tuple[str, ...]] = {}
     ranges: dict[str, str] = {}
     gated: bool = False

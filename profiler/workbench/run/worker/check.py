@@ -97,10 +97,16 @@ class Checked:
 
 
 def check_once(
-    study: ModuleType, run: Run, shape: Any, kind: Kind | None = None, peer: Run | None = None
+    study: ModuleType,
+    run: Run,
+    shape: Any,
+    kind: Kind | None = None,
+    peer: Run | None = None,
+    *,
+    contiguous: bool = False,
 ) -> Checked:
     """On fresh inputs. Nothing that could be copied is in memory while ``run`` works: the reference
-    comes after.
+    comes after. ``contiguous``: what it returns must be.
     """
     generator = torch.Generator("cuda").manual_seed(secrets.randbits(48))
     drawn = study.inputs(shape, generator)
@@ -115,7 +121,7 @@ def check_once(
     if first is not None:
         poison_free_memory(first.numel() * first.element_size())
     out = run(**inputs)
-    if refused := refuse_output(out, inputs):
+    if refused := refuse_output(out, inputs, contiguous=contiguous):
         return Checked(math.nan, math.nan, refused)
     # On the stream of the call alone: what still runs on another one is not waited for.
     kept = out.clone()
@@ -177,12 +183,14 @@ class CheckOutcome:
         )
 
 
-def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
+def check_variant(
+    study: ModuleType, run: Run, shape: Any, peer: Run | None = None, *, contiguous: bool = False
+) -> CheckOutcome:
     """The worst of two plain draws, and of one of every adversarial kind that the study has."""
     worst, drawn = CheckOutcome(CheckResult.CORRECT, max_abs=0.0, relative=0.0), [("", None)] * 2
     for name, kind in [*drawn, *getattr(study, "adversarial", {}).items()]:
         try:
-            one = check_once(study, run, shape, kind, peer)
+            one = check_once(study, run, shape, kind, peer, contiguous=contiguous)
         except NotImplementedError as error:
             return CheckOutcome(CheckResult.UNSUPPORTED, str(error))
         if one.why:

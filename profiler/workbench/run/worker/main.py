@@ -172,9 +172,12 @@ class Worker:
         from workbench.run.worker.check import check_variant
 
         run, peer = self.load(name), self.reference
+        asked = getattr(self.study, "contiguous", False) and name not in self.job.references
         for shape in self.job.check_shapes:
             try:
-                outcome = check_variant(self.study, run, self.study.shapes[shape], peer)
+                outcome = check_variant(
+                    self.study, run, self.study.shapes[shape], peer, contiguous=asked
+                )
             except Exception as error:
                 if shape == self.job.shape:
                     raise
