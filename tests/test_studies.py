@@ -1,0 +1,182 @@
+"""This repository's studies: they read anywhere, their kernels compile, their reports render."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from workbench.cli import main
+from workbench.errors import UsageError
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import Evidence
+from workbench.judge.predictions import check_figures
+from workbench.study.model import Shape, Work
+from workbench.study.workspace import find_workspace
+from workspaces import ROOT
+
+STUDIES = ("attention", "softmax", "transpose")
+NEW = STUDIES[1:]
+MOST_EVIDENCE = 25e6  # bytes, of all studies together
+
+
+def test_the_workspace_has_them_and_the_default_stays() -> None:
+    workspace = find_workspace(ROOT)
+    assert workspace.studies() == list(STUDIES)
+    assert workspace.study().name == "attention"
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_one_is_read_without_torch_and_without_triton(name: str) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['triton'] = None\n"
+        "from pathlib import Path; from workbench.study.workspace import find_workspace\n"
+        f"study = find_workspace(Path({str(ROOT)!r})).study({name!r})\n"
+        "print(*(study.work(shape).bytes for shape in study.shapes))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(float(amount) > 0 for amount in done.stdout.split())
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_every_step_says_what_was_expected_of_it(name: str) -> None:
+    ladder = find_workspace(ROOT).study(name).ladder
+    check_figures(ladder)
+    first, *steps = ladder.steps
+    assert first.variant == "baseline"
+    for step in steps:
+        assert step.rationale
+        assert step.bottleneck or step.chooses
+        assert any(prediction.figure == "time" for prediction in step.predictions)
+
+
+def test_work_is_what_one_call_needs() -> None:
+    def work(study: str, shape: str) -> Work:
+        return find_workspace(ROOT).study(study).work(shape)
+
+    assert work("softmax", "4096x8192") == Work(3 * 2**25 - 2**12, 2 * 2 * 2**25, "float16")
+    assert work("transpose", "8192x8192") == Work(0, 2 * 4 * 2**26, "float32")
+
+
+@pytest.mark.parametrize(("study", "names"), [("transpose", ()), ("softmax", ("cluster",))])
+def test_kernels_compile_without_warnings_and_spills(
+    study: str, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
+    assert main(["build", *names, "--study", study, "--json", "--project", str(ROOT)]) == 0
+    builds = json.loads(capsys.readouterr().out)["builds"]
+    compiled = {build["variant"] for build in builds if build["kernels"]}
+    steps = {step.variant for step in find_workspace(ROOT).study(study).ladder.steps}
+    assert compiled >= (set(names) or steps)
+    for build in builds:
+        assert not build["warnings"]
+        assert not build["error"]
+        assert all(not kernel["spill_store_bytes"] for kernel in build["kernels"])
+
+
+def test_triton_variants_are_correct_in_its_interpreter() -> None:
+    for name in ("torch", "triton"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    script = Path(__file__).with_name("interpreted.py")
+    done = subprocess.run(
+        [sys.executable, script, ROOT / "kernels" / "softmax"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert not [line for line in told if line.startswith("WRONG")]
+    assert sum(line.startswith("correct") for line in told) > 100
+
+
+def test_adversarial_rows_always_have_a_softmax() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    study = find_workspace(ROOT).study("softmax")
+    for cols in (1, 2, 3, 1000):
+        for kind in study.module.adversarial.values():
+            generator = torch.Generator().manual_seed(7)
+            shape = Shape(rows=4, cols=cols, dtype="float16")
+            inputs = kind(study.module.inputs(shape, generator), generator)
+            rows = study.module.reference(**inputs).sum(-1)
+            torch.testing.assert_close(rows, torch.ones_like(rows))
+
+
+def test_a_copy_that_is_called_transposed_is_no_transpose() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from workbench.run.worker.output import refuse_output
+
+    x = torch.zeros(3, 5)
+    copied = x.t().clone()
+    assert torch.equal(copied, x.t())
+    assert refuse_output(copied, {"x": x}) == ""
+    assert "strides (1, 5)" in refuse_output(copied, {"x": x}, contiguous=True)
+    assert refuse_output(x.t().contiguous(), {"x": x}, contiguous=True) == ""
+    assert find_workspace(ROOT).study("transpose").module.contiguous
+
+
+@pytest.mark.parametrize(
+    ("shape", "always"),
+    [
+        (Shape(n=1), True),
+        (Shape(n=1, captured=False), False),
+        (Shape(n=1, profiled=False), True),
+        (Shape(n=1, profiled=False, captured=False), True),
+    ],
+)
+def test_what_is_only_checked_is_checked_at_any_shape(shape: Shape, always: bool) -> None:
+    assert shape.always_checked is always
+
+
+def test_a_tensor_map_says_what_box_it_takes() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
+    from workbench import cuda
+
+    with pytest.raises(UsageError, match="only float32, float16 and bfloat16"):
+        cuda.tensor_map(torch.zeros(8, 8, dtype=torch.float64), (8, 16))
+    for dtype, wrong, wide in ((torch.float32, 64, 32), (torch.float16, 32, 64)):
+        with pytest.raises(UsageError) as caught:
+            cuda.tensor_map(torch.zeros(8, 64, dtype=dtype), (8, wrong))
+        assert (
+            caught.value.hint == f"a box has a number for each dimension, the last of them {wide}"
+        )
+
+
+def test_ceilings_are_the_cards_and_not_one_studys() -> None:
+    workspace = find_workspace(ROOT)
+    theirs = EvidenceFolder(workspace.evidence_base("attention") / "nvidia-h200")
+    for name in NEW:
+        study = workspace.study(name)
+        folder = EvidenceFolder(workspace.evidence_base(name) / "nvidia-h200")
+        assert not folder.ceilings.exists()
+        found = Evidence(study, study.default_shape, folder).calibration
+        assert found is not None
+        assert found.date == Evidence(workspace.study(), "b2h8s512d64", theirs).calibration.date  # type: ignore[union-attr]
+
+
+def test_all_evidence_together_stays_small() -> None:
+    files = [path for path in ROOT.glob("ablations/*/evidence/**/*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < MOST_EVIDENCE
+
+
+def recorded(name: str) -> None:
+    if not (ROOT / "ablations" / name / "evidence").is_dir():
+        pytest.skip(f"{name} has not been recorded yet")
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_evidence_is_current_and_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(name)
+    assert main(["ablate", "--study", name, "--json", "--project", str(ROOT)]) == 0
+    found = cast(Any, json.loads(capsys.readouterr().out))
+    assert found["study"] == name
