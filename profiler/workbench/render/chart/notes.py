@@ -12,10 +12,17 @@ from workbench.words import ABSENT
 
 SMALL, LINE, EDGE = 11.0, 15.0, 8.0
 EMPTY = 120.0
+NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
 
 
 def where(ablation: Ablation) -> str:
     return f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
+
+
+def idle(ablation: Ablation) -> bool:
+    """Whether all that was captured only moves bytes, which has no place in a roofline."""
+    points = [row.point for row in ablation.everything if row.point]
+    return bool(points) and not any(point.flops for point in points)
 
 
 def empty(words: str, width: float) -> tuple[list[Item], float]:

@@ -62,13 +62,13 @@ def roofline(ablation: Ablation) -> Table:
         field(
             "rate",
             "TFLOP/s",
-            of_point(lambda p: figure_cell(p.flops_per_second / TERA)),
+            of_point(lambda p: figure_cell(p.flops_per_second / TERA) if p.flops else NONE),
             right=True,
         ),
         field(
             "roof",
             "roof over it",
-            of_point(lambda p: figure_cell(p.bound / TERA)),
+            of_point(lambda p: figure_cell(p.bound / TERA) if p.flops else NONE),
             unit="TFLOP/s",
             right=True,
         ),
@@ -80,7 +80,7 @@ def roofline(ablation: Ablation) -> Table:
             field(
                 "measured",
                 "measured roof",
-                of_point(lambda p: figure_cell(_measured_roof(p))),
+                of_point(lambda p: figure_cell(_measured_roof(p)) if p.flops else NONE),
                 unit="TFLOP/s",
                 right=True,
             ),
