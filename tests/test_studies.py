@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from workbench.cli import main
+from workbench.commands.measuring import plan
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
@@ -180,3 +181,14 @@ def test_evidence_is_current_and_shown(name: str, capsys: pytest.CaptureFixture[
     assert main(["ablate", "--study", name, "--json", "--project", str(ROOT)]) == 0
     found = cast(Any, json.loads(capsys.readouterr().out))
     assert found["study"] == name
+
+
+def test_steps_are_profiled_where_they_are_judged(tmp_path: Path) -> None:
+    """At a shape that is not captured by itself, those alone, and their parents."""
+    study = find_workspace(ROOT).study("softmax")
+    nothing = Evidence(study, "32x131072-bf16", EvidenceFolder(tmp_path))
+    names = list(study.variants)
+    assert plan(nothing, names, fresh=False).captured == ("online", "split", "cluster")
+    assert plan(nothing, names, fresh=False, capture=True).captured == tuple(names)
+    assert plan(nothing.at("8192x1024"), names, fresh=False).captured == ()
+    assert plan(nothing.at("4096x8192"), names, fresh=False).captured == tuple(names)
