@@ -188,7 +188,7 @@ def test_steps_are_profiled_where_they_are_judged(tmp_path: Path) -> None:
     study = find_workspace(ROOT).study("softmax")
     nothing = Evidence(study, "32x131072-bf16", EvidenceFolder(tmp_path))
     names = list(study.variants)
-    assert plan(nothing, names, fresh=False).captured == ("online", "split", "cluster")
+    assert plan(nothing, names, fresh=False).captured == ("online", "split")
     assert plan(nothing, names, fresh=False, capture=True).captured == tuple(names)
     assert plan(nothing.at("8192x1024"), names, fresh=False).captured == ()
     assert plan(nothing.at("4096x8192"), names, fresh=False).captured == tuple(names)

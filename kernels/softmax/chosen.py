@@ -1,19 +1,20 @@
-"""By the length of a row: in the registers of one program, of a cluster, or in two passes."""
+"""By length and number of rows: the registers of one program, of a cluster, or several programs."""
 
 import torch
 
 from workbench import cuda
 
-LONGEST = 32768  # elements of one program
-short = cuda.variant("fused", warps=2)
-medium = cuda.variant("fused", warps=8)
-long = cuda.variant("cluster")
-any_length = cuda.variant("online")
+one_program = {2048: cuda.variant("fused", warps=2), 16384: cuda.variant("fused", warps=8)}
+one_program[32768] = cuda.variant("fused", warps=16)
+one_cluster = cuda.variant("cluster")
+several_programs = cuda.variant("split")
 
 
 def run(x: torch.Tensor) -> torch.Tensor:
-    cols = x.shape[1]
-    if cols <= LONGEST:
-        return (short if cols <= 2048 else medium).run(x)
-    whole = cols <= 131072 and cols * x.element_size() % 16 == 0
-    return (long if whole else any_length).run(x)
+    rows, cols = x.shape
+    for longest, variant in one_program.items():
+        if cols <= longest:
+            return variant.run(x)
+    # Fewer rows than SMs leave some without a cluster, and each of the others with a long wait.
+    clusters = rows >= 128 and cols <= 131072 and cols * x.element_size() % 16 == 0
+    return (one_cluster if clusters else several_programs).run(x)

@@ -56,8 +56,8 @@ __device__ __forceinline__ void cluster_sync() {
 extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads)
 softmax(const Element* __restrict__ x, Element* __restrict__ out, int cols) {
     __shared__ alignas(8) Partial of_warps[kWarps], of_blocks[kBlocks];
-    const int block = blockIdx.x, lane = threadIdx.x % 32;  // a row has one cluster
-    const size_t row = static_cast<size_t>(blockIdx.y) * cols;
+    const int block = blockIdx.x % kBlocks, lane = threadIdx.x % 32;
+    const size_t row = static_cast<size_t>(blockIdx.x / kBlocks) * cols;
     const int first = (block * kThreads + threadIdx.x) * kVector;
     constexpr int kStep = kBlocks * kThreads * kVector;
 

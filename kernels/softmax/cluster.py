@@ -4,7 +4,8 @@ import torch
 
 from workbench import cuda
 
-BLOCKS, THREADS, MOST = 8, 512, 131072
+BLOCKS, THREADS = 8, 512
+LEAST, MOST = 16384, 131072  # elements of a row
 TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
@@ -24,8 +25,8 @@ kernels = {
 def run(x: torch.Tensor) -> torch.Tensor:
     rows, cols = x.shape
     size = x.element_size()
-    if cols > MOST or cols * size % 16:
-        raise NotImplementedError(f"rows of whole pieces of 16 bytes, up to {MOST} elements")
+    if not LEAST <= cols <= MOST or cols * size % 16:
+        raise NotImplementedError(f"{LEAST} to {MOST} elements in whole pieces of 16 bytes")
     out = torch.empty_like(x)
-    kernels[x.dtype, chunks_of(cols, size)][(BLOCKS, rows), THREADS](x, out, cols)
+    kernels[x.dtype, chunks_of(cols, size)][BLOCKS * rows, THREADS](x, out, cols)
     return out

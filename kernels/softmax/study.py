@@ -31,7 +31,7 @@ shapes = {
     "256x131072-fp32": _shape(256, 131072, "float32"),
     "32x131072-bf16": _shape(32, 131072, "bfloat16"),
     "odd": _shape(37, 1000, profiled=False),
-    "odd-fp32": _shape(7, 4099, "float32", profiled=False),
+    "odd-fp32": _shape(301, 4099, "float32", profiled=False),
     "vocabulary-bf16": _shape(5, 50257, "bfloat16", profiled=False),
     "ragged-long": _shape(3, 131064, profiled=False),
     "one column": _shape(5, 1, "float32", profiled=False),

@@ -1,10 +1,10 @@
-"""By the copy engine where rows are whole pieces of 16 bytes, else element by element."""
+"""16 bytes an access where rows are whole pieces of 16 bytes, else element by element."""
 
 import torch
 
 from workbench import cuda
 
-aligned = cuda.variant("tma")
+aligned = cuda.variant("vectorised")
 any_size = cuda.variant("padded")
 
 

@@ -31,7 +31,7 @@ shapes = {
     "edges-bf16": _shape(2072, 776, "bfloat16", profiled=False),
     "odd": _shape(1001, 1023, profiled=False),
     "odd-fp16": _shape(37, 8195, "float16", profiled=False),
-    "one column": _shape(4099, 1, profiled=False),
+    "two columns": _shape(4099, 2, profiled=False),
 }
 default_shape = "8192x8192"
 tolerance = Tolerance(absolute=0, relative=0)  # nothing is rounded

@@ -33,24 +33,11 @@ __device__ __forceinline__ void send(const TensorMap& map, int col, int row, con
                  ::"l"(&map), "r"(col), "r"(row), "r"(shared_address(from)) : "memory");
 }
 
-// The tile of this block: row by row, or in bands of GROUP tiles, down each column of a band in turn.
-__device__ __forceinline__ int2 own_tile() {
-#if GROUP
-    const int across = gridDim.x, number = blockIdx.y * across + blockIdx.x;
-    const int band = number / (GROUP * across), within = number - band * GROUP * across;
-    const int height = min(GROUP, static_cast<int>(gridDim.y) - band * GROUP);
-    return make_int2(within / height, band * GROUP + within % height);
-#else
-    return make_int2(blockIdx.x, blockIdx.y);
-#endif
-}
-
 extern "C" __global__ void __launch_bounds__(256)
 transpose(const __grid_constant__ TensorMap in_map, const __grid_constant__ TensorMap out_map) {
     extern __shared__ char raw[];
     Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 1023));
-    const int2 tile = own_tile();
-    const int first_col = tile.x * kTile, first_row = tile.y * kTile;
+    const int first_col = blockIdx.x * kTile, first_row = blockIdx.y * kTile;
     const unsigned full = shared_address(&s.full);
     if (threadIdx.x == 0) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full) : "memory");

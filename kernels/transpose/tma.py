@@ -5,7 +5,6 @@ import torch
 from workbench import cuda
 
 PIECES = 16  # of 16 bytes along either side of a tile
-params = cuda.params(group=0)
 
 
 def shared_bytes(size: int) -> int:
@@ -14,7 +13,7 @@ def shared_bytes(size: int) -> int:
 
 kernels = {
     size: cuda.kernel(
-        "tma.cu", "transpose", defines={"size": size, "shared_bytes": shared_bytes(size), **params}
+        "tma.cu", "transpose", defines={"size": size, "shared_bytes": shared_bytes(size)}
     )
     for size in (2, 4)
 }
