@@ -13,6 +13,8 @@ from workbench.render.chart.charts import scene
 from workbench.render.chart.notes import NO_ARITHMETIC
 from workbench.render.chart.scene import Label
 from workbench.render.document import rooflines
+from workbench.render.report import render_report, template_environment
+from workspaces import ROOT
 
 WGMMA = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off"
 ROOF = {
@@ -177,6 +179,10 @@ def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_rooflin
         assert any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in drawn.items)
     line = markdown.table(rooflines.roofline(all_idle)).splitlines()[2]
     assert line.count("—") == 2
+    text = render_report(all_idle, {}, template_environment([ROOT / "templates"]))
+    assert "## Bandwidth" in text
+    assert "roofline-light.svg" not in text
+    assert "DRAM (TB/s)" in text
     some = scene("roofline", with_row(ablation(1), "fix1", point=found))
     assert not any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in some.items)
 

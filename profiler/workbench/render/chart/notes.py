@@ -19,12 +19,6 @@ def where(ablation: Ablation) -> str:
     return f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
 
 
-def idle(ablation: Ablation) -> bool:
-    """Whether all that was captured only moves bytes, which has no place in a roofline."""
-    points = [row.point for row in ablation.everything if row.point]
-    return bool(points) and not any(point.flops for point in points)
-
-
 def empty(words: str, width: float) -> tuple[list[Item], float]:
     """In place of a chart: what was not collected."""
     return [Label((width / 2, EMPTY / 2), words, 14, "muted", Anchor.MIDDLE)], EMPTY

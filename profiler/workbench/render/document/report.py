@@ -191,6 +191,12 @@ def _roofline(ablation: Ablation) -> Section:
     measured: tuple[Block, ...] = ()
     if ablation.measured:
         measured = (Fold(words("Measured ceilings"), (rooflines.ceilings(ablation.measured),)),)
+    distances = (rooflines.levels(ablation), Bullets(rooflines.notes(ablation)))
+    if ablation.moves_only:
+        told = Paragraph(
+            words("Nothing here does floating-point arithmetic: what counts is bytes.")
+        )
+        return Section("roofline", words("Bandwidth"), (told, *distances, *measured))
     return Section(
         "roofline",
         words("Roofline"),
@@ -198,10 +204,7 @@ def _roofline(ablation: Ablation) -> Section:
             _chart("roofline", ablation),
             _chart("roofline-levels", ablation),
             Fold(words("The roof over each version"), (rooflines.roofline(ablation),)),
-            Fold(
-                words("Distance to the roofs of every level"),
-                (rooflines.levels(ablation), Bullets(rooflines.notes(ablation))),
-            ),
+            Fold(words("Distance to the roofs of every level"), distances),
             *measured,
         ),
     )
