@@ -1,16 +1,18 @@
-// As vectorised, with tiles fetched and written by the copy engine (TMA). Under its 128-byte
-// swizzle piece p of row r lies at p ^ r % 8. A thread again transposes a square; those of eight
-// neighbours lie on a diagonal, so that reading and writing them both meet every bank once.
+// As vectorised, with tiles fetched and written by the copy engine (TMA): in boxes of 128 bytes by
+// the height of a tile, with piece p of row r at p ^ r % 8, or with SWIZZLE=0 as one box, as it is. A
+// thread again transposes a square; those of eight neighbours lie on a diagonal, so that reading
+// and writing them both meet every bank once, either way.
 #include "element.cuh"
 
-constexpr int kPieces = 16, kTile = kPieces * kVector, kBoxes = kPieces / 8;
+constexpr int kPieces = 16, kTile = kPieces * kVector;
+constexpr int kAcross = SWIZZLE ? 8 : kPieces, kBoxes = kPieces / kAcross;  // pieces of a box's row
 
 struct alignas(64) TensorMap {
     unsigned long long opaque[16];
 };
 
 struct alignas(1024) Shared {
-    Chunk in[kBoxes][kTile][8], out[kBoxes][kTile][8];
+    Chunk in[kBoxes][kTile][kAcross], out[kBoxes][kTile][kAcross];
     unsigned long long full;
 };
 static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
@@ -33,6 +35,12 @@ __device__ __forceinline__ void send(const TensorMap& map, int col, int row, con
                  ::"l"(&map), "r"(col), "r"(row), "r"(shared_address(from)) : "memory");
 }
 
+// Piece ``8 * eighth + piece`` of a row of the tile.
+__device__ __forceinline__ Chunk& at(Chunk (&tile)[kBoxes][kTile][kAcross], int row, int eighth,
+                                     int piece) {
+    return SWIZZLE ? tile[eighth][row][piece ^ row % 8] : tile[0][row][eighth * 8 + piece];
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 transpose(const __grid_constant__ TensorMap in_map, const __grid_constant__ TensorMap out_map) {
     extern __shared__ char raw[];
@@ -45,7 +53,7 @@ transpose(const __grid_constant__ TensorMap in_map, const __grid_constant__ Tens
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                      ::"r"(full), "r"(static_cast<int>(sizeof(s.in))) : "memory");
         for (int box = 0; box < kBoxes; ++box)
-            fetch(s.in[box], in_map, first_col + box * 8 * kVector, first_row, &s.full);
+            fetch(s.in[box], in_map, first_col + box * kAcross * kVector, first_row, &s.full);
     }
     __syncthreads();
     unsigned done;
@@ -56,25 +64,20 @@ transpose(const __grid_constant__ TensorMap in_map, const __grid_constant__ Tens
                      : "=r"(done) : "r"(full) : "memory");
     } while (!done);
 
-    const int lane = threadIdx.x % 8;
-    const int i = lane, j = lane ^ threadIdx.x / 8 % 8;
-    const int row_box = threadIdx.x / 64 % 2, col_box = threadIdx.x / 128;
+    const int i = threadIdx.x % 8, j = i ^ threadIdx.x / 8 % 8;
+    const int lower = threadIdx.x / 64 % 2, right = threadIdx.x / 128;
     Chunk square[kVector];
 #pragma unroll
-    for (int t = 0; t < kVector; ++t) {
-        const int row = (row_box * 8 + i) * kVector + t;
-        square[t] = s.in[col_box][row][j ^ row % 8];
-    }
+    for (int t = 0; t < kVector; ++t)
+        square[t] = at(s.in, (lower * 8 + i) * kVector + t, right, j);
 #pragma unroll
-    for (int t = 0; t < kVector; ++t) {
-        const int row = (col_box * 8 + j) * kVector + t;
-        s.out[row_box][row][i ^ row % 8] = column(square, t);
-    }
+    for (int t = 0; t < kVector; ++t)
+        at(s.out, (right * 8 + j) * kVector + t, lower, i) = column(square, t);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
     if (threadIdx.x == 0) {
         for (int box = 0; box < kBoxes; ++box)
-            send(out_map, first_row + box * 8 * kVector, first_col, s.out[box]);
+            send(out_map, first_row + box * kAcross * kVector, first_col, s.out[box]);
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
         asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     }

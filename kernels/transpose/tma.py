@@ -5,6 +5,7 @@ import torch
 from workbench import cuda
 
 PIECES = 16  # of 16 bytes along either side of a tile
+params = cuda.params(swizzle=1)
 
 
 def shared_bytes(size: int) -> int:
@@ -13,7 +14,7 @@ def shared_bytes(size: int) -> int:
 
 kernels = {
     size: cuda.kernel(
-        "tma.cu", "transpose", defines={"size": size, "shared_bytes": shared_bytes(size)}
+        "tma.cu", "transpose", defines={"size": size, "shared_bytes": shared_bytes(size), **params}
     )
     for size in (2, 4)
 }
@@ -26,6 +27,8 @@ def run(x: torch.Tensor) -> torch.Tensor:
     if rows % vector or cols % vector:
         raise NotImplementedError("rows and columns of whole pieces of 16 bytes")
     out, tile = x.new_empty(cols, rows), PIECES * vector
-    maps = [cuda.tensor_map(matrix, (tile, 128 // size)) for matrix in (x, out)]
+    swizzled = bool(params["swizzle"])
+    box = (tile, 128 // size if swizzled else tile)
+    maps = [cuda.tensor_map(matrix, box, swizzled=swizzled) for matrix in (x, out)]
     kernels[size][(-(-cols // tile), -(-rows // tile)), 256, shared_bytes(size)](*maps)
     return out

@@ -5,14 +5,6 @@
 
 constexpr int kPieces = 16, kTile = kPieces * kVector;
 
-#if STREAMING
-#define LOAD(from) __ldcs(reinterpret_cast<const uint4*>(from))
-#define STORE(to, what) __stcs(reinterpret_cast<uint4*>(to), what)
-#else
-#define LOAD(from) *reinterpret_cast<const uint4*>(from)
-#define STORE(to, what) *reinterpret_cast<uint4*>(to) = what
-#endif
-
 extern "C" __global__ void __launch_bounds__(256)
 transpose(const Element* __restrict__ in, Element* __restrict__ out, int rows, int cols) {
     __shared__ Chunk tile[kTile][kPieces];
@@ -24,8 +16,8 @@ transpose(const Element* __restrict__ in, Element* __restrict__ out, int rows, i
 #pragma unroll
     for (int t = 0; t < kVector; ++t)
         if (row < rows && col < cols)
-            *reinterpret_cast<uint4*>(&square[t]) =
-                LOAD(in + static_cast<size_t>(row + t) * cols + col);
+            square[t] = *reinterpret_cast<const Chunk*>(
+                in + static_cast<size_t>(row + t) * cols + col);
 #pragma unroll
     for (int t = 0; t < kVector; ++t) tile[j * kVector + t][i ^ j] = column(square, t);
     __syncthreads();
@@ -34,6 +26,6 @@ transpose(const Element* __restrict__ in, Element* __restrict__ out, int rows, i
 #pragma unroll
     for (int t = 0; t < kVector; ++t)
         if (to_row < cols && to_col < rows)
-            STORE(out + static_cast<size_t>(to_row + t) * rows + to_col,
-                  *reinterpret_cast<uint4*>(&tile[i * kVector + t][j ^ i]));
+            *reinterpret_cast<Chunk*>(out + static_cast<size_t>(to_row + t) * rows + to_col) =
+                tile[i * kVector + t][j ^ i];
 }

@@ -4,10 +4,8 @@ import torch
 
 from workbench import cuda
 
-params = cuda.params(streaming=0)
 kernels = {
-    size: cuda.kernel("vectorised.cu", "transpose", defines={"size": size, **params})
-    for size in (2, 4)
+    size: cuda.kernel("vectorised.cu", "transpose", defines={"size": size}) for size in (2, 4)
 }
 
 
