@@ -23,11 +23,13 @@ VARIANTS: tuple[tuple[str, dict[str, int]], ...] = (
     ("fused", {"warps": 2, "streaming": 1}),
     ("persistent", {"programs": 1}),
     ("split", {}),
+    ("chosen", {}),
 )
 SHAPES = (
     Shape(rows=5, cols=1000, dtype="float16"),
     Shape(rows=7, cols=2048, dtype="float32"),
     Shape(rows=2, cols=9001, dtype="float32"),
+    Shape(rows=1, cols=40001, dtype="float32"),
     Shape(rows=5, cols=1, dtype="float32"),
 )
 
