@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
 from workbench.study.model import Shape, Work
 from workbench.study.workspace import find_workspace
-from workspaces import ROOT
+from workspaces import ROOT, step
 
 STUDIES = ("attention", "softmax", "transpose")
 NEW = STUDIES[1:]
@@ -193,3 +194,32 @@ def test_steps_are_profiled_where_they_are_judged(tmp_path: Path) -> None:
     assert plan(nothing, names, fresh=False, capture=True).captured == tuple(names)
     assert plan(nothing.at("8192x1024"), names, fresh=False).captured == ()
     assert plan(nothing.at("4096x8192"), names, fresh=False).captured == tuple(names)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NEW)
+def test_every_variant_is_correct_on_this_gpu(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "softmax":
+        pytest.importorskip("triton", reason="triton is not installed")
+    shutil.copytree(ROOT / "kernels" / name, tmp_path / "kernels" / name)
+    ladder = tmp_path / "ablations" / name / "ablation.toml"
+    ladder.parent.mkdir(parents=True)
+    text = (ROOT / "ablations" / name / "ablation.toml").read_text()
+    if name == "transpose":  # the right elements in the wrong order in memory
+        flat = tmp_path / "kernels" / name / "flat.py"
+        flat.write_text("def run(x):\n    return x.t().clone()\n")
+        text = text.replace("[[reference]]", step("flat") + "[[reference]]", 1)
+    ladder.write_text(text)
+    (tmp_path / "workbench.toml").write_text("")
+    assert main(["check", "--json", "--project", str(tmp_path)]) == (name == "transpose")
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert {check["variant"] for check in checks if check["status"] == "correct"} == set(
+        find_workspace(ROOT).study(name).variants
+    )
+    for check in checks:
+        if check["variant"] == "flat":
+            assert check["status"] in ("wrong", "not collected")
+        else:
+            assert check["status"] in ("correct", "unsupported", "not collected"), check
