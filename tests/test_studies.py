@@ -53,10 +53,10 @@ def test_every_step_says_what_was_expected_of_it(name: str) -> None:
     check_figures(ladder)
     first, *steps = ladder.steps
     assert first.variant == "baseline"
-    for step in steps:
-        assert step.rationale
-        assert step.bottleneck or step.chooses
-        assert any(prediction.figure == "time" for prediction in step.predictions)
+    for each in steps:
+        assert each.rationale
+        assert each.bottleneck or each.chooses
+        assert any(prediction.figure == "time" for prediction in each.predictions)
 
 
 def test_work_is_what_one_call_needs() -> None:
@@ -76,7 +76,7 @@ def test_kernels_compile_without_warnings_and_spills(
     assert main(["build", *names, "--study", study, "--json", "--project", str(ROOT)]) == 0
     builds = json.loads(capsys.readouterr().out)["builds"]
     compiled = {build["variant"] for build in builds if build["kernels"]}
-    steps = {step.variant for step in find_workspace(ROOT).study(study).ladder.steps}
+    steps = {each.variant for each in find_workspace(ROOT).study(study).ladder.steps}
     assert compiled >= (set(names) or steps)
     for build in builds:
         assert not build["warnings"]
