@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
+from workbench.render import markdown
+from workbench.render.document.checks import Checked, checks
 from workbench.study.model import Shape, Work
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT, step
@@ -111,6 +114,16 @@ def test_adversarial_rows_always_have_a_softmax() -> None:
             inputs = kind(study.module.inputs(shape, generator), generator)
             rows = study.module.reference(**inputs).sum(-1)
             torch.testing.assert_close(rows, torch.ones_like(rows))
+
+
+def test_a_study_may_allow_no_error_at_all() -> None:
+    def checked(error: float | None) -> Checked:
+        return Checked("tma", "odd", "correct", "", error, error, bound=0.0, relative_bound=0.0)
+
+    assert [checked(error).used for error in (None, 0.0, 1e-9)] == [None, 0.0, math.inf]
+    for wide in (False, True):
+        for error in (None, 0.0):
+            assert "tma" in markdown.table(checks([checked(error)], wide=wide))
 
 
 def test_a_copy_that_is_called_transposed_is_no_transpose() -> None:
