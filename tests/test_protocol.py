@@ -277,9 +277,7 @@ def worker(
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
 
-    def once(
-        study: Any, run: Any, shape: Any, kind: Any, peer: Any, *, contiguous: bool
-    ) -> check.Checked:
+    def once(study: Any, run: Any, shape: Any, kind: Any, peer: Any) -> check.Checked:
         assert run(3) == 6
         return check.Checked(0.25, 1e-3, "", varies=kind is not None, reference=5e-4)
 

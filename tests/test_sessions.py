@@ -453,7 +453,7 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
 ) -> None:
     from workbench.run.worker import check, main
 
-    def fails(study: Any, run: Any, shape: str, peer: Any, *, contiguous: bool) -> Any:
+    def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
         if shape == worker.study.shapes[failing]:
             raise ValueError("n must be even")
         return check.CheckOutcome(CheckResult.CORRECT)

@@ -37,12 +37,13 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="job"):
 
 
 class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
-    """The ``phases`` of a study's ``variants`` at ``shape``, in the order of ``Phase``.
+    """The ``phases`` of a study's ``variants`` at ``shape``, in the order of ``Phase``;
+    ``references`` are those of the study, measured here or not.
 
     Variants are built for ``arch``, for the GPU at hand where it is empty, with the ``params``
     that are not their own, checked at ``check_shapes``, where the error of ``reference`` stands
-    beside theirs, and captured inside the NVTX ``ranges``. ``references`` are no steps of the
-    ladder. ``sources`` are the files that their fingerprints cover.
+    beside theirs, and captured inside the NVTX ``ranges``. ``sources`` are the files that their
+    fingerprints cover.
     """
 
     study: str

@@ -97,16 +97,10 @@ class Checked:
 
 
 def check_once(
-    study: ModuleType,
-    run: Run,
-    shape: Any,
-    kind: Kind | None = None,
-    peer: Run | None = None,
-    *,
-    contiguous: bool = False,
+    study: ModuleType, run: Run, shape: Any, kind: Kind | None = None, peer: Run | None = None
 ) -> Checked:
     """On fresh inputs. Nothing that could be copied is in memory while ``run`` works: the reference
-    comes after. ``contiguous``: what it returns must be.
+    comes after.
     """
     generator = torch.Generator("cuda").manual_seed(secrets.randbits(48))
     drawn = study.inputs(shape, generator)
@@ -121,7 +115,7 @@ def check_once(
     if first is not None:
         poison_free_memory(first.numel() * first.element_size())
     out = run(**inputs)
-    if refused := refuse_output(out, inputs, contiguous=contiguous):
+    if refused := refuse_output(out, inputs):
         return Checked(math.nan, math.nan, refused)
     # On the stream of the call alone: what still runs on another one is not waited for.
     kept = out.clone()
@@ -183,14 +177,12 @@ class CheckOutcome:
         )
 
 
-def check_variant(
-    study: ModuleType, run: Run, shape: Any, peer: Run | None = None, *, contiguous: bool = False
-) -> CheckOutcome:
+def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
     """The worst of two plain draws, and of one of every adversarial kind that the study has."""
     worst, drawn = CheckOutcome(CheckResult.CORRECT, max_abs=0.0, relative=0.0), [("", None)] * 2
     for name, kind in [*drawn, *getattr(study, "adversarial", {}).items()]:
         try:
-            one = check_once(study, run, shape, kind, peer, contiguous=contiguous)
+            one = check_once(study, run, shape, kind, peer)
         except NotImplementedError as error:
             return CheckOutcome(CheckResult.UNSUPPORTED, str(error))
         if one.why:

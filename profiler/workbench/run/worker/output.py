@@ -8,13 +8,12 @@ from typing import Any
 import torch
 
 
-def refuse_output(out: Any, inputs: Mapping[str, Any], *, contiguous: bool = False) -> str:
+def refuse_output(out: Any, inputs: Mapping[str, Any]) -> str:
     """Why it is no result, "" where it is one.
 
     It must be there when ``run`` returns: an object that computes when it is looked at has done
     nothing yet. And it must lie in memory of its own: what is written into an input's is gone with
-    the next call, and has changed that input. Where the study asks for it, its elements lie in
-    memory in order: else a copy that is called ``x.t()`` would pass for a transpose.
+    the next call, and has changed that input.
     """
     if type(out) is not torch.Tensor:
         return f"run() returned {type(out).__name__}, not a tensor"
@@ -25,10 +24,6 @@ def refuse_output(out: Any, inputs: Mapping[str, Any], *, contiguous: bool = Fal
         return f"run() returned a tensor on {out.device}, its inputs are on {given[0].device}"
     if out.is_neg() or out.is_conj():
         return "run() returned a tensor that is computed where it is read (lazy sign or conjugate)"
-    if contiguous and not out.is_contiguous():
-        return (
-            f"run() returned a tensor of strides {out.stride()}, and the study asks for contiguous"
-        )
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and _overlap(out, value):
             return f"what run() returns shares memory with its input '{name}'"
