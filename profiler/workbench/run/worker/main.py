@@ -197,7 +197,7 @@ class Worker:
             cuda.take_declared()
 
     def held(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
-        """``run``, held to the layout that the study asks of its steps, though not of references."""
+        """``run``, held to the layout that the study asks of its steps, not of references."""
         from workbench.run.worker.layout import in_order
 
         asked = getattr(self.study, "contiguous", False) and name not in self.job.references
