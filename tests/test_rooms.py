@@ -20,6 +20,7 @@ ROOMS = (
     "judge",
     "render",
     "commands",
+    "library",
     "cli",
     "__main__",
 )

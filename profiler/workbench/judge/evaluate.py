@@ -216,6 +216,7 @@ def _with_capture(row: Row, view: View) -> Row:
         kernels=capture.kernels,
         capture=capture.path.name,
         adopted=index.adopted,
+        advice=view.advice(row.variant),
     )
 
 
