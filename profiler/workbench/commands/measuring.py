@@ -46,9 +46,15 @@ def settled(evidence: Evidence, variant: str) -> bool:
 
 def wrong_elsewhere(evidence: Evidence, variant: str) -> bool:
     """Whether it is wrong at another of the shapes that it is checked at: it is not timed then."""
-    others = [name for name, shape in evidence.study.shapes.items() if shape.captured]
+    others = [name for name, shape in evidence.study.shapes.items() if shape.always_checked]
     checks = [evidence.check(variant, name).current for name in others if name != evidence.shape]
     return any(check is not None and check.status == CheckResult.WRONG for check in checks)
+
+
+def judged_at(evidence: Evidence) -> set[str]:
+    """The steps that are judged at a shape other than the study's own, and their parents."""
+    steps = [s for s in evidence.study.ladder.steps if s.shape == evidence.shape]
+    return {name for step in steps for name in (step.variant, step.parent) if name}
 
 
 @cache
@@ -71,7 +77,8 @@ def collectable(study: Study, variants: list[str]) -> list[str]:
 def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
     """All variants are timed together when any lacks a current chained time beside the others.
 
-    At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so.
+    At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so, but
+    the steps that are judged there and their parents.
     """
     known = evidence.study.variants
     usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
@@ -80,7 +87,12 @@ def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool 
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
     timed = usable if fresh or not checked or not set(usable) <= held else []
     wanted = capture or evidence.study.shapes[evidence.shape].captured
-    captured = [v for v in usable if wanted and (fresh or not evidence.capture_index(v).current)]
+    judged = judged_at(evidence)
+    captured = [
+        v
+        for v in usable
+        if (wanted or v in judged) and (fresh or not evidence.capture_index(v).current)
+    ]
     return Plan(evidence.shape, timed=tuple(timed), captured=tuple(captured))
 
 

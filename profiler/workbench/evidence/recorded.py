@@ -129,8 +129,14 @@ class Evidence:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The measured ceilings of this GPU; None where it was not calibrated."""
-        return load_calibration(self.folder)
+        """The measured ceilings of this GPU: the study's, else the newest of another study's, since
+        they are the card's. None where it was not calibrated.
+        """
+        own = load_calibration(self.folder)
+        if own is not None:
+            return own
+        others = (load_calibration(folder) for folder in self.folder.every_study)
+        return max(filter(None, others), key=lambda found: found.date, default=None)
 
     @cached_property
     def timings(self) -> tuple[TimingFile, ...]:

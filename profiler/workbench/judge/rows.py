@@ -208,6 +208,12 @@ class Ablation:
         return bases.most_common(1)[0][0] if bases else DRAM
 
     @property
+    def moves_only(self) -> bool:
+        """Whether all that was captured only moves bytes, which has no place in a roofline."""
+        points = [row.point for row in self.everything if row.point]
+        return bool(points) and not any(point.flops for point in points)
+
+    @property
     def best(self) -> Row | None:
         """See ``best_of``."""
         return best_of(self.rows)

@@ -117,7 +117,7 @@ class Measurement:
         self, variants: Iterable[str], phases: tuple[Phase, ...], *, gated: bool = False
     ) -> VariantsJob:
         names, shape = tuple(variants), self.plan.shape
-        others = [n for n, s in self.study.shapes.items() if s.captured and n != shape]
+        others = [n for n, s in self.study.shapes.items() if s.always_checked and n != shape]
         return VariantsJob(
             study=self.study.name,
             variants=names,
@@ -126,6 +126,7 @@ class Measurement:
             shape=shape,
             check_shapes=(shape, *others),
             reference=self.study.ladder.primary_reference or "",
+            references=tuple(reference.name for reference in self.study.ladder.references),
             sources=sources_of(self.study, names),
             ranges={name: range_name(self.study.name, name, shape) for name in names},
             gated=gated,

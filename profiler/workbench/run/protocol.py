@@ -37,7 +37,8 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="job"):
 
 
 class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
-    """The ``phases`` of a study's ``variants`` at ``shape``, in the order of ``Phase``.
+    """The ``phases`` of a study's ``variants`` at ``shape``, in the order of ``Phase``;
+    ``references`` are those of the study, measured here or not.
 
     Variants are built for ``arch``, for the GPU at hand where it is empty, with the ``params``
     that are not their own, checked at ``check_shapes``, where the error of ``reference`` stands
@@ -53,6 +54,7 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     shape: str = ""
     check_shapes: tuple[str, ...] = ()
     reference: str = ""
+    references: tuple[str, ...] = ()
     sources: dict[str, tuple[str, ...]] = {}
     ranges: dict[str, str] = {}
     gated: bool = False

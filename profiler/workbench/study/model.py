@@ -39,6 +39,11 @@ class Shape(Mapping[str, Parameter]):
                     f"a shape's parameters are numbers and strings, which '{name}' ({kind}) is not"
                 ) from None
 
+    @property
+    def always_checked(self) -> bool:
+        """Whether a variant is checked there whatever shape is asked for."""
+        return self.captured or not self.profiled
+
     def __getitem__(self, key: str) -> Parameter:
         return self.parameters[key]
 

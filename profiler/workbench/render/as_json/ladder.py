@@ -254,6 +254,7 @@ def across(found: AcrossShapes | None) -> Data | None:
                 "not_timed": list(r.untimed),
                 "accuracy": r.times_reference,
                 "tflops": r.flops_per_second / 1e12,
+                "terabytes_per_second": r.terabytes_per_second,
             }
             for r in found.results
         ],

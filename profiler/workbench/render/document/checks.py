@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,8 +43,10 @@ class Checked:
 
     @property
     def used(self) -> float | None:
-        """The part of the bound that the error takes."""
-        return None if self.max_abs is None else self.max_abs / self.bound
+        """The part of the bound that the error takes; of no error at all where none is allowed."""
+        if self.max_abs is None or self.bound:
+            return None if self.max_abs is None else self.max_abs / self.bound
+        return math.inf if self.max_abs else 0.0
 
 
 FINE = (CheckResult.CORRECT, CheckResult.UNSUPPORTED, ABSENT, Status.STALE)

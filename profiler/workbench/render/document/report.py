@@ -146,10 +146,19 @@ def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = Fal
     return only(ladder_table(ablation, (*ladder.rows, *references), name), REPORTED)
 
 
+FLOP_RATE: Field[AtShape] = field(
+    "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True
+)
+BYTE_RATE: Field[AtShape] = field(
+    "rate",
+    "TB/s",
+    lambda s: ABSENT if s.terabytes_per_second is None else number(s.terabytes_per_second),
+    right=True,
+)
 SHAPES: list[Field[AtShape]] = [
     field("shape", "shape", lambda s: shape_words(s.parameters)),
     field("time", "time, chained", lambda s: number(s.time.value), unit="µs", right=True),
-    field("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True),
+    FLOP_RATE,
     field(
         "reference",
         "fastest reference",
@@ -167,9 +176,11 @@ SHAPES: list[Field[AtShape]] = [
 
 
 def shapes_table(ablation: Ablation) -> Table:
-    """The last step at every shape where it was timed."""
+    """The last step at every shape where it was timed; its rate is of bytes where those count."""
     results = ablation.across.results if ablation.across else ()
-    return table("shapes", SHAPES, results, key=lambda s: s.shape)
+    traffic = any(result.is_traffic for result in results)
+    fields = [BYTE_RATE if one is FLOP_RATE and traffic else one for one in SHAPES]
+    return table("shapes", fields, results, key=lambda s: s.shape)
 
 
 def _shapes(ablation: Ablation) -> tuple[Section, ...]:
@@ -185,6 +196,12 @@ def _roofline(ablation: Ablation) -> Section:
     measured: tuple[Block, ...] = ()
     if ablation.measured:
         measured = (Fold(words("Measured ceilings"), (rooflines.ceilings(ablation.measured),)),)
+    distances = (rooflines.levels(ablation), Bullets(rooflines.notes(ablation)))
+    if ablation.moves_only:
+        told = Paragraph(
+            words("Nothing here does floating-point arithmetic: what counts is bytes.")
+        )
+        return Section("roofline", words("Bandwidth"), (told, *distances, *measured))
     return Section(
         "roofline",
         words("Roofline"),
@@ -192,10 +209,7 @@ def _roofline(ablation: Ablation) -> Section:
             _chart("roofline", ablation),
             _chart("roofline-levels", ablation),
             Fold(words("The roof over each version"), (rooflines.roofline(ablation),)),
-            Fold(
-                words("Distance to the roofs of every level"),
-                (rooflines.levels(ablation), Bullets(rooflines.notes(ablation))),
-            ),
+            Fold(words("Distance to the roofs of every level"), distances),
             *measured,
         ),
     )

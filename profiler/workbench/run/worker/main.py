@@ -193,7 +193,8 @@ class Worker:
             run = self.telling(name, run)
         for shape in self.job.check_shapes:
             try:
-                outcome = check_variant(self.study, run, self.study.shapes[shape], peer)
+                held = self.held(name, run)
+                outcome = check_variant(self.study, held, self.study.shapes[shape], peer)
             except Exception as error:
                 if shape == self.job.shape:
                     raise
@@ -232,6 +233,13 @@ class Worker:
                     load = self.guard.load if self.guard else load_module
                     self.reference = load(file, "workbench_reference").run
             cuda.take_declared()
+
+    def held(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        """``run``, held to the layout that the study asks of its steps, not of references."""
+        from workbench.run.worker.layout import in_order
+
+        asked = getattr(self.study, "contiguous", False) and name not in self.job.references
+        return in_order(run) if asked else run
 
     def capture(self, name: str) -> None:
         """One call inside of the variant's NVTX range, after others outside of it: compilers and

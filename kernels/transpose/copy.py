@@ -1,0 +1,22 @@
+"""The same bytes copied and not transposed: what bandwidth there is.
+
+Called ``t()`` it has the right elements in the wrong order in memory, which a step may not.
+"""
+
+import torch
+
+from workbench import cuda
+
+THREADS, LOADS, BLOCKS = 512, 4, 4  # of a block, of a thread, on an SM
+kernel = cuda.kernel("copy.cu", "copy", defines={"threads": THREADS, "loads": LOADS})
+
+
+def run(x: torch.Tensor) -> torch.Tensor:
+    pieces = x.numel() * x.element_size() // 16
+    if pieces * 16 != x.numel() * x.element_size():
+        raise NotImplementedError("whole pieces of 16 bytes")
+    sms = torch.cuda.get_device_properties(x.device).multi_processor_count
+    out = torch.empty_like(x)
+    blocks = min(BLOCKS * sms, -(-pieces // (THREADS * LOADS)))
+    kernel[blocks, THREADS](x, out, pieces)
+    return out.t()
