@@ -176,6 +176,9 @@ class ShowOptions:
         int | None,
         typer.Option("--top", help="With --source: only the hottest lines.", metavar="N", min=1),
     ] = None
+    sass: Annotated[
+        bool, typer.Option("--sass", help="With --source: the SASS and PTX of each line.")
+    ] = False
     kernel: Kernel = None
     launch: Launch = None
     project: Project = None
@@ -196,6 +199,9 @@ class DiffOptions:
     after: Annotated[str, typer.Argument(metavar="B", autocompletion=_completed("variant or file"))]
     source: Annotated[
         bool, typer.Option("--source", help="The diff with what its lines cost, costliest first.")
+    ] = False
+    sass: Annotated[
+        bool, typer.Option("--sass", help="The mix of instructions, and the hot blocks aligned.")
     ] = False
     kernel: Kernel = None
     launch: Annotated[
