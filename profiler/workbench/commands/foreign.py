@@ -275,6 +275,7 @@ def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> 
     numbers = f"launch {launch.before.index} → {launch.after.index}"
     told = why.account(read.comparison)
     told.append(pair.figure_pairs(read.names, read.before.figures, read.after.figures))
+    told.append(pair.memory(read.names, read.before.figures, read.after.figures))
     told.append(pair.limiters(read.names, read.before.limiters, read.after.limiters))
     sides = zip(read.names, (read.before, read.after), strict=True)
     told.append(pair.bottlenecks([(name, launches.bottlenecks(each)) for name, each in sides]))
