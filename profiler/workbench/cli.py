@@ -37,6 +37,7 @@ VERBS: dict[str, type] = {
     "report": options.ReportOptions,
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
+    "open": options.OpenOptions,
     "adopt": options.AdoptOptions,
 }
 

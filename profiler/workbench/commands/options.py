@@ -217,6 +217,18 @@ class DiffOptions:
 
 
 @dataclass(frozen=True)
+class OpenOptions:
+    """Open a variant's capture, or anyone's report, in Nsight Compute's own window."""
+
+    name: Annotated[
+        str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=_completed("variant or file"))
+    ]
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+
+
+@dataclass(frozen=True)
 class AdoptOptions:
     """Take a capture made elsewhere into a study, as evidence without timing."""
 
