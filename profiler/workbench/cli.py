@@ -38,6 +38,7 @@ VERBS: dict[str, type] = {
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
     "open": options.OpenOptions,
+    "export": options.ExportOptions,
     "adopt": options.AdoptOptions,
 }
 

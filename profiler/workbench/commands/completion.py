@@ -48,6 +48,12 @@ def _metrics(_: Parameters, __: str) -> Iterable[str]:
     return dict.fromkeys(name for spec in catalog().values() for name in spec.names)
 
 
+def _tables(_: Parameters, __: str) -> Iterable[str]:
+    from workbench.render.as_table import TABLES
+
+    return TABLES
+
+
 def _variants_or_files(parameters: Parameters, incomplete: str) -> list[str]:
     folder = Path(incomplete).parent if "/" in incomplete else Path()
     reports = [str(path) for path in folder.glob("*.ncu-rep*")]
@@ -62,4 +68,5 @@ KINDS: Mapping[str, Callable[[Parameters, str], Iterable[str]]] = {
     "variant or file": _variants_or_files,
     "shape": _shapes,
     "metric": _metrics,
+    "table": _tables,
 }

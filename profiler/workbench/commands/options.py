@@ -229,6 +229,33 @@ class OpenOptions:
 
 
 @dataclass(frozen=True)
+class ExportOptions:
+    """A table of the evidence for other programs, numbers unrounded: as CSV, JSON or Parquet."""
+
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="ladder, figures, metrics, lines, sass, rules, timings, checks or builds",
+            autocompletion=_completed("table"),
+        ),
+    ]
+    variants: Variants = None
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default is stdout.", metavar="FILE")
+    ] = None
+    csv: Annotated[bool, typer.Option("--csv", help="The default on stdout.")] = False
+    json: Json = False
+    parquet: Annotated[bool, typer.Option("--parquet", help="Needs pyarrow.")] = False
+    all_shapes: Annotated[bool, typer.Option("--all-shapes", help="Every shape with evidence.")] = (
+        False
+    )
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+
+
+@dataclass(frozen=True)
 class AdoptOptions:
     """Take a capture made elsewhere into a study, as evidence without timing."""
 
