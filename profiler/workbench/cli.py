@@ -32,6 +32,7 @@ VERBS: dict[str, type] = {
     "build": options.BuildOptions,
     "check": options.CheckOptions,
     "calibrate": options.CalibrateOptions,
+    "watch": options.WatchOptions,
     "profile": options.ProfileOptions,
     "ablate": options.AblateOptions,
     "report": options.ReportOptions,

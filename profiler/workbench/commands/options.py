@@ -217,6 +217,20 @@ class DiffOptions:
 
 
 @dataclass(frozen=True)
+class WatchOptions:
+    """Build, check and time a variant on every save; without a GPU, build. Ctrl-C ends it."""
+
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=_variant)]
+    arch: Annotated[str, typer.Option("--arch", help="To compile for where there is no GPU.")] = (
+        "sm_90a"
+    )
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a save.")] = False
+
+
+@dataclass(frozen=True)
 class OpenOptions:
     """Open a variant's capture, or anyone's report, in Nsight Compute's own window."""
 
