@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -147,10 +148,7 @@ def seen_of(file: Path, *acts: Callable[[], object]) -> list[str]:
 def test_a_save_in_several_steps_is_one(tmp_path: Path) -> None:
     file = tmp_path / "a.cu"
     file.write_text("0")
-    writes: list[Callable[[], object]] = [
-        lambda n=n: file.write_text(str(n))  # type: ignore[misc]
-        for n in range(1, 4)
-    ]
+    writes: list[Callable[[], object]] = [partial(file.write_text, str(n)) for n in range(1, 4)]
     assert seen_of(file, *writes, nothing, nothing) == ["0", "3"]
 
 
@@ -170,7 +168,7 @@ def test_what_does_not_compile_is_told_and_the_next_save_goes_on(
     built_by(built(KERNEL), failed, built(KERNEL), monkeypatch=monkeypatch)
     acts: list[Callable[[], object]] = []
     for n in range(2):
-        acts += [lambda n=n: source.write_text(f"// {n}"), nothing]
+        acts += [partial(source.write_text, f"// {n}"), nothing]
     watch.rounds(WatchOptions("baseline", project=root), script(*acts))
     shown = capsys.readouterr()
     first, second, third = (line.partition(": ")[2] for line in shown.out.splitlines())

@@ -14,7 +14,7 @@ from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import ladder_sources
+from workbench.judge.source_diffs import ladder_sass, ladder_sources
 from workbench.judge.times import timings
 
 REPORT = "OPTIMIZATION_REPORT.md"
@@ -45,7 +45,8 @@ def write_reports(
 
         document = report(judged, sources.diffs)
         environment = page_environment(workspace.template_folders)
-        files[PAGE] = render_page(document, judged, sources, environment, samples)
+        listings = ladder_sass(evidence, judged)
+        files[PAGE] = render_page(document, judged, sources, environment, samples, listings)
     texts = {**chart_files(judged, samples), **files}
     encoded = {name: text.encode(errors="replace") for name, text in texts.items()}
     try:
