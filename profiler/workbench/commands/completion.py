@@ -29,7 +29,8 @@ def _variants(parameters: Parameters, _: str) -> list[str]:
     from workbench.study.workspace import find_workspace
 
     workspace = find_workspace(parameters.get("project"))
-    study = parameters.get("study") or workspace.config.study
+    only = [*workspace.studies(), ""] if not workspace.config.study else [""]
+    study = parameters.get("study") or workspace.config.study or only[0]
     folder = workspace.ablations / study
     return read_ladder(folder / "ablation.toml", study, workspace.kernels / study).names
 
