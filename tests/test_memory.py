@@ -13,6 +13,8 @@ from workbench.derive.memory import LEVELS
 from workbench.ncu.capture import find_metric
 from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog
+from workbench.render.document import pair
+from workbench.render.document.blocks import Table, plain
 from workspaces import ROOT, recorded_captures, recorded_report
 
 SHOWN = "b2h8s512d64"
@@ -68,4 +70,20 @@ def test_show_and_diff_have_it_as_a_table(capsys: pytest.CaptureFixture[str]) ->
     assert "| L2 to L1, bulk copies (TMA) " in told
     assert "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum" in told
     assert main(["diff", "fix6", "fix7"]) == 0
-    assert "| L2 to L1, bulk copies (TMA) (MB) " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "| L2 to L1, bulk copies (TMA) (MB) " in told
+    assert "Local loads through L1" not in told  # nothing on either side
+
+
+def test_a_diff_tells_what_was_not_collected_from_what_stayed_at_zero() -> None:
+    zero = Figure("local_read", "Local loads through L1", 0.0, "MB", "m")
+    (shown,) = pair.memory(("a", "b"), {"local_read": zero}, {}).blocks
+    assert isinstance(shown, Table)
+    rows = {
+        row.key: [plain(row.cells[side].text) for side in ("before", "after")] for row in shown.rows
+    }
+    assert rows["local_read"] == ["0", "not collected"]
+    assert rows["local_write"] == ["not collected", "not collected"]
+    (shown,) = pair.memory(("a", "b"), {"local_read": zero}, {"local_read": zero}).blocks
+    assert isinstance(shown, Table)
+    assert "local_read" not in {row.key for row in shown.rows}

@@ -45,7 +45,11 @@ class _Both:
 
 
 def figure_pairs(
-    names: Names, before: Figures, after: Figures, keys: Sequence[str] = variant.SHOWN
+    names: Names,
+    before: Figures,
+    after: Figures,
+    keys: Sequence[str] = variant.SHOWN,
+    name: str = "figures",
 ) -> Table:
     """One row a figure; what neither side has is "not collected" on both."""
     rows = [_Both(key, before.get(key), after.get(key)) for key in keys]
@@ -55,13 +59,20 @@ def figure_pairs(
         field("after", names[1], lambda b: _value(b.after), right=True),
         field("factor", "factor", _factor, right=True),
     ]
-    name = "memory" if keys is LEVELS else "figures"
     return table(name, fields, rows, key=lambda b: b.id)
 
 
 def memory(names: Names, before: Figures, after: Figures) -> Fold:
-    """What went through the memory hierarchy on both sides."""
-    return Fold(words(variant.MEMORY), (figure_pairs(names, before, after, LEVELS),))
+    """What went through the memory hierarchy, without what stayed at zero; what was not collected
+    is said.
+    """
+    told = [key for key in LEVELS if not (_is_zero(key, before) and _is_zero(key, after))]
+    shown = figure_pairs(names, before, after, told, "memory")
+    return Fold(words(variant.MEMORY), (shown,))
+
+
+def _is_zero(key: str, side: Figures) -> bool:
+    return key in side and side[key].value == 0
 
 
 def _value(figure: Figure | None) -> str:
