@@ -38,12 +38,7 @@ LINE = 15.0
 WIDEST, THINNEST = 9.0, 1.0
 APART = 6.0  # of the two lines of a link
 ALT = "Bytes, requests and hit rates between kernel, L1, shared memory, L2 and DRAM."
-CAPTION = (
-    "The baseline (grey) and the best step (blue): a link is as wide as the square root of its "
-    "bytes, and says them before and after; a level says its hit rate. Requests are counted per "
-    "warp; bulk copies go from L2 into shared memory past L1's lookup, and are part of what L1 "
-    "reads."
-)
+CAPTION = "Grey the baseline, blue the best step; links are as wide as the root of their bytes."
 Figures = Mapping[str, Figure]
 
 
