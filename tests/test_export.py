@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from workbench.cli import main
+from workbench.commands import export
 from workbench.commands.target import find_target
 from workbench.ncu.captures import Captures
 from workbench.render.as_table import TABLES, WHOSE, Flat, as_csv
@@ -135,6 +136,15 @@ def test_stale_evidence_is_in_no_table(tmp_path: Path, capsys: pytest.CaptureFix
     told = capsys.readouterr()
     assert {row["variant"] for row in csv.DictReader(io.StringIO(told.out))} == {"fix6"}
     assert f"no current capture at {SHOWN}: fix7" in told.err
+
+
+def test_nothing_in_a_table_steers_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(export, "as_csv", lambda table: "a\n\x1b[2Jb\n")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["export", "builds", "fix7"]) == 0
+    assert capsys.readouterr().out == "a\n\\x1b[2Jb\n"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from workbench.commands.options import ExportOptions
+from workbench.commands.printing import say
 from workbench.commands.progress import note
 from workbench.commands.target import Target, find_study, find_target, pick_shape, shown_path
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, unknown
@@ -37,12 +38,15 @@ def run(options: ExportOptions) -> None:
     held = [each for target in targets(options) for each in of_target(target, options)]
     table = flat(options.table, held)
     content = written(table, form)
+    if options.output is None and sys.stdout.isatty():
+        return say(content.decode().rstrip("\n"))  # with what could steer a terminal spelt out
     if options.output is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
-        return
+        return None
     write_bytes(options.output, content)
     note(f"wrote {shown_path(options.output)}: {len(table.rows)} rows")
+    return None
 
 
 def format_of(options: ExportOptions) -> str:

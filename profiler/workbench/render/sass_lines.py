@@ -104,7 +104,8 @@ def _where(block: Block | None) -> str:
     first, last = block.span
     place = max(block.instructions, key=lambda one: one.share or 0.0).place
     line = f", {base(place[0])}:{place[1]}" if place[1] else ""
-    return f"{first:#x}-{last:#x}{line}"
+    launch = f"launch {block.launch}, " if block.launch else ""
+    return f"{launch}{first:#x}-{last:#x}{line}"
 
 
 def heading(number_: int, pair: BlockPair) -> str:
