@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.derive.sass.listing import Costed, Listing
+from workbench.derive.sums import added
 from workbench.render.page_sources import DIGITS, Files
 from workbench.render.plain import harmless
 
@@ -19,7 +20,7 @@ def sass(listings: Mapping[str, Listing], files: Files) -> dict[str, dict[str, A
     for variant, listed in listings.items():
         keys = dict(files.of(variant))
         for (file, line), code in listed.by_line.items():
-            if line > 0 and file in keys and sum(one.share or 0.0 for one in code) >= HOT:
+            if line > 0 and file in keys and added(one.share or 0.0 for one in code) >= HOT:
                 lines = found.setdefault(variant, {}).setdefault(keys[file], {})
                 lines[str(line)] = [len(code), [_packed(one) for one in _shown(code)]]
     return found
