@@ -28,8 +28,12 @@ CAUSAL = "b4h16s2048d128-causal"
 
 
 @lru_cache
+def captures(shape: str) -> Captures:
+    return Captures(find_target(ROOT, None, shape).evidence())
+
+
 def capture(shape: str, variant: str) -> Capture:
-    found = Captures(find_target(ROOT, None, shape).evidence()).of(variant)
+    found = captures(shape).of(variant)
     assert found is not None
     return found
 
