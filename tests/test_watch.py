@@ -217,9 +217,13 @@ def test_it_really_compiles(root: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "shared memory 0 → 1024 bytes" in second
 
 
-@pytest.mark.parametrize("name", ["fix99", "sdpa["])
-def test_a_wrong_name_is_a_mistake_at_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch", name]) == 2
+@pytest.mark.parametrize(
+    "arguments", [["fix99"], ["sdpa["], ["fix6", "--shape", "x"], ["fix6", "--arch", "hopper"]]
+)
+def test_what_is_wrong_at_the_start_ends_it(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", *arguments]) == 2
     assert "hint: " in capsys.readouterr().err
 
 

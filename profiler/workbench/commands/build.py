@@ -68,11 +68,16 @@ def blocks(results: list[Result]) -> list[Block]:
     return compiled(kernels, warnings, without)
 
 
+def require_arch(arch: str) -> None:
+    """Raises UsageError for what is no name of an architecture."""
+    if re.fullmatch(r"sm_\d+[af]?", arch) is None:
+        raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+
+
 def run(options: BuildOptions) -> None:
     names, arch = options.variants or [], options.arch
     workspace, found = find_study(options.project, options.study)
-    if re.fullmatch(r"sm_\d+[af]?", arch) is None:
-        raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+    require_arch(arch)
     found, names = including(found, names)
     for name in names:
         refuse_captured(found, name)

@@ -9,10 +9,12 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from workbench.commands.build import require_arch
 from workbench.commands.options import WatchOptions
 from workbench.commands.printing import say
 from workbench.commands.progress import Progress, note
@@ -47,6 +49,7 @@ def rounds(options: WatchOptions, pause: Callable[[float], None]) -> None:
     """Until Ctrl-C, which is how it is meant to end. Raises UsageError for what is wrong at the
     start; later mistakes in the study's files are told, and mended by the next save.
     """
+    require_arch(options.arch)
     watched = Watched(*found(options)[:2])
     before: Save | None = None
     try:
@@ -72,6 +75,7 @@ def found(options: WatchOptions) -> tuple[Study, str, Config]:
     workspace, study = find_study(options.project, options.study, tell=False)
     study, (name,) = including(study, [options.variant])
     refuse_captured(study, name)
+    profiled_shape(study, options.shape)
     return study, name, for_study(workspace.config, study.ladder.cache_control)
 
 
@@ -81,14 +85,17 @@ class Watched:
 
     study: Study
     name: str
+    known: tuple[Path, ...] = ()
 
-    def files(self) -> list[Path]:
-        """The variant's sources, and the study itself."""
-        known = source_files(self.study, self.study.variants[self.name])
-        return [*known, self.study.folder / "study.py"]
+    def files(self) -> tuple[Path, ...]:
+        """The variant's sources and the study itself; as before where one is being replaced."""
+        with suppress(OSError, WorkbenchError):
+            sources = source_files(self.study, self.study.variants[self.name])
+            self.known = (*sources, self.study.folder / "study.py")
+        return self.known
 
 
-def saves(files: Callable[[], list[Path]], pause: Callable[[float], None]) -> Iterator[None]:
+def saves(files: Callable[[], Sequence[Path]], pause: Callable[[float], None]) -> Iterator[None]:
     """At once, and whenever the content of the files is another and has come to rest: an editor
     may write in several steps.
     """
@@ -108,7 +115,7 @@ def saves(files: Callable[[], list[Path]], pause: Callable[[float], None]) -> It
             yield
 
 
-def digest(files: list[Path]) -> str:
+def digest(files: Sequence[Path]) -> str:
     """Of names and content; a file that is just being replaced counts as empty."""
     held = hashlib.sha256()
     for path in files:
@@ -147,7 +154,8 @@ def measured(study: Study, name: str, config: Config, options: WatchOptions) -> 
     beside = against(study, name)
     names = tuple(dict.fromkeys([*([beside] if beside else []), name]))
     quick = replace(config, timing=QUICK)
-    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch, Progress() as progress:
+    telling = Progress(0, QUICK.sessions)
+    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch, telling as progress:
         folder = EvidenceFolder(Path(scratch) / "evidence" / "gpu")
         folder.root.mkdir(parents=True)
         done = Measurement(study, quick, folder, Plan(shape, timed=names), quiet(progress)).run()
