@@ -35,6 +35,7 @@ VERBS: dict[str, type] = {
     "build": options.BuildOptions,
     "check": options.CheckOptions,
     "calibrate": options.CalibrateOptions,
+    "watch": options.WatchOptions,
     "profile": options.ProfileOptions,
     "ablate": options.AblateOptions,
     "sweep": options.SweepOptions,
@@ -42,6 +43,8 @@ VERBS: dict[str, type] = {
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
     "advise": options.AdviseOptions,
+    "open": options.OpenOptions,
+    "export": options.ExportOptions,
     "adopt": options.AdoptOptions,
 }
 

@@ -247,6 +247,9 @@ class ShowOptions:
         int | None,
         typer.Option("--top", help="With --source: only the hottest lines.", metavar="N", min=1),
     ] = None
+    sass: Annotated[
+        bool, typer.Option("--sass", help="With --source: the SASS and PTX of each line.")
+    ] = False
     kernel: Kernel = None
     launch: Launch = None
     project: Project = None
@@ -267,6 +270,9 @@ class DiffOptions:
     after: Annotated[str, typer.Argument(metavar="B", autocompletion=_completed("variant or file"))]
     source: Annotated[
         bool, typer.Option("--source", help="The diff with what its lines cost, costliest first.")
+    ] = False
+    sass: Annotated[
+        bool, typer.Option("--sass", help="The mix of instructions, and the hot blocks aligned.")
     ] = False
     kernel: Kernel = None
     launch: Annotated[
@@ -292,6 +298,59 @@ class AdviseOptions:
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Build, check and time a variant on every save; without a GPU, build. Ctrl-C ends it."""
+
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=_variant)]
+    arch: Annotated[str, typer.Option("--arch", help="To compile for where there is no GPU.")] = (
+        "sm_90a"
+    )
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a save.")] = False
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """Open a variant's capture, or anyone's report, in Nsight Compute's own window."""
+
+    name: Annotated[
+        str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=_completed("variant or file"))
+    ]
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """A table of the evidence for other programs, numbers unrounded: as CSV, JSON or Parquet."""
+
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="ladder, figures, metrics, lines, sass, rules, timings, checks or builds",
+            autocompletion=_completed("table"),
+        ),
+    ]
+    variants: Variants = None
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default is stdout.", metavar="FILE")
+    ] = None
+    csv: Annotated[bool, typer.Option("--csv", help="The default on stdout.")] = False
+    json: Json = False
+    parquet: Annotated[bool, typer.Option("--parquet", help="Needs pyarrow.")] = False
+    all_shapes: Annotated[bool, typer.Option("--all-shapes", help="Every shape with evidence.")] = (
+        False
+    )
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import ladder_sources
+from workbench.judge.source_diffs import ladder_sass, ladder_sources
 from workbench.judge.times import timings
 from workbench.study.workspace import Workspace
 
@@ -53,7 +53,8 @@ def write_reports(
 
         document = report(judged, sources.diffs)
         environment = page_environment(workspace.template_folders)
-        files[PAGE] = render_page(document, judged, sources, environment, samples)
+        listings = ladder_sass(evidence, judged)
+        files[PAGE] = render_page(document, judged, sources, environment, samples, listings)
     texts = {**chart_files(judged, samples), **files}
     write_files(workspace, folder, texts)
     if target.part:

@@ -93,6 +93,7 @@ def refuse_captured(study: Study, name: str) -> None:
 
 
 def require_arch(arch: str) -> None:
+    """Raises UsageError for what is no name of an architecture."""
     if re.fullmatch(r"sm_\d+[af]?", arch) is None:
         raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
 

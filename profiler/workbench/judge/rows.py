@@ -219,6 +219,12 @@ class Ablation:
         return best_of(self.rows)
 
     @property
+    def ends(self) -> tuple[Row, ...]:
+        """The baseline, and the best step where it is another."""
+        first, best = self.rows[:1], self.best
+        return (*first, best) if best is not None and best not in first else first
+
+    @property
     def score(self) -> Score:
         """Predictions of all steps with current evidence."""
         return score(

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from workbench.judge.rows import Ablation
 from workbench.render.chart import (
     level_plots,
+    memory_flow,
     roofline_plot,
     sample_strips,
     stall_bars,
@@ -21,6 +22,7 @@ from workbench.render.chart import (
     time_bars,
 )
 from workbench.render.chart.level_plots import levels
+from workbench.render.chart.memory_flow import memory
 from workbench.render.chart.roofline_plot import roofline
 from workbench.render.chart.sample_strips import Timings, samples
 from workbench.render.chart.scene import Scene, Width
@@ -54,6 +56,7 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
         "roofline-levels": _timeless(levels, level_plots.ALT, level_plots.CAPTION),
         "stalls": _timeless(stalls, stall_bars.ALT, stall_bars.CAPTION),
         "stall-time": _timeless(stall_time, time_bars.ALT, time_bars.CAPTION),
+        "memory": _timeless(memory, memory_flow.ALT, memory_flow.CAPTION),
         "samples": Chart(samples, sample_strips.ALT, sample_strips.CAPTION),
     }
 )

@@ -18,6 +18,7 @@ from workbench.render.document import (
     advice,
     bottlenecks,
     method,
+    pair,
     predicted,
     promises,
     rooflines,
@@ -242,8 +243,17 @@ def _why(ablation: Ablation) -> Section:
     if ablation.whole and (times := why.stall_table(ablation.whole)):
         title = f"Where the time went from {ablation.whole.before} to {ablation.whole.after}"
         blocks.append(Fold(words(title), (times,)))
+    blocks += _memory(ablation)
     blocks += _promises(ablation)
     return Section("why", words("Why it got faster"), tuple(blocks))
+
+
+def _memory(ablation: Ablation) -> list[Block]:
+    chart = _chart("memory", ablation)
+    if len(ablation.ends) < 2:
+        return [chart]
+    before, after = ablation.ends
+    return [chart, pair.memory((before.label, after.label), before.figures, after.figures)]
 
 
 def _promises(ablation: Ablation) -> list[Block]:
