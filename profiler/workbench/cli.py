@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from keyword import iskeyword
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -28,6 +29,7 @@ app = typer.Typer(
 # In the order of the help; each is run by the module of its name in ``workbench.commands``.
 VERBS: dict[str, type] = {
     "doctor": options.DoctorOptions,
+    "try": options.TryOptions,
     "list": options.ListOptions,
     "build": options.BuildOptions,
     "check": options.CheckOptions,
@@ -54,7 +56,8 @@ def verb(name: str, given: type) -> Callable[..., None]:
 
     def run(**values: Any) -> None:
         try:
-            importlib.import_module(f"workbench.commands.{name}").run(given(**values))
+            module = f"{name}_" if iskeyword(name) else name
+            importlib.import_module(f"workbench.commands.{module}").run(given(**values))
         except BrokenPipeError as error:
             raise ReaderGone from error
 

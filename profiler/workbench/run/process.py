@@ -29,6 +29,7 @@ from workbench.run.protocol import (
     Hello,
     Job,
     SessionsJob,
+    TrialJob,
     WorkerEvent,
     decode,
     write_gate,
@@ -42,6 +43,7 @@ MAIN = "workbench.run.worker.main"
 MODULES = {
     CeilingsJob: "workbench.run.worker.benchmarks",
     SessionsJob: "workbench.run.worker.sessions",
+    TrialJob: "workbench.run.worker.trial",
 }
 
 E = TypeVar("E", bound=WorkerEvent)

@@ -123,7 +123,7 @@ def check_once(
     varies = not torch.equal(run(**inputs), kept)
     expected = study.reference(**drawn)
     absolute, relative, why = compare(kept, expected, tolerance_at(study.tolerance, shape))
-    why = why or touched(buffers, before)
+    why = why or touched(buffers, before) or refused_by(study, drawn, kept)
     return Checked(absolute, relative, why, varies, error_of(peer, drawn, expected))
 
 
@@ -135,6 +135,12 @@ def touched(buffers: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tens
             inside = GUARD_BYTES <= int(changed[0]) < buffer.numel() - GUARD_BYTES
             return f"{'changes its input' if inside else 'writes out of bounds of'} '{name}'"
     return ""
+
+
+def refused_by(study: ModuleType, inputs: Mapping[str, Any], out: Any) -> str:
+    """Why the study's own check, where it has one, refuses an output; "" where it does not."""
+    accepts = getattr(study, "accepts", None)
+    return str(accepts(inputs, out)) if accepts is not None else ""
 
 
 def error_of(peer: Run | None, inputs: dict[str, Any], expected: torch.Tensor) -> float | None:
