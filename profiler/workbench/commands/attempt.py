@@ -178,13 +178,17 @@ def learned(problem: Problem, trial: Tried) -> Facts:
 
 
 def rounded_up(value: float) -> float:
-    """To two digits, so that another draw seldom gives another study, which would be measured
-    again.
+    """To the next of 1, 2, 5, 10, ...: another draw seldom gives another study, which would have
+    to be measured again.
     """
     if not value:
         return 0.0
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / unit) * unit:.2g}")
+    decade = math.floor(math.log10(value))
+    return next(
+        rounded
+        for step in (1, 2, 5, 10)
+        if (rounded := float(f"{step}e{decade}")) >= value or step == 10
+    )
 
 
 def measured(done: Attempt, *, profile: bool, quick: bool, fresh: bool) -> Attempt:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from workbench.errors import UsageError, unknown
 from workbench.problems import versus
-from workbench.problems.expressions import LAUNCH_HINT, read_input, read_launch, read_output
+from workbench.problems.expressions import (
+    LAUNCH_HINT,
+    literal,
+    read_input,
+    read_launch,
+    read_output,
+)
 from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem
 from workbench.problems.python_function import made_text
 from workbench.problems.request import Request
@@ -18,6 +24,8 @@ _KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+"
     r"(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)"
 )
+# What nvcc has of the host's math.h, and NVRTC has not: the bits of the number.
+_DEFINES = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
 
 
 def read(request: Request) -> Problem:
@@ -82,6 +90,7 @@ def read(request: Request) -> Problem:
                 outputs,
                 launch.extents,
                 launch.arguments,
+                {n: v for n, v in _DEFINES.items() if re.search(rf"\b{n}\b", text)},
             ),
         ),
         references=(compared.module(versus.variant_name(compared.called, files)),),
@@ -95,14 +104,16 @@ def _module(
     outputs: Sequence[tuple[str, str]],
     extents: str,
     arguments: Sequence[str],
+    defines: Mapping[str, str],
 ) -> str:
     """What one would write by hand."""
     made = "".join(f"    {name} = {text}\n" for name, text in outputs)
     back = f"    return {', '.join(name for name, _ in outputs)}\n" if outputs else ""
+    macros = f", defines={literal(dict(defines))}" if defines else ""
     return f"""import torch
 from workbench import cuda
 
-kernel = cuda.kernel("{file}", "{kernel}")
+kernel = cuda.kernel("{file}", "{kernel}"{macros})
 
 
 def cdiv(a, b):

@@ -79,7 +79,10 @@ def made(call: str, generator: torch.Generator) -> torch.Tensor:
             *sizes, **random, dtype=None if narrow else dtype, device=generator.device
         )
     except (TypeError, RuntimeError) as error:
-        raise UsageError(f"'{call}' cannot be made: {str(error).splitlines()[0]}") from None
+        raise UsageError(
+            f"'{call}' cannot be made: {str(error).splitlines()[0]}",
+            hint="such as randn(4096,8192) or randint(0,100,(4096,),dtype=int32)",
+        ) from None
     return out.to(dtype) if narrow else out
 
 
