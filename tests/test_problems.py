@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def problem(source: Path | str, **options: Any) -> Problem:
 
 
 @pytest.fixture
-def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem], Tried]:
     """Writes a problem and calls it once on the CPU, as the worker does."""
 
     def work(found: Problem) -> Tried:
@@ -137,6 +137,28 @@ def test_a_gpu_mode_check_refuses_an_output(tmp_path: Path) -> None:
         wrong[3] += 1
         assert study.accepts(inputs, right) == ""
         assert "refuses it: 1 bins differ" in study.accepts(inputs, wrong)
+
+
+def test_what_the_formats_own_check_accepts_is_right(tmp_path: Path, tried: Any) -> None:
+    """As in tasks that allow results in half precision."""
+    shutil.copy(EXAMPLES / "utils.py", tmp_path)
+    folder = tmp_path / "rounded"
+    shutil.copytree(EXAMPLES / "histogram", folder)
+    (folder / "reference.py").write_text(
+        "import torch\n\n\ndef ref_kernel(data):\n    return data * 2\n\n\n"
+        "def generate_input(size, seed):\n    return torch.randn(size, device='cuda')\n\n\n"
+        "def check_implementation(data, output):\n"
+        "    return torch.allclose(output, ref_kernel(data), rtol=2e-2), 'too far'\n"
+    )
+    text = "def custom_kernel(data):\n    return (data.half() * {by}).float()\n"
+    (folder / "submission.py").write_text(text.format(by=2))
+    found = problem(folder)
+    told = tried(found)
+    assert told.accepted
+    assert learned(found, told).relative > told.errors["baseline"][1] > 1e-4
+    (folder / "submission.py").write_text(text.format(by=2.5))
+    error = complaint(lambda: tried(problem(folder)))
+    assert "check_implementation() refuses it: too far" in error.message
 
 
 def test_every_draw_of_a_gpu_mode_case_is_another(tmp_path: Path) -> None:
@@ -629,7 +651,7 @@ def test_launches_are_read_in_both_ways() -> None:
 def test_a_call_to_compare_with_takes_inputs_and_plain_values_alone() -> None:
     assert read_call("torch.softmax(x, dim=-1)").arguments == "x, dim=-1"
     for text in ("torch.softmax(open('f'))", "f(x)(y)", "lambda: 1", "a.b(**c)", "torch.add(x+y)"):
-        complaint(lambda text=text: read_call(text))  # type: ignore[misc]
+        complaint(lambda text=text: read_call(text))
 
 
 def test_tolerances_are_rounded_up_so_that_a_draw_changes_nothing() -> None:

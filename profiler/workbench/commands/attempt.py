@@ -159,12 +159,16 @@ def size_of(problem: Problem, shape: str) -> float:
 
 
 def learned(problem: Problem, trial: Tried) -> Facts:
-    """The facts of a trial, and the errors that they allow."""
+    """The facts of a trial, and the errors that they allow.
+
+    What the format's own check accepts is right, however far it is from the reference.
+    """
     known = [trial.errors[m.name] for m in problem.references if m.name in trial.errors][:1]
-    own_absolute, own_relative = known[0] if known else (0.0, 0.0)
+    if trial.accepted:
+        known.append(trial.errors[problem.baseline.name])
     base = RELATIVE.get(trial.dtype, INTEGERS)
-    relative = max(base, TIMES_REFERENCE * own_relative)
-    absolute = max(PEAK * base * trial.largest, TIMES_REFERENCE * own_absolute)
+    relative = max([base, *(TIMES_REFERENCE * error for _, error in known)])
+    absolute = max([PEAK * base * trial.largest, *(TIMES_REFERENCE * e for e, _ in known)])
     return Facts(
         destinations=trial.destinations,
         in_place=trial.in_place,

@@ -193,7 +193,8 @@ class Tried(_Event, frozen=True, kw_only=True, tag="tried"):
     ``exact``: the reference takes doubles; else ``refusal`` says why not. ``dtype`` is the inputs'.
     ``bytes`` are those of a call by shape, as it prints, and ``largest`` is the largest absolute
     value that is expected. ``errors`` are absolute and relative, by variant that was called, and
-    ``failures`` say why others could not be.
+    ``failures`` say why others could not be. ``accepted``: the study has a check of its own, and it
+    accepts what the baseline gives.
     """
 
     inputs: dict[str, str]
@@ -206,6 +207,7 @@ class Tried(_Event, frozen=True, kw_only=True, tag="tried"):
     bytes: dict[str, float] = {}
     largest: float = 0.0
     errors: dict[str, tuple[float, float]] = {}
+    accepted: bool = False
     failures: dict[str, ErrorText] = {}
 
 

@@ -78,6 +78,7 @@ class Trial:
             bytes=self.bytes,
             largest=self.largest,
             errors=errors,
+            accepted=own is not None and self.accepts(inputs, own),
             failures=self.failures,
         )
 
@@ -135,6 +136,21 @@ class Trial:
             return self.study.plain(inputs), refusal
         except Exception as error:
             raise in_users_words(error, "the reference cannot be computed") from error
+
+    def accepts(self, inputs: dict[str, Any], out: Any) -> bool:
+        """Whether the study's own check, where it has one, accepts an output. Raises GateFailed
+        where it does not.
+        """
+        check = getattr(self.study, "accepts", None)
+        if check is None:
+            return False
+        try:
+            why = str(check(inputs, out))
+        except Exception as error:
+            raise in_users_words(error, "its own check fails") from error
+        if why:
+            raise GateFailed(why, hint="the inputs are fresh ones of the same case")
+        return True
 
     def called(self, name: str, inputs: Mapping[str, Any]) -> Any:
         """What a variant makes of copies of the inputs; None where it cannot be called.
