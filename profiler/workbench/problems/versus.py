@@ -103,6 +103,8 @@ def _of_file(text: str, folder: Path) -> Versus:
 
 def variant_name(called: str, taken: Mapping[str, object]) -> str:
     """A module's name for a reference, after what it is called; none of ``taken``."""
+    if called.startswith("torch.compile of"):
+        called = "compiled"
     name = study_name(re.sub(r"\(.*|:.*|\.py$", "", called).removesuffix(".py"))
     while f"{name}.py" in taken or name in ("study", "baseline"):
         name = f"{name}_reference"

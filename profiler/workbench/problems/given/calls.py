@@ -89,12 +89,12 @@ def _copied(value: Any) -> Any:
 
 
 def doubles(out: Any) -> Any:
-    """The same in float64."""
+    """The same in float64; integers and truth values as they are."""
     import torch
 
     out = only(out)
     if isinstance(out, torch.Tensor):
-        return out.detach().double()
+        return out.detach().double() if out.is_floating_point() else out.detach()
     if isinstance(out, dict):
         return {name: doubles(part) for name, part in out.items()}
     if isinstance(out, tuple | list):
