@@ -19,7 +19,7 @@ from workbench.problems.given.inputs import made
 from workbench.problems.problem import Kind, Problem
 from workbench.problems.request import Request, split
 from workbench.problems.writing import Facts, write
-from workbench.run.protocol import TrialJob, Tried
+from workbench.run.protocol import Learned, TrialJob
 from workbench.run.worker.trial import Trial, on_cpu
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
@@ -42,10 +42,10 @@ def problem(source: Path | str, **options: Any) -> Problem:
 
 
 @pytest.fixture
-def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem], Tried]:
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem], Learned]:
     """Writes a problem and calls it once on the CPU, as the worker does."""
 
-    def work(found: Problem) -> Tried:
+    def work(found: Problem) -> Learned:
         root = tmp_path / "made"
         write(found, root, Facts())
         smallest = min(found.shapes, key=lambda n: sum(
@@ -325,6 +325,8 @@ def test_a_function_that_changes_its_input_says_so(tmp_path: Path, tried: Any) -
     root = tmp_path / "made"
     assert tried(found).in_place == ("x",)
     assert 'in_place = ("x",)' in (root / "kernels/double/study.py").read_text()
+    reference = (root / "kernels/double/torch_mul.py").read_text()
+    assert "given.put(inputs, (\"x\",), _versus(inputs['x'], 2))" in reference
 
 
 def test_a_reference_that_says_float32_is_computed_in_doubles(tmp_path: Path, tried: Any) -> None:
@@ -476,7 +478,7 @@ TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {
 }
 
 
-def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, **given: Any) -> Tried:
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, **given: Any) -> Learned:
     found = problem(given.pop("path"), **given)
     write(found, tmp_path / "made", Facts())
     references = tuple(module.name for module in found.references)

@@ -39,6 +39,7 @@ from workbench.run.protocol import (
     Failed,
     Hello,
     Job,
+    Learned,
     SessionsDone,
     SessionsJob,
     Start,
@@ -115,6 +116,18 @@ EVERY: list[WorkerEvent] = [
     Failed(variant="fix1", phase=Phase.TIME, error=ERROR),
     CeilingMeasured(id="fp32", ceiling=CEILING),
     CeilingFailed(id="fp32", error=ERROR),
+    Learned(
+        inputs={"x": "float32[4]"},
+        outputs=("float32[4]",),
+        destinations=("out",),
+        exact=False,
+        refusal="no doubles",
+        dtype="float32",
+        bytes={"n=4": 32.0},
+        largest=3.5,
+        errors={"baseline": (1e-6, 1e-7)},
+        failures={"eager": ERROR},
+    ),
     ContextLost(variant="fix1"),
     Broken(error=ERROR),
     Done(),
@@ -266,13 +279,14 @@ def worker(
 ) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
     from workbench.run.worker import check, device, main
-    from workbench.run.worker.timing import card, surroundings
+    from workbench.run.worker.timing import card, graphs, surroundings
 
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(device, "environment", lambda: Environment(gpu="NVIDIA H200"))
     monkeypatch.setattr(device, "context_lost", lambda: False)
-    monkeypatch.setattr(card, "Card", lambda: SimpleNamespace(advance=lambda: None))
+    monkeypatch.setattr(card, "Card", lambda: SimpleNamespace(advance=lambda: None, side=None))
+    monkeypatch.setattr(graphs, "warm_up", lambda call, side: call())
     monkeypatch.setattr(surroundings, "Surroundings", Neighbours)
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)

@@ -23,7 +23,7 @@ from workbench.problems.problem import Problem
 from workbench.problems.request import Request, split
 from workbench.problems.writing import EXACT, OWN, Facts, write
 from workbench.run import machine
-from workbench.run.protocol import Tried
+from workbench.run.protocol import Learned
 from workbench.run.trial import try_once
 from workbench.study.model import Shape, Study
 from workbench.study.text import is_plain_name, stands
@@ -58,7 +58,7 @@ class Attempt:
     folder: Path
     study: str
     shape: str
-    trial: Tried
+    trial: Learned
     facts: Facts
     judged: Ablation | None = None
     evidence: Snapshot | None = None
@@ -131,7 +131,7 @@ def scratch(request: Request, problem: Problem) -> Path:
 
 def prepare(
     problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
-) -> tuple[Facts, Tried, str]:
+) -> tuple[Facts, Learned, str]:
     """Write the workspace, call everything once, and write down what that told."""
     if shape is not None and shape not in problem.shapes:
         raise unknown("shape", shape, problem.shapes)
@@ -158,7 +158,7 @@ def size_of(problem: Problem, shape: str) -> float:
     return math.prod(v for v in parameters.values() if type(v) is int and v > 0)
 
 
-def learned(problem: Problem, trial: Tried) -> Facts:
+def learned(problem: Problem, trial: Learned) -> Facts:
     """The facts of a trial, and the errors that they allow.
 
     What the format's own check accepts is right, however far it is from the reference.

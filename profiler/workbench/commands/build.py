@@ -9,7 +9,7 @@ import typer
 
 from workbench.commands.options import BuildOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress, note, with_hint
 from workbench.commands.target import find_study, in_place, refuse_captured
 from workbench.errors import UsageError
 from workbench.evidence.records import BuiltKernel
@@ -43,7 +43,8 @@ def result_of(event: Built | Failed, arch: str) -> Result:
                 warnings=event.warnings,
             )
         case Failed():
-            return Result(event.variant, arch, error=event.error.message)
+            error = event.error
+            return Result(event.variant, arch, error=with_hint(error.message, error.hint))
 
 
 def blocks(results: list[Result]) -> list[Block]:

@@ -41,10 +41,11 @@ def result(evidence: Evidence, name: str, shape: str) -> Checked:
     check = entry.current
     status: str = Status.STALE if entry.state == Status.STALE else ABSENT
     why = ""
+    told_hint: object = None
     if check is not None:
-        status, why = check.status, check.why
+        status, why, told_hint = check.status, check.why, check.hint
     if build is not None and build.error:
-        status, why, check = CheckResult.FAILED, build.error, None
+        status, why, check, told_hint = CheckResult.FAILED, build.error, None, build.hint
     bound = tolerance_at(evidence.study.tolerance, evidence.study.shapes[shape])
     return Checked(
         variant=name,
@@ -58,6 +59,8 @@ def result(evidence: Evidence, name: str, shape: str) -> Checked:
         times_reference=check.times_reference if check else None,
         kind=check.kind if check else "",
         varies=check.varies if check else False,
+        output=str(check.output) if check and check.output else "",
+        hint=str(told_hint) if told_hint else "",
     )
 
 
@@ -72,8 +75,14 @@ def as_data(target: Target, checks: list[Checked]) -> dict[str, Any]:
         "gpu": target.folder.gpu,
         "evidence": Origin.MEASURED if target.live else Origin.RECORDED,
         "tolerance": {"max_abs": bound.absolute, "relative": bound.relative},
-        "checks": [{key: getattr(check, key) for key in keys} for check in checks],
+        "checks": [_fields(check, keys) for check in checks],
     }
+
+
+def _fields(check: Checked, keys: tuple[str, ...]) -> dict[str, Any]:
+    """With what not every check has."""
+    told = {key: getattr(check, key) for key in ("output", "hint") if getattr(check, key)}
+    return {key: getattr(check, key) for key in keys} | told
 
 
 def run(options: CheckOptions) -> None:
@@ -94,6 +103,9 @@ def run(options: CheckOptions) -> None:
     for name in bad:
         for why in document.reasons([check for check in checks if check.variant == name]):
             note(f"error: {name}: {in_place(why, target.study)}")
+        for hint in dict.fromkeys(check.hint for check in checks if check.variant == name):
+            if hint:
+                note(f"hint: {in_place(hint, target.study)}")
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
         raise typer.Exit(1)

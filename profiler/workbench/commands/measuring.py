@@ -8,7 +8,7 @@ from functools import cache, partial
 
 import typer
 
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress, note, with_hint
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.judge.open_verdicts import open_variants
@@ -99,4 +99,5 @@ def ensure(
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)
     note(f"measured in {time.monotonic() - started:.1f} s")
-    return Ensured(Origin.MEASURED, result.failures, result.unsupported)
+    failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
+    return Ensured(Origin.MEASURED, failures, result.unsupported)

@@ -12,6 +12,7 @@ from workbench.commands.target import Target, find_target
 from workbench.derive.diff.costs import line_costs
 from workbench.errors import BadCapture, UsageError
 from workbench.judge.comparability import file_warnings
+from workbench.judge.compiled import why_no_lines
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import Capture, find_metric, load_sources, require_lines
@@ -23,6 +24,8 @@ from workbench.render.as_json import ladder as as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Callout, Paragraph, words
 from workbench.render.source_lines import Listing
+from workbench.study.front_ends import front_ends_of
+from workbench.study.sources import source_files
 from workbench.words import Status
 
 PROFILE_AGAIN = "restore the file, or profile the variant again"
@@ -61,7 +64,8 @@ def show_metric(target: Target, name: str, options: ShowOptions) -> None:
 
 def show_source(target: Target, name: str, options: ShowOptions) -> None:
     path, wanted, capture = current_capture(target, name)
-    require_lines(capture)
+    sources = source_files(target.study, target.study.variants[name])
+    require_lines(capture, why_no_lines(front_ends_of(sources)))
     texts = load_sources(path, wanted)
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     files: Listing = {file: listed(costs, file, text) for file, text in texts.items()}

@@ -33,6 +33,7 @@ class VariantEvidence:
     adopted; None where there is no such. ``correct`` is by the newest check at this shape.
     ``texts`` are its sources by their name in the line table, where they were asked for.
     ``damage`` says what is wrong with a capture that is on record and does not count.
+    ``front_ends`` compile what the workbench does not, by its sources (names as there).
     """
 
     variant: str
@@ -45,6 +46,7 @@ class VariantEvidence:
     capture: Capture | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     damage: str = ""
+    front_ends: tuple[str, ...] = ()
 
     @cached_property
     def figures(self) -> Mapping[str, Figure]:

@@ -47,7 +47,8 @@ class Row:
     the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
     ``regimes`` has its times and ratios in each, ``elsewhere`` those that would judge otherwise
     than the chained one. ``nodes`` are what one call is made of, ``price`` the shapes that its
-    parent supports and it does not.
+    parent supports and it does not. ``no_lines`` says that its capture has no source lines, and
+    why.
 
     ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
@@ -76,6 +77,7 @@ class Row:
     predictions: tuple[PredictionOutcome, ...] = ()
     kernels: tuple[str, ...] = ()
     capture: str = ""
+    no_lines: str = ""
     checks: Mapping[str, Check] = field(default_factory=dict)
     build: Build | None = None
     adopted: Adopted | None = None

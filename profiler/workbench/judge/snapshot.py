@@ -19,8 +19,9 @@ from workbench.judge.ladders import shapes_of, shown_at
 from workbench.ncu.capture import load_sources
 from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog
+from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step
-from workbench.study.sources import source_texts
+from workbench.study.sources import source_files, source_texts
 from workbench.words import CheckResult, Status
 
 if TYPE_CHECKING:
@@ -186,4 +187,5 @@ def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidenc
         capture=opened.capture,
         texts=opened.texts,
         damage=opened.damage or index.why,
+        front_ends=front_ends_of(source_files(study, study.variants[variant])),
     )

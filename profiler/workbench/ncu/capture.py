@@ -13,7 +13,7 @@ from workbench.errors import UsageError, unknown
 from workbench.ncu.binaries import tables_in
 from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
 from workbench.ncu.line_table import LineTable
-from workbench.ncu.places import Places
+from workbench.ncu.places import Places, lasting_name
 from workbench.ncu.reader import (
     Wanted,
     actions,
@@ -292,7 +292,8 @@ def load_sources(path: Path, wanted: Wanted) -> dict[str, str]:
     """Source text by the file name in the line table, as imported into the report."""
     texts: dict[str, str] = {}
     for action in actions(path, wanted):
-        texts.update({name: text for name, text in dict(action.source_files()).items() if text})
+        files = dict(action.source_files())
+        texts.update({lasting_name(name): text for name, text in files.items() if text})
     return texts
 
 
@@ -314,9 +315,16 @@ def find_metric(path: Path, wanted: Wanted, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def require_lines(capture: Capture) -> None:
-    if not (capture.lines["line"] > 0).any():
+def has_lines(capture: Capture) -> bool:
+    """Whether anything in it is charged to a line of a source."""
+    return bool((capture.lines["line"] > 0).any())
+
+
+def require_lines(capture: Capture, why: str = "") -> None:
+    """Raises UsageError for a capture without any, with the reason where it is known."""
+    if not has_lines(capture):
+        why = why or "its kernels were built without line information"
         raise UsageError(
-            "this capture has no source lines: its kernels were built without line information",
+            f"this capture has no source lines: {why}",
             hint="library kernels have none; NVRTC variants built by the workbench do",
         )

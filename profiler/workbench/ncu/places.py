@@ -5,12 +5,15 @@
   table of the kernel's binary tells: ``binaries``. Where it does not, to the library's line.
 - A wait in a helper that does nothing else belongs to the line that calls it: the helper's own line
   would be that of every wait.
+- What a front end compiled in the folder of a measurement has the name that it would have had from
+  the workbench: ``lasting_name``.
 - All other code belongs to the line that ``source_info`` gives, as in Nsight Compute: where several
   hold, since a call was inlined, that is the first of the line table, and not always the innermost.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -19,6 +22,7 @@ from typing import Any
 from workbench.ncu.instructions import instructions
 from workbench.ncu.line_table import Frame, LineTable
 from workbench.ncu.waits import Waits
+from workbench.words import GENERATED_ROOT
 
 Place = tuple[str, int]
 NOWHERE: Place = ("", 0)
@@ -36,6 +40,17 @@ LIBRARIES = (
     "/include/cute/",
     "/Program Files/",
 )
+
+
+# The folder of a measurement, which has random letters, and those of its workers in it.
+SCRATCH = re.compile(r"^.*/workbench-[a-z0-9_]{8}/(?:(?:ncu|timing)/)?")
+
+
+def lasting_name(file: str) -> str:
+    """The name of a source that was compiled where it ran, in the folder of a measurement: as the
+    workbench's own builds have it, and the next measurement too.
+    """
+    return SCRATCH.sub(GENERATED_ROOT, file)
 
 
 def is_library(file: str) -> bool:
@@ -64,7 +79,8 @@ class Places:
         waiting = self._waits.at(pc, counter)
         key = (waiting, self._waits.is_wait(waiting))
         if key not in self._known:
-            self._known[key] = self._place(*key)
+            file, line = self._place(*key)
+            self._known[key] = lasting_name(file), line
         return self._known[key]
 
     def _place(self, pc: int, waits: bool) -> Place:

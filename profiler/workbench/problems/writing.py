@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workbench.errors import UsageError
@@ -60,7 +60,7 @@ def write(problem: Problem, root: Path, facts: Facts) -> None:
         root / CONFIG_FILE: "",
         folder / STUDY_FILE: study_text(problem, facts),
         ladder: ladder_text(problem),
-        **{folder / f"{m.name}.py": module_text(problem, m) for m in modules},
+        **{folder / f"{m.name}.py": module_text(problem, m, facts) for m in modules},
     }
     wanted |= {path: text.encode() for path, text in texts.items()}
     for path, data in wanted.items():
@@ -69,11 +69,18 @@ def write(problem: Problem, root: Path, facts: Facts) -> None:
             path.write_bytes(data)
 
 
-def module_text(problem: Problem, module: Module) -> str:
-    """A variant; its files in strings are what its fingerprint covers."""
+def module_text(problem: Problem, module: Module, facts: Facts) -> str:
+    """A variant; its files in strings are what its fingerprint covers.
+
+    A reference of what works in place has its result copied there.
+    """
     header = f'"""{_plain(module.called)}."""\n\n'
     if "given." not in module.text:
         return header + module.text
+    if facts.in_place and module is not problem.baseline:
+        before, _, result = module.text.rpartition("    return ")
+        put = f"    given.put(inputs, {literal(facts.in_place)}, {result.strip()})\n"
+        module = replace(module, text=before + put)
     return (
         f"{header}from workbench.problems import given\n\n"
         f"FILES = {literal(tuple(problem.files))}\n{module.text}"

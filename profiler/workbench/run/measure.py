@@ -9,16 +9,19 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
 
+from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Timing
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
+from workbench.ncu.resources import resources_of
 from workbench.run import machine
 from workbench.run.build import params_of, sources_of, worker_stopped
 from workbench.run.plan import Measured, Plan
@@ -278,12 +281,19 @@ class Measurement:
         held = {
             event.variant: count
             for event in captured
-            if (count := counts.get(range_name(self.study.name, event.variant, self.plan.shape)))
+            if (count := counts.get(self.range(event.variant)))
         }
         if held:
             version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
-            self.recorder.captures(report, held, self.config.profiler, version)
+            resources = {}
+            with suppress(BadCapture):  # what has to be read of it later says what is wrong
+                resources = {name: resources_of(report, self.range(name)) for name in held}
+            self.recorder.captures(report, held, self.config.profiler, version, resources)
         return list(held)
+
+    def range(self, variant: str) -> str:
+        """The NVTX range of a variant's launches."""
+        return range_name(self.study.name, variant, self.plan.shape)
 
     def take(self, event: Event) -> None:
         """Keep what an event brings, as soon as it comes."""
@@ -299,7 +309,8 @@ class Measurement:
             case Checked():
                 self.checked(event)
             case Failed():
-                self.fail(event.variant, event.phase, event.error.message, CheckResult.FAILED)
+                error = event.error
+                self.fail(event.variant, event.phase, error.message, CheckResult.FAILED, error.hint)
         self.on_event(event)
 
     def packages(self) -> dict[str, str]:
@@ -318,19 +329,27 @@ class Measurement:
             times_reference=event.times_reference,
             kind=event.kind,
             varies=event.varies,
+            output=event.output,
+            hint=event.hint,
         )
         if event.status == CheckResult.WRONG:
             self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
+            if event.hint:
+                self.result.hints[event.variant] = event.hint
         elif event.status == CheckResult.UNSUPPORTED and event.shape == self.plan.shape:
             why = f"does not support this shape: {event.why}"
             self.result.unsupported[event.variant] = why
 
-    def fail(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:
+    def fail(
+        self, variant: str, phase: Phase, why: str, status: CheckResult, hint: str = ""
+    ) -> None:
         self.result.failures[variant] = why
+        if hint:
+            self.result.hints[variant] = hint
         if phase in (Phase.CHECK, Phase.TIME):
-            self.recorder.check(variant, self.plan.shape, status=status, why=why)
+            self.recorder.check(variant, self.plan.shape, status=status, why=why, hint=hint)
         elif phase == Phase.BUILD:
-            self.recorder.build(variant, error=why)
+            self.recorder.build(variant, error=why, hint=hint)
 
     def blame(self, outcome: WorkerEnd, limit: float) -> str | None:
         """The variant that took the worker down, recorded as failed; None when it ended well."""

@@ -122,8 +122,11 @@ class Surroundings(_Event, frozen=True, kw_only=True, tag="environment"):
 
 
 class Start(_Event, frozen=True, kw_only=True, tag="start"):
+    """``compiling``: what comes first is a call at which a front end may compile."""
+
     variant: str
     phase: Phase
+    compiling: bool = False
 
 
 class Built(_Event, frozen=True, kw_only=True, tag="built"):
@@ -148,6 +151,8 @@ class Checked(_Event, frozen=True, kw_only=True, tag="checked"):
     times_reference: float | None = None
     kind: str = ""
     varies: bool = False
+    output: str = ""
+    hint: str = ""
 
 
 class Timed(_Event, frozen=True, kw_only=True, tag="timed"):
@@ -186,7 +191,7 @@ class CeilingFailed(_Event, frozen=True, kw_only=True, tag="ceiling_failed"):
     error: ErrorText
 
 
-class Tried(_Event, frozen=True, kw_only=True, tag="tried"):
+class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     """What a trial told. ``inputs`` and ``outputs`` are in words, at the first shape.
 
     ``destinations`` are inputs that are only written into, ``in_place`` those that are changed.
@@ -239,7 +244,7 @@ WorkerEvent = (
     | Failed
     | CeilingMeasured
     | CeilingFailed
-    | Tried
+    | Learned
     | ContextLost
     | Broken
     | Done

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import to_builtins
+from msgspec import UNSET, to_builtins
 
 import workbench
 from workbench.errors import UsageError
@@ -19,6 +19,7 @@ from workbench.evidence.layout import EvidenceFolder, is_there, listed
 from workbench.evidence.records import (
     Build,
     BuiltKernel,
+    CapturedKernel,
     CaptureIndex,
     Check,
     Checks,
@@ -180,6 +181,7 @@ class Recorder:
         kernels: tuple[BuiltKernel, ...] = (),
         warnings: tuple[str, ...] = (),
         error: str = "",
+        hint: str = "",
     ) -> None:
         sources = source_files(self.study, self.study.variants[variant])
         record = Build(
@@ -190,6 +192,7 @@ class Recorder:
             kernels=kernels,
             warnings=warnings,
             error=error,
+            hint=hint or UNSET,
             provenance=provenance(self.environment),
         )
         self._write(self.folder.build(variant), record)
@@ -206,6 +209,8 @@ class Recorder:
         times_reference: float | None = None,
         kind: str = "",
         varies: bool = False,
+        output: str = "",
+        hint: str = "",
     ) -> None:
         """Beside what is on record of these sources at other shapes."""
         path = self.folder.check(variant)
@@ -224,6 +229,8 @@ class Recorder:
             times_reference=times_reference,
             kind=kind,
             varies=varies,
+            output=output or UNSET,
+            hint=hint or UNSET,
             fingerprint=self.fingerprint(variant, shape),
         )
         record = Checks(
@@ -269,9 +276,16 @@ class Recorder:
             remove_superseded(self._timing, names)
 
     def captures(
-        self, report: Path, launches: Mapping[str, int], settings: Profiler, version: str
+        self,
+        report: Path,
+        launches: Mapping[str, int],
+        settings: Profiler,
+        version: str,
+        resources: Mapping[str, tuple[CapturedKernel, ...]] | None = None,
     ) -> None:
-        """Keep a report with the captures of ``launches``, their number by variant."""
+        """Keep a report with the captures of ``launches``, their number by variant, and what it
+        says of the kernels of each.
+        """
         data = compressed(report.read_bytes())
         sha256, flags = digest(data), tuple(ncu.flags(settings))
         command = shlex.join(ncu.command("ncu", settings))
@@ -292,6 +306,7 @@ class Recorder:
                 ncu=version,
                 ncu_flags=flags,
                 provenance=origin,
+                resources=(resources or {}).get(variant),
             )
             for variant, number in launches.items()
         ]

@@ -6,7 +6,7 @@ from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageErro
 from workbench.run import machine
 from workbench.run.build import worker_stopped
 from workbench.run.process import run_worker
-from workbench.run.protocol import Broken, TrialJob, Tried
+from workbench.run.protocol import Broken, Learned, TrialJob
 from workbench.run.scratch import scratch_folder
 from workbench.study.model import Study
 from workbench.words import INSTALL
@@ -15,7 +15,7 @@ KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFail
 SECONDS = 300.0  # the longest silence: an extension may be compiled in it
 
 
-def try_once(study: Study, shapes: tuple[str, ...], *, on_gpu: bool) -> Tried:
+def try_once(study: Study, shapes: tuple[str, ...], *, on_gpu: bool) -> Learned:
     """In a process of its own, on the GPU or else the CPU.
 
     Raises what the study's own code is wrong with, KeyboardInterrupt when it was stopped, and
@@ -37,7 +37,7 @@ def try_once(study: Study, shapes: tuple[str, ...], *, on_gpu: bool) -> Tried:
     if broken := outcome.of(Broken):
         error = broken[0].error
         raise KINDS.get(error.kind, UsageError)(error.message, hint=error.hint)
-    tried = outcome.of(Tried)
+    tried = outcome.of(Learned)
     if not tried:
         if outcome.timed_out:
             raise GateFailed(

@@ -176,11 +176,21 @@ def check_study_module(path: Path, module: ModuleType) -> None:
             f"{path}: 'tolerance' must be a workbench.Tolerance, or a function of a shape",
             hint="such as tolerance = Tolerance(absolute=1e-3, relative=1e-3)",
         )
+    check_in_place(path, getattr(module, "in_place", ()))
     kinds = getattr(module, "adversarial", {})
     if not (isinstance(kinds, dict) and all(map(callable, kinds.values()))):
         raise UsageError(
             f"{path}: 'adversarial' must be a dict of names to functions",
             hint="each takes the inputs and a generator, and returns inputs: see docs/variants.md",
+        )
+
+
+def check_in_place(path: Path, names: object) -> None:
+    """Raises UsageError for anything but names of inputs."""
+    if not (isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)):
+        raise UsageError(
+            f"{path}: 'in_place' must be the names of the inputs that run() changes",
+            hint='such as in_place = ("x",)',
         )
 
 

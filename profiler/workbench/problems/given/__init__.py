@@ -14,6 +14,7 @@ from workbench.problems.given.calls import (
     compiled,
     exact,
     plain,
+    put,
 )
 from workbench.problems.given.files import Extension, File
 from workbench.problems.given.inputs import (
@@ -50,6 +51,7 @@ __all__ = [
     "made",
     "named",
     "plain",
+    "put",
     "seeded",
     "structured",
     "without",

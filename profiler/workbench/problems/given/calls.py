@@ -190,3 +190,10 @@ def called(function: Callable[..., Any], inputs: Mapping[str, Any], *, reads: bo
 def by_name(out: Any, names: Sequence[str]) -> Any:
     """Outputs in the order of a definition, of which a function may give a dict."""
     return only([out[name] for name in names]) if isinstance(out, dict) else out
+
+
+def put(inputs: Mapping[str, Any], names: Sequence[str], out: Any) -> None:
+    """A reference's result where what is tried leaves its own: in the inputs that it changes."""
+    for name, result in zip(names, out if isinstance(out, tuple | list) else (out,), strict=False):
+        if result.data_ptr() != inputs[name].data_ptr():
+            inputs[name].copy_(result)

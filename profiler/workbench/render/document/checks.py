@@ -18,7 +18,8 @@ class Checked:
 
     ``bound`` and ``relative_bound`` are the largest that the study allows at that shape.
     ``times_reference`` is the error as a multiple of the primary reference's, on inputs of which
-    ``kind``; ``varies``: results differ from run to run.
+    ``kind``; ``varies``: results differ from run to run. ``output`` is the one of several
+    that decided, ``hint`` the way out of what is wrong.
     """
 
     variant: str
@@ -32,6 +33,8 @@ class Checked:
     times_reference: float | None = None
     kind: str = ""
     varies: bool = False
+    output: str = ""
+    hint: str = ""
 
     @property
     def wrong(self) -> bool:

@@ -273,6 +273,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
         note = "Estimates are upper bounds by ncu's rules; they overlap and do not add up."
         blocks = (
             bottlenecks.bullets(row.bottlenecks),
+            *bottlenecks.no_lines(row.no_lines),
             Paragraph(words(note)),
             Fold(words("What ncu says"), (bottlenecks.messages(row.bottlenecks),)),
         )

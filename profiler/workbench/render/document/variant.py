@@ -162,6 +162,8 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
         told.append(Bullets(tuple(map(words, ratios))))
     if row.figures:
         told += profile(row.figures, row.stalls, row.limiters, row.bottlenecks)
+        if row.no_lines:
+            told.append(Paragraph(words(row.no_lines)))
     else:
         told.append(Paragraph(words(f"profile: {ABSENT}")))
     if row.against_parent:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from workbench.errors import WorkbenchError
+from workbench.run.worker.inline_sources import prepare
 from workbench.run.worker.opened import Opened, unseen
 from workbench.run.worker.seal import Seal
 from workbench.run.worker.timing.card import put_back_l2, set_aside_l2
@@ -37,6 +38,7 @@ class Guard:
 
     def load(self, path: Path, name: str) -> ModuleType:
         """A module of the user's, which no other may change from now on."""
+        prepare(path)
         module = load_module(path, name)
         self.seal.also(module)
         self.own = name

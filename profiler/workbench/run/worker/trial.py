@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems.given import without
-from workbench.run.protocol import Done, ErrorText, Hello, TrialJob, Tried, read_job
+from workbench.run.protocol import Done, ErrorText, Hello, Learned, TrialJob, read_job
 from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.workspace import load_module
 
@@ -47,7 +47,7 @@ class Trial:
         self.bytes: dict[str, float] = {}
         self.largest = 0.0
 
-    def run(self) -> Tried:
+    def run(self) -> Learned:
         inputs = self.inputs(self.job.shapes[0])
         found: dict[str, tuple[str, ...]] = {"destinations": (), "in_place": ()}
         errors: dict[str, tuple[float, float]] = {}
@@ -67,7 +67,7 @@ class Trial:
         for shape in self.job.shapes[1:]:
             others = without(self.inputs(shape), found["destinations"])
             self.add(shape, others, self.study.plain(others))
-        return Tried(
+        return Learned(
             inputs={n: in_words(value) for n, value in given.items()},
             outputs=tuple(map(in_words, tensors(expected if own is None else own))),
             destinations=found["destinations"],
