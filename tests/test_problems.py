@@ -524,7 +524,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         tmp_path, monkeypatch, "cpu", path=path, inputs=("x=randn(8)",), versus="torch.softmax"
     )
     failure = told.failures["baseline"]
-    assert "mine.py:4: imports 'no_such_package', which is not installed here" in failure.message
+    assert failure.message == "needs no_such_package, which is not installed (mine.py:4)"
     assert failure.hint == "pip install no_such_package"
 
 

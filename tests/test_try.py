@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
+from workbench.problems.problem import Problem
 from workbench.render import markdown
 from workbench.render.document import attempt as document
 from workbench.run import machine
@@ -139,3 +142,37 @@ def test_what_the_reference_opens_is_not_the_variants_doing(tmp_path: Path) -> N
             other.read_text()
         mine.read_text()
     assert [Path(path).name for path in seen] == ["mine.py"]
+
+
+COMMAND = re.compile(
+    r"<!-- recorded: (\w+) -->\n```sh\nworkbench (.*?)```\n(\n```text\n.*?```)?", re.S
+)
+PAGE = (ROOT / "docs" / "try.md").read_text(encoding="utf-8")
+COMMANDS = {name: (command, told) for name, command, told in COMMAND.findall(PAGE)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_commands_of_the_page_are_read_as_it_says(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it has recorded of each is of the same problem."""
+    found: list[Problem] = []
+
+    def stop(problem: Problem, *given: object, **options: object) -> None:
+        found.append(problem)
+        raise UsageError("read", hint="far enough")
+
+    monkeypatch.setattr("workbench.commands.attempt.prepare", stop)
+    monkeypatch.chdir(ROOT / "tests" / "problems")
+    command, told = COMMANDS[name]
+    assert main(shlex.split(command.replace("\\\n", " "))) == 2
+    assert len(found) == 1
+    if told:
+        assert told.strip().splitlines()[1] == f"**{found[0].what}**"
+
+
+def test_the_page_shows_the_function_that_it_tries() -> None:
+    shown = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    text = (ROOT / "tests" / "problems" / "row_softmax.py").read_text()
+    assert shown
+    assert all(block in text for block in shown)

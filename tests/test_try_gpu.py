@@ -79,7 +79,6 @@ def test_a_triton_compile_error_shows_the_users_line(
     broken.write_text(text.replace("tl.exp(x - tl.max", "tl.expp(x - tl.max"))
     assert main(["try", str(broken), "--input", SIZES, "--vs", "torch.softmax"]) == 1
     err = capsys.readouterr().err
-    assert "broken.py:" in err
-    assert "CompilationError" in err
-    assert "tl.expp(x" in err
+    assert "Triton cannot compile `powers = tl.expp(x" in err
+    assert "(broken.py:14)" in err
     assert "hint:" in err

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -23,15 +22,12 @@ from torch.overrides import TorchFunctionMode
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems.given import without
 from workbench.run.protocol import Done, ErrorText, Hello, Learned, TrialJob, read_job
+from workbench.run.worker.mistakes import in_words, place
 from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.workspace import load_module
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
-MESSAGE_LINES = 12
-HINTS = {
-    "CompilationError": "mend the line that the compiler shows",
-    "OutOfMemoryError": "try smaller inputs",
-}
+MEND = "mend the line named, or the inputs"
 Run = Callable[..., Any]
 
 
@@ -68,8 +64,8 @@ class Trial:
             others = without(self.inputs(shape), found["destinations"])
             self.add(shape, others, self.study.plain(others))
         return Learned(
-            inputs={n: in_words(value) for n, value in given.items()},
-            outputs=tuple(map(in_words, tensors(expected if own is None else own))),
+            inputs={n: shown(value) for n, value in given.items()},
+            outputs=tuple(map(shown, tensors(expected if own is None else own))),
             destinations=found["destinations"],
             in_place=found["in_place"],
             exact=not refusal,
@@ -233,7 +229,7 @@ def largest(tensor: torch.Tensor) -> float:
     return float(finite.abs().max()) if finite.numel() else 0.0
 
 
-def in_words(tensor: torch.Tensor) -> str:
+def shown(tensor: torch.Tensor) -> str:
     """``float32[4096, 8192]``."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
@@ -294,7 +290,7 @@ def error_of(out: Any, expected: Any, name: str) -> tuple[float, float]:
         )
     if [t.shape for t in ours] != [t.shape for t in theirs]:
         raise GateFailed(
-            f"{name} returns {', '.join(map(in_words, ours))}, and the reference "
+            f"{name} returns {', '.join(map(shown, ours))}, and the reference "
             f"{', '.join(str(list(t.shape)) for t in theirs)}",
             hint="do both compute the same of these inputs? --vs may name a call with arguments",
         )
@@ -308,27 +304,17 @@ def error_of(out: Any, expected: Any, name: str) -> tuple[float, float]:
 
 
 def in_users_words(error: Exception, doing: str) -> WorkbenchError:
-    """With the user's own file and line; what a compiler says in full."""
+    """With the user's own file and line."""
     if isinstance(error, WorkbenchError):
         return error
-    kind = type(error).__name__
-    if isinstance(error, ModuleNotFoundError):
-        return EnvironmentLacks(
-            f"{place(error)}imports '{error.name}', which is not installed here",
-            hint=f"pip install {str(error.name).partition('.')[0]}",
-        )
-    lines = str(error).strip().splitlines()[:MESSAGE_LINES] or [""]
-    text = "\n".join(lines) if kind in HINTS or len(lines) > 1 else lines[0]
-    return GateFailed(
-        f"{place(error)}{doing}: {kind}: {text}",
-        hint=HINTS.get(kind, "mend the line named, or the inputs"),
-    )
-
-
-def place(error: BaseException) -> str:
-    """``softmax.py:12: `` of the innermost line of the user's."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/kernels/" in f.filename]
-    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
+    kind = type(error)
+    if told := in_words(error):
+        lacks = isinstance(error, ModuleNotFoundError)
+        return (EnvironmentLacks if lacks else GateFailed)(told.message, hint=told.hint or MEND)
+    first = (str(error).strip().splitlines() or [""])[0]
+    where = f"{at}: " if (at := place(error)) else ""
+    hint = "try smaller inputs" if kind.__name__ == "OutOfMemoryError" else MEND
+    return GateFailed(f"{where}{doing}: {kind.__name__}: {first}", hint=hint)
 
 
 class OnCpu(TorchFunctionMode):
