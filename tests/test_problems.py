@@ -20,7 +20,8 @@ from workbench.problems.problem import Kind, Problem
 from workbench.problems.request import Request, split
 from workbench.problems.writing import Facts, write
 from workbench.run.protocol import Learned, TrialJob
-from workbench.run.worker.trial import Trial, on_cpu
+from workbench.run.worker.on_cpu import on_cpu
+from workbench.run.worker.trial import Trial
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
 
@@ -54,6 +55,7 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem]
             study=found.name,
             shapes=(smallest,),
             baseline=found.baseline.name,
+            called=found.baseline.called,
             references=tuple(module.name for module in found.references),
             device="cpu",
         )
@@ -430,25 +432,25 @@ TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {
     "returns nothing": (
         "def softmax(x):\n    x + 1\n",
         {"inputs": ("x=randn(8)",), "versus": "torch.softmax"},
-        "the function returned None, and changed none of its inputs",
+        "mine.py:softmax returned None, and changed none of its inputs",
         GateFailed,
     ),
     "wrong shapes": (
         "def product(x, y):\n    return x @ y\n",
         {"inputs": ("x=randn(4,8)", "y=randn(4,8)"), "versus": "torch.add"},
-        "mine.py:5: baseline fails: RuntimeError: mat1 and mat2",
+        "mine.py:5: mine.py:product fails: RuntimeError: mat1 and mat2",
         GateFailed,
     ),
     "another shape": (
         "def total(x):\n    return x.sum(-1)\n",
         {"inputs": ("x=randn(4,8)",), "versus": "torch.softmax"},
-        "baseline returns float32[4], and the reference [4, 8]",
+        "mine.py:total returns float32[4], and the reference [4, 8]",
         GateFailed,
     ),
     "no tensor": (
         "def length(x):\n    return 3\n",
         {"inputs": ("x=randn(4,8)",), "versus": "torch.softmax"},
-        "baseline returned int, not a tensor",
+        "mine.py:length returned int, not a tensor",
         GateFailed,
     ),
     "no tensors in": (
@@ -483,8 +485,14 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, **given
     write(found, tmp_path / "made", Facts())
     references = tuple(module.name for module in found.references)
     shapes = (found.default_shape,)
-    job = TrialJob(study=found.name, shapes=shapes, baseline="baseline", references=references,
-                   device="cpu")  # fmt: skip
+    job = TrialJob(
+        study=found.name,
+        shapes=shapes,
+        baseline="baseline",
+        called=found.baseline.called,
+        references=references,
+        device="cpu",
+    )
     monkeypatch.chdir(tmp_path / "made")
     with on_cpu():
         trial = Trial(job)

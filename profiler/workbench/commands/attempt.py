@@ -147,7 +147,7 @@ def prepare(
     shapes = tuple(dict.fromkeys([name, *timed]))
     if not on_gpu:
         shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
-    trial = try_once(study, shapes, on_gpu=on_gpu)
+    trial = try_once(study, shapes, problem.baseline.called, on_gpu=on_gpu)
     facts = learned(problem, trial)
     write(problem, root, facts)
     return facts, trial, name

@@ -86,12 +86,14 @@ class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
 
 class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
     """The ``baseline`` and ``references`` of a study, called once at its ``shapes``: see
-    ``worker.trial``. ``device`` is ``cuda`` or ``cpu``.
+    ``worker.trial``. ``device`` is ``cuda`` or ``cpu``; ``called`` is how its user knows the
+    baseline.
     """
 
     study: str
     shapes: tuple[str, ...]
     baseline: str
+    called: str
     references: tuple[str, ...]
     device: str
 

@@ -15,8 +15,9 @@ KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFail
 SECONDS = 300.0  # the longest silence: an extension may be compiled in it
 
 
-def try_once(study: Study, shapes: tuple[str, ...], *, on_gpu: bool) -> Learned:
-    """In a process of its own, on the GPU or else the CPU.
+def try_once(study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool) -> Learned:
+    """In a process of its own, on the GPU or else the CPU. ``called``: how the user knows what is
+    tried.
 
     Raises what the study's own code is wrong with, KeyboardInterrupt when it was stopped, and
     EnvironmentLacks without torch.
@@ -27,6 +28,7 @@ def try_once(study: Study, shapes: tuple[str, ...], *, on_gpu: bool) -> Learned:
         study=study.name,
         shapes=shapes,
         baseline=study.ladder.steps[0].variant,
+        called=called,
         references=tuple(reference.name for reference in study.ladder.references),
         device="cuda" if on_gpu else "cpu",
     )

@@ -10,25 +10,36 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems.given import without
 from workbench.run.protocol import Done, ErrorText, Hello, Learned, TrialJob, read_job
+from workbench.run.worker.called import (
+    Run,
+    copies,
+    dtype_of,
+    error_of,
+    is_changed,
+    largest,
+    shown,
+    size_of,
+    tensors,
+    written,
+)
 from workbench.run.worker.mistakes import in_words, place
+from workbench.run.worker.on_cpu import on_cpu
 from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.workspace import load_module
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
 MEND = "mend the line named, or the inputs"
-Run = Callable[..., Any]
 
 
 class Trial:
@@ -53,7 +64,7 @@ class Trial:
             inputs = without(inputs, found["destinations"])
         expected, refusal = self.expected(inputs)
         if own is not None:
-            errors[self.job.baseline] = error_of(own, expected, self.job.baseline)
+            errors[self.job.baseline] = error_of(own, expected, self.job.called)
         for name in self.job.references:
             out = self.called(name, inputs)
             if out is not None:
@@ -163,7 +174,7 @@ class Trial:
             self.failures[name] = describe(error)
             return None
         except Exception as error:
-            told = in_users_words(error, f"{name} fails")
+            told = in_users_words(error, f"{self.known(name)} fails")
             usual = isinstance(error, WorkbenchError) and not isinstance(error, EnvironmentLacks)
             if name == self.job.baseline and (self.device.type == "cuda" or usual):
                 raise told from error
@@ -177,12 +188,15 @@ class Trial:
         self.load(name)(**own)
         out = tuple(own[n] for n in inputs if is_changed(own[n], inputs[n]))
         if not out:
-            called = "the function" if name == self.job.baseline else name
             raise GateFailed(
-                f"{called} returned None, and changed none of its inputs",
+                f"{self.known(name)} returned None, and changed none of its inputs",
                 hint="return the tensor that it computes",
             )
         return out
+
+    def known(self, name: str) -> str:
+        """What the user calls a variant."""
+        return self.job.called if name == self.job.baseline else name
 
     def load(self, name: str) -> Run:
         module: ModuleType = load_module(self.folder / f"{name}.py", f"workbench_tried_{name}")
@@ -207,102 +221,6 @@ class Trial:
         return tuple(t.to(kind) if kind else t for t in tensors(expected))
 
 
-def tensors(out: Any) -> list[torch.Tensor]:
-    """All of one output or of several."""
-    if isinstance(out, torch.Tensor):
-        return [out]
-    if isinstance(out, dict):
-        out = tuple(out.values())
-    return [t for part in out for t in tensors(part)] if isinstance(out, tuple | list) else []
-
-
-def copies(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    return {n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in inputs.items()}
-
-
-def size_of(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
-
-
-def largest(tensor: torch.Tensor) -> float:
-    finite = tensor[torch.isfinite(tensor)]
-    return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def shown(tensor: torch.Tensor) -> str:
-    """``float32[4096, 8192]``."""
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-
-
-def dtype_of(given: Mapping[str, torch.Tensor]) -> str:
-    """Of the largest input, floating-point ones before others."""
-    ranked = sorted(given.values(), key=lambda t: (t.is_floating_point(), size_of(t)))
-    return str(ranked[-1].dtype).removeprefix("torch.")
-
-
-def is_changed(after: Any, before: Any) -> bool:
-    if not isinstance(after, torch.Tensor):
-        return False
-    one, other = (t.contiguous().view(-1).view(torch.uint8) for t in (after, before))
-    return not torch.equal(one, other)
-
-
-def written(run: Run, inputs: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Which inputs a call changes, and of these which it only writes into: what it gives is the
-    same whatever stood there.
-    """
-    own = copies(inputs)
-    with torch.no_grad():
-        out = run(**own)
-    changed = [name for name in inputs if is_changed(own[name], inputs[name])]
-    shared = [
-        name
-        for name, value in own.items()
-        if isinstance(value, torch.Tensor)
-        and any(t.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
-                for t in tensors(out))
-    ]  # fmt: skip
-    results = tensors(out) or [own[name] for name in changed]
-    only_written = []
-    for name in dict.fromkeys([*changed, *shared]):
-        other = copies(inputs)
-        value = other[name]
-        value.fill_(float("nan") if value.is_floating_point() else 1)
-        with torch.no_grad():
-            again = tensors(run(**other)) or [other[n] for n in changed]
-        if all(torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-3, equal_nan=False)
-               for a, b in zip(results, again, strict=True)):  # fmt: skip
-            only_written.append(name)
-    return {
-        "destinations": tuple(only_written),
-        "in_place": tuple(name for name in changed if name not in only_written),
-    }
-
-
-def error_of(out: Any, expected: Any, name: str) -> tuple[float, float]:
-    """Largest absolute error and that relative in norm, of all outputs. Raises GateFailed for
-    outputs of another number or shape.
-    """
-    ours, theirs = tensors(out), tensors(expected)
-    if not ours:
-        raise GateFailed(
-            f"{name} returned {type(out).__name__}, not a tensor", hint="return tensors"
-        )
-    if [t.shape for t in ours] != [t.shape for t in theirs]:
-        raise GateFailed(
-            f"{name} returns {', '.join(map(shown, ours))}, and the reference "
-            f"{', '.join(str(list(t.shape)) for t in theirs)}",
-            hint="do both compute the same of these inputs? --vs may name a call with arguments",
-        )
-    worst = (0.0, 0.0)
-    for one, other in zip(ours, theirs, strict=True):
-        difference = one.double() - other.double()
-        norm = float(other.double().norm())
-        absolute, whole = float(difference.abs().max()), float(difference.norm())
-        worst = max(worst[0], absolute), max(worst[1], whole / norm if norm else whole)
-    return worst
-
-
 def in_users_words(error: Exception, doing: str) -> WorkbenchError:
     """With the user's own file and line."""
     if isinstance(error, WorkbenchError):
@@ -315,41 +233,6 @@ def in_users_words(error: Exception, doing: str) -> WorkbenchError:
     where = f"{at}: " if (at := place(error)) else ""
     hint = "try smaller inputs" if kind.__name__ == "OutOfMemoryError" else MEND
     return GateFailed(f"{where}{doing}: {kind.__name__}: {first}", hint=hint)
-
-
-class OnCpu(TorchFunctionMode):
-    """What is asked to be on a GPU is on the CPU."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = dict(kwargs or {})
-        if str(given.get("device", "")).startswith("cuda"):
-            given["device"] = "cpu"
-        if func is torch.Tensor.cuda:
-            return args[0]
-        if func is torch.Tensor.to:
-            args = tuple("cpu" if _is_gpu(value) else value for value in args)
-        return func(*args, **given)
-
-
-def _is_gpu(value: Any) -> bool:
-    return isinstance(value, str | torch.device) and str(value).startswith("cuda")
-
-
-@contextmanager
-def on_cpu() -> Iterator[None]:
-    """Also generators."""
-    own = torch.Generator
-
-    class Generator:
-        def __new__(cls, device: Any = "cpu") -> Any:
-            return own("cpu")
-
-    torch.Generator = Generator  # type: ignore[misc]
-    try:
-        with OnCpu():
-            yield
-    finally:
-        torch.Generator = own  # type: ignore[misc]
 
 
 def main() -> None:
