@@ -15,7 +15,7 @@ from workbench.commands.target import shown_path
 from workbench.errors import EnvironmentLacks, GateFailed
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import attempt as document
-from workbench.render.document.blocks import Block
+from workbench.render.document.blocks import Block, Text, code, line
 from workbench.run import machine
 from workbench.words import SCHEMA_VERSION, Status
 
@@ -74,17 +74,23 @@ def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
     else:
         why_not = {name: error.message for name, error in done.trial.failures.items()}
         shown += document.agreement(errors(done), why_not)
-    return [*shown, *document.next_steps(next_commands(done))]
+    return [*shown, *document.next_steps(next_steps(done))]
 
 
-def next_commands(done: Attempt) -> list[str]:
-    where = "" if done.kept else f" --project {quote(str(done.folder))}"
-    study = f" --study {done.study}" if done.kept else ""
-    commands = []
-    if done.row is not None and done.row.capture:
-        variant = done.problem.baseline.name
-        commands.append(f"workbench show {variant} --source{study}{where}")
-    return commands
+def next_steps(done: Attempt) -> list[Text]:
+    """Where its lines are, and how to go on from there."""
+    if done.row is None or not done.row.time:
+        return []
+    variant = done.problem.baseline.name
+    where = f"--study {done.study}" if done.kept else f"--project {quote(str(done.folder))}"
+    steps = []
+    if done.row.capture:
+        steps.append(line(code(f"workbench show {variant} --source {where}"), ": its lines"))
+    if done.kept:
+        steps.append(line(f"a variant of your own beside {shown_path(done.kept)}/{variant}.py"))
+    else:
+        steps.append(line("the same with ", code("--keep NAME"), ": a study of your workspace"))
+    return steps
 
 
 def finish(done: Attempt) -> None:

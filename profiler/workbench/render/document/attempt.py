@@ -124,8 +124,8 @@ def advice(row: Row, judged: Ablation) -> list[Block]:
     return []
 
 
-def next_steps(commands: Sequence[str]) -> list[Block]:
-    return [Paragraph(words("Next:")), Bullets(tuple(map(code, commands)))] if commands else []
+def next_steps(steps: Sequence[Text]) -> list[Block]:
+    return [Paragraph(words("Next:")), Bullets(tuple(steps))] if steps else []
 
 
 def agreement(errors: Mapping[str, tuple[float, float]], why_not: Mapping[str, str]) -> list[Block]:

@@ -1,4 +1,4 @@
-"""Code that was written for a GPU, called on the CPU as far as it goes there. Runs in the worker."""
+"""Code written for a GPU, called on the CPU as far as it goes there. Runs in the worker."""
 
 from __future__ import annotations
 
