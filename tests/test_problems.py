@@ -19,11 +19,15 @@ from workbench.problems.given.inputs import made
 from workbench.problems.problem import Kind, Problem
 from workbench.problems.request import Request, split
 from workbench.problems.writing import Facts, write
+from workbench.run.build import sources_of
 from workbench.run.protocol import Learned, TrialJob
+from workbench.run.worker.check import check_variant
+from workbench.run.worker.guard import Guard
 from workbench.run.worker.on_cpu import on_cpu
 from workbench.run.worker.trial import Trial
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
+from workbench.words import CheckResult
 
 EXAMPLES = Path(__file__).parent / "problems"
 SOFTMAX = "def softmax(x):\n    return x.softmax(-1)\n"
@@ -63,12 +67,26 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem]
         with on_cpu():
             told = Trial(job).run()
         write(found, root, learned(found, told))
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
         with on_cpu():
-            again = Trial(job).run()
-        assert again.in_place == told.in_place
+            checked(root, found, smallest)
         return told
 
     return work
+
+
+def checked(root: Path, found: Problem, shape: str) -> None:
+    """What was written goes through the engine's own check, watched as every variant is."""
+    study = find_workspace(root).study(found.name)
+    names = [found.baseline.name, *(module.name for module in found.references)]
+    guard = Guard(study.folder, sources_of(study, names))
+    guard.seal.also(study.module)
+    runs = {n: guard.load(study.folder / f"{n}.py", f"workbench_variant_{n}").run for n in names}
+    peer = guard.unheard(runs[names[1]]) if len(names) > 1 else None
+    for name in names:
+        with guard.watching(name):
+            outcome = check_variant(study.module, runs[name], study.shapes[shape], peer)
+        assert (outcome.status, outcome.why) == (CheckResult.CORRECT, ""), name
 
 
 def small(name: str, folder: Path, **sizes: int) -> Path:
@@ -161,6 +179,24 @@ def test_what_the_formats_own_check_accepts_is_right(tmp_path: Path, tried: Any)
     (folder / "submission.py").write_text(text.format(by=2.5))
     error = complaint(lambda: tried(problem(folder)))
     assert "check_implementation() refuses it: too far" in error.message
+
+
+def test_a_task_may_give_what_its_check_accepts_in_another_form(tmp_path: Path, tried: Any) -> None:
+    """Named tuples, and another type than the reference's."""
+    shutil.copy(EXAMPLES / "utils.py", tmp_path)
+    folder = tmp_path / "sums"
+    shutil.copytree(EXAMPLES / "histogram", folder)
+    (folder / "reference.py").write_text(
+        "import torch\n\n\ndef ref_kernel(data):\n    return torch.sort(data.double())\n\n\n"
+        "def generate_input(size, seed):\n    return torch.randn(size, device='cuda')\n\n\n"
+        "def check_implementation(data, output):\n"
+        "    assert isinstance(output, tuple)\n"
+        "    return torch.equal(output[0].double(), ref_kernel(data)[0]), 'not sorted'\n"
+    )
+    (folder / "submission.py").write_text(
+        "import torch\n\n\ndef custom_kernel(data):\n    return torch.sort(data)\n"
+    )
+    assert tried(problem(folder)).accepted
 
 
 def test_every_draw_of_a_gpu_mode_case_is_another(tmp_path: Path) -> None:
@@ -347,7 +383,7 @@ def test_a_reference_that_says_float32_is_computed_in_doubles(tmp_path: Path, tr
 def test_a_reference_that_takes_no_doubles_is_told_of(tmp_path: Path, tried: Any) -> None:
     text = (
         "def same(x):\n    return x * 1\n\n\ndef reference(x):\n"
-        "    assert x.dtype == torch.float32, 'only float32'\n    return x\n"
+        "    assert x.dtype == torch.float32, 'only float32'\n    return x + 0\n"
     )
     told = tried(problem(file(tmp_path, text), inputs=("x=randn(8)",)))
     assert not told.exact

@@ -55,7 +55,7 @@ def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == ("**softmax.py, a Python function: its function softmax(x)**")
     assert "takes x float32[8, 16]; gives float32[8, 16]" in out
-    assert "checked against its reference in float64" in out
+    assert "checked against torch.softmax in float64" in out
     assert "baseline: on the CPU its largest error is" in out
     assert "kept as kernels/softmax" in err
     assert "error: nothing was measured: no NVIDIA GPU" in err

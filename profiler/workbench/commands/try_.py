@@ -27,6 +27,7 @@ def told(done: Attempt) -> document.Told:
         outputs=done.trial.outputs,
         exact=done.trial.exact,
         refusal=done.trial.refusal,
+        against=done.problem.against,
         itself=done.problem.itself,
         in_place=done.trial.in_place,
         destinations=done.trial.destinations,

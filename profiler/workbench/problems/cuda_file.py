@@ -93,6 +93,7 @@ def read(request: Request) -> Problem:
                 {n: v for n, v in _DEFINES.items() if re.search(rf"\b{n}\b", text)},
             ),
         ),
+        against=compared.called,
         references=(compared.module(versus.variant_name(compared.called, files)),),
     )
 

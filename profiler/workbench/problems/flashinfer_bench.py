@@ -78,6 +78,7 @@ def read(request: Request) -> Problem:
             one.module("definition" if one is own else versus.variant_name(one.called, files))
             for one in references
         ),
+        against=own.called,
         itself=solution is None,
     )
 

@@ -88,6 +88,7 @@ def read(request: Request) -> Problem:
             one.module(KERNEL if one is own else versus.variant_name(one.called, files))
             for one in references
         ),
+        against=own.called,
         accepts=f"given.accepted(_reference.{CHECK}, inputs, out)",
     )
 

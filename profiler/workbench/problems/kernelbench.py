@@ -77,6 +77,7 @@ def read(request: Request) -> Problem:
             one.module("eager" if one is eager else versus.variant_name(one.called, files))
             for one in references
         ),
+        against=eager.called,
         itself=not solution,
     )
 

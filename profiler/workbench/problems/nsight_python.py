@@ -92,6 +92,7 @@ def read(request: Request) -> Problem:
             )
             for one in references
         ),
+        against=references[0].called if references else "",
         itself=not references,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from workbench.words import Parameter
@@ -50,7 +50,8 @@ class Problem:
     is, both of the dict ``inputs``; ``accepts`` one for the format's own check of ``inputs`` and
     ``out``, "" where it has none. ``loads`` are lines of ``study.py`` that these need.
 
-    ``itself``: nothing was named to compare with, and the reference is the baseline in float64.
+    ``against`` is what the reference is called. ``itself``: nothing was named to compare with, and
+    the reference is the baseline in float64.
     """
 
     kind: Kind
@@ -67,6 +68,6 @@ class Problem:
     baseline: Module
     references: tuple[Module, ...] = ()
     accepts: str = ""
+    against: str = "its reference"
     itself: bool = False
     notes: tuple[str, ...] = ()
-    needs: Mapping[str, str] = field(default_factory=dict)

@@ -60,6 +60,7 @@ def read(request: Request) -> Problem:
         plain=compared.expression,
         baseline=baseline(path.name, function),
         references=compared.modules(files),
+        against=compared.reference.called if compared.reference else "",
         itself=compared.itself,
     )
 

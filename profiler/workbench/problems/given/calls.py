@@ -31,8 +31,10 @@ def call(function: Callable[..., Any], inputs: Mapping[str, Any], *, data: bool 
 
 
 def only(out: Any) -> Any:
-    """One of one; the tensors of a dict stay by name."""
-    return out[0] if isinstance(out, tuple | list) and len(out) == 1 else out
+    """One of one, several as a plain tuple; the tensors of a dict stay by name."""
+    if not isinstance(out, tuple | list):
+        return out
+    return out[0] if len(out) == 1 else tuple(out)
 
 
 def arguments(function: Callable[..., Any], inputs: Mapping[str, Any]) -> list[Any]:

@@ -29,12 +29,11 @@ class File:
 
     def loaded(self) -> ModuleType:
         """Anew."""
-        folder = str(self.path.parent)
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
-        for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None) or ""
-            if file.startswith(f"{folder}/") and not name.startswith(OWN):
+        folder = self.path.parent
+        sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
+        for name in [name for name in sys.modules if not name.startswith(OWN)]:
+            beside = folder / name.partition(".")[0]
+            if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
                 del sys.modules[name]
         return load_module(self.path, f"{OWN}given_{self.path.stem}")
 

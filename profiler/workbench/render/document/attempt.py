@@ -29,7 +29,8 @@ from workbench.words import ABSENT, CheckResult, Status
 class Told:
     """What was learned before anything was measured. ``what`` says which format it is; ``inputs``
     and ``outputs`` are in words; ``exact``: the reference is computed in float64, else ``refusal``
-    says why not. ``itself``: there is no reference but the thing itself.
+    says why not. ``against`` is what the reference is called; ``itself``: there is none but the
+    thing itself.
     """
 
     what: str
@@ -37,6 +38,7 @@ class Told:
     outputs: Sequence[str]
     exact: bool
     refusal: str
+    against: str
     itself: bool
     in_place: Sequence[str] = ()
     destinations: Sequence[str] = ()
@@ -56,7 +58,7 @@ def introduction(told: Told) -> list[Block]:
 
 
 def checked_by(told: Told) -> str:
-    against = "itself" if told.itself else "its reference"
+    against = "itself" if told.itself else told.against
     if told.exact:
         text = f"checked against {against} in float64"
     else:
