@@ -6,14 +6,18 @@ import re
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.run.protocol import ErrorText
+from workbench.run.worker import inline_sources, triton_lines
 from workbench.run.worker.inline_sources import marked
 from workbench.run.worker.telling import describe
+from workbench.run.worker.triton_lines import lines_of_users
 from workbench.study.front_ends import (
     FRONT_ENDS,
     front_ends_of,
@@ -99,7 +103,7 @@ def test_a_triton_error_names_the_users_line_and_not_the_launch(study: Path, tri
         "Triton cannot compile `return tl.nothing(y)` (fix1.py:7): "
         "module 'triton.language' has no attribute 'nothing'"
     )
-    assert error.hint.startswith("mend fix1.py:7; the launch is at fix1.py:12")
+    assert error.hint.startswith("mend fix1.py:7; it is launched at fix1.py:12")
     assert "\n" not in error.message
 
 
@@ -121,6 +125,21 @@ def test_an_autotuner_without_a_configuration_is_told(study: Path, triton: Path)
     assert 'triton.Config({"BLOCK": ...})' in error.hint
 
 
+def test_too_little_memory_is_told_in_a_line(study: Path) -> None:
+    error = told(
+        study,
+        """
+        class OutOfMemoryError(RuntimeError):
+            pass
+
+        def run(x):
+            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 7.5 GiB. GPU 0 has ...")
+        """,
+    )
+    assert error.message == "CUDA out of memory. Tried to allocate 7.5 GiB (fix1.py:6)"
+    assert "fewer variants" in error.hint
+
+
 # ---- nvcc --------------------------------------------------------------------------------------
 def test_load_inline_without_nvcc_is_told(study: Path) -> None:
     error = told(
@@ -135,19 +154,26 @@ def test_load_inline_without_nvcc_is_told(study: Path) -> None:
     assert ninja.hint == "pip install ninja"
 
 
-def test_an_error_of_nvcc_is_that_of_the_users_line(study: Path) -> None:
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("/workbench/kernels/scale/fix1.py(9): error: identifier", "scale/fix1.py:9: identifier"),
+        ("/tmp/workbench-a1_b2c3d/kernels/scale/k.cu(9): error: i", "scale/k.cu:9: i"),
+        ("/tmp/workbench-a1_b2c3d/kernels/scale/k.cu:9:5: fatal error: i", "scale/k.cu:9: i"),
+    ],
+)
+def test_an_error_of_nvcc_is_that_of_the_users_line(study: Path, said: str, place: str) -> None:
     error = told(
         study,
-        '''
+        f'''
         raise RuntimeError("""Error building extension 'x': [1/3] nvcc -c cuda.cu
-        /usr/include/torch/x.h(12): warning #1: nothing
-        /workbench/kernels/scale/fix1.py(9): error: identifier "y" is undefined
+        /usr/include/torch/x.h(12): error #1: nothing
+        {said}
         1 error detected in the compilation of "cuda.cu".
         ninja: build stopped: subcommand failed.""")
         ''',
     )
-    expected = 'nvcc cannot compile /workbench/kernels/scale/fix1.py:9: identifier "y" is undefined'
-    assert error.message == expected
+    assert error.message == f"nvcc cannot compile /workbench/kernels/{place}"
 
 
 def test_code_in_a_string_has_the_lines_of_its_file(study: Path) -> None:
@@ -168,6 +194,108 @@ def test_code_of_another_file_has_its_lines(study: Path) -> None:
     assert text.startswith('#line 1 "/workbench/kernels/scale/scale.cu"\n// one\n')
 
 
+def test_front_ends_are_prepared_before_a_module_imports_them(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for a file that the module names, and loads itself."""
+    plain: dict[str, Any] = {}
+    numba = SimpleNamespace(jit=lambda *given, **named: plain.update(named))
+    monkeypatch.setattr(inline_sources, "import_module", lambda name: numba)
+    (study / "theirs.py").write_text("from numba import cuda\n")
+    (study / "fix1.py").write_text('SOURCE = "theirs.py"\n')
+    inline_sources.prepare(study / "fix1.py")
+    jit = numba.jit
+    inline_sources.prepare(study / "fix1.py")
+    assert numba.jit is jit
+    numba.jit("void()")
+    assert plain == {"lineinfo": True}
+    plain.clear()
+    numba.jit("void()", debug=True)
+    assert plain == {"debug": True}
+
+
+def test_cupys_classes_are_given_lines_and_all_else_as_it_was(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Raw:
+        def __init__(self, code: str, name: str, options: Any = (), backend: str = "nvrtc") -> None:
+            self.told = (code, name, options, backend)
+
+    class RawModule:
+        def __init__(self, *, code: Any = None, path: Any = None, options: Any = ()) -> None:
+            self.told = (code, path, options)
+
+    cupy = SimpleNamespace(RawKernel=type("RawKernel", (Raw,), {}), RawModule=RawModule)
+    monkeypatch.setattr(inline_sources, "import_module", lambda name: cupy)
+    path = study / "fix1.py"
+    path.write_text(
+        "import cupy\nCODE = '''\nint a;\nint b;\n'''\n"
+        "def run(kernel, module):\n"
+        "    return [kernel(CODE, 'f'), kernel(CODE, 'f', ('-DA',), 'nvcc'), module(code=CODE),\n"
+        "            module(path='x.cubin')]\n"
+    )
+    inline_sources.prepare(path)
+    monkeypatch.setitem(sys.modules, "cupy", cast(ModuleType, cupy))
+    run = load_module(path, "workbench_variant_of_a_test").run
+    told = [one.told for one in run(cupy.RawKernel, cupy.RawModule)]
+    code = '\n#line 3 "/workbench/kernels/scale/fix1.py"\nint a;\nint b;\n'
+    assert told[0] == (code, "f", ("-lineinfo",), "nvrtc")
+    assert told[1] == (code, "f", ("-DA", "-lineinfo"), "nvcc")
+    assert told[2] == (code, None, ("-lineinfo",))
+    assert told[3] == (None, "x.cubin", ())
+
+
+LLVM = """
+define ptx_kernel void @soft() !dbg !4 {
+  %6 = tail call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !7
+  %7 = fadd float %6, %6, !dbg !14
+}
+!1 = !DIFile(filename: "soft.py", directory: "/tmp/workbench-a/kernels/s")
+!4 = distinct !DISubprogram(name: "soft", scope: !1, file: !1, line: 11)
+!7 = !DILocation(line: 12, column: 24, scope: !4)
+!14 = !DILocation(line: 170, column: 27, scope: !15, inlinedAt: !17)
+!15 = distinct !DILexicalBlockFile(scope: !4, file: !16, discriminator: 0)
+!16 = !DIFile(filename: "standard.py", directory: "/x/site-packages/triton/language")
+!17 = !DILocation(line: 191, column: 40, scope: !15, inlinedAt: !18)
+!18 = !DILocation(line: 15, column: 17, scope: !19)
+!19 = distinct !DILexicalBlockFile(scope: !4, file: !1, discriminator: 0)
+!28 = !DILocation(line: 50, column: 30, scope: !15, inlinedAt: !29)
+!29 = !DILocation(line: 7, column: 26, scope: !19, inlinedAt: !30)
+!30 = !DILocation(line: 18, column: 40, scope: !19)
+!31 = !DILocation(line: 51, column: 1, scope: !15)
+"""
+
+
+def test_what_triton_inlines_of_its_library_belongs_to_the_users_line() -> None:
+    """As Triton 3.6 writes it. The user's own helper keeps its line, and what is reached through
+    no call of the user's stays.
+    """
+    before, after = LLVM.splitlines(), lines_of_users(LLVM).splitlines()
+    assert len(before) == len(after)
+    changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
+    assert [other for _, other in changed] == [
+        "!14 = !DILocation(line: 15, column: 17, scope: !19)",
+        "!17 = !DILocation(line: 15, column: 17, scope: !19)",
+        "!28 = !DILocation(line: 7, column: 26, scope: !19, inlinedAt: !30)",
+    ]
+
+
+def test_triton_is_asked_once_and_its_own_hook_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+    runtime = SimpleNamespace(add_stages_inspection_hook=lambda *given: heard.append(given))
+    monkeypatch.setattr(
+        triton_lines, "import_module", lambda name: SimpleNamespace(runtime=runtime)
+    )
+    triton_lines.prepare()
+    hook = runtime.add_stages_inspection_hook
+    triton_lines.prepare()
+    assert runtime.add_stages_inspection_hook is hook
+    stages: dict[str, Any] = {"llir": lambda source, metadata: LLVM, "ptx": None}
+    hook("backend", stages, "options", "language", 90)
+    assert stages["llir"]("", {}) == lines_of_users(LLVM)
+    assert len(heard) == 1
+
+
 # ---- which front end ---------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("text", "found"),
@@ -182,6 +310,8 @@ def test_code_of_another_file_has_its_lines(study: Path) -> None:
         ("import cutlass.cute as cute\nimport cuda.bindings.driver as cuda\n", ("CuTe DSL",)),
         ("import cuda.tile as ct\n", ("cuTile",)),
         ("from workbench import cuda\n", ()),
+        ("import math\nimport numpy\nimport torch\nfrom workbench import cuda\n", ("torch",)),
+        ("import torch\nfrom flash_attn.cute import flash_attn_func\n", ()),
         ("import torch\nimport cupy\nimport triton\n", ("Triton", "CuPy")),
         ("def broken(:\n", ()),
     ],

@@ -18,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
-from workbench.run.worker import check, deviation  # noqa: E402
+from workbench.run.worker import calls, check, deviation  # noqa: E402
 from workbench.run.worker.check import check_variant  # noqa: E402
 from workbench.run.worker.deviation import chunks, compare, same_bits  # noqa: E402
 from workbench.run.worker.output import (  # noqa: E402
@@ -250,7 +250,7 @@ def test_what_is_not_written_again_is_told() -> None:
 
     study = study_of(doubled)
     found = check.check_once(study, run, None)
-    assert found.why == "does not write all of its result when it is called again"
+    assert found.why == "leaves NaN in its result when it is called again: not written anew"
 
 
 def test_results_that_differ_from_call_to_call_are_noted() -> None:
@@ -365,7 +365,7 @@ def test_a_check_takes_no_more_than_three_times_the_operands(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without what the reference itself takes."""
-    monkeypatch.setattr(check, "POISON_BYTES", 0)
+    monkeypatch.setattr(calls, "POISON_BYTES", 0)
     monkeypatch.setattr(deviation.chunks, "__defaults__", (1 << 14,))
     memory, peaks = Memory(), []
 
@@ -386,6 +386,6 @@ def test_a_check_takes_no_more_than_three_times_the_operands(
         assert check.check_once(cast(Any, study), run, shape, None, run).why == ""
     operands = 4 * 4 * math.prod(shape)
     expected = 2 * 8 * math.prod(shape)
-    margins = 4 * check.GUARD_BYTES
+    margins = 4 * calls.GUARD_BYTES
     assert operands <= peaks[0] <= 2.2 * operands + margins
     assert memory.peak - expected <= 1.6 * operands

@@ -407,7 +407,7 @@ def test_every_session_audits_another_variant_first() -> None:
     ],
 )
 def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
-    from workbench.run.worker.check import GUARD_BYTES, guarded
+    from workbench.run.worker.calls import GUARD_BYTES, guarded
     from workbench.run.worker.timing.surroundings import is_dense
 
     given = make()

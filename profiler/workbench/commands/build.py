@@ -22,7 +22,7 @@ from workbench.study.workspace import including
 
 @dataclass(frozen=True)
 class Result:
-    """A variant compiled for ``arch``; ``error`` is why it does not compile."""
+    """A variant compiled for ``arch``; ``error`` is why it does not compile, ``hint`` a way out."""
 
     variant: str
     arch: str
@@ -30,6 +30,7 @@ class Result:
     defines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     error: str = ""
+    hint: str = ""
 
 
 def result_of(event: Built | Failed, arch: str) -> Result:
@@ -44,7 +45,7 @@ def result_of(event: Built | Failed, arch: str) -> Result:
             )
         case Failed():
             error = event.error
-            return Result(event.variant, arch, error=with_hint(error.message, error.hint))
+            return Result(event.variant, arch, error=error.message, hint=error.hint)
 
 
 def blocks(results: list[Result]) -> list[Block]:
@@ -87,7 +88,8 @@ def run(options: BuildOptions) -> None:
         Output(options.wide, options.markdown).show(*blocks(results))
     errors = [result for result in results if result.error]
     for result in errors:
-        note(f"error: {result.variant}: {in_place(result.error, found)}")
+        told = with_hint(result.error, result.hint)
+        note(f"error: {result.variant}: {in_place(told, found)}")
     if errors:
         note("hint: everything else was built")
         raise typer.Exit(4)

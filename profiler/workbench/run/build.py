@@ -75,7 +75,7 @@ def _culprit(outcome: WorkerEnd, limit: float) -> Failed:
     if not outcome.current:
         raise worker_stopped(outcome)
     why = (
-        f"takes too long: nothing came for {limit:g} s"
+        f"takes too long: nothing came for {outcome.waited or limit:g} s"
         if outcome.timed_out
         else f"crashed the compiler's process (exit {outcome.returncode})"
     )

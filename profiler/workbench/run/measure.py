@@ -16,7 +16,7 @@ from msgspec import structs
 
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Timing
+from workbench.evidence.records import CapturedKernel, Timing
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.ncu.ranges import range_name
@@ -45,7 +45,9 @@ from workbench.run.protocol import (
 from workbench.run.recording import Recorder
 from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
+from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
+from workbench.study.sources import source_files
 from workbench.words import ABSENT, CheckResult, Phase
 
 LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
@@ -281,17 +283,23 @@ class Measurement:
         held = {
             event.variant: count
             for event in captured
-            if (count := counts.get(self.range(event.variant)))
+            if (count := counts.get(self.range_of(event.variant)))
         }
         if held:
             version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
-            resources = {}
-            with suppress(BadCapture):  # what has to be read of it later says what is wrong
-                resources = {name: resources_of(report, self.range(name)) for name in held}
+            resources = self.resources(report, held)
             self.recorder.captures(report, held, self.config.profiler, version, resources)
         return list(held)
 
-    def range(self, variant: str) -> str:
+    def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:
+        """Of the kernels of those that others compile: what is compiled here is known better."""
+        study = self.study
+        others = [n for n in held if is_compiling(source_files(study, study.variants[n]))]
+        with suppress(BadCapture):  # what has to be read of it later says what is wrong
+            return {name: resources_of(report, self.range_of(name)) for name in others}
+        return {}
+
+    def range_of(self, variant: str) -> str:
         """The NVTX range of a variant's launches."""
         return range_name(self.study.name, variant, self.plan.shape)
 
@@ -364,7 +372,7 @@ class Measurement:
         phase = phases[-1] if phases else Phase.BUILD
         status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
         why = (
-            f"hangs: nothing came for {limit:g} s ({phase})"
+            f"hangs: nothing came for {outcome.waited or limit:g} s ({phase})"
             if outcome.timed_out
             else f"crashed its process ({phase}, exit {outcome.returncode})"
         )

@@ -60,6 +60,7 @@ class WorkerEnd:
     returncode: int
     timed_out: bool = False
     interrupted: bool = False
+    waited: float = 0.0  # the longest silence that was allowed, in seconds
     current: str = ""
     log: str = ""
 
@@ -191,13 +192,13 @@ class Worker:
         stops the worker and lets ncu write what it has; the outcome says ``interrupted``.
         """
         timed_out = interrupted = False
-        last = time.monotonic()
+        last, allowed = time.monotonic(), limit_seconds
         try:
             while self.process.poll() is None:
                 if self.drain(on_event, on_log):
                     last = time.monotonic()
-                allowed = COMPILING_SECONDS if self.is_compiling else 0.0
-                if time.monotonic() - last > max(limit_seconds, allowed):
+                allowed = max(limit_seconds, COMPILING_SECONDS if self.is_compiling else 0.0)
+                if time.monotonic() - last > allowed:
                     timed_out = True
                     stop(self.process, self.events, signal.SIGKILL)
                     break
@@ -215,6 +216,7 @@ class Worker:
             returncode=self.process.returncode,
             timed_out=timed_out,
             interrupted=interrupted,
+            waited=allowed,
             current=name,
             log="".join(self.pieces),
         )

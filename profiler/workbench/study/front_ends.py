@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,7 +44,7 @@ FRONT_ENDS = (
         "Numba",
         "numba-cuda",
         ("numba",),
-        lines="@cuda.jit(lineinfo=True)",
+        lines="@cuda.jit(lineinfo=True), without debug,",
     ),
     FrontEnd(
         "CuPy",
@@ -73,6 +74,8 @@ FRONT_ENDS = (
     ),
 )
 LIBRARY = "torch"  # whose kernels nobody compiles here
+OTHERS = ""  # packages that may bring kernels of their own
+NO_KERNELS = {*sys.stdlib_module_names, "numpy", "torch", "workbench"}
 OWN_STREAMS = frozenset(("CuPy", "Numba"))
 COMPILING = frozenset(f.name for f in FRONT_ENDS if f.name != LIBRARY)
 
@@ -91,13 +94,14 @@ def package_of(module: str) -> str:
 
 
 def front_ends_of(paths: Iterable[Path]) -> tuple[str, ...]:
-    """The names of those that some sources use, torch's own kernels last and only where nothing
-    else compiles any.
+    """The names of those that some sources use; torch's own kernels only where nothing else can
+    have compiled any.
     """
     texts = [path.read_text(errors="replace") for path in paths if path.suffix == ".py"]
     used = {name for text in texts for name in _used(text)}
     found = tuple(known.name for known in FRONT_ENDS if known.name in used)
-    return found if found in ((LIBRARY,), ()) else tuple(n for n in found if n != LIBRARY)
+    alone = found == (LIBRARY,) and OTHERS not in used
+    return found if alone else tuple(name for name in found if name != LIBRARY)
 
 
 def is_compiling(paths: Iterable[Path]) -> bool:
@@ -132,7 +136,8 @@ def _used(text: str) -> frozenset[str]:
     except (SyntaxError, ValueError):
         return frozenset()
     imported, called = set(_imported(tree)), set(_called(tree))
-    return frozenset(
+    others = {name.partition(".")[0] for name in imported} - NO_KERNELS
+    return frozenset([OTHERS] if others else []) | frozenset(
         known.name
         for known in FRONT_ENDS
         if any(_within(name, module) for name in imported for module in known.modules)

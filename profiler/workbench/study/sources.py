@@ -35,10 +35,10 @@ def source_files(study: Study, variant: Variant) -> list[Path]:
     Those of the variants that it calls are among them. None where it is only captured. What lies
     outside of the study's folder is no source of it, and refused when the variant is built.
     """
-    return [] if variant.captured else _named_from(study.folder, variant.module.name)
+    return [] if variant.captured else named_from(study.folder, variant.module.name)
 
 
-def _named_from(folder: Path, first: str) -> list[Path]:
+def named_from(folder: Path, first: str) -> list[Path]:
     """A file and all that it names, and those name."""
     found: dict[Path, None] = {}
     queue = [first]
@@ -84,7 +84,7 @@ class Fingerprints:
     def _code(self) -> bytes:
         """Of the study, and the content of files that it names."""
         code = _study_code(read_text(self.study.folder / "study.py")).encode()
-        _, *named = _named_from(self.study.folder, "study.py")
+        _, *named = named_from(self.study.folder, "study.py")
         return code + b"".join(path.read_bytes() for path in sorted(named))
 
     def _sources(self, variant: str) -> hashlib._Hash:

@@ -131,6 +131,7 @@ def row(found: Ablation, row: Row) -> Data:
         "kernels": list(row.kernels),
         "captures": [row.capture] if row.capture else [],
         "adopted": plain_data(row.adopted) or None,
+        **({"no_source_lines": row.no_lines} if row.no_lines else {}),
     }
 
 

@@ -1,7 +1,8 @@
 """CUDA code in a string of a variant's module: it is compiled under the lines of that file.
 
 ``load_inline`` of torch and ``RawKernel`` and ``RawModule`` of CuPy write it to files of their own,
-whose lines a profiler and compiler errors would name. Runs in the worker.
+whose lines a profiler and compiler errors would name. Those of CuPy, and ``jit`` of Numba, are also
+asked for line information, and Triton for lines of the user: ``triton_lines``. Runs in the worker.
 """
 
 from __future__ import annotations
@@ -9,22 +10,34 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import SequenceMatcher
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from workbench.run.worker import triton_lines
 from workbench.study.front_ends import front_ends_of
-from workbench.study.sources import CODE, virtual_name
+from workbench.study.sources import CODE, named_from, virtual_name
 
 LEAST = 2  # lines that stand together, and are the user's then
 LINE_INFO = "-lineinfo"
 
 
 def prepare(path: Path) -> None:
-    """What the module at ``path`` is about to import, so that it tells lines; once a process."""
-    used = front_ends_of([path])
+    """What the module at ``path``, or a file that it names, is about to import, so that it tells
+    lines; once a process.
+
+    A package that is not there is told of by the module itself.
+    """
+    with suppress(ImportError):
+        _prepare(front_ends_of(named_from(path.parent, path.name)))
+
+
+def _prepare(used: Sequence[str]) -> None:
+    if "Triton" in used or "Helion" in used:
+        triton_lines.prepare()
     if "nvcc" in used:
         from torch.utils import cpp_extension
 
@@ -36,6 +49,22 @@ def prepare(path: Path) -> None:
             kind = getattr(cupy, name)
             if not hasattr(kind, "tells_lines"):
                 setattr(cupy, name, _raw(kind))
+    if "Numba" in used:
+        numba: Any = import_module("numba.cuda")
+        if not hasattr(numba.jit, "__wrapped__"):
+            numba.jit = _jit(numba.jit)
+
+
+def _jit(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba's, with line information unless it is asked for more, or for none."""
+
+    @functools.wraps(real)
+    def jit(*given: Any, **named: Any) -> Any:
+        if not named.get("debug"):
+            named.setdefault("lineinfo", True)
+        return real(*given, **named)
+
+    return jit
 
 
 def _load_inline(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,23 +91,22 @@ def _each(sources: Any, module: Path) -> Any:
 def _raw(kind: Any) -> Any:
     """A class of CuPy that compiles what it is given with lines."""
 
+    by_name = kind.__name__ == "RawModule"
+
     def __init__(self: Any, code: Any = None, *given: Any, **named: Any) -> None:
         module = _module(sys._getframe(1))
         if module is not None and isinstance(code, str):
             code = marked(code, module)
-            if kind.__name__ == "RawModule" or len(given) < 2:
+            if not by_name and len(given) > 1:
+                given = (given[0], _with_lines(given[1]), *given[2:])
+            else:
                 named["options"] = _with_lines(named.get("options", ()))
-        if code is not None:
-            named["code"] = code
-        kind.__init__(self, **_by_name(kind.__name__, given), **named)
+        if by_name:
+            kind.__init__(self, *given, code=code, **named)
+        else:
+            kind.__init__(self, code, *given, **named)
 
     return type(kind.__name__, (kind,), {"__init__": __init__, "tells_lines": True})
-
-
-def _by_name(kind: str, given: Sequence[Any]) -> dict[str, Any]:
-    """Arguments behind the code by the names that CuPy has for them; RawModule takes none so."""
-    names = ("name", "options") if kind == "RawKernel" else ()
-    return dict(zip(names, given, strict=False))
 
 
 def _with_lines(options: Sequence[str]) -> tuple[str, ...]:
@@ -92,11 +120,11 @@ def _module(frame: FrameType) -> Path | None:
 
 
 def marked(source: str, module: Path) -> str:
-    """With ``#line`` wherever its lines are those of ``module``, or of a file beside it."""
-    files = [module, *(p for p in sorted(module.parent.iterdir()) if p.suffix in CODE)]
+    """With ``#line`` wherever its lines are those of ``module``, or of a file that it names."""
+    files = [path for path in named_from(module.parent, module.name) if path.suffix in CODE]
     mine = source.splitlines()
     best: tuple[int, str, list[tuple[int, int, int]]] = (0, "", [])
-    for file in dict.fromkeys(files):
+    for file in files:
         theirs = file.read_text(errors="replace").splitlines()
         blocks = SequenceMatcher(None, mine, theirs, autojunk=False).get_matching_blocks()
         found = [(b.a, b.b, b.size) for b in blocks if b.size >= LEAST]

@@ -10,11 +10,12 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from workbench.ncu.places import lasting_name
 from workbench.run.protocol import ErrorText
 from workbench.study.front_ends import package_of
 from workbench.words import VIRTUAL_ROOT
 
-FRONT_END_ERROR = re.compile(r"^\s*(\S*?)[(:](\d+)\)?.*?\berror\s*:?\s*(.*)$")
+NVCC_ERROR = re.compile(r"(\S+?)[(:](\d+)\)?\S*\s+(?:fatal |catastrophic )?error\s*:?\s*(.*)$")
 WITHOUT_ARGUMENT = re.compile(r"missing \d+ required positional arguments?: (.+)$")
 NO_COMPILER = (
     "CUDA_HOME environment variable is not set",
@@ -33,7 +34,7 @@ def in_words(error: BaseException) -> ErrorText | None:
     """None where there is nothing better to say than its own first line."""
     kind = type(error).__name__
     for one in _chain(error):
-        told = _package(one) or _triton(one) or _autotuner(one) or _nvcc(one)
+        told = _package(one) or _triton(one) or _autotuner(one) or _nvcc(one) or _memory(one)
         if told is not None:
             message, hint = told
             return ErrorText(kind=kind, message=message, hint=hint)
@@ -74,25 +75,31 @@ def _package(error: BaseException) -> tuple[str, str] | None:
 
 def _triton(error: BaseException) -> tuple[str, str] | None:
     """A compile error of Triton or Helion: it holds the function's text, and a node with the line
-    in it.
+    in it. One in a function that is called is the cause of one at the call.
     """
-    if type(error).__name__ not in ("CompilationError", "UnsupportedLanguageConstruct"):
+    if not _is_tritons(error):
         return None
-    if not type(error).__module__.startswith("triton."):
-        return None
+    top = error
+    while error.__cause__ is not None and _is_tritons(error.__cause__):
+        error = error.__cause__
     source, node = getattr(error, "src", None), getattr(error, "node", None)
     lines = [text.strip() for text in str(error).strip().splitlines() if text.strip()]
-    why = getattr(error, "error_message", None) or (lines[-1] if lines else "")
-    if isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, type(error)):
-        why = why or str(error.__cause__).strip().partition("\n")[0]
+    why = str(getattr(error, "error_message", None) or (lines[-1] if lines else ""))
     number = getattr(node, "lineno", None)
     if not isinstance(source, str) or not isinstance(number, int):
-        return f"Triton cannot compile it: {why}{_at(place(error))}", ""
+        return f"Triton cannot compile it: {why}{_at(place(top))}", ""
     written = source.splitlines()[number - 1].strip() if number <= len(source.splitlines()) else ""
-    where = _line_in(error, source, number)
-    return f"Triton cannot compile `{written}`{_at(where)}: {why}", (
-        f"mend {where or 'the line named'}; the launch is at {place(error) or 'run()'}"
+    where = _line_in(top, source, number)
+    launch = f"; it is launched at {at}" if (at := place(top)) else ""
+    return (
+        f"Triton cannot compile `{written}`{_at(where)}: {why}",
+        f"mend {where or 'the line named'}{launch}",
     )
+
+
+def _is_tritons(error: BaseException) -> bool:
+    named = type(error).__name__ in ("CompilationError", "UnsupportedLanguageConstruct")
+    return named and type(error).__module__.startswith("triton.")
 
 
 def _line_in(error: BaseException, source: str, number: int) -> str:
@@ -136,11 +143,21 @@ def _nvcc(error: BaseException) -> tuple[str, str] | None:
         )
     if not isinstance(error, RuntimeError) or "Error building extension" not in text:
         return None
-    own = [line for line in text.splitlines() if FRONT_END_ERROR.match(line)]
-    named = [line for line in own if VIRTUAL_ROOT in line] or own
-    if not named:
+    found = [match for line in text.splitlines() if (match := NVCC_ERROR.search(line))]
+    places = [(lasting_name(match[1]), match[2], match[3]) for match in found]
+    own = [place for place in places if place[0].startswith(VIRTUAL_ROOT)]
+    if not places:
         return None
-    match = FRONT_END_ERROR.match(named[0])
-    assert match is not None
-    file, line, why = match.groups()
+    file, line, why = (own or places)[0]
     return f"nvcc cannot compile {file}:{line}: {why}", "mend the line named"
+
+
+def _memory(error: BaseException) -> tuple[str, str] | None:
+    """torch's own text ends in advice on its allocator."""
+    if type(error).__name__ != "OutOfMemoryError":
+        return None
+    first = str(error).strip().partition(". GPU")[0]
+    return f"{first}{_at(place(error))}", (
+        "a session holds four draws of the inputs, and of every variant inputs, outputs and what "
+        "its graphs keep: measure fewer variants at once, or a smaller shape"
+    )

@@ -3,8 +3,12 @@
 
 import math
 
+import numpy
 import torch
-from numba import cuda
+
+numpy.row_stack = getattr(numpy, "row_stack", numpy.vstack)  # gone, and asked for by numba 0.68
+
+from numba import cuda  # noqa: E402
 
 
 @cuda.jit("void(float32[::1], float32[::1])", lineinfo=True)

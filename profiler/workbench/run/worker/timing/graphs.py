@@ -48,7 +48,7 @@ def warm_up(call: Callable[[], Any], side: torch.cuda.Stream) -> None:
         call()
         try:
             now = nodes(captured(call, side))
-        except RuntimeError:
+        except Exception:  # it is profiled all the same
             torch.cuda.synchronize()
             now = None
         if now is not None and now == before:
