@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from workbench import cli
 from workbench.cli import main
 from workspaces import GOOD, ROOT, make
 
@@ -135,6 +138,17 @@ def test_doctor_knows_restricted_counters(
     assert rows["counter permission"]["result"] == "fail"
     assert "ERR_NVGPUCTRPERM" in rows["counter permission"]["found"]
     assert "NVreg_RestrictProfilingToAdminUsers=0" in rows["counter permission"]["fix"]
+
+
+def test_being_ended_is_being_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the processes it started end with it, and what was finished is kept."""
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(cli, "run", lambda arguments: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            main([])
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_help_loads_nothing_heavy() -> None:

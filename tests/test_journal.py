@@ -116,7 +116,7 @@ def record_times(writer: Recorder) -> None:
     writer.drop_timing()
     for number in range(2):
         found = timed_session(number, {"baseline": 2.0, "fix1": 1.0})
-        writer.session(Timed(session=found, nodes={}, stride=1))
+        writer.session(Timed(session=found, nodes={}, stride=1), planned=2)
     writer.end_timing()
 
 

@@ -21,6 +21,7 @@ ROOMS = (
     "judge",
     "render",
     "commands",
+    "library",
     "cli",
     "__main__",
 )

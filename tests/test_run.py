@@ -380,21 +380,37 @@ def test_further_sessions_are_asked_for_while_a_verdict_is_open(play: Runner) ->
         [
             *first,
             SessionsDone(sessions=5),
-            timed(5, "baseline", "bad"),
-            SessionsDone(sessions=6),
+            *(timed(n, "baseline", "bad") for n in range(5, 10)),
+            SessionsDone(sessions=10),
             Done(),
         ]
     )
     result, folder, _ = play(CHECKED, clock=clock, more=[("bad", "baseline"), ()])
     assert clock.opened == [["baseline", "bad"], ["bad", "baseline"], []]
     assert result.failures == {}
-    assert [session.number for session in only_timing(folder).sessions] == [0, 1, 2, 3, 4, 5]
+    timing = only_timing(folder)
+    assert [session.number for session in timing.sessions] == list(range(10))
+    assert (timing.planned, timing.is_complete) == (5, True)
 
 
-def test_sessions_end_when_there_are_enough(play: Runner) -> None:
-    clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=15), Done()])
+@pytest.mark.parametrize(("done", "goes_on"), [(10, True), (11, False), (15, False)])
+def test_sessions_end_when_there_are_enough(play: Runner, done: int, goes_on: bool) -> None:
+    clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=done), Done()])
     play(CHECKED, clock=clock, more=[("bad",)])
-    assert clock.opened[-1] == []
+    assert clock.opened[-1] == (["bad"] if goes_on else [])
+
+
+def test_what_a_killed_workbench_left_of_a_timing_does_not_count(play: Runner) -> None:
+    clock = Clock(
+        [*(timed(n, "baseline", "bad") for n in range(5)), SessionsDone(sessions=5), Done()]
+    )
+    _, folder, _ = play(CHECKED, clock=clock, more=[()])
+    (path,) = folder.timings("large").glob("*.json")
+    study = find_workspace(folder.root.parents[1] / "ws").study()
+    assert Evidence(study, "large", folder).timings
+    whole = store.read(path, Timing)
+    store.write(path, structs.replace(whole, sessions=whole.sessions[:3]))
+    assert not Evidence(study, "large", folder).timings
 
 
 @pytest.mark.parametrize(("sessions", "kept"), [(2, False), (6, True)])

@@ -118,6 +118,7 @@ def test_who_fails_is_in_no_later_session(serve: Callable[..., Served]) -> None:
         (0, False, ["baseline", "bad"]),
         (1, False, ["baseline"]),
         (2, False, ["baseline"]),
+        (3, False, ["baseline"]),
     ]
 
 
@@ -393,6 +394,19 @@ def test_every_session_audits_another_variant_first() -> None:
         return audited[0]
 
     assert [first_of(number) for number in range(10)] == [*"abcde", *"abcde"]
+
+
+@pytest.mark.parametrize("variants", ["ab", "abcde", "abcdefghijklm"])
+def test_all_sessions_together_audit_everyone_however_long_it_takes(
+    variants: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.run.worker.timing.session.AUDIT_SECONDS", -1.0)
+    instances = [SimpleNamespace(group=SimpleNamespace(variant=name)) for name in variants]
+    study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
+    timing = timing_of(
+        5, instances=instances, study=study, shape=None, audit=lambda instance, bound: (0.0, "")
+    )
+    assert {one.variant for number in range(5) for one in timing.audits(number)} == set(variants)
 
 
 @pytest.mark.parametrize(

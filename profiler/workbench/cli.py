@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +31,8 @@ app = typer.Typer(
 VERBS: dict[str, type] = {
     "doctor": options.DoctorOptions,
     "try": options.TryOptions,
+    "init": options.InitOptions,
+    "new": options.NewOptions,
     "list": options.ListOptions,
     "build": options.BuildOptions,
     "check": options.CheckOptions,
@@ -39,6 +42,7 @@ VERBS: dict[str, type] = {
     "report": options.ReportOptions,
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
+    "advise": options.AdviseOptions,
     "adopt": options.AdoptOptions,
 }
 
@@ -86,6 +90,8 @@ for _name, _options in VERBS.items():
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, see ``errors``."""
     gc.set_threshold(100_000)  # a command is over before there is garbage worth looking for
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     streams.prepare()
     try:
         code = run(arguments)

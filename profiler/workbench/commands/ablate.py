@@ -14,6 +14,7 @@ from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
 from workbench.commands.report import write_reports
 from workbench.commands.target import Target, find_study, find_target, in_place, shown_path
+from workbench.commands.track_record import with_record
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
@@ -41,21 +42,28 @@ def measured(
         threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ensure(target, names, fresh=fresh)
     evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
-    judged = judge(evidence, target.workspace.config, source=ensured.source)
+    judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)
     named = {name: why for name, why in ensured.unsupported.items() if name in fixes}
     return judged, evidence, {**ensured.failures, **named}
 
 
 def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[str, str]) -> None:
-    """Write the report, after all else was printed: a folder that takes none costs no more."""
+    """Write the report, after all else was printed: a folder that takes none costs no more.
+
+    Outside of a workspace there is none but that of ``workbench report``.
+    """
     for name, why in failed.items():
         note(f"error: {name}: {in_place(why, target.study)}")
     if failed:
         note("hint: everything else that was measured is kept and in the table")
     with suppress(BrokenPipeError):  # of which there is word again at the end
         sys.stdout.flush()
-    for path in write_reports(target, evidence, judged, page=False):
-        note(f"wrote {shown_path(path)}")
+    if target.workspace.packaged:
+        folder = target.workspace.reports(target.study, judged.shape, target.part)
+        note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
+    else:
+        for path in write_reports(target, evidence, judged, page=False):
+            note(f"wrote {shown_path(path)}")
     if failed:
         raise typer.Exit(1)
 

@@ -8,6 +8,7 @@ from shlex import quote
 from workbench.commands.options import DiffOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.target import find_target
+from workbench.commands.track_record import with_record
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.pairs import judge_pair
@@ -45,14 +46,15 @@ def variants(options: DiffOptions) -> None:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
     config = target.workspace.config
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
-    judged = judge(evidence, config)
+    judged = with_record(judge(evidence, config), target)
     found = judge_pair(evidence, config, judged.row(one), judged.row(other))
     changes = pair_sources(evidence, one, other)
     if options.json:
         return show_json(variant_pair(judged, found, changes))
     out = Output(options.wide, options.markdown)
     out.show(
-        Paragraph(variant.origin(judged)), *pair.variants(found, changes, source=options.source)
+        Paragraph(variant.origin(judged)),
+        *pair.variants(found, changes, judged.record, source=options.source),
     )
     if options.source:
         out.gap()

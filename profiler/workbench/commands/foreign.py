@@ -24,6 +24,8 @@ from workbench.derive.matching import (
     match,
 )
 from workbench.errors import UsageError
+from workbench.judge.advice.advise import advise
+from workbench.judge.advice.subject import subject
 from workbench.judge.bottlenecks import bottlenecks
 from workbench.judge.comparability import warnings
 from workbench.judge.comparison import Comparison
@@ -37,10 +39,11 @@ from workbench.ncu.capture import (
 )
 from workbench.ncu.report import Launch, Report, pick_kernel, pick_launch, read_report
 from workbench.render import source_lines
+from workbench.render.as_json import advice as advice_json
 from workbench.render.as_json import diff as diff_json
 from workbench.render.as_json import launches as launch_json
 from workbench.render.as_json.ladder import bottleneck, comparison
-from workbench.render.document import hunks, launches, pair, variant, why
+from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
 
 DETAILED = 3  # kernels shown in full where none was chosen
@@ -62,6 +65,7 @@ def read(report: Report, launch: Launch) -> tuple[Capture, launches.Details]:
         tuple(occupancy_limiters(capture.metrics)),
         tuple(bottlenecks(capture.rules, capture.lines, found)),
         has_rules(report.path, (launch.index,)),
+        advise(subject(capture, found)),
     )
 
 
@@ -251,6 +255,7 @@ def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> 
     told.append(pair.bottlenecks([(name, launches.bottlenecks(each)) for name, each in sides]))
     if not source:
         told += pair.costliest(read.lines, read.names)
+    told += advice.to_try(read.after.advice)
     out.show(Section("pair", words(f"{' → '.join(kernels)}: {numbers}"), tuple(told)))
     if source:
         out.gap()
@@ -283,5 +288,6 @@ def pair_data(read: PairRead, group: PairGroup) -> dict[str, Any]:
         "figures": diff_json.figure_pairs(read.before.figures, read.after.figures),
         "bottlenecks_before": [bottleneck(b) for b in read.before.bottlenecks],
         "bottlenecks_after": [bottleneck(b) for b in read.after.bottlenecks],
+        "advice": advice_json.to_try(read.after.advice),
         "source": diff_json.source_diff(read.lines),
     }

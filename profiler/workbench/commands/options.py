@@ -64,6 +64,42 @@ class DoctorOptions:
 
 
 @dataclass(frozen=True)
+class InitOptions:
+    """Make a workspace that runs as it is: a study, a baseline, a reference, a fix to fill in."""
+
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path()
+    template: Annotated[
+        str, typer.Option("--template", help="cuda, triton or torch.", metavar="NAME")
+    ] = "cuda"
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class NewOptions:
+    """Copy a variant, and add it to the ladder as a step with its change and its prediction."""
+
+    name: Annotated[str, typer.Argument(metavar="NAME")]
+    parent: Annotated[
+        str,
+        typer.Option("--from", help="Step to copy.", metavar="VARIANT", autocompletion=_variant),
+    ]
+    change: Annotated[
+        str | None, typer.Option("--change", help="The one change, in a line.", metavar="TEXT")
+    ] = None
+    predict: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predict",
+            help="FIGURE=LOW..HIGH, a factor of the parent's value; may be repeated.",
+            metavar="PREDICTION",
+        ),
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    json: Json = False
+
+
+@dataclass(frozen=True)
 class ListOptions:
     """Studies, variants and steps, and which have evidence that is current."""
 
@@ -251,6 +287,19 @@ class DiffOptions:
         str | None,
         typer.Option("--launch", help="Of reports: this launch of A and of B.", metavar="A:B"),
     ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class AdviseOptions:
+    """What limits a variant now, and what kind of change to try next: three at most."""
+
+    name: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=_variant)]
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None

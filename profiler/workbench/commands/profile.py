@@ -9,6 +9,7 @@ from workbench.commands.options import ProfileOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
 from workbench.commands.target import Target, find_target, in_place
+from workbench.commands.track_record import with_record
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
@@ -40,7 +41,7 @@ def run(options: ProfileOptions) -> None:
     ensured = ensure(target, needed(target, names), fresh=options.fresh, capture=True)
     steps = target.study.ladder.chain([])
     evidence = snapshot(target.evidence(), steps)
-    judged = judge(evidence, target.workspace.config, source=ensured.source)
+    judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)
     rows = [judged.row(name) for name in names]
     if options.json:
         data = as_json.ablation(judged, full=True)

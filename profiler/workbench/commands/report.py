@@ -8,6 +8,7 @@ from workbench.commands.options import ReportOptions
 from workbench.commands.owned import claim
 from workbench.commands.progress import note
 from workbench.commands.target import Target, find_target, shown_path
+from workbench.commands.track_record import with_record
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
@@ -82,7 +83,7 @@ def run(options: ReportOptions) -> None:
     steps = target.steps(options.fixes or [])
     page = options.html or options.open_
     evidence = snapshot(target.evidence(), steps, sources=True)
-    judged = judge(evidence, target.workspace.config)
+    judged = with_record(judge(evidence, target.workspace.config), target)
     written = write_reports(target, evidence, judged, page=page)
     for path in written:
         note(f"wrote {shown_path(path)}")

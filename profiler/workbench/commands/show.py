@@ -9,6 +9,7 @@ from workbench.commands.options import ShowOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.source_listing import listed, print_listing
 from workbench.commands.target import Target, find_target
+from workbench.commands.track_record import with_record
 from workbench.derive.diff.costs import line_costs
 from workbench.errors import BadCapture, UsageError
 from workbench.judge.comparability import file_warnings
@@ -95,7 +96,7 @@ def run(options: ShowOptions) -> None:
         return show_source(target, name, options)
     steps = target.study.ladder.chain([])
     evidence = snapshot(target.evidence(), steps)
-    judged = judge(evidence, target.workspace.config)
+    judged = with_record(judge(evidence, target.workspace.config), target)
     row = judged.row(name)
     damaged = tuple(map(words, file_warnings(evidence, [name])))
     if options.json:

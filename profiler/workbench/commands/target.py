@@ -13,7 +13,15 @@ from workbench.judge.predictions import check_figures
 from workbench.run import machine
 from workbench.study.model import Step, Study
 from workbench.study.sources import virtual_name
-from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace, including
+from workbench.study.workspace import (
+    CONFIG_FILE,
+    PACKAGED_EVIDENCE,
+    Workspace,
+    find_workspace,
+    including,
+)
+
+READ_ONLY = "its evidence is only read"
 
 
 @dataclass
@@ -99,7 +107,11 @@ def find_study(
 def tell_packaged(studies: list[str]) -> None:
     """On stderr: nothing here says which study is meant, so that it is none of the reader's own."""
     names = " and ".join(studies)
-    note(f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its study {names}")
+    files = f"what is measured goes to {PACKAGED_EVIDENCE}" if machine.can_measure() else READ_ONLY
+    note(
+        f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its study {names}; "
+        f"{files} (`workbench init` makes one of your own)"
+    )
 
 
 def pick_shape(study: Study, shape: str | None) -> str:

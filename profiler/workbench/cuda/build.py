@@ -28,6 +28,11 @@ class Compiled:
     warnings: tuple[str, ...]
 
 
+def arch_of(major: int, minor: int) -> str:
+    """What is compiled for a compute capability: ``sm_90a`` has all that Hopper has."""
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
 class CompileError(ToolFailed):
     """The compiler refused a source; the message holds its diagnostics with file and line."""
 
@@ -55,7 +60,10 @@ class Source:
             return _restore(kept)
         report, code = self._compile(text, arch)
         if kept is not None:
-            kept.write_bytes(pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping))))
+            whole = pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping)))
+            part = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
+            part.write_bytes(whole)
+            part.replace(kept)
         return report, code
 
     def _compile(self, text: str, arch: str) -> tuple[Compiled, Any]:

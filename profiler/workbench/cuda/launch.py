@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workbench.cuda.build import Compiled, Source
+from workbench.cuda.build import Compiled, Source, arch_of
 from workbench.errors import UsageError
 from workbench.words import Parameter
 
@@ -53,8 +53,7 @@ class Kernel:
 
         device = Device()
         device.set_current()
-        major, minor = device.compute_capability
-        _, code = self.compile(f"sm_{major}{minor}{'a' if major >= 9 else ''}")
+        _, code = self.compile(arch_of(*device.compute_capability))
         loaded = code.get_kernel(self.name)
         return loaded, [info.size for info in loaded.arguments_info]
 

@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 LEVEL = 0.95
+LEVEL_AGAIN = 0.99  # where sessions were added because a verdict was open: see docs/trust.md
 # Quantiles 0.975 of Student's t for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook of
 # Statistical Methods, 1.3.6.7.2). With more the last one is taken: the interval is a little wide.
 T_975 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
     2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+T_995 = (  # and 0.995
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169,
+    3.106, 3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845,
+    2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
 )  # fmt: skip
 LEAST_APART = 0.01  # ratios in time and in cycles that differ by less say the same
 
@@ -87,13 +93,17 @@ class Ratio:
         )
 
 
-def over_sessions(logarithms: Sequence[float]) -> Interval:
-    """Of one logarithm a session: mean ± t(0.975, S - 1) · sd / √S, and back by the exponential."""
+def over_sessions(logarithms: Sequence[float], *, again: bool = False) -> Interval:
+    """Of one logarithm a session: mean ± t(0.975, S - 1) · sd / √S, and back by the exponential.
+
+    ``again``: t(0.995, S - 1), for an interval that is looked at a second time.
+    """
     sessions = len(logarithms)
     middle = fmean(logarithms)
     if sessions < 2:
         return Interval(math.exp(middle), None, None, sessions)
-    quantile = T_975[min(sessions - 2, len(T_975) - 1)]
+    quantiles = T_995 if again else T_975
+    quantile = quantiles[min(sessions - 2, len(quantiles) - 1)]
     width = quantile * stdev(logarithms) / math.sqrt(sessions)
     return Interval(
         value=math.exp(middle),
@@ -108,10 +118,13 @@ def mean_log(values: Sequence[float]) -> float:
     return fmean(math.log(value) for value in values)
 
 
-def ratio_interval(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> Interval:
+def ratio_interval(
+    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], *, again: bool = False
+) -> Interval:
     """Of first ÷ second, both [session][instance]: how much faster the second is."""
     return over_sessions(
-        [mean_log(one) - mean_log(other) for one, other in zip(first, second, strict=True)]
+        [mean_log(one) - mean_log(other) for one, other in zip(first, second, strict=True)],
+        again=again,
     )
 
 

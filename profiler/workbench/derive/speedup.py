@@ -105,8 +105,12 @@ def time_of(times: SessionTimes, regime: Regime) -> Time | None:
     )
 
 
-def ratio_of(before: SessionTimes, after: SessionTimes) -> Ratio | None:
-    """How many times faster ``after`` is, from the sessions that have both; None without any."""
+def ratio_of(before: SessionTimes, after: SessionTimes, planned: int = 0) -> Ratio | None:
+    """How many times faster ``after`` is, from the sessions that have both; None without any.
+
+    Where these are more than were ``planned`` (0: as many as there are), its interval has been
+    looked at before.
+    """
     shared = [number for number in before if number in after]
     one = {number: before[number] for number in shared}
     other = {number: after[number] for number in shared}
@@ -115,11 +119,12 @@ def ratio_of(before: SessionTimes, after: SessionTimes) -> Ratio | None:
     first, second = (
         [[o.microseconds for o in session] for session in side.values()] for side in (one, other)
     )
-    known = ratio_interval(first, second)
-    return Ratio(known.value, known.low, known.high, known.sessions, _in_cycles(one, other))
+    again = len(shared) > planned > 0
+    known = ratio_interval(first, second, again=again)
+    return Ratio(known.value, known.low, known.high, known.sessions, _in_cycles(one, other, again))
 
 
-def _in_cycles(before: SessionTimes, after: SessionTimes) -> Interval | None:
+def _in_cycles(before: SessionTimes, after: SessionTimes, again: bool) -> Interval | None:
     """None where the clock of an instance was not collected."""
     cycles = [
         [[one.kilocycles or 0.0 for one in session] for session in side.values()]
@@ -127,4 +132,4 @@ def _in_cycles(before: SessionTimes, after: SessionTimes) -> Interval | None:
     ]
     if any(value <= 0 for side in cycles for session in side for value in session):
         return None
-    return ratio_interval(*cycles)
+    return ratio_interval(*cycles, again=again)

@@ -126,9 +126,10 @@ class Evidence:
 
     @cached_property
     def timings(self) -> tuple[TimingFile, ...]:
-        """Oldest first."""
+        """Oldest first; none that was cut short."""
         paths = self.folder.timing_files(self.shape)
-        return tuple(TimingFile(path.name, store.read(path, Timing)) for path in paths)
+        files = (TimingFile(path.name, store.read(path, Timing)) for path in paths)
+        return tuple(file for file in files if file.timing.is_complete)
 
     def timed(self, timing: Timing) -> list[str]:
         """Variants of a timing whose sources have not changed since."""

@@ -5,6 +5,7 @@ Keys that a record does not have are passed over: a newer version may write more
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import ClassVar
 
 import msgspec
@@ -198,11 +199,12 @@ class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
     reasons: tuple[str, ...] = ()
 
 
-class Timing(Record, frozen=True, kw_only=True):
+class Timing(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``<shape>/timings/<date>.json``: some variants timed together, in several sessions.
 
     ``fingerprints`` are those of the variants, ``nodes`` the graph of one call of each. Of
-    ``stride`` pieces of 16 bytes the neighbours write and read one.
+    ``stride`` pieces of 16 bytes the neighbours write and read one. ``planned`` sessions hold every
+    variant; more came where a verdict was open.
     """
 
     schema: ClassVar[int] = 2
@@ -214,6 +216,7 @@ class Timing(Record, frozen=True, kw_only=True):
     stride: int
     sessions: tuple[Session, ...]
     provenance: Provenance
+    planned: int = 0  # not recorded
 
     @property
     def chained(self) -> set[str]:
@@ -225,6 +228,19 @@ class Timing(Record, frozen=True, kw_only=True):
     def together(self) -> tuple[Session, ...]:
         """The sessions that held steps and references side by side: ratios are theirs."""
         return tuple(session for session in self.sessions if not session.alone)
+
+    @property
+    def first_planned(self) -> int:
+        """As ``planned``; where that is not on record, how many sessions hold every variant."""
+        held = Counter(
+            name for one in self.together for name in {series.variant for series in one.series}
+        )
+        return self.planned or min(held.values(), default=0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has the sessions that were planned: a process that is killed leaves fewer."""
+        return len(self.together) >= self.planned
 
 
 def _require_file_name(field: str, name: str) -> None:

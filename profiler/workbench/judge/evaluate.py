@@ -217,6 +217,7 @@ def _with_capture(row: Row, view: View) -> Row:
         capture=capture.path.name,
         no_lines=compiled.lines_missing(capture, evidence.front_ends),
         adopted=index.adopted,
+        advice=view.advice(row.variant),
     )
 
 

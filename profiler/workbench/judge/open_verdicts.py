@@ -29,7 +29,7 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
         before, after = (
             times.get((name, Regime.CHAINED, False)) for name in (step.parent, step.variant)
         )
-        over = ratio_of(before, after) if before and after else None
+        over = ratio_of(before, after, timing.first_planned) if before and after else None
         if over is not None and speed_verdict(over, gates) == Verdict.INCONCLUSIVE:
             found |= {step.variant, step.parent}
     return tuple(step.variant for step in ladder.steps if step.variant in found)

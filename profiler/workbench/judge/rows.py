@@ -15,6 +15,8 @@ from workbench.derive.roofline.measured import MeasuredCeilings
 from workbench.derive.roofline.point import Point
 from workbench.derive.speedup import Time
 from workbench.judge.accuracy import Accuracy
+from workbench.judge.advice.advise import Advice
+from workbench.judge.advice.record import Record, Trial
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from workbench.words import Parameter
 
 NO_RECORDINGS = Recordings()
+NO_RECORD = Record()
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class Row:
     ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
     choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
-    a reference is not measured.
+    a reference is not measured. ``advice`` is all that could be
+    tried next, see ``ranking``; None is not collected.
     """
 
     variant: str
@@ -90,6 +94,7 @@ class Row:
     role: Role = Role.STEP
     chosen: str = ""
     over_chosen: Ratio | None = None
+    advice: tuple[Advice, ...] | None = None
 
     @property
     def chained(self) -> InRegime:
@@ -156,7 +161,8 @@ class Ablation:
     no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
     the study's default shape. ``measured`` are the card's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first. ``recordings`` are the timing runs at ``shape``.
+    first. ``recordings`` are the timing runs at ``shape``. ``trials`` are its steps as answers to
+    what was advised at their parents; ``record`` what came of all such, of other ladders too.
     """
 
     study: str
@@ -181,6 +187,8 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
+    trials: tuple[Trial, ...] = ()
+    record: Record = NO_RECORD
 
     @property
     def everything(self) -> tuple[Row, ...]:

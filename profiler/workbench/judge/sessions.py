@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio, time_interval
-from workbench.derive.speedup import Key, SessionTimes, adds_nothing, ratio_of
+from workbench.derive.speedup import SessionTimes, adds_nothing, ratio_of
 from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, Regime
 
@@ -151,17 +151,17 @@ def timing_facts(
         rounds=max((len(series.microseconds) for series in every), default=0),
         alone=sum(session.alone for session in sessions),
         stride=timing.timing.stride,
-        twins=tuple(_twins(timing.times)),
+        twins=tuple(_twins(timing)),
         company=company(timing, reference),
         throttling=_throttling(timing, most_mhz),
         is_chained=bool(timing.chained),
     )
 
 
-def _twins(times: Mapping[Key, SessionTimes]) -> Iterator[Twin]:
-    for (variant, regime, twin), second in times.items():
-        first = times.get((variant, regime, False))
-        ratio = ratio_of(first, second) if twin and first else None
+def _twins(timing: TimedTogether) -> Iterator[Twin]:
+    for (variant, regime, twin), second in timing.times.items():
+        first = timing.times.get((variant, regime, False))
+        ratio = ratio_of(first, second, timing.timing.first_planned) if twin and first else None
         if ratio is not None:
             yield Twin(variant, regime, ratio)
 

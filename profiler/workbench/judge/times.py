@@ -59,9 +59,10 @@ class Times:
         if not over or not self._are_correct(over, variant):
             return None
         timing = self.together(over, variant)
-        times = timing.times if timing else {}
-        before, after = (times.get((name, regime, False)) for name in (over, variant))
-        return ratio_of(before, after) if before and after else None
+        if timing is None:
+            return None
+        before, after = (timing.times.get((name, regime, False)) for name in (over, variant))
+        return ratio_of(before, after, timing.timing.first_planned) if before and after else None
 
     def is_idle(self, variant: str) -> bool:
         """Whether a chained call of it adds no time to its neighbours."""

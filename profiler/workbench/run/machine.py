@@ -11,6 +11,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from workbench.cuda.build import arch_of
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.layout import gpu_slug
 from workbench.words import INSTALL
@@ -28,6 +29,12 @@ class Gpu:
     @property
     def slug(self) -> str:
         return gpu_slug(self.name)
+
+    @property
+    def arch(self) -> str:
+        """What is compiled for it: ``sm_90a``."""
+        major, minor = (int(part) for part in self.compute_capability.split("."))
+        return arch_of(major, minor)
 
 
 @lru_cache

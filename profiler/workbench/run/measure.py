@@ -6,7 +6,6 @@ itself: the others go on, in a fresh worker where it took the process along.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
 from workbench.ncu.resources import resources_of
 from workbench.run import machine
+from workbench.run.ahead import compilers, copy_sources
 from workbench.run.build import params_of, sources_of, worker_stopped
 from workbench.run.plan import Measured, Plan
 from workbench.run.process import Worker, WorkerEnd, run_worker
@@ -61,7 +61,7 @@ def decided(timing: Timing) -> Sequence[str]:
 class Measurement:
     """One run of the measuring part: a study at a shape, on this machine's GPU.
 
-    ``undecided`` says of a timing which variants to time in one more session.
+    ``undecided`` says of a timing which variants to time in as many sessions again.
     """
 
     def __init__(
@@ -124,6 +124,14 @@ class Measurement:
 
     def prepare(self, scratch: Path) -> None:
         """Build and check; again without the one that broke the worker."""
+        with compilers(scratch, self.plan.built, self.build_job):
+            self.build_and_check(scratch)
+
+    def build_job(self, variants: Sequence[str], arch: str) -> VariantsJob:
+        """Of a process that compiles ahead."""
+        return structs.replace(self.job(variants, (Phase.BUILD,)), arch=arch)
+
+    def build_and_check(self, scratch: Path) -> None:
         variants = self.plan.built
         phases = (Phase.BUILD, Phase.CHECK)
         limit = self.config.limits.seconds_per_step
@@ -202,11 +210,12 @@ class Measurement:
         self.take(event)
         match event:
             case Timed():
-                self.timing = self.recorder.session(event)
+                self.timing = self.recorder.session(event, self.config.timing.sessions)
             case SessionsDone():
                 assert self.clock is not None
+                settings = self.config.timing
                 over = time.monotonic() > self.last_session
-                over |= event.sessions >= self.config.timing.max_sessions
+                over |= event.sessions + settings.sessions > settings.max_sessions
                 more = () if over or self.timing is None else self.undecided(self.timing)
                 self.clock.open_gate(list(more))
 
@@ -379,10 +388,3 @@ class Measurement:
         self.fail(variant, phase, why, status)
         self.on_event(Failed(variant=variant, phase=phase, error=ErrorText(kind="", message=why)))
         return variant
-
-
-def copy_sources(scratch: Path, folder: Path) -> None:
-    """A folder for another worker, with a copy of what a scratch folder has."""
-    folder.mkdir(exist_ok=True)
-    if not (folder / "kernels").exists():
-        shutil.copytree(scratch / "kernels", folder / "kernels")

@@ -246,7 +246,7 @@ class Recorder:
             self.written.remove(self._timing)
             self._timing = None
 
-    def session(self, event: Timed) -> Timing:
+    def session(self, event: Timed, planned: int) -> Timing:
         """One more of this run, in one file with those before it; what is on record now."""
         self._sessions.append(event.session)
         self._nodes |= event.nodes
@@ -259,6 +259,7 @@ class Recorder:
             stride=event.stride,
             sessions=tuple(self._sessions),
             provenance=provenance(self.environment),
+            planned=planned,
         )
         if self._timing is None:
             name = f"{stamp(record.provenance.date)}.json"

@@ -24,9 +24,8 @@ class Gates:
 
 @dataclass(frozen=True)
 class Timing:
-    """``sessions`` processes, and while a verdict stays open one more at a time, up to
-    ``max_sessions`` or until ``seconds`` are over; in each ``instances`` of every variant, timed in
-    ``rounds``.
+    """``sessions`` processes, and while a verdict stays open as many again, up to ``max_sessions``
+    or until ``seconds`` are over; in each ``instances`` of every variant, timed in ``rounds``.
     """
 
     sessions: int = 5

@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.errors import UsageError
 from workbench.study.users_code import users_code
-from workbench.words import Parameter, Written
+from workbench.words import Change, Parameter, Written
 
 
 class Shape(Mapping[str, Parameter]):
@@ -131,7 +131,8 @@ class Step:
     ``shape`` is where it is judged, for a change that is made for another shape than the study's
     default; "" for the shape that is looked at. A step that is no kernel of its own ``chooses``
     among these other steps, by shape for instance. ``drops`` are the shapes that its parent
-    supports and it does not.
+    supports and it does not. ``kind`` is what kind of change it is; None where its author has not
+    said.
     """
 
     variant: str
@@ -144,6 +145,7 @@ class Step:
     shape: str = ""
     chooses: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()
+    kind: Change | None = None
 
     def digest(self, prediction: Prediction) -> str:
         """Of all that a prediction of this step says: another one has another."""

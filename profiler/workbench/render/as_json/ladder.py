@@ -16,7 +16,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
-from workbench.render.as_json import plain_data
+from workbench.render.as_json import advice, plain_data
 from workbench.render.as_json.stalls import stall_certainty
 from workbench.render.document import ladder_table
 from workbench.render.document.phrases import figure
@@ -47,6 +47,7 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
         **({"measured_ceilings": ceilings(found.measured)} if found.measured else {}),
         "versions": [each(found, r) for r in found.rows],
         "references": [each(found, r) for r in found.references],
+        "track_record": advice.track_record(found.record),
         "ladders": [shape_ladder(found, ladder) for ladder in found.ladders],
     }
 
@@ -132,6 +133,7 @@ def row(found: Ablation, row: Row) -> Data:
         "captures": [row.capture] if row.capture else [],
         "adopted": plain_data(row.adopted) or None,
         **({"no_source_lines": row.no_lines} if row.no_lines else {}),
+        "advice": advice.to_try(row.advice, found.record),
     }
 
 

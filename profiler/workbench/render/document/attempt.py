@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.judge.rows import Ablation, Row
-from workbench.render.document import timings
+from workbench.render.document import advice, timings
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -103,7 +103,7 @@ def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
         told.append(Paragraph(words(limited(row.limiters))))
     else:
         told.append(Paragraph(words(f"profile: {ABSENT if profiled else 'not asked for'}")))
-    return [*told, *advice(row, judged)]
+    return [*told, *advice.to_try(row.advice)]
 
 
 def headline(row: Row, judged: Ablation) -> Text:
@@ -119,11 +119,6 @@ def headline(row: Row, judged: Ablation) -> Text:
 def _correct(row: Row) -> str:
     correct = [name for name, check in row.checks.items() if check.status == CheckResult.CORRECT]
     return f"correct at {', '.join(correct)}" if correct else ""
-
-
-def advice(row: Row, judged: Ablation) -> list[Block]:
-    """What to try next, of which there is nothing yet."""
-    return []
 
 
 def next_steps(steps: Sequence[Text]) -> list[Block]:

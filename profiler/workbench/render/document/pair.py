@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import Figure, figure_label
+from workbench.judge.advice.record import Record
 from workbench.judge.pairs import VariantPair
 from workbench.judge.rows import Row
-from workbench.render.document import hunks, variant, why
+from workbench.render.document import advice, hunks, variant, why
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -71,7 +72,9 @@ def limiters(names: Names, before: Sequence[str], after: Sequence[str]) -> Parag
     return Paragraph(words(f"occupancy limited by: {'; '.join(told)}"))
 
 
-def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Block]:
+def variants(
+    pair: VariantPair, changes: SourceDiff, record: Record | None = None, *, source: bool
+) -> list[Block]:
     """``source`` leaves the costliest hunks to the diff itself."""
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
     told: list[Block] = [
@@ -87,6 +90,7 @@ def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Bl
     told.append(bottlenecks(limits))
     if not source:
         told += costliest(changes, names)
+    told += advice.to_try(rows[1].advice, record, names[1])
     warnings: list[Block] = []
     if pair.warnings:
         warnings.append(Callout("Not quite comparable", tuple(map(words, pair.warnings))))

@@ -1,7 +1,7 @@
 """The document of a judged ladder: what a report says, in the order in which people read it.
 
 Keys of its sections: result, lessons, ladder, shapes, roofline, stalls, why, steps (with one
-``step-<variant>`` each, the baseline's first), failures, method, environment, reproduction,
+``step-<variant>`` each, the baseline's first), failures, next, method, environment, reproduction,
 sources. Warnings stand before them all.
 """
 
@@ -14,6 +14,7 @@ from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AtShape
 from workbench.render.chart import charts
 from workbench.render.document import (
+    advice,
     bottlenecks,
     method,
     predicted,
@@ -62,6 +63,7 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
         _why(ablation),
         _steps(ablation, diffs),
         _failures(ablation),
+        advice.section(ablation),
         Section("method", words("Method"), tuple(method.method(ablation))),
         _environment(ablation),
         Section("reproduction", words("Reproduce it"), tuple(method.reproduction(ablation))),

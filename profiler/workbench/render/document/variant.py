@@ -9,7 +9,7 @@ from workbench.derive.figures import ISSUING, Figure, figure_label
 from workbench.derive.sampling import top_stall
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
-from workbench.render.document import bottlenecks, step, timings, why
+from workbench.render.document import advice, bottlenecks, step, timings, why
 from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Block,
@@ -172,7 +172,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
         told.append(step.gates(row))
     if row.verdict and parent_of(row):
         told.append(Paragraph(line("verdict: ", strong(verdict(row)))))
-    return told
+    return [*told, *advice.to_try(row.advice, ablation.record)]
 
 
 def _ratios(row: Row, ablation: Ablation) -> list[str]:

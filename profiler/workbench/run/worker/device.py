@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from workbench.cuda.build import arch_of
 from workbench.evidence.records import Environment
 from workbench.words import ABSENT
 
@@ -25,8 +26,7 @@ def context_lost() -> bool:
 
 def device_arch() -> str:
     """What the GPU is compiled for: ``sm_90a``."""
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+    return arch_of(*torch.cuda.get_device_capability())
 
 
 def environment() -> Environment:

@@ -53,7 +53,8 @@ class Server:
         left = self.sessions(variants, self.job.sessions)
         while left:
             self.journal.write(SessionsDone(sessions=self.done))
-            left = self.sessions([v for v in wait_at_gate() if v in left], 1)
+            more = [v for v in wait_at_gate() if v in left]
+            left = self.sessions(more, self.job.sessions)
         self.journal.write(Done())
 
     def sessions(self, variants: Sequence[str], number: int) -> list[str]:

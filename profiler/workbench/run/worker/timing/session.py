@@ -163,21 +163,24 @@ class Timing:
     # ---- auditing ----------------------------------------------------------------------------
     def audits(self, number: int) -> Iterator[Audit]:
         """Of as many kept outputs as there is time and memory for, one of every variant before the
-        second of any. Each session begins with another variant.
+        second of any. Each session begins with another variant, and takes so many whatever the
+        time that all sessions together have looked at everyone.
         """
         by_variant: dict[str, list[Instance]] = {}
         for instance in random.sample(self.instances, len(self.instances)):
             by_variant.setdefault(instance.group.variant, []).append(instance)
         sessions = self.job.sessions
         first = number % sessions * len(by_variant) // sessions
+        due = math.ceil(len(by_variant) / sessions)
         names = sorted(by_variant)
         order = [*names[first:], *names[:first]]
         found: dict[str, list[tuple[float, str]]] = {}
         bound = tolerance_at(self.study.tolerance, self.shape)
         end = time.monotonic() + AUDIT_SECONDS
         for turn in range(max(map(len, by_variant.values()), default=0)):
-            for name in order:
-                if turn < len(by_variant[name]) and (time.monotonic() < end or not found):
+            for place, name in enumerate(order):
+                is_due = turn == 0 and place < due
+                if turn < len(by_variant[name]) and (is_due or time.monotonic() < end):
                     with suppress(torch.cuda.OutOfMemoryError):  # of the reference, beside them all
                         one = self.audit(by_variant[name][turn], bound)
                         found.setdefault(name, []).append(one)

@@ -1,0 +1,105 @@
+"""Compiling ahead of the worker that builds and checks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.cuda import CUBIN_FOLDER, build
+from workbench.cuda.build import Compiled, Source
+from workbench.run import ahead
+from workbench.run.ahead import compilers
+from workbench.run.machine import Gpu
+
+H200 = Gpu("NVIDIA H200", "580", "9.0")
+
+
+class Recorded:
+    """A worker that is only noted."""
+
+    made: list[Recorded]
+
+    def __init__(self, folder: Path, job: Any, cubins: Path) -> None:
+        assert (folder / "kernels" / "study.py").is_file()
+        self.job, self.cubins, self.killed = job, cubins, False
+        self.made.append(self)
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recorded]:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "study.py").write_text("")
+    Recorded.made = []
+    monkeypatch.setattr(ahead, "Worker", Recorded)
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: H200)
+    return Recorded.made
+
+
+def job(variants: Sequence[str], arch: str) -> Any:
+    return arch, tuple(variants)
+
+
+def test_every_variant_is_somebodys_and_the_last_come_first(
+    made: list[Recorded], tmp_path: Path
+) -> None:
+    names = [f"fix{n}" for n in range(14)]
+    with compilers(tmp_path, names, job) as number:
+        assert number == len(made) == 6
+        assert sorted(name for one in made for name in one.job[1]) == sorted(names)
+        assert [one.job[1][0] for one in made] == names[:-7:-1]
+        assert {one.job[0] for one in made} == {"sm_90a"}
+        assert {one.cubins for one in made} == {tmp_path}
+        assert not any(one.killed for one in made)
+    assert all(one.killed for one in made)
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpu", "variants"), [(2, H200, "abcdef"), (16, None, "abcdef"), (16, H200, "ab")]
+)
+def test_none_where_it_would_not_pay(
+    cores: int,
+    gpu: Gpu | None,
+    variants: str,
+    made: list[Recorded],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: gpu)
+    with compilers(tmp_path, list(variants), job) as number:
+        assert (number, made) == (0, [])
+
+
+def test_a_cubin_is_whole_or_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two processes may build the same kernel: neither reads what the other has half written."""
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void k() {}\n')
+    monkeypatch.setenv(CUBIN_FOLDER, str(tmp_path / "cubins"))
+    (tmp_path / "cubins").mkdir()
+    seen: list[list[str]] = []
+    write = Path.write_bytes
+
+    def watched(path: Path, data: bytes) -> int:
+        size = write(path, data)
+        seen.append([p.suffix for p in (tmp_path / "cubins").iterdir()])
+        return size
+
+    class Code:
+        code, symbol_mapping = b"cubin", {"k": b"k"}
+
+    monkeypatch.setattr(Path, "write_bytes", watched)
+    monkeypatch.setattr(Source, "_compile", lambda *_: (Compiled("sm_90a", (), ()), Code()))
+    monkeypatch.setattr(build, "_restore", lambda kept: kept.suffix)
+    source = Source(tmp_path / "k.cu", "k", {}, ())
+    source.compile("sm_90a")
+    assert seen == [[f".{os.getpid()}"]]
+    assert [p.suffix for p in (tmp_path / "cubins").iterdir()] == [".pickle"]
+    again: Any = source.compile("sm_90a")
+    assert again == ".pickle"
