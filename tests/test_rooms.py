@@ -13,6 +13,7 @@ ROOMS = (
     "words",
     "cuda",
     "study",
+    "problems",
     "evidence",
     "ncu",
     "run",

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from keyword import iskeyword
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -29,6 +30,7 @@ app = typer.Typer(
 # In the order of the help; each is run by the module of its name in ``workbench.commands``.
 VERBS: dict[str, type] = {
     "doctor": options.DoctorOptions,
+    "try": options.TryOptions,
     "init": options.InitOptions,
     "new": options.NewOptions,
     "list": options.ListOptions,
@@ -62,7 +64,8 @@ def verb(name: str, given: type) -> Callable[..., None]:
 
     def run(**values: Any) -> None:
         try:
-            importlib.import_module(f"workbench.commands.{name}").run(given(**values))
+            module = f"{name}_" if iskeyword(name) else name
+            importlib.import_module(f"workbench.commands.{module}").run(given(**values))
         except BrokenPipeError as error:
             raise ReaderGone from error
 

@@ -171,6 +171,55 @@ class ProfileOptions:
 
 
 @dataclass(frozen=True)
+class TryOptions:
+    """Check, time and profile a file that you already have: no workspace, no study.
+
+    A Python file with a function and inputs(), a KernelBench problem, a GPU MODE task folder, a
+    FlashInfer-Bench definition, a function for nsight-python, or a .cu file with --launch.
+    """
+
+    source: Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]")]
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", help="x=randn(4096,8192), n=1024; may be repeated.", metavar="X=.."
+        ),
+    ] = None
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--output", help="Of a .cu file: out=empty_like(x).", metavar="X=.."),
+    ] = None
+    launch: Annotated[
+        str | None,
+        typer.Option("--launch", help="Of a .cu file: 'name[grid, block](x, out, n)'."),
+    ] = None
+    versus: Annotated[
+        str | None,
+        typer.Option("--vs", help="Compare with torch.softmax, FILE:FUNCTION or compile."),
+    ] = None
+    solution: Annotated[
+        Path | None, typer.Option("--solution", help="Of a problem: the solution.", metavar="FILE")
+    ] = None
+    workload: Annotated[
+        Path | None,
+        typer.Option("--workload", help="Of a definition: its workloads.", metavar="FILE"),
+    ] = None
+    shape: ShapeName = None
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Make it a study of the workspace.", metavar="NAME")
+    ] = None
+    project: Project = None
+    no_profile: Annotated[bool, typer.Option("--no-profile", help="Only check and time.")] = False
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three timing sessions: a wider interval, sooner.")
+    ] = False
+    fresh: Fresh = False
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
 class AblateOptions:
     """Measure what is missing of the ladder up to the named fixes; print the table; report."""
 

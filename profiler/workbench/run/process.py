@@ -31,6 +31,7 @@ from workbench.run.protocol import (
     Job,
     SessionsJob,
     Start,
+    TrialJob,
     WorkerEvent,
     decode,
     write_gate,
@@ -45,6 +46,7 @@ MAIN = "workbench.run.worker.main"
 MODULES = {
     CeilingsJob: "workbench.run.worker.benchmarks",
     SessionsJob: "workbench.run.worker.sessions",
+    TrialJob: "workbench.run.worker.trial",
 }
 
 E = TypeVar("E", bound=WorkerEvent)

@@ -88,7 +88,21 @@ class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
     ceilings: tuple[str, ...]
 
 
-Job = VariantsJob | SessionsJob | CeilingsJob
+class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
+    """The ``baseline`` and ``references`` of a study, called once at its ``shapes``: see
+    ``worker.trial``. ``device`` is ``cuda`` or ``cpu``; ``called`` is how its user knows the
+    baseline.
+    """
+
+    study: str
+    shapes: tuple[str, ...]
+    baseline: str
+    called: str
+    references: tuple[str, ...]
+    device: str
+
+
+Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob
 
 
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +197,31 @@ class CeilingFailed(_Event, frozen=True, kw_only=True, tag="ceiling_failed"):
     error: ErrorText
 
 
+class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
+    """What a trial told. ``inputs`` and ``outputs`` are in words, at the first shape.
+
+    ``destinations`` are inputs that are only written into, ``in_place`` those that are changed.
+    ``exact``: the reference takes doubles; else ``refusal`` says why not. ``dtype`` is the inputs'.
+    ``bytes`` are those of a call by shape, as it prints, and ``largest`` is the largest absolute
+    value that is expected. ``errors`` are absolute and relative, by variant that was called, and
+    ``failures`` say why others could not be. ``accepted``: the study has a check of its own, and it
+    accepts what the baseline gives.
+    """
+
+    inputs: dict[str, str]
+    outputs: tuple[str, ...]
+    destinations: tuple[str, ...] = ()
+    in_place: tuple[str, ...] = ()
+    exact: bool = True
+    refusal: str = ""
+    dtype: str = ""
+    bytes: dict[str, float] = {}
+    largest: float = 0.0
+    errors: dict[str, tuple[float, float]] = {}
+    accepted: bool = False
+    failures: dict[str, ErrorText] = {}
+
+
 class ContextLost(_Event, frozen=True, kw_only=True, tag="context_lost"):
     """The last event of a worker whose CUDA context a variant took along."""
 
@@ -211,6 +250,7 @@ WorkerEvent = (
     | Failed
     | CeilingMeasured
     | CeilingFailed
+    | Learned
     | ContextLost
     | Broken
     | Done

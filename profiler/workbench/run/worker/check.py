@@ -92,16 +92,29 @@ def check_once(
         del calls, out
         expected = expected_of(study.reference(**copied(drawn, in_place)))
         one, relatives = judged(kept, expected, tolerance_at(study.tolerance, shape))
+        refused = "" if one.why else refused_by(study, copied(drawn, in_place), kept)
     except NoResult as error:
         return Checked(math.nan, math.nan, error.message, hint=error.hint)
-    one = replace(one, varies=varies, why=one.why or touched or unsteady)
+    one = replace(one, varies=varies, why=one.why or refused or touched or unsteady)
     if one.why or peer is None:
         return one
     types = {name: tensor.dtype for name, tensor in kept.tensors.items()}
     pairs = paired(kept, expected)
     del kept
     errors = {name: (types[pairs[name][0]], pairs[name][1], relatives[name]) for name in pairs}
-    return beside(one, errors, expected, peer, copied(drawn, in_place), in_place)
+    found = beside(one, errors, expected, peer, copied(drawn, in_place), in_place)
+    # What the study's own check accepts may be of another type than the reference's result.
+    return one if found.why and hasattr(study, "accepts") else found
+
+
+def refused_by(study: ModuleType, inputs: Mapping[str, Any], found: Outputs) -> str:
+    """Why the study's own check, where it has one, refuses the outputs; "" where it does not."""
+    accepts = getattr(study, "accepts", None)
+    if accepts is None:
+        return ""
+    every = found.tensors
+    several = tuple(every.values()) if found.counted >= every.keys() else dict(every)
+    return str(accepts(inputs, next(iter(every.values())) if len(every) == 1 else several))
 
 
 def differs(kept: Outputs, again: Outputs) -> tuple[bool, str]:

@@ -231,7 +231,8 @@ class Worker:
                 file = self.folder / f"{base_name(self.job.reference)}.py"
                 with cuda.overridden(self.job.params.get(self.job.reference, {})):
                     load = self.guard.load if self.guard else load_module
-                    self.reference = load(file, "workbench_reference").run
+                    run = load(file, "workbench_reference").run
+                self.reference = self.guard.unheard(run) if self.guard else run
             cuda.take_declared()
 
     def held(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
