@@ -17,7 +17,7 @@ import snapshots
 import workspaces
 from commits import Repository, repository
 from workbench.cli import main
-from workbench.commands import sides, together
+from workbench.commands import together
 from workbench.cuda.build import Source
 from workbench.cuda.cubin import code_digests
 from workbench.derive.diff.kernel_line import kernel_line, plain_name
@@ -36,7 +36,7 @@ from workbench.judge.commits import (
     with_controls,
 )
 from workbench.judge.sessions import Twin
-from workbench.run import build, machine
+from workbench.run import machine
 from workbench.run.joint import join, older
 from workbench.run.machine import Gpu
 from workbench.run.plan import Measured, Plan
@@ -506,23 +506,6 @@ def test_recorded_counters_are_compared_without_a_gpu(
     assert {m["tier"] for m in moved["moved"]} == {0, 1}
     assert moved["where"]["file"] == "fix1.cu"
     assert moved["where"]["why"].endswith("µs of stalls under ncu")
-
-
-def test_kernels_of_a_commit_are_shared_among_builders(
-    scale: Repository, gate: Any, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
-    scale.edit(CU, "2 * x[i]", "x[i] / 3")
-    asked: list[list[str]] = []
-    build_only = build.build_only
-
-    def noted(study: Any, names: list[str], *rest: Any) -> Any:
-        asked.append(names)
-        return build_only(study, names, *rest)
-
-    monkeypatch.setattr(sides, "build_only", noted)
-    gate("HEAD~1")
-    assert asked == [["baseline"], ["baseline"]]
 
 
 # ---- on a GPU ------------------------------------------------------------------------------

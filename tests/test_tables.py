@@ -219,7 +219,9 @@ def test_tools_and_authors_cannot_break_the_table() -> None:
 
 
 def test_near_one_keeps_the_decimals_that_decide() -> None:
-    assert numbers.ratio(ratio(1.013)) == "1.01x"
+    assert numbers.ratio(ratio(1.013)) == "1.013x"
+    assert numbers.interval(Ratio(1.0343, 1.0287, 1.0999)) == "1.034x [1.029, 1.100]"
+    assert numbers.interval(Ratio(1.0, 0.987, 1.104)) == "1.00x [0.987, 1.10]"
     assert numbers.ratio(ratio(0.0162)) == "0.0162x"
 
 

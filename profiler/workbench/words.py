@@ -9,6 +9,7 @@ ABSENT = "not collected"
 NONE = "—"  # where there is nothing to collect: the baseline has no parent
 INSTALL = "pip install -e '.[gpu]' in the workbench's own checkout"
 VIRTUAL_ROOT = "/workbench/kernels"  # what sources are compiled under: no machine's path
+GENERATED_ROOT = "/workbench/"  # and what front ends generate while a worker runs
 CLOCK_TOLERANCE = 0.02  # captures whose SM clocks differ by more are not compared in silence
 
 Parameter = bool | int | float | str  # of a shape or of a variant
@@ -167,3 +168,46 @@ class Cause(StrEnum):
     HARDWARE = "hardware or clock"
     METHOD = "method"  # other inputs, another ncu or other flags of it
     NOISE = "noise"
+
+
+class Stage(StrEnum):
+    """What keeps a kernel from being faster, in the order of a launch's life."""
+
+    LAUNCH = "launch"  # head and tail of the launch, in which no SM works
+    GRID = "grid"  # fewer blocks than SMs
+    TAIL = "tail"  # the last wave of blocks is not full
+    IMBALANCE = "imbalance"  # SMs done at different times
+    MEMORY = "memory"  # the bandwidth of a level
+    PIPE = "pipe"  # the rate of an execution unit
+    ISSUE = "issue"  # instructions themselves
+    LATENCY = "latency"  # warps wait, and too few others run meanwhile
+
+
+class Change(StrEnum):
+    """Kinds of change to a kernel; ``judge/advice/changes.py`` says what each is."""
+
+    TILE_SHARED = "tile-shared"
+    REUSE = "reuse"
+    VECTOR = "vector"
+    COALESCE = "coalesce"
+    SWIZZLE = "swizzle"
+    ASYNC_COPY = "async-copy"
+    BULK_COPY = "bulk-copy"
+    TENSOR = "tensor"
+    OTHER_PIPE = "other-pipe"
+    LESS_WORK = "less-work"
+    OPERANDS = "operands"
+    SMALLER_CODE = "smaller-code"
+    OVERLAP = "overlap"
+    SPECIALISE = "specialise"
+    BARRIERS = "barriers"
+    WARPS = "warps"
+    REGISTERS = "registers"
+    SPLIT = "split"
+    BALANCE = "balance"
+    TAIL = "tail"
+    FUSE = "fuse"
+    EARLY = "early"
+    NARROW = "narrow"
+    CACHE_HINTS = "cache-hints"
+    CHOOSE = "choose"

@@ -14,7 +14,6 @@ from workbench.commands.printing import say as print_lines
 from workbench.commands.printing import show_json
 from workbench.commands.progress import Progress, note
 from workbench.commands.sides import Side, build_all
-from workbench.commands.target import pick_shape
 from workbench.commands.together import measure_together
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, WorkbenchError, unknown
@@ -146,7 +145,7 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
             side,
             [name],
             rules,
-            shape=pick_shape(side.study, options.shape),
+            shape=options.shape,
             tier=2,
             folder=history.scratch / side.commit.sha / "timed",
             payer=history.workspace,

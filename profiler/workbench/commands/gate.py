@@ -15,7 +15,6 @@ from workbench.commands.options import GateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
 from workbench.commands.sides import Side, build_all
-from workbench.commands.target import pick_shape
 from workbench.commands.together import Together, measure_together
 from workbench.derive.diff.gained import gained
 from workbench.derive.diff.kernel_line import kernel_line
@@ -112,9 +111,8 @@ def compare(
     open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
     together: Together | None = None
     if tier and open_ and machine.can_measure():
-        shape = pick_shape(head.study, options.shape)
         together = measure_together(
-            base, head, open_, rules, shape=shape, tier=tier, folder=folder, payer=payer
+            base, head, open_, rules, shape=options.shape, tier=tier, folder=folder, payer=payer
         )
     changes = []
     for name, (old, new) in sides.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +25,6 @@ from workbench.study.meaning import host_digest, plain_digest, study_digest
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import Workspace
-
-MOST_BUILDERS = 4  # of one commit
 
 
 @dataclass(eq=False)
@@ -131,7 +128,8 @@ def build_all(
     on_event: Callable[[Event], None],
     cubins: Path,
 ) -> None:
-    """Compile the variants of each side, all sides at once; kernels that are the same only once.
+    """Compile the variants of each side, all sides at once. What is in ``cubins`` is not compiled
+    again, and what is compiled is put there.
 
     Raises as ``build_only``.
     """
@@ -146,10 +144,8 @@ def build_all(
         limit = side.workspace.config.limits.seconds_per_step
         return build_only(side.study, names, arch, limit, relay, cubins)
 
-    number = max(1, min(MOST_BUILDERS, (os.cpu_count() or 1) // 2))
-    shares = [(s, part) for s, names in wanted for i in range(number) if (part := names[i::number])]
-    with ThreadPoolExecutor(max(1, len(shares))) as pool:
-        started = [(side, pool.submit(build, side, part)) for side, part in shares]
+    with ThreadPoolExecutor(max(1, len(wanted))) as pool:
+        started = [(side, pool.submit(build, side, names)) for side, names in wanted]
         try:
             for side, future in started:
                 side.built |= {event.variant: event for event in future.result()}

@@ -13,6 +13,7 @@ from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.progress import Progress
 from workbench.commands.sides import Side
 from workbench.commands.spending import spending
+from workbench.commands.target import profiled_shape
 from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import SessionTimes, ratio_of, session_times, time_of
 from workbench.errors import BadCapture
@@ -28,7 +29,6 @@ from workbench.run.joint import join, older
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.study.config import for_study
-from workbench.study.model import Study
 from workbench.study.workspace import Workspace
 from workbench.words import HEADLINE, Move
 
@@ -102,35 +102,36 @@ def measure_together(
     variants: Sequence[str],
     rules: Rules,
     *,
-    shape: str,
+    shape: str | None,
     tier: int,
     folder: Path,
     payer: Workspace,
 ) -> Together:
     """``variants`` are those that both commits have and that are not known to be the same; counters
-    at ``tier`` 1, at 2 times as well. ``payer`` is the workspace whose budget it is. Ctrl-C leaves
+    at ``tier`` 1, at 2 times as well. ``shape`` is as the user gave it. ``payer`` is the workspace whose budget it is. Ctrl-C leaves
     with 130.
     """
     gpu = machine.find_gpu()
     assert gpu is not None
     control = control_of(base, head)
     workspace = join(folder, base.study, head.study, head.workspace.root, variants, control)
-    study = workspace.study(head.study.name)
-    plan = plan_of(study, variants, control, shape, tier)
+    picked = profiled_shape(workspace.study(head.study.name), shape)
+    study, name = picked.study, picked.name
+    plan = plan_of(variants, control, name, tier)
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder.cache_control)
     with (
-        spending(payer, Evidence(study, shape, target), plan.variants),
+        spending(payer, Evidence(study, name, target), plan.variants),
         Progress(len(plan.captured), config.timing.sessions) as progress,
     ):
         undecided = partial(still_open, variants=variants, rules=rules)
         result = Measurement(study, config, target, plan, progress, undecided).run()
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
-    return Together(Evidence(study, shape, target), {**result.unsupported, **result.failures})
+    return Together(Evidence(study, name, target), {**result.unsupported, **result.failures})
 
 
-def plan_of(study: Study, variants: Sequence[str], control: str, shape: str, tier: int) -> Plan:
+def plan_of(variants: Sequence[str], control: str, shape: str, tier: int) -> Plan:
     """The pairs, and the control beside them where times are taken."""
     pairs = [name for variant in variants for name in (older(variant), variant)]
     timed = ([control] if control else []) + pairs if tier > 1 else []

@@ -23,6 +23,7 @@ from workbench.words import INSTALL, Parameter
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
 KEPT_AS = 2  # how a kept cubin is written
+CUBINS = "*.pickle"  # in that folder
 
 
 @dataclass(frozen=True)

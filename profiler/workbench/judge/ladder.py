@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings
+from workbench.judge.advice.record import Trial, record
+from workbench.judge.advice.trials import told_what_was_tried, trials_of
 from workbench.judge.comparability import ceiling_warnings, file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment, environment
@@ -17,6 +19,7 @@ from workbench.judge.recordings import recordings
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.sessions import TimingFacts, throttling_warnings, timing_facts, timing_warnings
 from workbench.judge.shapes import AcrossShapes, across_shapes
+from workbench.judge.sizes import OverSizes, over_sizes
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
 from workbench.study.model import Step
@@ -27,13 +30,15 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     """Judge the steps of the snapshot, and all references beside them."""
     views = Views(snapshot, config, snapshot.names)
     table = views.table
-    rows = tuple(_step(views, table, step) for step in snapshot.steps)
-    references = _references(table)
+    judged = tuple(_step(views, table, step) for step in snapshot.steps)
+    trials = tuple(trials_of(views, judged))
+    rows = told_what_was_tried(judged, trials, snapshot.shape)
+    references = told_what_was_tried(_references(table), trials, snapshot.shape)
     everything = (*rows, *references)
     profiled = [table.variant(row.variant) for row in everything if row.capture]
     measured = _measured_ceilings(snapshot, profiled)
     surroundings = _environment(table, profiled)
-    ladders = tuple(_ladders(views, rows, references))
+    ladders = tuple(_ladders(views, rows, references, trials))
     across = _across(views)
     return Ablation(
         study=snapshot.study,
@@ -64,7 +69,28 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         ladders=ladders,
         timing=ladders[0].timing,
         recordings=recordings(snapshot, snapshot.shape),
+        sizes=tuple(_sizes(snapshot)),
+        trials=trials,
+        record=record({snapshot.study: trials}),
     )
+
+
+def _sizes(snapshot: Snapshot) -> Iterator[OverSizes]:
+    """Ranges of shapes over which some variants were timed."""
+    steps = [step.variant for step in snapshot.steps]
+    references = [reference.name for reference in snapshot.ladder.references]
+    for parameter, shapes in snapshot.ranges:
+        over = over_sizes(
+            shapes,
+            parameter,
+            steps,
+            references,
+            study=snapshot.study,
+            gpu=snapshot.gpu,
+            primary=snapshot.ladder.primary_reference,
+        )
+        if over.is_told:
+            yield over.without_single_points()
 
 
 def _step(views: Views, view: View, step: Step) -> Row:
@@ -97,7 +123,10 @@ def _references(view: View) -> tuple[Row, ...]:
 
 
 def _ladders(
-    views: Views, rows: Sequence[Row], references: tuple[Row, ...]
+    views: Views,
+    rows: Sequence[Row],
+    references: tuple[Row, ...],
+    trials: Sequence[Trial],
 ) -> Iterator[ShapeLadder]:
     """One a shape at which a step is judged; that of the table is made of its rows."""
     snapshot = views.snapshot
@@ -107,14 +136,16 @@ def _ladders(
         view = views.at(shape)
         judged = judged_at(snapshot.steps, shape, snapshot.shape)
         own = known if view is views.table else {s.variant: _step(views, view, s) for s in judged}
+        shown = tuple(
+            own[step.variant] if step in judged else start_row(view, step)
+            for step in shown_at(snapshot.steps, shape, snapshot.shape)
+        )
+        others = references if view is views.table else _references(view)
         yield ShapeLadder(
             shape=shape,
             parameters=view.evidence.parameters,
-            rows=tuple(
-                own[step.variant] if step in judged else start_row(view, step)
-                for step in shown_at(snapshot.steps, shape, snapshot.shape)
-            ),
-            references=references if view is views.table else _references(view),
+            rows=told_what_was_tried(shown, trials, shape),
+            references=told_what_was_tried(others, trials, shape),
             timing=_timing(view, highest),
         )
 

@@ -15,6 +15,8 @@ from workbench.derive.roofline.measured import MeasuredCeilings
 from workbench.derive.roofline.point import Point
 from workbench.derive.speedup import Time
 from workbench.judge.accuracy import Accuracy
+from workbench.judge.advice.advise import Advice
+from workbench.judge.advice.record import Record, Trial
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment
@@ -25,6 +27,7 @@ from workbench.judge.regimes import Elsewhere, InRegime
 from workbench.judge.scores import Score, score
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
+from workbench.judge.sizes import OverSizes
 from workbench.study.model import Step
 from workbench.words import Origin, Regime, Role, Status, Verdict
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from workbench.words import Parameter
 
 NO_RECORDINGS = Recordings()
+NO_RECORD = Record()
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,14 @@ class Row:
     the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
     ``regimes`` has its times and ratios in each, ``elsewhere`` those that would judge otherwise
     than the chained one. ``nodes`` are what one call is made of, ``price`` the shapes that its
-    parent supports and it does not.
+    parent supports and it does not. ``no_lines`` says that its capture has no source lines, and
+    why.
 
     ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
     choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
-    a reference is not measured.
+    a reference is not measured. ``advice`` is all that could be
+    tried next, see ``ranking``; None is not collected.
     """
 
     variant: str
@@ -76,6 +82,7 @@ class Row:
     predictions: tuple[PredictionOutcome, ...] = ()
     kernels: tuple[str, ...] = ()
     capture: str = ""
+    no_lines: str = ""
     checks: Mapping[str, Check] = field(default_factory=dict)
     build: Build | None = None
     adopted: Adopted | None = None
@@ -88,6 +95,7 @@ class Row:
     role: Role = Role.STEP
     chosen: str = ""
     over_chosen: Ratio | None = None
+    advice: tuple[Advice, ...] | None = None
 
     @property
     def chained(self) -> InRegime:
@@ -154,7 +162,8 @@ class Ablation:
     no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
     the study's default shape. ``measured`` are the card's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first. ``recordings`` are the timing runs at ``shape``.
+    first. ``recordings`` are the timing runs at ``shape``. ``trials`` are its steps as answers to
+    what was advised at their parents; ``record`` what came of all such, of other ladders too.
     """
 
     study: str
@@ -179,6 +188,9 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
+    sizes: tuple[OverSizes, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    record: Record = NO_RECORD
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -196,9 +208,21 @@ class Ablation:
         return bases.most_common(1)[0][0] if bases else DRAM
 
     @property
+    def moves_only(self) -> bool:
+        """Whether all that was captured only moves bytes, which has no place in a roofline."""
+        points = [row.point for row in self.everything if row.point]
+        return bool(points) and not any(point.flops for point in points)
+
+    @property
     def best(self) -> Row | None:
         """See ``best_of``."""
         return best_of(self.rows)
+
+    @property
+    def ends(self) -> tuple[Row, ...]:
+        """The baseline, and the best step where it is another."""
+        first, best = self.rows[:1], self.best
+        return (*first, best) if best is not None and best not in first else first
 
     @property
     def score(self) -> Score:

@@ -86,7 +86,7 @@ def _change(key: Key, old: _Advice | None, new: _Advice | None) -> RuleChange:
     before, after = old or _Advice(), new or _Advice()
     return RuleChange(
         rule=rule,
-        title=_words(rule, title),
+        title=rule_words(rule, title),
         scope=before.scope or after.scope,
         change=_move(old, new),
         estimated_before_pct=before.estimate,
@@ -103,7 +103,8 @@ def _move(old: _Advice | None, new: _Advice | None) -> RuleMove:
     return RuleMove.CHANGED if changed else RuleMove.SAME
 
 
-def _words(rule: str, title: str) -> str:
+def rule_words(rule: str, title: str) -> str:
+    """Which rule it is, for people."""
     if not title:
         return READABLE.get(rule, rule)
     return f"{title} (launch configuration)" if rule == "LaunchConfiguration" else title

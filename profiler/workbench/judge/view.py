@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import TIME, Figure, figure_label
+from workbench.judge.advice.advise import Advice, advise
+from workbench.judge.advice.subject import subject
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
 from workbench.judge.times import Times, main_timing
@@ -37,6 +39,21 @@ class View:
     def variant(self, name: str) -> VariantEvidence:
         """What is on record of a variant at this shape."""
         return self.evidence.variants[name]
+
+    def advice(self, variant: str) -> tuple[Advice, ...] | None:
+        """By its capture alone, whatever was tried since; None where there is none."""
+        if variant not in self._advice:
+            known = self.variant(variant)
+            self._advice[variant] = (
+                advise(subject(known.capture, known.figures, self.ceilings, self.evidence.work))
+                if known.capture
+                else None
+            )
+        return self._advice[variant]
+
+    @cached_property
+    def _advice(self) -> dict[str, tuple[Advice, ...] | None]:
+        return {}
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
         """``time`` is the chained time, everything else from a capture made here:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from workbench.derive.intervals import Ratio
     from workbench.derive.speedup import Time
 
+NEAR_ONE = 1.1  # up to which a ratio is told to a thousandth, as it is below one
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
 SCALES = ((1e9, " G"), (1e6, " M"), (1e4, " k"))
 
@@ -70,26 +71,31 @@ def factor(x: float) -> str:
     return f"{number(x, 3)}x" if x < 100 else f"{x:,.0f}x"
 
 
+def fine(x: float) -> str:
+    """As ``factor``, of what has an interval: near one the third decimal decides."""
+    return f"{number(x, 4)}x" if 1 < x < NEAR_ONE else factor(x)
+
+
 def times(before: float | None, after: float | None) -> str:
     """How many times ``before`` goes into ``after``; a dash where there is no saying."""
     return factor(after / before) if before and after else NONE
 
 
 def ratio(value: Ratio | None) -> str:
-    return factor(value.ratio) if value else ABSENT
+    return fine(value.ratio) if value else ABSENT
 
 
 def ends(value: Ratio | Time) -> str:
     """``[2.88, 2.95]``: the 95 % interval."""
     if value.low is None or value.high is None:
         return f"[{ABSENT}]"
-    both = (factor(end).removesuffix("x") for end in (value.low, value.high))
+    both = (fine(end).removesuffix("x") for end in (value.low, value.high))
     return f"[{', '.join(both)}]"
 
 
 def interval(value: Ratio | None) -> str:
     """``2.91x [2.88, 2.95]``: the ratio and its 95 % interval."""
-    return f"{factor(value.ratio)} {ends(value)}" if value else ABSENT
+    return f"{fine(value.ratio)} {ends(value)}" if value else ABSENT
 
 
 def signed(change: float) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from workbench.cuda.build import CUBINS
 from workbench.evidence.store import disk_full
 from workbench.study.model import Study
 
@@ -25,12 +28,28 @@ def empty_scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_folder(study: Study) -> Iterator[Path]:
-    """With a copy of the study's sources."""
+def scratch_folder(study: Study, cubins: Path | None = None) -> Iterator[Path]:
+    """With a copy of the study's sources. What is compiled in it is kept in ``cubins``, and taken
+    from there: one command may measure several times.
+    """
     with empty_scratch() as scratch:
+        if cubins is not None:
+            _copy_cubins(cubins, scratch)
         shutil.copytree(
             study.folder,
             scratch / "kernels" / study.name,
             ignore=shutil.ignore_patterns("__pycache__"),
         )
         yield scratch
+        if cubins is not None:
+            _copy_cubins(scratch, cubins)
+
+
+def _copy_cubins(before: Path, after: Path) -> None:
+    """Each whole or not at all: another command may use the same folder."""
+    for path in before.glob(CUBINS):
+        target = after / path.name
+        if not target.exists():
+            part = target.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+            shutil.copy(path, part)
+            part.replace(target)

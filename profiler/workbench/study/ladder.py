@@ -10,13 +10,14 @@ from workbench.study.config import CHOICES, check_keys, is_number, read_toml
 from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
 from workbench.study.text import is_plain_name, stands
-from workbench.words import AUTHORED, Written
+from workbench.words import AUTHORED, Change, Written
 
 TOP_KEYS = ["schema_version", "title", "summary", "cache_control", "step", "reference"]
 STEP_KEYS = [
     "variant",
     "parent",
     "key_change",
+    "kind",
     "shape",
     "chooses",
     "drops",
@@ -73,6 +74,16 @@ def _written(path: Path, where: str, table: dict[str, Any], otherwise: Written) 
     return Written(value)
 
 
+def _kind(path: Path, where: str, table: dict[str, Any]) -> Change | None:
+    value = _text(path, where, table, "kind")
+    if value and value not in list(Change):
+        raise UsageError(
+            f"{path}: '{where}.kind' is {value!r}, no kind of change",
+            hint=nearest(value, list(Change)),
+        )
+    return Change(value) if value else None
+
+
 def _prediction(path: Path, where: str, table: dict[str, Any], written: Written) -> Prediction:
     """``written`` is the step's, for a prediction that has no word of its own."""
     check_keys(path, where, table, PREDICTION_KEYS)
@@ -113,6 +124,7 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
         variant=variant,
         parent=parent,
         key_change=_text(path, where, table, "key_change", needed=True),
+        kind=_kind(path, where, table),
         bottleneck=_text(path, where, table, "bottleneck"),
         rationale=_text(path, where, table, "rationale"),
         lesson=_text(path, where, table, "lesson"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.errors import UsageError
 from workbench.study.users_code import users_code
-from workbench.words import Parameter, Written
+from workbench.words import Change, Parameter, Written
 
 
 class Shape(Mapping[str, Parameter]):
@@ -38,6 +38,11 @@ class Shape(Mapping[str, Parameter]):
                 raise TypeError(
                     f"a shape's parameters are numbers and strings, which '{name}' ({kind}) is not"
                 ) from None
+
+    @property
+    def always_checked(self) -> bool:
+        """Whether a variant is checked there whatever shape is asked for."""
+        return self.captured or not self.profiled
 
     def __getitem__(self, key: str) -> Parameter:
         return self.parameters[key]
@@ -131,7 +136,8 @@ class Step:
     ``shape`` is where it is judged, for a change that is made for another shape than the study's
     default; "" for the shape that is looked at. A step that is no kernel of its own ``chooses``
     among these other steps, by shape for instance. ``drops`` are the shapes that its parent
-    supports and it does not.
+    supports and it does not. ``kind`` is what kind of change it is; None where its author has not
+    said.
     """
 
     variant: str
@@ -144,6 +150,7 @@ class Step:
     shape: str = ""
     chooses: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()
+    kind: Change | None = None
 
     def digest(self, prediction: Prediction) -> str:
         """Of all that a prediction of this step says: another one has another."""
@@ -189,7 +196,10 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Study:
-    """``study.py`` read: the shapes and work of one operation, and where its files stand."""
+    """``study.py`` read: the shapes and work of one operation, and where its files stand.
+
+    ``derived`` are those of its shapes that ``study.py`` does not list: see ``study.shapes``.
+    """
 
     name: str
     folder: Path
@@ -199,6 +209,7 @@ class Study:
     ladder: Ladder
     variants: Mapping[str, Variant] = field(default_factory=dict)
     module: Any = None
+    derived: frozenset[str] = frozenset()
 
     def work(self, shape: str) -> Work:
         """Raises UsageError for a ``work`` of study.py that fails, or gives anything else."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.ncu.report import Launch, Report
+from workbench.render.as_json import advice
 from workbench.render.as_json.ladder import bottleneck, figures
 from workbench.render.as_json.stalls import stall_certainty
 from workbench.render.document.launches import Details
@@ -51,4 +52,5 @@ def details(found: Details) -> Data:
         "occupancy_limiter": list(found.limiters),
         "bottlenecks": [bottleneck(b) for b in found.bottlenecks],
         "rules_collected": found.has_rules,
+        "advice": advice.to_try(found.advice),
     }

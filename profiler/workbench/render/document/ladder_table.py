@@ -19,7 +19,7 @@ from workbench.render.document.phrases import (
 )
 from workbench.render.document.stalls import reasons, share, top_stall
 from workbench.render.document.timings import time_cell
-from workbench.render.numbers import ends, factor, number, percent
+from workbench.render.numbers import ends, factor, fine, number, percent
 from workbench.words import ABSENT, NONE, Regime, Role, Verdict
 
 INTERVAL = "[95 % interval]"
@@ -171,7 +171,7 @@ def ratio_cell(value: Ratio | None, *, note: str = "", cycles: bool = True) -> C
         return Cell(words(ABSENT))
     told = in_cycles(value) if cycles else ""
     note = " ".join(filter(None, [note, told and f"({told})"]))
-    return Cell(words(factor(value.ratio)), sort=value.ratio, note=note, data=vars(value))
+    return Cell(words(fine(value.ratio)), sort=value.ratio, note=note, data=vars(value))
 
 
 def _version(row: Row) -> Cell:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from workbench.derive.figures import Figure
 from workbench.derive.matching import Group, Matching, PairGroup
 from workbench.derive.sums import added
+from workbench.judge.advice.advise import Advice
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.ncu.report import Launch, Report
-from workbench.render.document import variant
+from workbench.render.document import advice, variant
 from workbench.render.document.blocks import Block, Paragraph, Section, Table, code, line, words
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.numbers import factor, number, percent
@@ -31,6 +32,7 @@ class Details:
     limiters: tuple[str, ...]
     bottlenecks: tuple[Bottleneck, ...]
     has_rules: bool
+    advice: tuple[Advice, ...] | None = None
 
 
 def kernel(launch: Launch, width: int = KERNEL_WIDTH) -> str:
@@ -104,6 +106,7 @@ def details(read: Details, launches: int = 1) -> Section:
     if launches > 1:
         text = f"one of {launches} launches: the one of median duration"
         told.append(Paragraph(words(text)))
+    told += advice.to_try(read.advice)
     title = line(f"launch {launch.index}: ", code(kernel(launch, TITLE_WIDTH)))
     return Section(f"launch-{launch.index}", title, tuple(told))
 

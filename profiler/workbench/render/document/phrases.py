@@ -10,7 +10,7 @@ from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.render.document.authored import authored
 from workbench.render.document.blocks import Kind, Text, code, joined
-from workbench.render.numbers import factor, interval, microseconds, number
+from workbench.render.numbers import factor, fine, interval, microseconds, number
 from workbench.render.plain import shorten
 from workbench.words import ABSENT, NodeKind, Role, Status, Verdict
 
@@ -79,7 +79,7 @@ def in_cycles(ratio: Ratio | None) -> str:
     """``1.27x in cycles`` where the clock is a part of the ratio in time; else empty."""
     if ratio is None or ratio.cycles is None or not ratio.differs_in_cycles:
         return ""
-    return f"{factor(ratio.cycles.value)} in cycles"
+    return f"{fine(ratio.cycles.value)} in cycles"
 
 
 def with_cycles(ratio: Ratio | None) -> str:
@@ -90,7 +90,7 @@ def with_cycles(ratio: Ratio | None) -> str:
 
 def otherwise(row: Row) -> str:
     """Where another regime than the chained one judges otherwise: ``only behind itself: 1.16x``."""
-    return "; ".join(f"{each.where}: {factor(each.ratio.ratio)}" for each in row.elsewhere)
+    return "; ".join(f"{each.where}: {fine(each.ratio.ratio)}" for each in row.elsewhere)
 
 
 def call_of(row: Row) -> str:

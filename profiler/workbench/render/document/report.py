@@ -1,7 +1,8 @@
 """The document of a judged ladder: what a report says, in the order in which people read it.
 
-Keys of its sections: result, lessons, ladder, shapes, roofline, stalls, why, steps (with one
-``step-<variant>`` each, the baseline's first), failures, method, environment, reproduction,
+Keys of its sections: result, lessons, ladder, shapes, sizes (where shapes differ in one parameter
+alone), roofline, stalls, why, steps (with one ``step-<variant>`` each, the baseline's first),
+failures, next, method, environment, reproduction,
 sources. Warnings stand before them all.
 """
 
@@ -14,8 +15,10 @@ from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.shapes import AtShape
 from workbench.render.chart import charts
 from workbench.render.document import (
+    advice,
     bottlenecks,
     method,
+    pair,
     predicted,
     promises,
     rooflines,
@@ -42,6 +45,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.fields import Field, field, only, table
 from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.phrases import judged, ladders, shape_words, steps, with_cycles
+from workbench.render.document.sizes import sizes_section
 from workbench.render.document.step import anchor, step_section
 from workbench.render.document.tree import tree
 from workbench.render.numbers import factor, number
@@ -57,11 +61,13 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
         _lessons(ablation),
         _ladder(ablation),
         *_shapes(ablation),
+        *(sizes_section(number, over) for number, over in enumerate(ablation.sizes)),
         _roofline(ablation),
         _stalls(ablation),
         _why(ablation),
         _steps(ablation, diffs),
         _failures(ablation),
+        advice.section(ablation),
         Section("method", words("Method"), tuple(method.method(ablation))),
         _environment(ablation),
         Section("reproduction", words("Reproduce it"), tuple(method.reproduction(ablation))),
@@ -141,10 +147,19 @@ def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = Fal
     return only(ladder_table(ablation, (*ladder.rows, *references), name), REPORTED)
 
 
+FLOP_RATE: Field[AtShape] = field(
+    "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True
+)
+BYTE_RATE: Field[AtShape] = field(
+    "rate",
+    "TB/s",
+    lambda s: ABSENT if s.terabytes_per_second is None else number(s.terabytes_per_second),
+    right=True,
+)
 SHAPES: list[Field[AtShape]] = [
     field("shape", "shape", lambda s: shape_words(s.parameters)),
     field("time", "time, chained", lambda s: number(s.time.value), unit="µs", right=True),
-    field("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True),
+    FLOP_RATE,
     field(
         "reference",
         "fastest reference",
@@ -162,9 +177,11 @@ SHAPES: list[Field[AtShape]] = [
 
 
 def shapes_table(ablation: Ablation) -> Table:
-    """The last step at every shape where it was timed."""
+    """The last step at every shape where it was timed; its rate is of bytes where those count."""
     results = ablation.across.results if ablation.across else ()
-    return table("shapes", SHAPES, results, key=lambda s: s.shape)
+    traffic = any(result.is_traffic for result in results)
+    fields = [BYTE_RATE if one is FLOP_RATE and traffic else one for one in SHAPES]
+    return table("shapes", fields, results, key=lambda s: s.shape)
 
 
 def _shapes(ablation: Ablation) -> tuple[Section, ...]:
@@ -180,6 +197,12 @@ def _roofline(ablation: Ablation) -> Section:
     measured: tuple[Block, ...] = ()
     if ablation.measured:
         measured = (Fold(words("Measured ceilings"), (rooflines.ceilings(ablation.measured),)),)
+    distances = (rooflines.levels(ablation), Bullets(rooflines.notes(ablation)))
+    if ablation.moves_only:
+        told = Paragraph(
+            words("Nothing here does floating-point arithmetic: what counts is bytes.")
+        )
+        return Section("roofline", words("Bandwidth"), (told, *distances, *measured))
     return Section(
         "roofline",
         words("Roofline"),
@@ -187,10 +210,7 @@ def _roofline(ablation: Ablation) -> Section:
             _chart("roofline", ablation),
             _chart("roofline-levels", ablation),
             Fold(words("The roof over each version"), (rooflines.roofline(ablation),)),
-            Fold(
-                words("Distance to the roofs of every level"),
-                (rooflines.levels(ablation), Bullets(rooflines.notes(ablation))),
-            ),
+            Fold(words("Distance to the roofs of every level"), distances),
             *measured,
         ),
     )
@@ -223,8 +243,17 @@ def _why(ablation: Ablation) -> Section:
     if ablation.whole and (times := why.stall_table(ablation.whole)):
         title = f"Where the time went from {ablation.whole.before} to {ablation.whole.after}"
         blocks.append(Fold(words(title), (times,)))
+    blocks += _memory(ablation)
     blocks += _promises(ablation)
     return Section("why", words("Why it got faster"), tuple(blocks))
+
+
+def _memory(ablation: Ablation) -> list[Block]:
+    chart = _chart("memory", ablation)
+    if len(ablation.ends) < 2:
+        return [chart]
+    before, after = ablation.ends
+    return [chart, pair.memory((before.label, after.label), before.figures, after.figures)]
 
 
 def _promises(ablation: Ablation) -> list[Block]:
@@ -273,6 +302,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
         note = "Estimates are upper bounds by ncu's rules; they overlap and do not add up."
         blocks = (
             bottlenecks.bullets(row.bottlenecks),
+            *bottlenecks.no_lines(row.no_lines),
             Paragraph(words(note)),
             Fold(words("What ncu says"), (bottlenecks.messages(row.bottlenecks),)),
         )

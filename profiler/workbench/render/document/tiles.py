@@ -10,7 +10,7 @@ from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation
 from workbench.render.document import predicted
 from workbench.render.document.phrases import steps
-from workbench.render.numbers import factor, number
+from workbench.render.numbers import fine, number
 from workbench.words import ABSENT, Verdict
 
 
@@ -35,13 +35,13 @@ def _speed(ablation: Ablation) -> Iterator[Tile]:
         (best.over_baseline, ablation.rows[0].variant),
     ):
         if ratio is not None and name not in ("", best.variant):
-            yield Tile(f"speed relative to {name}", factor(ratio.ratio), _interval(ratio))
+            yield Tile(f"speed relative to {name}", fine(ratio.ratio), _interval(ratio))
 
 
 def _interval(ratio: Ratio) -> str:
     if ratio.low is None or ratio.high is None:
         return f"interval {ABSENT}"
-    return f"{factor(ratio.low)} to {factor(ratio.high)}, 95 % interval"
+    return f"{fine(ratio.low)} to {fine(ratio.high)}, 95 % interval"
 
 
 def _verdicts(ablation: Ablation) -> Iterator[Tile]:

@@ -1,0 +1,163 @@
+"""How often the change that a step made was among those advised at its parent: the table of
+docs/advice.md, from the evidence on record. Run it as ``python -m benchmarks.advice``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from workbench.commands.target import find_target
+from workbench.judge.advice.advise import TOP
+from workbench.judge.advice.nvidia import WHOLE, Promise
+from workbench.judge.advice.ranking import to_try
+from workbench.judge.advice.record import Trial, record
+from workbench.judge.ladder import judge
+from workbench.judge.snapshot import snapshot
+from workbench.words import Change
+
+KINDS = [kind for kind in Change if kind != Change.CHOOSE]
+DRAWS = 10_000
+PERCENT = 100.0
+Says = Callable[[Trial, Sequence[Trial]], Sequence[Change]]  # of a trial, and of those before it
+
+
+def ours(trial: Trial, _: Sequence[Trial]) -> list[Change]:
+    """By the parent's capture alone."""
+    return [one.change for one in to_try(trial.advised) or ()]
+
+
+def with_record(trial: Trial, before: Sequence[Trial]) -> list[Change]:
+    """As it would have been given then: with the record of the steps before this one."""
+    known = record({"before": before})
+    return [one.change for one in to_try(trial.advised, known) or ()]
+
+
+def first(trial: Trial, _: Sequence[Trial]) -> list[Change]:
+    """The first piece of advice alone."""
+    return [one.change for one in to_try(trial.advised, top=1) or ()]
+
+
+def nvidia(trial: Trial, _: Sequence[Trial]) -> list[Change]:
+    """All kinds of NVIDIA's three largest estimates for the whole runtime."""
+    return _kinds([one for one in trial.promised or () if one.scope == WHOLE])
+
+
+def nvidia_any(trial: Trial, _: Sequence[Trial]) -> list[Change]:
+    """The same whatever part of the runtime an estimate is about, as a list by size has it."""
+    return _kinds(sorted(trial.promised or (), key=lambda one: -one.cut))
+
+
+def _kinds(promises: Sequence[Promise]) -> list[Change]:
+    return [kind for one in promises[:TOP] for kind in one.kinds]
+
+
+def share(hits: int, of: int) -> str:
+    return f"{hits} of {of} ({PERCENT * hits / of:.0f} %)" if of else "none"
+
+
+def row(name: str, says: Says, trials: Sequence[Trial]) -> str:
+    """All steps, those kept and the others, and how many kinds were named on average."""
+    hits, kept, named = 0, 0, 0
+    for at, trial in enumerate(trials):
+        kinds = set(says(trial, trials[:at]))
+        hit = trial.kind in kinds
+        hits, kept, named = hits + hit, kept + (hit and trial.was_kept), named + len(kinds)
+    good = sum(trial.was_kept for trial in trials)
+    cells = [share(hits, len(trials)), share(kept, good), share(hits - kept, len(trials) - good)]
+    return f"| {name} | {' | '.join(cells)} | {named / len(trials):.1f} |"
+
+
+def by_chance(trials: Sequence[Trial]) -> str:
+    """Three kinds drawn at random, and the share of draws that hit as often as ours did."""
+    generator = random.Random(0)
+    reached = sum(trial.kind in ours(trial, ()) for trial in trials)
+    drawn = [
+        sum(trial.kind in generator.sample(KINDS, TOP) for trial in trials) for _ in range(DRAWS)
+    ]
+    as_good = sum(hits >= reached for hits in drawn)
+    return (
+        f"Three of {len(KINDS)} kinds at random: {sum(drawn) / DRAWS:.1f} of {len(trials)} on "
+        f"average; {as_good} of {DRAWS:,} draws reached {reached}."
+    )
+
+
+def constant(trials: Sequence[Trial]) -> str:
+    """The same three kinds at every step: the commonest of all, and of all but the step itself."""
+    every = Counter(trial.kind for trial in trials)
+    best = sum(count for _, count in every.most_common(TOP))
+    without = 0
+    for at, trial in enumerate(trials):
+        others = Counter(t.kind for n, t in enumerate(trials) if n != at)
+        without += trial.kind in [kind for kind, _ in others.most_common(TOP)]
+    return (
+        f"Always the same three, chosen with hindsight: {share(best, len(trials))}; "
+        f"chosen from the other steps: {share(without, len(trials))}."
+    )
+
+
+def always(trials: Sequence[Trial]) -> str:
+    """What is advised at nearly every step says little."""
+    seen = {(trial.parent, trial.shape): ours(trial, ()) for trial in trials}
+    counted = Counter(kind for kinds in seen.values() for kind in kinds)
+    most = ", ".join(f"{kind} {count}" for kind, count in counted.most_common(5))
+    return f"Advised at {len(seen)} different parents: {most}."
+
+
+def gains(trials: Sequence[Trial]) -> str:
+    """What was promised of the duration under ncu beside what came, where advice was followed."""
+    followed = [(t, t.answered.saved) for t in trials if t.answered and t.saved is not None]
+    lines = ["| step | kind | verdict | promised | came |", "| --- | --- | --- | --: | --: |"]
+    lines += [
+        f"| `{t.variant}` | {t.kind} | {t.verdict} | {PERCENT * promised:.0f} % | "
+        f"{PERCENT * (t.saved or 0):.0f} % |"
+        for t, promised in followed
+    ]
+    over = sum((t.saved or 0) > promised for t, promised in followed)
+    half = sum(t.fulfils(promised) for t, promised in followed)
+    lines.append("")
+    lines.append(f"More than promised came at {over} of {len(followed)}, at least half at {half}.")
+    return "\n".join(lines)
+
+
+def steps(trials: Sequence[Trial]) -> str:
+    lines = ["| step | parent | kind | verdict | advised at its parent |", "| --- " * 5 + "|"]
+    for trial in trials:
+        kinds = [f"**{k}**" if k == trial.kind else str(k) for k in ours(trial, ())]
+        cells = (f"`{trial.variant}`", f"`{trial.parent}`", trial.kind, trial.verdict)
+        lines.append(f"| {' | '.join(map(str, cells))} | {', '.join(kinds)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--project", type=Path)
+    parser.add_argument("--study")
+    asked = parser.parse_args(arguments)
+    target = find_target(asked.project, asked.study, None, tell=False)
+    evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
+    judged = judge(evidence, target.workspace.config)
+    trials = [t for t in judged.trials if t.is_told and t.advised is not None]
+    print(f"{target.study.name}: {len(trials)} steps with a kind and a capture of their parent\n")
+    if not trials:
+        return 1
+    print("| advice | the step's kind is in it | of kept steps | of others | kinds named |")
+    print("| --- | --: | --: | --: | --: |")
+    for name, says in (
+        ("three, by the capture alone", ours),
+        ("three, with the record of earlier steps", with_record),
+        ("the first alone", first),
+        ("NVIDIA's three largest, whole runtime", nvidia),
+        ("NVIDIA's three largest, any scope", nvidia_any),
+    ):
+        print(row(name, says, trials))
+    for told in (by_chance, constant, always, gains, steps):
+        print(f"\n{told(trials)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,143 @@
+"""Limits of latency: what warps wait for, and whether others could run meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workbench.derive.figures import stall_label
+from workbench.derive.roofline.ceilings import L1, L2
+from workbench.judge.advice.candidate import LEAST, NAMED, ONE_WAY, Candidate, Limit, waiting
+from workbench.judge.advice.subject import WGMMA, Subject
+from workbench.words import Change, Stage
+
+AGAIN = 2  # times the least bytes through L1 or L2: data is read more than once
+NARROW_LOADS = 8  # sectors a request: less than 16 bytes a lane
+FEW_WARPS = 2  # per scheduler: while one waits, hardly another can issue
+ENOUGH_WARPS = 8  # per scheduler: more would not hide more
+FILLED = 0.8  # of the warps that the launch allows: the limit on them binds
+LEAST_WAITING = 0.2  # of the duration
+COPIES = 0.01  # million requests: fewer loads by threads are not what fetches the data
+HALF = 0.5
+
+
+def rules(subject: Subject) -> Iterator[Candidate]:
+    """Nothing where no samples were taken."""
+    if subject.budget is None or not subject.budget.waits:
+        return
+    yield from _global(subject)
+    yield from _shared(subject)
+    yield from _barriers(subject)
+    yield from _dependent(subject)
+    yield from _products(subject)
+    yield from _front_end(subject)
+    yield from _stores(subject)
+    yield from _warps(subject)
+
+
+def _says(limit: Limit) -> str:
+    what = stall_label(limit.what).removesuffix(" stall")
+    return f"{what} stalls take {100 * limit.share:.0f} % of the duration"
+
+
+def _global(subject: Subject) -> Iterator[Candidate]:
+    """Loads from global memory, by how they are made."""
+    limit = waiting(subject, "long_scoreboard", "lg_throttle", "tex_throttle")
+    why, saved = _says(limit), limit.share
+    again = max((subject.excess(level) or 0.0 for level in (L1, L2)), default=0.0)
+    if again >= AGAIN:
+        why = f"{why}, for {again:.3g} times the bytes that the work needs"
+    if subject.has_shared is False and again >= AGAIN:
+        yield Candidate(limit, Change.TILE_SHARED, saved, NAMED, why)
+    if again >= AGAIN:
+        yield Candidate(limit, Change.REUSE, saved, ONE_WAY, why)
+    requests = subject.value("global_load_requests")
+    if requests is None or subject.has_shared is None:
+        return
+    by_threads = requests >= COPIES
+    narrow = (subject.value("sectors_per_request") or 0.0) <= NARROW_LOADS
+    if by_threads and subject.has_shared:
+        if narrow:
+            yield Candidate(limit, Change.VECTOR, saved, NAMED, why)
+        hopper = WGMMA in subject.tensor_peaks
+        bulk = subject.path == WGMMA
+        ring = ONE_WAY if bulk or narrow else NAMED
+        yield Candidate(limit, Change.ASYNC_COPY, saved, ring, why)
+        if hopper:
+            copies = waiting(subject, "long_scoreboard", "lg_throttle", "barrier")
+            why = f"{_says(copies)}, those of the barriers around a copy included"
+            sure = NAMED if bulk else ONE_WAY
+            yield Candidate(copies, Change.BULK_COPY, copies.share, sure, why)
+    elif by_threads:
+        named = narrow and again < AGAIN
+        yield Candidate(limit, Change.VECTOR, saved, NAMED if named else ONE_WAY, why)
+    else:
+        yield Candidate(limit, Change.OVERLAP, saved, ONE_WAY, why)
+
+
+def _shared(subject: Subject) -> Iterator[Candidate]:
+    limit = waiting(subject, "short_scoreboard", "mio_throttle")
+    why, busy = _says(limit), subject.busy
+    if busy.get("xu", 0.0) > busy.get("lsu", 0.0):
+        yield Candidate(limit, Change.OTHER_PIPE, limit.share, ONE_WAY, why, frozenset(("xu",)))
+    else:
+        relieved = frozenset(("lsu",))
+        yield Candidate(limit, Change.REUSE, limit.share, ONE_WAY, why, relieved)
+        yield Candidate(limit, Change.VECTOR, limit.share, ONE_WAY, why, relieved)
+
+
+def _barriers(subject: Subject) -> Iterator[Candidate]:
+    limit = waiting(subject, "barrier", "membar")
+    why = _says(limit)
+    yield Candidate(limit, Change.BARRIERS, limit.share, NAMED, why)
+    if subject.has_shared:
+        yield Candidate(limit, Change.SPECIALISE, limit.share, ONE_WAY, why)
+
+
+def _dependent(subject: Subject) -> Iterator[Candidate]:
+    """Fixed latencies between dependent instructions, and ports that are taken."""
+    limit = waiting(subject, "wait")
+    yield Candidate(limit, Change.OVERLAP, limit.share, NAMED, _says(limit))
+    limit = waiting(subject, "dispatch_stall")
+    yield Candidate(limit, Change.OPERANDS, limit.share, NAMED, _says(limit))
+
+
+def _products(subject: Subject) -> Iterator[Candidate]:
+    """Warpgroups that wait for their own wgmma."""
+    limit = waiting(subject, "gmma", "warpgroup_arrive")
+    yield Candidate(limit, Change.OVERLAP, limit.share, NAMED, _says(limit))
+    yield Candidate(limit, Change.SPECIALISE, limit.share, ONE_WAY, _says(limit))
+
+
+def _front_end(subject: Subject) -> Iterator[Candidate]:
+    limit = waiting(subject, "no_instructions", "branch_resolving", "imc_miss")
+    yield Candidate(limit, Change.SMALLER_CODE, limit.share, NAMED, _says(limit))
+
+
+def _stores(subject: Subject) -> Iterator[Candidate]:
+    limit = waiting(subject, "drain")
+    yield Candidate(limit, Change.VECTOR, limit.share, ONE_WAY, _says(limit))
+
+
+def _warps(subject: Subject) -> Iterator[Candidate]:
+    """More warps, by what keeps them out: twice as many hide at most half of the waiting."""
+    there = subject.value("warps_per_scheduler")
+    waits = subject.budget.waiting if subject.budget else 0.0
+    if there is None or there >= ENOUGH_WARPS or waits < LEAST_WAITING:
+        return
+    achieved, most = subject.value("achieved_occupancy"), subject.value("theoretical_occupancy")
+    waves = subject.value("waves")
+    if achieved is None or most is None or waves is None:
+        return
+    metric = "smsp__warps_active.avg.per_cycle_active"
+    counters = tuple(subject.budget.waits) if subject.budget else ()
+    limit = Limit(Stage.LATENCY, "warps", waits, metric, there, "warps per scheduler", counters)
+    why = f"{there:.1f} warps a scheduler; twice as many could hide half of what is waited for"
+    saved = HALF * waits
+    if waves < 1 and achieved < FILLED * most:
+        sure = NAMED if there < FEW_WARPS else ONE_WAY
+        yield Candidate(limit, Change.SPLIT, saved, sure, why)
+        return
+    yield Candidate(limit, Change.WARPS, saved, ONE_WAY, why)
+    if "registers" in subject.limiters:
+        spills = (subject.value("local_loads") or 0.0) > LEAST
+        yield Candidate(limit, Change.REGISTERS, saved, NAMED if spills else ONE_WAY / 2, why)

@@ -1,0 +1,130 @@
+"""Limits of arithmetic: products outside of the tensor cores, busy pipes, the instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workbench.judge.advice.candidate import NAMED, ONE_WAY, Candidate, Limit, resource
+from workbench.judge.advice.subject import ISSUE, MMA, PIPES, WGMMA, Subject
+from workbench.ncu.catalog import catalog
+from workbench.words import Change, Stage
+
+BOUND = 0.6  # of a pipe's rate, or of the issue slots
+BUSY = 0.3  # of a pipe: with another as busy, the two may take turns
+TURNS = 0.7  # of the time, both together
+HEAVY = 0.3  # issue slots: fewer instructions are worth a look
+SILENT = 0.01  # of the tensor pipe: it is not in use
+RIDGE = 16  # FLOP per byte: with more, arithmetic outlasts the traffic even where it is fastest
+TENSOR_TYPES = ("float16", "bfloat16", "float32", "tf32", "int8", "fp8")
+ARITHMETIC = ("wait", "math_pipe_throttle", "short_scoreboard", "mio_throttle", "dispatch_stall")
+PER_INSTRUCTION = ("wait", "math_pipe_throttle", "dispatch_stall")
+OF_PRODUCTS = frozenset(("fma", "lsu", ISSUE, "l1"))
+HALF = 0.5
+
+
+def rules(subject: Subject) -> Iterator[Candidate]:
+    """By what the pipes did, and what the work asks of them."""
+    yield from _tensor(subject)
+    yield from _busy(subject)
+    yield from _turns(subject)
+    yield from _instructions(subject)
+
+
+def pipe_limit(subject: Subject, pipe: str, share: float | None = None) -> Limit:
+    """A pipe by how busy it was."""
+    known = subject.busy.get(pipe, 0.0)
+    metric = catalog()[f"{pipe}_pipe"].names[0]
+    counters = ("math_pipe_throttle", "wait", "short_scoreboard")
+    return Limit(
+        Stage.PIPE,
+        pipe,
+        known if share is None else share,
+        metric,
+        100 * known,
+        "% of peak",
+        counters,
+    )
+
+
+def is_product(subject: Subject) -> bool:
+    """Whether the work does so much arithmetic for its bytes that it can only be products of
+    matrices, of a type that tensor cores have.
+    """
+    work = subject.work
+    if work is None or not work.bytes:
+        return False
+    return work.dtype in TENSOR_TYPES and work.flops / work.bytes >= RIDGE
+
+
+def _tensor(subject: Subject) -> Iterator[Candidate]:
+    pipe = subject.busy.get("tensor")
+    if pipe is None or subject.budget is None or not is_product(subject):
+        return
+    saved = subject.budget.issuing + subject.waits(*ARITHMETIC)
+    if pipe < SILENT and subject.work:
+        limit, single = pipe_limit(subject, "fma", saved), subject.work.dtype == "float32"
+        why = f"{subject.work.flops / subject.work.bytes:.0f} FLOP a byte, none on the tensor cores"
+        why += ", which take TF32, where the error allows it" if single else ""
+        yield Candidate(limit, Change.TENSOR, saved, ONE_WAY if single else NAMED, why, OF_PRODUCTS)
+    elif subject.path == MMA and WGMMA in subject.tensor_peaks:
+        limit = pipe_limit(subject, "tensor", saved)
+        why = "mma.sync, its fragment loads and their waits, where wgmma reads shared memory itself"
+        yield Candidate(limit, Change.TENSOR, saved, ONE_WAY, why, OF_PRODUCTS)
+
+
+def _busy(subject: Subject) -> Iterator[Candidate]:
+    """A pipe near its rate, or one that warps wait for."""
+    pipes = {name: subject.busy[name] for name in PIPES if name in subject.busy}
+    throttled = subject.waits("math_pipe_throttle")
+    arithmetic = {name: share for name, share in pipes.items() if name != "lsu"}
+    busiest = max(arithmetic, key=lambda name: arithmetic[name], default="")
+    for name in pipes:
+        waits = throttled if name == busiest else 0.0
+        if name == "lsu":
+            waits = subject.waits("lg_throttle", "mio_throttle")
+        yield from _relief(subject, name, waits)
+
+
+def _relief(subject: Subject, pipe: str, waits: float) -> Iterator[Candidate]:
+    """``waits`` is the share of the duration in which nobody could go because of the pipe."""
+    limit, relieved = pipe_limit(subject, pipe), frozenset((pipe,))
+    saved = max(limit.share * HALF if limit.share >= BOUND else 0.0, waits)
+    why = (
+        f"the {resource(pipe)} is busy for {100 * limit.share:.0f} % of the time, "
+        f"and waited for during {100 * waits:.0f} %"
+    )
+    if pipe == "xu":
+        yield Candidate(limit, Change.OTHER_PIPE, saved, NAMED, why, relieved)
+    elif pipe == "fma":
+        yield Candidate(limit, Change.LESS_WORK, saved, ONE_WAY, why, relieved | {ISSUE})
+    elif pipe == "lsu":
+        yield Candidate(limit, Change.VECTOR, saved, ONE_WAY, why, relieved | {ISSUE, "l1"})
+    else:
+        yield Candidate(limit, Change.OVERLAP, saved, ONE_WAY, why)
+        if limit.share >= BOUND:
+            yield Candidate(limit, Change.NARROW, saved, ONE_WAY / 2, why, relieved)
+
+
+def _turns(subject: Subject) -> Iterator[Candidate]:
+    """Two pipes that are busy for most of the time together, and neither for most of it."""
+    pipes = sorted(((subject.busy.get(n, 0.0), n) for n in PIPES), reverse=True)
+    (most, first), (less, second) = pipes[:2]
+    if less < BUSY or most >= BOUND or most + less < TURNS:
+        return
+    limit = pipe_limit(subject, first, most)
+    why = f"{resource(first)} and {resource(second)} seem to take turns"
+    yield Candidate(limit, Change.OVERLAP, 1 - most, ONE_WAY, why)
+
+
+def _instructions(subject: Subject) -> Iterator[Candidate]:
+    slots = subject.busy.get(ISSUE, 0.0)
+    if subject.budget is None or slots < HEAVY:
+        return
+    share = subject.budget.issuing
+    metric, value = "smsp__issue_active.avg.per_cycle_active", subject.value("issue_active")
+    limit = Limit(Stage.ISSUE, "", share, metric, value or share, "inst/cycle", ("instructions",))
+    sure = NAMED if slots >= BOUND else ONE_WAY
+    why = "issuing, and waiting for what was issued before; if every second instruction went"
+    relieved = frozenset((ISSUE, "fma", "lsu"))
+    saved = HALF * (share + subject.waits(*PER_INSTRUCTION))
+    yield Candidate(limit, Change.LESS_WORK, saved, sure, why, relieved)

@@ -1,0 +1,183 @@
+"""What advice looks at of one variant: its capture, the work of a call, the card's ceilings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from workbench.derive.budget import Budget, budget
+from workbench.derive.factors import SMS, duration_parts
+from workbench.derive.figures import (
+    Figure,
+    by_launch,
+    figures,
+    longest,
+    occupancy_limiters,
+    stall_shares,
+)
+from workbench.derive.roofline.ceilings import DRAM, L2, op_peak
+from workbench.derive.roofline.used import Used, used
+from workbench.derive.rowwise import rows
+from workbench.derive.sums import added
+from workbench.judge.bottlenecks import NO_STALL
+from workbench.ncu.catalog import TENSOR_OPS
+from workbench.words import VIRTUAL_ROOT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from workbench.ncu.capture import Capture
+    from workbench.study.model import Work
+
+PIPES = ("tensor", "fma", "xu", "lsu")
+ISSUE = "issue"
+SHARED_BY_ALL = (DRAM, L2)  # resources of the card, not of an SM
+DRIVER_KB = 1.1  # of shared memory that every block has on recent cards without asking for any
+WGMMA, MMA = "wgmma", "mma.sync"
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Spot:
+    """The source line that shows a limit best; ``share`` is its part of all stall samples, None
+    where it was found by another counter.
+    """
+
+    file: str
+    line: int
+    share: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One variant. What its capture lacks is not there: no figure, no budget, no level in ``used``.
+
+    ``lines`` has a counter's value by source line. ``paths`` has the tensor FLOPs by instruction,
+    ``tensor_peaks`` what each could do, in FLOP/s.
+    """
+
+    figures: Mapping[str, Figure]
+    budget: Budget | None
+    used: Mapping[str, Used]
+    lines: Mapping[str, Mapping[Place, float]] = field(default_factory=dict)
+    limiters: tuple[str, ...] = ()
+    work: Work | None = None
+    launches: int = 1
+    sms: float | None = None
+    paths: Mapping[str, float] = field(default_factory=dict)
+    tensor_peaks: Mapping[str, float] = field(default_factory=dict)
+
+    def value(self, name: str) -> float | None:
+        """Of a figure; None where it was not collected."""
+        known = self.figures.get(name)
+        return known.value if known else None
+
+    def waits(self, *reasons: str) -> float:
+        """The share of the duration that went to some stall reasons; 0 where it is not known."""
+        return self.budget.waits_for(*reasons) if self.budget else 0.0
+
+    @cached_property
+    def busy(self) -> Mapping[str, float]:
+        """Resource to the share of the duration that it was at work, an average over the SMs:
+        levels of memory, pipes, and the issue slots.
+        """
+        pipes = {name: self.value(f"{name}_pipe") for name in PIPES}
+        found = {name: share / 100 for name, share in pipes.items() if share is not None}
+        found |= {level: one.share for level, one in self.used.items()}
+        if self.budget:
+            found[ISSUE] = self.budget.issuing * self.budget.balance
+        return found
+
+    def next_limit(self, relieved: frozenset[str], *, spread: bool) -> tuple[str, float]:
+        """The busiest resource that a change does not relieve, and its share; "" and 0 for none.
+
+        Of the busiest SM, unless the change is to ``spread`` the work evenly.
+        """
+        uneven = self.budget.balance if self.budget and not spread else 1.0
+        busy = {
+            name: share if name in SHARED_BY_ALL else min(1.0, share / uneven)
+            for name, share in self.busy.items()
+        }
+        left = {name: share for name, share in busy.items() if name not in relieved}
+        return max(left.items(), key=lambda item: item[1], default=("", 0.0))
+
+    def excess(self, level: str) -> float | None:
+        """Bytes through a level over the least that the work needs; None where not known."""
+        known = self.used.get(level)
+        return known.bytes / self.work.bytes if known and self.work and self.work.bytes else None
+
+    @property
+    def has_shared(self) -> bool | None:
+        """Whether its blocks have shared memory of their own; None where not collected."""
+        known = self.value("shared_memory")
+        return known > DRIVER_KB if known is not None else None
+
+    @property
+    def path(self) -> str:
+        """The instruction that did most of the tensor work; "" where there was none."""
+        return max(self.paths, key=lambda name: self.paths[name], default="")
+
+    def total(self, counter: str) -> float:
+        """Of a counter, over all lines."""
+        return added(self.lines.get(counter, {}).values())
+
+    def spot(self, *counters: str) -> Spot | None:
+        """The line with the most of some counters together, of the user's own sources where one of
+        them has any; None where no line is known.
+        """
+        sums: dict[Place, float] = {}
+        for counter in counters:
+            for place, value in self.lines.get(counter, {}).items():
+                sums[place] = sums.get(place, 0.0) + value
+        known = {place: value for place, value in sums.items() if place[1] > 0 and value}
+        own = {place: v for place, v in known.items() if place[0].startswith(VIRTUAL_ROOT)}
+        ranked = own or known
+        if not ranked:
+            return None
+        (file, line) = max(ranked, key=lambda place: (ranked[place], place))
+        stalls = added(self.total(name) for name in self.lines if name not in NO_STALL)
+        its = added(self.lines[c].get((file, line), 0.0) for c in self.lines if c not in NO_STALL)
+        return Spot(file, line, its / stalls if stalls else None)
+
+
+def subject(
+    capture: Capture,
+    known: Mapping[str, Figure] | None = None,
+    ceilings: Mapping[str, float] | None = None,
+    work: Work | None = None,
+) -> Subject:
+    """``known`` are the capture's figures where already computed; ``ceilings`` the measured ones by
+    id, in bytes/s and FLOP/s; ``work`` that of one call, where a study says it.
+    """
+    metrics = capture.metrics
+    parts, values = duration_parts(metrics), longest(by_launch(metrics))
+    paths: dict[str, float] = {}
+    tops: dict[str, float] = {}
+    for op in TENSOR_OPS:
+        if done := values.get(op.work, 0.0):
+            paths[op.path] = paths.get(op.path, 0.0) + done
+        if peak := op_peak(values, op):
+            tops[op.path] = max(tops.get(op.path, 0.0), peak)
+    return Subject(
+        figures=figures(metrics) if known is None else known,
+        budget=budget(parts, stall_shares(metrics)) if parts else None,
+        used=used(metrics, ceilings or {}),
+        lines=_by_line(capture.lines),
+        limiters=tuple(occupancy_limiters(metrics)),
+        work=work,
+        launches=len(capture.kernels),
+        sms=values.get(SMS),
+        paths=paths,
+        tensor_peaks=tops,
+    )
+
+
+def _by_line(lines: pd.DataFrame) -> dict[str, dict[Place, float]]:
+    found: dict[str, dict[Place, float]] = {}
+    for file, line, counter, value in rows(lines, "file", "line", "counter", "value"):
+        places = found.setdefault(str(counter), {})
+        place = (str(file), int(line))
+        places[place] = places.get(place, 0.0) + float(value)
+    return found

@@ -1,0 +1,205 @@
+"""What to try next, and how often such advice came true on the ladders of the workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from workbench.judge.advice import ranking
+from workbench.judge.advice.advise import Advice
+from workbench.judge.advice.candidate import LEAST
+from workbench.judge.advice.changes import CATALOGUE
+from workbench.judge.advice.record import KindRecord, Record, RuleRecord
+from workbench.judge.advice.subject import Spot
+from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.rows import Ablation, Row, best_of
+from workbench.judge.rules import rule_words
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Fold,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    code,
+    joined,
+    line,
+    strong,
+    words,
+)
+from workbench.render.document.fields import Field, field, table
+from workbench.render.document.phrases import names
+from workbench.render.numbers import factor, number, percent
+from workbench.words import ABSENT, Change
+
+TITLE = "What to try next"
+NOTHING = f"nothing in the capture promises {percent(LEAST)} of the duration"
+NO_RECORD = "no record yet"
+
+
+def to_try(
+    advice: Sequence[Advice] | None, record: Record | None = None, after: str = ""
+) -> list[Block]:
+    """The list that an output of one variant ends in; ``after`` names it where there are several.
+
+    ``record`` is None where there is no ladder to have one.
+    """
+    title = line(TITLE, *((" after ", code(after)) if after else ()))
+    first = ranking.to_try(advice, record)
+    if not first:
+        return [Paragraph(line(title, f": {NOTHING if first is not None else ABSENT}"))]
+    told = tuple(_whole(one, record) for one in first)
+    return [Paragraph(line(title, ":")), Bullets(told, ordered=True)]
+
+
+def _whole(one: Advice, record: Record | None) -> Text:
+    known = line(f" Record: {recorded(record.of(one.change))}", tried(one), ".") if record else ()
+    return line(
+        strong(one.kind.title),
+        f", {gain(one)}. Limit: {one.limit.title}; {one.why} (",
+        code(one.limit.metric),
+        f" = {number(one.limit.value)}{one.limit.unit and ' '}{one.limit.unit}); ",
+        spot(one.spot),
+        f"; {one.kind.how}.",
+        known,
+    )
+
+
+def gain(one: Advice) -> str:
+    """An upper estimate."""
+    return f"up to {factor(one.gain)}"
+
+
+def spot(found: Spot | None) -> Text:
+    """``file:line`` and its share of all stall time."""
+    if found is None:
+        return words("no line of its own")
+    place = code(f"{found.file.rsplit('/', 1)[-1]}:{found.line}")
+    return line(place, f", {percent(found.share)} of the stall time" if found.share else "")
+
+
+def recorded(known: KindRecord) -> str:
+    """How often this kind of change was kept, and how often what was promised of it came."""
+    if not known.tried:
+        return NO_RECORD
+    told = f"kept {known.kept} of {known.tried}"
+    if known.ratio:
+        told += f", median {factor(known.ratio)}"
+    if known.advised:
+        told += f"; half of what was promised came {known.came_true} of {known.advised} times"
+    return told
+
+
+def tried(one: Advice) -> Text:
+    """What was tried on this variant already."""
+    if not one.tried:
+        return ()
+    steps = [line(code(step.variant), f" {step.verdict}") for step in one.tried]
+    return line("; tried here: ", joined(steps))
+
+
+Kept = tuple[Change, KindRecord]
+RECORDS: list[Field[Kept]] = [
+    field("kind", "kind of change", lambda kept: CATALOGUE[kept[0]].title),
+    field("id", "id", lambda kept: code(kept[0]), rank=2),
+    field("tried", "steps", lambda kept: str(kept[1].tried), right=True),
+    field("kept", "kept", lambda kept: str(kept[1].kept), right=True),
+    field(
+        "ratio",
+        "median ratio",
+        lambda kept: factor(kept[1].ratio) if kept[1].ratio else ABSENT,
+        right=True,
+    ),
+    field("advised", "advised before", lambda kept: str(kept[1].advised), right=True),
+    field("true", "came true", lambda kept: str(kept[1].came_true), right=True),
+]
+Ruled = tuple[str, RuleRecord]
+RULES: list[Field[Ruled]] = [
+    field("rule", "rule of ncu", lambda ruled: ruled[0]),
+    field("promised", "promised at", lambda ruled: str(ruled[1].promised), right=True),
+    field("first", "its largest at", lambda ruled: str(ruled[1].first), right=True),
+    field("answered", "vanished", lambda ruled: str(ruled[1].answered), right=True),
+    field("true", "came true", lambda ruled: str(ruled[1].came_true), right=True),
+]
+
+
+def kind_table(record: Record) -> Table:
+    """What came of every kind of change that was tried."""
+    return table("kinds", RECORDS, _most(record.kinds.items()), key=lambda kept: kept[0])
+
+
+def rule_table(record: Record, only: Iterable[str] | None = None) -> Table:
+    """What came of NVIDIA's estimates for the whole runtime, of these rules ``only``."""
+    rules = record.rules if only is None else {rule: _rule(record, rule) for rule in only}
+    ranked = sorted(rules.items(), key=lambda ruled: (-ruled[1].first, -ruled[1].promised))
+    return table("nvidia", RULES, ranked, key=lambda ruled: ruled[0])
+
+
+def _rule(record: Record, rule: str) -> RuleRecord:
+    return record.rules.get(rule, RuleRecord())
+
+
+def _most(kinds: Iterable[Kept]) -> list[Kept]:
+    return sorted(kinds, key=lambda kept: (-kept[1].tried, -kept[1].kept, kept[0]))
+
+
+def size(record: Record) -> Text:
+    """Of what the record is made."""
+    if not record.steps:
+        return words(f"Track record: {NO_RECORD}, no step of a ladder was kept or rejected.")
+    return line(
+        f"Track record: {record.steps} judged steps of ",
+        names(list(record.studies)),
+        f", {record.told} with a kind. A promise came true where the step that answered it was "
+        "kept and saved at least half of it under ncu.",
+    )
+
+
+def nvidia(limits: Sequence[Bottleneck], record: Record) -> list[Block]:
+    """NVIDIA's first estimates at a variant, and what came of these rules."""
+    rules = dict.fromkeys(rule_words(limit.rule, limit.title) for limit in limits if limit.rule)
+    if not rules or not record.steps:
+        return []
+    text = f"NVIDIA's first estimates here, and what came of them at {record.steps} steps:"
+    return [Paragraph(words(text)), rule_table(record, rules)]
+
+
+def advised(row: Row, ablation: Ablation) -> Section:
+    """All of it, for ``workbench advise``."""
+    blocks = [
+        *to_try(row.advice, ablation.record)[-1:],
+        Paragraph(size(ablation.record)),
+        *nvidia(row.bottlenecks, ablation.record),
+    ]
+    return Section(row.variant, line(words(f"{TITLE} after "), code(row.label)), tuple(blocks))
+
+
+def section(ablation: Ablation) -> Section:
+    """Of the best version at every shape at which steps are judged; the table's is in sight."""
+    best = ablation.best
+    shown: list[Block] = []
+    told: list[Block] = []
+    for ladder in ablation.ladders:
+        row = best if ladder.shape == ablation.shape else best_of(ladder.rows)
+        if row is None:
+            continue
+        if row is best:
+            shown += _brief(ranking.to_try(row.advice, ablation.record))
+        told.append(Paragraph(line("After ", code(row.variant), " at ", code(ladder.shape), ":")))
+        told += to_try(row.advice, ablation.record)[-1:]
+    if not told:
+        return Section("next", words(TITLE), (Paragraph(words(f"{ABSENT}.")),))
+    records: list[Block] = [Paragraph(size(ablation.record))]
+    if ablation.record.kinds:
+        records.append(kind_table(ablation.record))
+    if ablation.record.rules:
+        records.append(rule_table(ablation.record))
+    fold = Fold(words("Why, at which line, and how often such advice came true"), (*told, *records))
+    return Section("next", words(TITLE), (*shown, fold))
+
+
+def _brief(advice: Sequence[Advice] | None) -> list[Block]:
+    if not advice:
+        return [Paragraph(words(ABSENT if advice is None else NOTHING))]
+    told = [line(strong(one.kind.title), f", ≤ {factor(one.gain)}") for one in advice]
+    return [Bullets(tuple(told), ordered=True)]

@@ -1,0 +1,485 @@
+"""What to try next: a made-up kernel for every limit, the record, and the recorded ladder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from captures import FILE, HOT, Kernel, capture
+from workbench.cli import main
+from workbench.commands.target import find_target
+from workbench.derive.budget import budget
+from workbench.derive.factors import BUSIEST, duration_parts
+from workbench.derive.figures import stall_shares
+from workbench.judge.advice.advise import Advice, Tried, advise
+from workbench.judge.advice.changes import CATALOGUE
+from workbench.judge.advice.nvidia import KINDS, Promise
+from workbench.judge.advice.ranking import to_try, trust
+from workbench.judge.advice.record import KindRecord, Record, Trial, record
+from workbench.judge.advice.subject import Subject, subject
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
+from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS
+from workbench.render import as_json, markdown
+from workbench.render.as_json import advice as advice_json
+from workbench.render.document.advice import to_try as told
+from workbench.study.model import Work
+from workbench.study.workspace import find_workspace
+from workbench.words import Change, Stage, Verdict
+from workspaces import GOOD, ROOT, make
+
+HERE = ["--project", str(ROOT)]
+STREAM = Work(flops=1e6, bytes=20e6, dtype="float32")  # as many bytes as 0.05 of the DRAM rate
+PRODUCT = Work(flops=1e10, bytes=20e6, dtype="float16")
+SPREAD = {"wait": 0.25, "barrier": 0.25, "long_scoreboard": 0.25, "short_scoreboard": 0.25}
+GLOBAL = {"long_scoreboard": 0.9, "wait": 0.1}
+
+
+def given(kernel: Kernel, work: Work | None = STREAM, launches: int = 1) -> tuple[Advice, ...]:
+    first = to_try(advise(subject(capture(kernel, launches=launches), work=work)))
+    assert first is not None
+    return first
+
+
+LIMITS: dict[str, tuple[Kernel, Work | None, str]] = {
+    "launch": (Kernel(SPREAD, busiest=0.6, microseconds=3.0), STREAM, "launch/early"),
+    "small grid": (
+        Kernel(SPREAD, blocks=40, waves=0.1, balance=0.3, warps=8.0),
+        STREAM,
+        "grid/split",
+    ),
+    "tail": (Kernel(SPREAD, blocks=140, waves=1.06, balance=0.55), STREAM, "tail/tail"),
+    "imbalance": (Kernel(SPREAD, balance=0.6), STREAM, "imbalance/balance"),
+    "DRAM, each byte once": (
+        Kernel(GLOBAL, dram=0.92),
+        Work(1e6, 0.92 * 4e8, "float16"),
+        "memory.dram/fuse",
+    ),
+    "DRAM, bytes read again": (Kernel(GLOBAL, dram=0.92), STREAM, "memory.dram/reuse"),
+    "L2 without tiles": (
+        Kernel(GLOBAL, l2=0.85, shared_kb=1.0, sectors=4.0),
+        STREAM,
+        "memory.l2/tile-shared",
+    ),
+    "L2 with tiles": (Kernel(GLOBAL, l2=0.85), STREAM, "memory.l2/reuse"),
+    "excess sectors": (
+        Kernel(GLOBAL, dram=0.7, excess=0.8, sectors=32.0),
+        Work(1e6, 0.68 * 4e8, "float16"),
+        "memory.sectors/coalesce",
+    ),
+    "bank conflicts": (
+        Kernel({"short_scoreboard": 0.5, "mio_throttle": 0.5}, conflicts=132 * 1.2e5),
+        STREAM,
+        "memory.shared/swizzle",
+    ),
+    "tensor pipe": (
+        Kernel({"math_pipe_throttle": 1.0}, tensor=0.88, path="wgmma"),
+        PRODUCT,
+        "pipe.tensor/narrow",
+    ),
+    "XU pipe": (
+        Kernel({"math_pipe_throttle": 0.6, "wait": 0.4}, xu=0.75),
+        STREAM,
+        "pipe.xu/other-pipe",
+    ),
+    "products on the FMA pipe": (
+        Kernel({"wait": 0.7, "long_scoreboard": 0.3}, issue=0.6, fma=0.5),
+        PRODUCT,
+        "pipe.fma/tensor",
+    ),
+    "pipes in turns": (
+        Kernel({"wait": 0.2, "gmma": 0.2, "short_scoreboard": 0.6}, tensor=0.45, xu=0.4),
+        PRODUCT,
+        "pipe.tensor/overlap",
+    ),
+    "instructions": (Kernel({"wait": 1.0}, issue=0.85, fma=0.3), STREAM, "issue/less-work"),
+    "loads again and again": (
+        Kernel(GLOBAL, shared_kb=1.0, l1=0.5),
+        STREAM,
+        "latency.long_scoreboard/tile-shared",
+    ),
+    "narrow loads of a stream": (
+        Kernel(GLOBAL, shared_kb=1.0, sectors=4.0),
+        dataclasses.replace(STREAM, bytes=160e6),
+        "latency.long_scoreboard/vector",
+    ),
+    "narrow loads of tiles": (
+        Kernel(GLOBAL, sectors=4.0),
+        dataclasses.replace(STREAM, bytes=160e6),
+        "latency.long_scoreboard/vector",
+    ),
+    "a stream near the bandwidth, by narrow loads": (
+        Kernel(GLOBAL, sectors=4.0, dram=0.7, issue=0.2),
+        Work(1e6, 0.7 * 4e8, "float16"),
+        "latency.long_scoreboard/vector",
+    ),
+    "tiles that are waited for": (Kernel(GLOBAL), STREAM, "latency.long_scoreboard/async-copy"),
+    "the same for wgmma": (
+        Kernel(GLOBAL, tensor=0.1, path="wgmma"),
+        PRODUCT,
+        "latency.long_scoreboard/bulk-copy",
+    ),
+    "barriers": (Kernel({"barrier": 0.8, "wait": 0.2}), STREAM, "latency.barrier/barriers"),
+    "dependent instructions": (Kernel({"wait": 1.0}), STREAM, "latency.wait/overlap"),
+    "register ports": (
+        Kernel({"dispatch_stall": 0.7, "wait": 0.3}),
+        STREAM,
+        "latency.dispatch_stall/operands",
+    ),
+    "products of their own": (
+        Kernel({"gmma": 0.8, "wait": 0.2}, tensor=0.4, path="wgmma"),
+        PRODUCT,
+        "latency.gmma/overlap",
+    ),
+    "code": (
+        Kernel({"no_instructions": 0.6, "branch_resolving": 0.2, "wait": 0.2}),
+        STREAM,
+        "latency.no_instructions/smaller-code",
+    ),
+    "a warp a scheduler, room for more": (
+        Kernel(
+            {**SPREAD},
+            warps=1.0,
+            waves=0.25,
+            blocks=132,
+            occupancy=(6.0, 25.0),
+        ),
+        STREAM,
+        "latency.warps/split",
+    ),
+    "no room for more warps": (
+        Kernel(dict.fromkeys(("wait", "barrier", "drain", "sleeping", "misc"), 0.2), warps=2.5),
+        STREAM,
+        "latency.warps/warps",
+    ),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_every_limit_has_its_first_advice(limit: str) -> None:
+    kernel, work, expected = LIMITS[limit]
+    found = given(kernel, work)
+    assert found[0].id == expected, [(one.id, one.saved, one.sure) for one in found]
+    assert len({one.change for one in found}) == len(found) <= 3
+    assert all(0.03 <= one.saved < 1 for one in found)
+
+
+def test_several_launches_are_fused_first() -> None:
+    assert given(Kernel(SPREAD, busiest=0.6), launches=3)[0].id == "launch/fuse"
+
+
+def test_the_line_that_waits_is_named_with_its_share() -> None:
+    (first, *_) = given(Kernel({"long_scoreboard": 0.75, "wait": 0.25}))
+    assert first.spot is not None
+    assert (first.spot.file, first.spot.line) == (FILE, HOT)
+    assert first.spot.share == pytest.approx(0.75)
+    (first, *_) = given(Kernel(SPREAD, balance=0.6))
+    assert first.spot is None  # no line makes SMs unequal
+
+
+def test_floats_go_to_the_tensor_cores_at_a_price() -> None:
+    kernel = Kernel({"wait": 0.7, "long_scoreboard": 0.3}, issue=0.6, fma=0.5)
+    halves = given(kernel, PRODUCT)[0]
+    floats = given(kernel, dataclasses.replace(PRODUCT, dtype="float32"))[0]
+    assert halves.id == floats.id == "pipe.fma/tensor"
+    assert floats.expected < halves.expected
+    assert "TF32" in floats.why
+    doubles = given(kernel, dataclasses.replace(PRODUCT, dtype="float64"))
+    assert Change.TENSOR not in [one.change for one in doubles]
+
+
+def test_what_limits_next_caps_the_gain() -> None:
+    alone = given(Kernel(GLOBAL, issue=0.2))[0]
+    crowded = given(Kernel(GLOBAL, issue=0.2, l2=0.55))[0]
+    assert alone.id == crowded.id == "latency.long_scoreboard/async-copy"
+    assert alone.saved == pytest.approx(0.99 * 0.8 * 0.9)
+    assert crowded.saved == pytest.approx(1 - 0.55)
+    assert crowded.why.endswith("L2 would be the next limit")
+    assert crowded.gain == pytest.approx(1 / 0.55)
+
+
+def test_a_kernel_at_the_bandwidth_has_no_latency_to_hide() -> None:
+    work = Work(1e6, 0.98 * 4e8, "float16")
+    found = given(Kernel({"long_scoreboard": 1.0}, dram=0.98), work)
+    assert [one.limit.stage for one in found] == [Stage.MEMORY]
+
+
+def collected(kernel: Kernel, *without: str, work: Work | None = STREAM) -> list[str] | None:
+    found = advise(subject(capture(kernel, without), work=work))
+    return None if found is None else [one.id for one in found]
+
+
+def test_nothing_is_advised_where_nothing_was_collected() -> None:
+    both = {"long_scoreboard": 0.5, "short_scoreboard": 0.5}
+    bad = Kernel(both, busiest=0.6, balance=0.5, conflicts=132 * 1e5, excess=0.8)
+    every = collected(bad)
+    assert every is not None
+    assert {each.split("/")[0].split(".")[0] for each in every} >= {"launch", "latency", "memory"}
+    levels = ("dram__", "derived__", "lts__")
+    assert collected(bad, BUSIEST, *levels) is None
+    unsampled = collected(bad, STALL_PREFIX) or []
+    assert unsampled
+    assert not [each for each in unsampled if each.startswith("latency.") and "warps" not in each]
+    unbalanced = collected(bad, BUSIEST) or []
+    assert not [each for each in unbalanced if each.startswith(("launch", "imbalance", "latency"))]
+    assert "memory.shared/swizzle" in every
+    assert "memory.shared/swizzle" not in (collected(bad, "l1tex__data_bank") or [])
+    assert collected(Kernel(SPREAD, xu=0.9), "sm__inst_executed_pipe_xu") == [
+        each for each in collected(Kernel(SPREAD)) or [] if not each.startswith("pipe.xu")
+    ]
+
+
+def test_without_the_work_nothing_is_said_of_it() -> None:
+    product = Kernel({"wait": 1.0}, issue=0.6, fma=0.5)
+    assert "pipe.fma/tensor" in (collected(product, work=PRODUCT) or [])
+    assert "pipe.fma/tensor" not in (collected(product, work=None) or [])
+    assert "latency.long_scoreboard/tile-shared" not in (
+        collected(Kernel(GLOBAL, shared_kb=1.0, l1=0.5), work=None) or []
+    )
+
+
+def test_told_in_words() -> None:
+    bare = Subject(figures={}, budget=None, used={})
+    assert advise(bare) is None
+    assert markdown.blocks(told(None)) == "What to try next: not collected"
+    idle = "What to try next after `a`: nothing in the capture promises 3.0 % of the duration"
+    assert markdown.blocks(told((), after="a")) == idle
+    text = markdown.blocks(told(given(Kernel(GLOBAL, issue=0.2)), Record()))
+    assert text.startswith(
+        "What to try next:\n\n1. **asynchronous copies, a ring of tiles**, up to "
+    )
+    assert "Limit: latency (long scoreboard); long scoreboard stalls take 71 %" in text
+    assert "`kernel.cu:7`, 90 % of the stall time" in text
+    assert "Record: no record yet." in text
+    assert "Record" not in markdown.blocks(told(given(Kernel(GLOBAL))))
+
+
+def test_the_budget_is_the_time_of_the_busiest_sm() -> None:
+    made = capture(Kernel({"wait": 0.5, "barrier": 0.5}, issue=0.4, busiest=0.9, balance=0.5))
+    parts = duration_parts(made.metrics)
+    assert parts is not None
+    found = budget(parts, {**stall_shares(made.metrics), "not_selected": 0.3})
+    assert found is not None
+    assert found.head_tail + found.issuing + found.waiting == pytest.approx(1.0)
+    assert sum(found.waits.values()) == pytest.approx(found.waiting) == pytest.approx(0.9 * 0.6)
+    assert found.waits.keys() == {"wait", "barrier"}
+    assert found.imbalance == pytest.approx(0.9 * 0.5)
+
+
+def test_the_catalogue_is_whole() -> None:
+    assert set(CATALOGUE) == set(Change)
+    assert {kind for kinds in KINDS.values() for kind in kinds} <= set(Change)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", change) for change in Change)
+    unheard = {"selected", "not_selected", "misc", "sleeping"}  # no kind of change of their own
+    alone = {
+        reason: {one.limit.stage for one in given(Kernel({reason: 1.0}, warps=9.0))}
+        for reason in STALL_REASONS
+        if reason not in unheard
+    }
+    assert all(alone.values()), [reason for reason, stages in alone.items() if not stages]
+
+
+def trial(kind: Change, verdict: Verdict = Verdict.KEPT, saved: float = 0.4) -> Trial:
+    return Trial(
+        variant="fix1",
+        parent="baseline",
+        shape="s",
+        kind=kind,
+        verdict=verdict,
+        ratio=1 / (1 - saved),
+        saved=saved,
+        advised=given(Kernel(GLOBAL, issue=0.2)),
+        promised=(
+            Promise("TheoreticalOccupancy", "", "global", 0.9),
+            Promise("CPIStall", "Long Scoreboard Stalls", "global", 0.7),
+            Promise("HighPipeUtilization", "Low Utilization", "local", 0.95),
+        ),
+        vanished=frozenset((("CPIStall", "Long Scoreboard Stalls"),)),
+    )
+
+
+def test_a_promise_came_true_where_it_was_answered_kept_and_half_of_it_came() -> None:
+    good, poor = trial(Change.ASYNC_COPY), trial(Change.ASYNC_COPY, saved=0.2)
+    bad = trial(Change.ASYNC_COPY, Verdict.REJECTED, saved=0.5)
+    other = trial(Change.EARLY)
+    known = record({"a": [good, poor, bad], "b": [other], "c": []})
+    assert known.studies == ("a", "b")
+    assert (known.steps, known.told) == (4, 4)
+    copies = known.of(Change.ASYNC_COPY)
+    assert (copies.tried, copies.kept, copies.advised, copies.came_true) == (3, 2, 3, 1)
+    assert copies.ratio == pytest.approx(1 / 0.6)
+    assert (known.of(Change.EARLY).tried, known.of(Change.EARLY).advised) == (1, 0)
+    assert known.of(Change.TENSOR) == KindRecord()
+    occupancy, stalls = known.rules["Theoretical occupancy"], known.rules["Long Scoreboard Stalls"]
+    assert (occupancy.promised, occupancy.first, occupancy.answered) == (4, 4, 0)
+    assert (stalls.first, stalls.answered, stalls.came_true) == (0, 4, 2)
+    assert "Low Utilization" not in known.rules  # of a part of the runtime
+
+
+def test_what_is_no_trial_counts_for_nothing() -> None:
+    unjudged = trial(Change.TENSOR, Verdict.INCONCLUSIVE)
+    choice = trial(Change.CHOOSE)
+    untold = dataclasses.replace(trial(Change.TENSOR), kind=None)
+    known = record({"a": [unjudged, choice, untold]})
+    assert (known.steps, known.told, dict(known.kinds)) == (1, 0, {})
+
+
+def test_what_never_came_true_here_does_not_lead() -> None:
+    advice = given(Kernel(SPREAD, busiest=0.6, microseconds=3.0))
+    assert advice[0].change == Change.EARLY
+    poor = Record(kinds={Change.EARLY: KindRecord(tried=4, kept=0)})
+    ranked = to_try(advice, poor)
+    assert ranked is not None
+    assert ranked[0].change != Change.EARLY
+    assert trust(KindRecord()) == 1.0
+    assert trust(KindRecord(tried=4, kept=4)) > 1.0 > trust(KindRecord(tried=1, kept=0)) > 0
+
+
+def test_what_was_tried_here_and_rejected_stands_last() -> None:
+    first, *others = given(Kernel(GLOBAL, issue=0.2))
+    failed = dataclasses.replace(first, tried=(Tried("fix1", Verdict.REJECTED),))
+    assert to_try((failed, *others), top=9) == (*others, failed)
+    kept = dataclasses.replace(first, tried=(Tried("fix1", Verdict.KEPT),))
+    ranked = to_try((kept, *others))
+    assert ranked is not None
+    assert ranked[0] == kept
+    assert "tried here: `fix1` kept" in markdown.blocks(told(ranked, Record()))
+
+
+@pytest.fixture(scope="module")
+def ladder() -> Ablation:
+    """The recorded one."""
+    target = find_target(ROOT, None, None, tell=False)
+    evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
+    return judge(evidence, target.workspace.config)
+
+
+def test_every_recorded_variant_under_four_kilobytes(ladder: Ablation) -> None:
+    rows = [row for row in ladder.everything if row.capture]
+    assert len(rows) > 25
+    for row in rows:
+        text = as_json.dumps(advice_json.variant(ladder, row))
+        data = json.loads(text)
+        assert len(text.encode()) < 4096, row.variant
+        assert len(data["advice"]) <= 3
+        for one in data["advice"]:
+            assert one["id"].endswith(f"/{one['change']}")
+            assert one["gain_up_to"] > 1.03
+            assert one["line"] is None or (ROOT / one["line"]["file"]).is_file()
+        assert len(data["nvidia"]) <= 3
+    assert ladder.row("fix3").advice is None
+
+
+def test_what_is_advised_on_the_recorded_ladder(ladder: Ablation) -> None:
+    first = {
+        row.variant: [one.id for one in to_try(row.advice) or ()]
+        for row in ladder.everything
+        if row.advice
+    }
+    assert first["baseline"][0] == "latency.long_scoreboard/tile-shared"
+    assert first["fix1"][:2] == ["pipe.fma/tensor", "grid/split"]
+    assert first["fix6"][0] == "latency.long_scoreboard/bulk-copy"
+    assert all("registers" not in each for ids in first.values() for each in ids)
+
+
+def test_theoretical_occupancy_is_promised_first_and_never_came_true(ladder: Ablation) -> None:
+    rules = ladder.record.rules
+    occupancy = rules["Theoretical occupancy"]
+    assert occupancy.first == max(rule.first for rule in rules.values()) > ladder.record.steps / 2
+    assert (occupancy.answered, occupancy.came_true) == (0, 0)
+
+
+def test_a_trial_knows_nothing_of_what_came_after(ladder: Ablation) -> None:
+    found = next(trial for trial in ladder.trials if trial.variant == "fix7")
+    assert found.advised is not None
+    assert all(one.tried == () for one in found.advised)
+    shown = ladder.row("fix6").advice
+    assert shown is not None
+    assert [one.id for one in shown] == [one.id for one in found.advised]
+    assert any(step.variant == "fix7" for one in shown for step in one.tried)
+
+
+def test_the_verb_prints_the_list_and_the_record(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", "fix6", *HERE]) == 0
+    text = capsys.readouterr().out
+    assert "## What to try next after `fix6`" in text
+    assert "tried here: `fix7` kept" in text
+    assert "NVIDIA's first estimates here" in text
+    assert "`fix6.cu:24`" in text
+
+
+def test_the_verb_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", "fix7", "--shape", "b4h16s2048d128", "--json", *HERE]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["schema_version"], data["shape"]) == (1, "b4h16s2048d128")
+    assert data["record_of"]["steps"] > 15  # of the ladder at its own shape
+
+
+def test_the_record_is_of_all_ladders_that_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    for study in ("attention", "again"):
+        for part in ("kernels", "ablations"):
+            (tmp_path / part / study).symlink_to(ROOT / part / "attention")
+    (tmp_path / "ablations" / "scale" / "ablation.toml").write_text("schema_version = 9\n")
+    there = ["--project", str(tmp_path), "--study", "attention"]
+    assert main(["advise", "fix6", "--json", *there]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["record_of"]["studies"] == ["attention", "again"]
+    assert data["record_of"]["steps"] == 40
+    assert next(one for one in data["advice"] if one["change"] == "split")["record"]["tried"] == 4
+    small = next(one["record"] for one in data["nvidia"] if one["rule"].startswith("Small Grid"))
+    assert small["promised"] == 14
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("fix3", "fix3 has no capture", "workbench profile fix3"),
+        ("fix66", "unknown variant 'fix66'", "'fix6'"),
+        (str(ROOT / "tests/recorded/ncu-raw.ncu-repz"), "is a report", "workbench show"),
+    ],
+)
+def test_what_has_no_capture_ends_in_a_hint(
+    name: str, message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["advise", name, *HERE]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert hint in err.split("hint:")[1]
+
+
+def test_a_kind_that_is_none_ends_in_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, {"baseline": GOOD, "fix1": GOOD})
+    path = tmp_path / "ablations" / "scale" / "ablation.toml"
+    path.write_text(path.read_text() + 'kind = "vektor"\n')
+    assert main(["list", "--project", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert "'step 'fix1'.kind' is 'vektor'" in err
+    assert "vector" in err.split("hint:")[1]
+    path.write_text(path.read_text().replace("vektor", "vector"))
+    assert find_workspace(tmp_path).study("scale").ladder.steps[1].kind == Change.VECTOR
+
+
+def test_the_docs_have_the_hits_of_the_recorded_ladder(capsys: pytest.CaptureFixture[str]) -> None:
+    sys.path.insert(0, str(ROOT))
+    try:
+        from benchmarks import advice as benchmark
+    finally:
+        sys.path.remove(str(ROOT))
+    assert benchmark.main(HERE) == 0
+    printed = capsys.readouterr().out
+    page = (ROOT / "docs" / "advice.md").read_text()
+    tables = [part for part in printed.split("\n\n") if part]
+    missing = [part for part in tables if part.strip() not in page]
+    assert not missing, "`python -m benchmarks.advice` prints what docs/advice.md lacks"
