@@ -67,7 +67,8 @@ def main() -> None:
         top = Path(folder) / "repository"
         ignored = shutil.ignore_patterns("__pycache__")
         for name in ("kernels", "ablations"):
-            shutil.copytree(ROOT / name, top / name, ignore=ignored)
+            where = Path(name) / "attention"
+            shutil.copytree(ROOT / where, top / where, ignore=ignored)
         shutil.copy(ROOT / "workbench.toml", top)
         git(top, "init", "--quiet")
         commit(top)

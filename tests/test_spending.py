@@ -13,12 +13,16 @@ from commits import repository
 from workbench.cli import main
 from workbench.commands import check, measuring
 from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import KeptEntry, SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal, without_progress
 from workbench.run import machine
 from workbench.run.machine import Gpu
 from workbench.run.plan import Measured
+from workbench.run.recording import Recorder
 from workbench.study.config import Budget
+from workbench.study.workspace import find_workspace
+from workbench.words import CheckResult
 from workspaces import GOOD, copy_of_repository, make
 
 Capture = pytest.CaptureFixture[str]
@@ -139,6 +143,25 @@ def test_a_run_is_put_on_the_ledger_and_the_next_one_stopped(
     assert bench.begun == 1
 
 
+def test_a_variant_that_is_known_to_be_wrong_stops_the_run(
+    tmp_path: Path, bench: type[Bench], capsys: Capture
+) -> None:
+    """It would be left out otherwise, and the rest measured."""
+    root = make(
+        tmp_path, {"baseline": GOOD, "fix": GOOD}, config="[budget]\nstop_when_wrong = true\n"
+    )
+    study = find_workspace(root).study()
+    folder = EvidenceFolder(root / "ablations" / "scale" / "evidence" / "nvidia-h200")
+    recorder = Recorder(study, "large", folder, ["fix"])
+    recorder.check("fix", "large", status=CheckResult.WRONG, why="max error 1")
+    project = ["--project", str(root)]
+    assert main(["ablate", *project]) == 1
+    assert "fix is wrong, and the budget says to stop then" in capsys.readouterr().err
+    assert bench.begun == 0
+    main(["profile", "baseline", *project])
+    assert bench.begun == 1
+
+
 def test_a_run_that_fails_is_paid_for(
     tmp_path: Path, bench: type[Bench], monkeypatch: Patch
 ) -> None:
@@ -194,7 +217,9 @@ def test_a_kept_version_and_what_departs_from_it(tmp_path: Path, capsys: Capture
     assert "fix11.cu is changed" in said
     assert "fix1 has departed" not in said
     assert main(["list", "--json", *project]) == 0
-    (study,) = json.loads(capsys.readouterr().out)["studies"]
+    studies = json.loads(capsys.readouterr().out)["studies"]
+    study = next(each for each in studies if each["study"] == "attention")
+    assert all(each["kept"] == [] for each in studies if each is not study)
     departed = {each["variant"]: each["departed"] for each in study["kept"]}
     assert departed == {"fix11": ["fix11.cu is changed"], "fix1": []}
 

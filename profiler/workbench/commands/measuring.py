@@ -111,7 +111,7 @@ def ensure(
         return Ensured(Origin.RECORDED)
     config = for_study(target.workspace.config, target.study.ladder.cache_control)
     undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
-    return carry_out(target, todo, undecided)
+    return carry_out(target, todo, undecided, asked=variants)
 
 
 def ensure_timed(
@@ -131,7 +131,9 @@ def ensure_timed(
         builds = {name: evidence.build(name).current for name in known}
         known = [name for name, build in builds.items() if build is None or not refused(build)]
     todo = replace(plan(evidence, known, fresh=fresh), captured=())
-    return carry_out(target, todo, refused=refused) if todo.timed else Ensured(Origin.RECORDED)
+    if not todo.timed:
+        return Ensured(Origin.RECORDED)
+    return carry_out(target, todo, refused=refused, asked=variants)
 
 
 @cache
@@ -147,12 +149,15 @@ def carry_out(
     todo: Plan,
     undecided: Callable[[Timing], Sequence[str]] = decided,
     refused: Callable[[Build], str] | None = None,
+    asked: Sequence[str] = (),
 ) -> Ensured:
-    """Measure what a plan says. Ctrl-C keeps what was finished, and leaves with 130."""
+    """Measure what a plan says; ``asked`` are the variants that the user meant. Ctrl-C keeps what
+    was finished, and leaves with 130.
+    """
     started = time.monotonic()
     config = for_study(target.workspace.config, target.study.ladder.cache_control)
     with (
-        spending(target.workspace, target.evidence(), todo.variants),
+        spending(target.workspace, target.evidence(), asked or todo.variants),
         Progress(len(todo.captured), config.timing.sessions) as progress,
     ):
         result = Measurement(

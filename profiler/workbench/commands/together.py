@@ -108,8 +108,8 @@ def measure_together(
     payer: Workspace,
 ) -> Together:
     """``variants`` are those that both commits have and that are not known to be the same; counters
-    at ``tier`` 1, at 2 times as well. ``shape`` is as the user gave it. ``payer`` is the workspace whose budget it is. Ctrl-C leaves
-    with 130.
+    at ``tier`` 1, at 2 times as well. ``shape`` is as the user gave it, ``payer`` the workspace
+    whose budget it is. Ctrl-C leaves with 130.
     """
     gpu = machine.find_gpu()
     assert gpu is not None

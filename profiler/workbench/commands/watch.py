@@ -17,6 +17,7 @@ from pathlib import Path
 from workbench.commands.options import WatchOptions
 from workbench.commands.printing import say
 from workbench.commands.progress import Progress, note
+from workbench.commands.spending import spending
 from workbench.commands.target import (
     find_study,
     in_place,
@@ -38,7 +39,7 @@ from workbench.run.protocol import Built, Event
 from workbench.study.config import Config, Timing, for_study
 from workbench.study.model import Study
 from workbench.study.sources import source_files
-from workbench.study.workspace import including
+from workbench.study.workspace import find_workspace, including
 from workbench.words import HEADLINE, SCHEMA_VERSION
 
 POLL_S = 0.3
@@ -164,7 +165,9 @@ def measured(study: Study, name: str, config: Config, options: WatchOptions) -> 
     with tempfile.TemporaryDirectory(prefix="workbench-") as scratch, telling as progress:
         folder = EvidenceFolder(Path(scratch) / "evidence" / "gpu")
         folder.root.mkdir(parents=True)
-        done = Measurement(study, quick, folder, Plan(shape, timed=names), quiet(progress)).run()
+        with spending(find_workspace(options.project), Evidence(study, shape, folder), []):
+            plan = Plan(shape, timed=names)
+            done = Measurement(study, quick, folder, plan, quiet(progress)).run()
         if done.interrupted:
             raise KeyboardInterrupt
         return as_saved(Evidence(study, shape, folder), name, beside)
