@@ -139,6 +139,21 @@ def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None
     assert (code, verdicts(told)) == (1, {"baseline": "broken", "fast": "same"})
 
 
+def test_a_reference_whose_package_is_missing_is_not_broken(scale: Repository, gate: Any) -> None:
+    ladder = scale.workspace / "ablations" / "scale" / "ablation.toml"
+    ladder.write_text(
+        ladder.read_text() + '[[reference]]\nvariant = "lib"\ntitle = "a library"\n'
+        'primary = true\nneeds = "no-such-package"\n'
+    )
+    module = scale.workspace / "kernels" / "scale" / "lib.py"
+    module.write_text("import no_such_package\n\n\ndef run(x):\n    return x\n")
+    scale.commit("a reference")
+    assert gate("HEAD~1")[0] == 0
+    scale.edit("kernels/scale/lib.py", "return x", "return 2 * x")
+    code, told = gate("HEAD~1")
+    assert (code, verdicts(told)["lib"]) == (5, "cannot tell")
+
+
 def test_new_and_gone_variants(scale: Repository, gate: Any) -> None:
     ladder = scale.workspace / "ablations" / "scale" / "ablation.toml"
     ladder.write_text(ladder.read_text().replace('"fast"', '"faster"'))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from workbench.commands.measuring import collectable
 from workbench.commands.options import GateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
@@ -80,16 +81,14 @@ def changed_sources(base: Side, head: Side) -> list[str]:
     return [n for n in shared if base.prints.of_sources(n) != head.prints.of_sources(n)]
 
 
-def new_variants(base: Side, head: Side) -> list[str]:
-    return [name for name in head.names if name not in base.names]
-
-
 def compile_sides(pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path) -> None:
     """What has other sources, and not only other comments, at both commits; and what is new."""
     wanted: list[tuple[Side, list[str]]] = []
     for base, head in pairs:
         changed = [n for n in changed_sources(base, head) if base.plain(n) != head.plain(n)]
-        wanted += [(base, changed), (head, [*changed, *new_variants(base, head)])]
+        new = [name for name in head.names if name not in base.names]
+        wanted += [(base, collectable(base.study, changed))]
+        wanted += [(head, collectable(head.study, [*changed, *new]))]
     if any(names for _, names in wanted):
         with Progress() as progress:
             build_all([each for each in wanted if each[1]], arch, progress, cubins)
@@ -109,6 +108,7 @@ def compare(
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
     open_ = [n for n, (old, new) in sides.items() if old and new and not is_same(old, new)]
     open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
+    open_ = collectable(head.study, open_)
     together: Together | None = None
     if tier and open_ and machine.can_measure():
         together = measure_together(
