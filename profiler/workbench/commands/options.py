@@ -438,7 +438,7 @@ class GateOptions:
     """Compare two commits of this repository: same, faster, slower, or cannot tell (exit 5)."""
 
     base: Annotated[str, typer.Argument(metavar="BASE")]
-    head: Annotated[str, typer.Argument(metavar="[HEAD]")] = "HEAD"
+    head: Annotated[str, typer.Argument(metavar="HEAD")] = "HEAD"
     tier: Annotated[
         int | None,
         typer.Option(
@@ -462,7 +462,10 @@ class GateOptions:
         Path | None, typer.Option("--sarif", help="Write SARIF too.", metavar="FILE")
     ] = None
     project: Project = None
-    study: StudyName = None
+    study: Annotated[
+        str | None,
+        typer.Option("--study", help="Only this one; default all.", autocompletion=_study),
+    ] = None
     shape: ShapeName = None
     wide: Wide = False
     markdown: Markdown = False
@@ -475,7 +478,7 @@ class BisectOptions:
 
     variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=_variant)]
     good: Annotated[str, typer.Argument(metavar="GOOD")]
-    bad: Annotated[str, typer.Argument(metavar="[BAD]")] = "HEAD"
+    bad: Annotated[str, typer.Argument(metavar="BAD")] = "HEAD"
     what: Annotated[
         str, typer.Option("--what", help="wrong, slow, or either: wrong first.", metavar="WHAT")
     ] = "either"
