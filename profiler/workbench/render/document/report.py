@@ -8,7 +8,8 @@ sources. Warnings stand before them all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
@@ -157,7 +158,6 @@ BYTE_RATE: Field[AtShape] = field(
     right=True,
 )
 SHAPES: list[Field[AtShape]] = [
-    field("shape", "shape", lambda s: shape_words(s.parameters)),
     field("time", "time, chained", lambda s: number(s.time.value), unit="µs", right=True),
     FLOP_RATE,
     field(
@@ -180,8 +180,26 @@ def shapes_table(ablation: Ablation) -> Table:
     """The last step at every shape where it was timed; its rate is of bytes where those count."""
     results = ablation.across.results if ablation.across else ()
     traffic = any(result.is_traffic for result in results)
+    common = shared([result.parameters for result in results])
+    shape: Field[AtShape] = field(
+        "shape",
+        f"shape ({shape_words(common)})" if common else "shape",
+        lambda s: shape_words({k: v for k, v in s.parameters.items() if k not in common}),
+    )
     fields = [BYTE_RATE if one is FLOP_RATE and traffic else one for one in SHAPES]
-    return table("shapes", fields, results, key=lambda s: s.shape)
+    return table("shapes", [shape, *fields], results, key=lambda s: s.shape)
+
+
+def shared(shapes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The parameters that several shapes have all the same; those of one shape are its own."""
+    if len(shapes) < 2:
+        return {}
+    first, *others = shapes
+    return {
+        key: value
+        for key, value in first.items()
+        if value is not False and all(key in one and one[key] == value for one in others)
+    }
 
 
 def _shapes(ablation: Ablation) -> tuple[Section, ...]:
