@@ -406,6 +406,7 @@ class Bench:
     """Stands in for a measurement: variants take so many microseconds."""
 
     times: ClassVar[Mapping[str, float]] = {}
+    captures: ClassVar[Mapping[str, str]] = {}
     asked: ClassVar[list[Plan]] = []
 
     def __init__(
@@ -416,6 +417,27 @@ class Bench:
 
     def run(self) -> Measured:
         Bench.asked.append(self.plan)
+        if self.plan.timed:
+            self.time()
+        for name in self.plan.captured:
+            if name in Bench.captures:
+                self.capture(name, Bench.captures[name])
+        return Measured()
+
+    def capture(self, name: str, recorded: str) -> None:
+        """That of a variant of the repository's own study."""
+        index = workspaces.recorded_index("b2h8s512d64", recorded)
+        index["fingerprint"] = Fingerprints(self.study).of(name, self.plan.shape)
+        path = self.folder.capture_index(self.plan.shape, name)
+        for file in (path, self.folder.reports / index["report"]):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(index | {"variant": name, "shape": self.plan.shape}))
+        shutil.copy(EVIDENCE / "reports" / index["report"], self.folder.reports)
+        tables = self.folder.tables(index["report"])
+        tables.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(EVIDENCE / "tables" / tables.name, tables)
+
+    def time(self) -> None:
         times = {name: Bench.times[name] for name in self.plan.timed}
         made = snapshots.timing(self.plan.shape, times, twins=[self.plan.timed[0]])
         prints = Fingerprints(self.study)
@@ -423,7 +445,6 @@ class Bench:
         timing: Timing = msgspec.structs.replace(made, fingerprints=known)
         store.write(self.folder.timings(self.plan.shape) / "t.json", timing)
         assert list(self.undecided(timing)) == []
-        return Measured()
 
 
 @pytest.fixture
@@ -431,7 +452,7 @@ def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
     monkeypatch.setattr(together, "Measurement", Bench)
-    Bench.asked = []
+    Bench.asked, Bench.captures = [], {}
     return Bench
 
 
@@ -451,6 +472,25 @@ def test_both_commits_are_timed_in_the_same_sessions(
     assert change["tier"] == 2
     assert change["time"]["before_us"] == pytest.approx(10.0, rel=0.01)
     assert change["time"]["low"] < 10.0 / now < change["time"]["high"]
+
+
+def test_counters_of_both_commits_are_compared(
+    scale: Repository, gate: Any, bench: type[Bench]
+) -> None:
+    """A change that shows in counters; at tier 1 nothing is timed."""
+    scale.edit("kernels/scale/fast.cu", "3.f, -x[i]", "4.f, -2 * x[i]")
+    bench.captures = {"fast__base": "fix1", "fast": "baseline"}
+    code, told = gate("HEAD~1", "HEAD", "--tier", "1")
+    assert (code, verdicts(told)) == (1, {"baseline": "same", "fast": "slower"})
+    (plan,) = bench.asked
+    assert (plan.timed, plan.captured) == ((), ("fast__base", "fast"))
+    change = told["studies"][0]["changes"][1]
+    assert (change["tier"], change["cause"], change["time"]) == (1, "source", None)
+    by_counters = {m["what"]: m["after"] > m["before"] for m in change["moved"] if m["tier"] == 1}
+    assert by_counters["Warp instructions"]
+    assert by_counters["Sectors of global loads"]
+    bench.captures = {"fast__base": "fix1", "fast": "fix1"}
+    assert gate("HEAD~1", "HEAD", "--tier", "1")[0] == 5  # only a time can tell
 
 
 def test_the_older_variants_stand_beside_the_newer_ones(scale: Repository, tmp_path: Path) -> None:
