@@ -151,7 +151,7 @@ def instance(heard: Heard) -> Instance:
     flush = SimpleNamespace(zero_=lambda: heard.events.append("flush"))
     made.around = cast(Any, SimpleNamespace(inputs=heard, flush=flush))
     made.calls = dict.fromkeys(Regime, 2)
-    made.table = Table(None, None)
+    made.table = Table(None, None, None)
     made.kept = {"0": torch.tensor([10]), "x": torch.tensor([11])}
     made.idle = {"0": torch.tensor([20]), "x": torch.tensor([21])}
     made.own = {"x": torch.tensor([1])}

@@ -113,8 +113,8 @@ def fresh(study: ModuleType, shape: Shape) -> dict[str, Any]:
 class Table:
     """Where the neighbours write the inputs of an instance: [tensors, 5] each, see neighbours.cu.
 
-    ``indices`` are those that are no numbers with a fraction, ``restored`` those that a call changes:
-    both are written whole. None where there are none.
+    ``indices`` are integers and flags, ``restored`` those that a call changes: both are written
+    whole. None where there are none.
     """
 
     given: torch.Tensor | None
@@ -125,8 +125,8 @@ class Table:
 class Surroundings:
     """Draws of the study's inputs at a shape; of ``stride`` pieces of 16 bytes one is written.
 
-    Of the inputs that a call changes, ``in_place``, every piece is, and so is of integers and flags:
-    half of one table of indices and half of another would be no table that the study made.
+    Of the inputs that a call changes, ``in_place``, every piece is, and so it is of integers and
+    flags: half of one table of indices and half of another would be none that the study made.
     """
 
     def __init__(self, card: Card, study: ModuleType, shape: Shape) -> None:
