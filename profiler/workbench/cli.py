@@ -39,6 +39,7 @@ VERBS: dict[str, type] = {
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
     "advise": options.AdviseOptions,
+    "lessons": options.LessonsOptions,
     "adopt": options.AdoptOptions,
 }
 
