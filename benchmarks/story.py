@@ -1,0 +1,391 @@
+"""The numbers of docs/story.md against the evidence on record. Run it as ``python -m
+benchmarks.story`` to see which do not hold, and to write the definitions of its links again.
+
+A number of the story is the text of a Markdown link whose label says what it is, such as
+``[1.086x][fix5 ratio]`` or ``[82 %][fix6 samples wait at b4h16s2048d64]``:
+
+    VARIANT FIGURE... [over VARIANT] [at SHAPE] [back-to-back|cold]
+
+with (parameters) of a variant in round brackets, since Markdown has square ones for itself. The
+definitions at the end of the page lead to where the step is told of, and show the value in full.
+Numbers that a page of the docs has are links to it, and have to stand there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from workbench.commands.target import find_target
+from workbench.derive.figures import TIME
+from workbench.derive.intervals import Ratio
+from workbench.derive.stalls import stall_times
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
+from workbench.judge.view import View, Views
+from workbench.words import HEADLINE, PredictionResult, Regime, Verdict
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "story.md"
+REPORT = Path("reports/attention/OPTIMIZATION_REPORT.md")
+MARK = "<!-- the evidence: python -m benchmarks.story -->\n"
+CITED = re.compile(r"\[([^\[\]]+)\]\[([^\[\]]+)\]")
+LESSONS = ROOT / "docs" / "lessons.md"
+SPEED = ("ratio", "low", "high", "cycles")
+LINKED = re.compile(r"\[([^\[\]]*\d[^\[\]]*)\]\(([\w./]+\.(?:md|toml))(?:#[\w-]*)?\)")
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+# What was measured has a unit, a decimal point, or is a factor; what was chosen is a whole number.
+MEASURED = re.compile(
+    r"\d[\d,.]*x(?!\w)|\d[\d,.]* ?(?:µs|%|GHz|MHz|TFLOP/s|GB/s|TB/s|million|times)|\d[\d,]*\.\d+"
+)
+REGIMES = {"back-to-back": Regime.BACK_TO_BACK, "cold": Regime.COLD}
+
+
+class Unknown(Exception):
+    """A label that names nothing on record."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """``value`` as recorded; ``told`` is it in full, ``link`` leads to where it stands."""
+
+    value: float
+    told: str
+    link: str
+
+
+@dataclass(frozen=True)
+class Label:
+    """``fix5 ratio over fix4 at b4h16s2048d64 cold``, taken apart."""
+
+    subject: str
+    words: tuple[str, ...]
+    over: str = ""
+    shape: str = ""
+    regime: Regime = HEADLINE
+
+    @property
+    def where(self) -> str:
+        """Shape and regime, for people."""
+        return f"at {self.shape}, {self.regime}"
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The study's ladder as it is judged, and every shape of it."""
+
+    judged: Ablation
+    views: Views
+
+    @cached_property
+    def sections(self) -> Mapping[str, str]:
+        """Step to where the report tells of it."""
+        return _sections(ROOT / REPORT, f"../{REPORT}")
+
+    @cached_property
+    def elsewhere(self) -> Mapping[str, str]:
+        """Step to where its ratios at all shapes stand."""
+        return _sections(LESSONS, LESSONS.name)
+
+    def place(self, label: Label) -> str:
+        """The link to where the number of a variant stands."""
+        step = self.views.snapshot.ladder.step(label.subject)
+        if step is None or label.over:
+            across = self.judged.across
+            every = across is not None and across.variant == label.subject
+            return f"../{REPORT}#{f'{label.subject}-at-all-shapes' if every else 'the-ladder'}"
+        own = step.shape or self.views.snapshot.shape
+        pages = self.elsewhere if label.words[0] in SPEED and label.shape != own else self.sections
+        return pages[label.subject]
+
+    def read(self, label: str) -> Label:
+        """Raises Unknown for a variant or shape that is none."""
+        rest = label.replace("(", "[").replace(")", "]").split()
+        subject, rest = rest[0], rest[1:]
+        regime, over, shape = HEADLINE, "", self.views.snapshot.shape
+        if rest and rest[-1] in REGIMES:
+            regime = REGIMES[rest.pop()]
+        if len(rest) > 2 and rest[-2] == "at":
+            shape, rest = rest[-1], rest[:-2]
+        if len(rest) > 2 and rest[-2] == "over":
+            over, rest = rest[-1], rest[:-2]
+        if shape not in self.views.snapshot.shapes:
+            raise Unknown(f"no shape {shape}")
+        return Label(subject, tuple(rest), over, shape, regime)
+
+    def fact(self, text: str) -> Fact:
+        """Raises Unknown."""
+        label = self.read(text)
+        if label.subject in WHOLE:
+            return WHOLE[label.subject](self, label)
+        known = READ.get(label.words[0]) if label.words else None
+        if known is None or label.subject not in self.views.snapshot.names:
+            raise Unknown(f"'{text}' is nothing that is known")
+        value, told = known(self.views.at(label.shape), label)
+        what = " ".join(label.words)
+        whole = f"{label.subject}, {what} {label.where}: {told}"
+        return Fact(value, whole, self.place(label))
+
+
+def _sections(page: Path, link: str) -> Mapping[str, str]:
+    """Step to the link to its heading, ```fix5`: ...`` or ```fix5` over ...``, by GitHub's rule."""
+    found: dict[str, str] = {}
+    for title in re.findall(
+        r"^#+ (`[^`]+`(?::| over).*)$", page.read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        found.setdefault(title.split("`")[1], f"{link}#{slug}")
+    return found
+
+
+def _parent(view: View, label: Label) -> str:
+    if label.over:
+        return label.over
+    step = view.ladder.step(label.subject)
+    if step is None or step.parent is None:
+        raise Unknown(f"{label.subject} has no parent")
+    return step.parent
+
+
+def _ratio(view: View, label: Label) -> tuple[Ratio, str]:
+    over = _parent(view, label)
+    found = view.times.ratio(over, label.subject, label.regime)
+    if found is None or found.low is None or found.high is None:
+        raise Unknown(f"{label.subject} and {over} were not timed together {label.where}")
+    return found, f"{found.ratio:.4f} [{found.low:.4f}, {found.high:.4f}] over {over}"
+
+
+def _time(view: View, label: Label) -> tuple[float, str]:
+    found = view.times.time(label.subject, label.regime)
+    if found is None:
+        raise Unknown(f"{label.subject} was not timed {label.where}")
+    return found.value, f"{found.value:.4f} µs"
+
+
+def _clock(view: View, label: Label) -> tuple[float, str]:
+    found = view.times.time(label.subject, label.regime)
+    if found is None or found.sm_clock_mhz is None:
+        raise Unknown(f"no clock of {label.subject}")
+    return found.sm_clock_mhz / 1e3, f"{found.sm_clock_mhz:.1f} MHz"
+
+
+def _ratio_value(view: View, label: Label) -> tuple[float, str]:
+    found, told = _ratio(view, label)
+    return found.ratio, told
+
+
+def _end(view: View, label: Label) -> tuple[float, str]:
+    found, told = _ratio(view, label)
+    return (found.low if label.words[0] == "low" else found.high) or 0.0, told
+
+
+def _sessions(view: View, label: Label) -> tuple[float, str]:
+    found, told = _ratio(view, label)
+    return found.sessions, told
+
+
+def _cycles(view: View, label: Label) -> tuple[float, str]:
+    found, _ = _ratio(view, label)
+    if found.cycles is None:
+        raise Unknown(f"no cycles of {label.subject}")
+    return found.cycles.value, f"{found.cycles.value:.4f} in cycles"
+
+
+def _figure(view: View, label: Label) -> tuple[float, str]:
+    name = label.words[-1]
+    found = view.figure(label.subject, f"stall.{name}" if label.words[0] == "samples" else name)
+    if found is None:
+        raise Unknown(f"{name} of {label.subject} was not collected at {label.shape}")
+    return found.value, f"{found.value:.6g} {found.unit} ({found.metric})"
+
+
+def _stall(view: View, label: Label) -> tuple[float, str]:
+    capture = view.variant(label.subject).capture
+    times = stall_times(capture.metrics) if capture else {}
+    if label.words[-1] not in times:
+        raise Unknown(f"no samples of {label.words[-1]} in {label.subject} at {label.shape}")
+    return times[label.words[-1]], f"{times[label.words[-1]]:.4f} µs of stall time"
+
+
+def _gain(view: View, label: Label) -> tuple[float, str]:
+    pair = view.compare(_parent(view, label), label.subject)
+    factors = {f.id: f.gain for f in pair.factors.factors} if pair and pair.factors else {}
+    if label.words[-1] not in factors:
+        raise Unknown(f"no factor {label.words[-1]} of {label.subject} at {label.shape}")
+    return factors[label.words[-1]], f"{factors[label.words[-1]]:.4f} of {pair and pair.before}"
+
+
+def _predicted(view: View, label: Label) -> tuple[float, str]:
+    step = view.ladder.step(label.subject)
+    for prediction in step.predictions if step else ():
+        bounds = prediction.factor or prediction.range
+        if prediction.figure == label.words[1] and bounds:
+            return bounds[label.words[2] == "high"], f"{bounds[0]:g} to {bounds[1]:g} was predicted"
+    raise Unknown(f"{label.subject} predicts no {label.words[1]}")
+
+
+def _error(view: View, label: Label) -> tuple[float, str]:
+    check = view.variant(label.subject).checks.get(label.shape)
+    errors = [
+        float(c.times_reference)
+        for c in view.variant(label.subject).checks.values()
+        if c.times_reference is not None
+    ]
+    if not errors or check is None:
+        raise Unknown(f"no error of {label.subject}")
+    return max(errors), f"{max(errors):.4f} of the reference's error, the worst of all shapes"
+
+
+READ: Mapping[str, Callable[[View, Label], tuple[float, str]]] = {
+    "time": _time,
+    "clock": _clock,
+    "ratio": _ratio_value,
+    "low": _end,
+    "high": _end,
+    "cycles": _cycles,
+    "sessions": _sessions,
+    "figure": _figure,
+    "samples": _figure,
+    "stall": _stall,
+    "gain": _gain,
+    "predicted": _predicted,
+    "error": _error,
+}
+
+
+def _ladder(evidence: Evidence, label: Label) -> Fact:
+    """How many steps have a verdict, or predictions a result."""
+    verdicts = [row.verdict for row in evidence.judged.rows]
+    counts = {str(v): float(verdicts.count(v)) for v in Verdict}
+    score = evidence.judged.score
+    counts |= {"confirmed": float(score.confirmed), "refuted": float(score.refuted)}
+    counts |= {"steps": float(len(verdicts) - 1), "refuted-times": float(_refuted(evidence))}
+    return _counted(counts, label, "what-was-learned")
+
+
+def _refuted(evidence: Evidence) -> int:
+    """Predictions of a time."""
+    every = (each for row in evidence.judged.rows for each in row.predictions)
+    return sum(each.figure == TIME and each.result == PredictionResult.REFUTED for each in every)
+
+
+def _shapes(evidence: Evidence, label: Label) -> Fact:
+    """Of the last step over the fastest reference."""
+    across = evidence.judged.across
+    if across is None or across.geometric_mean is None:
+        raise Unknown("nothing is known of all shapes")
+    worst = min(across.ratios)
+    known = {"mean": across.geometric_mean, "worst": worst, "count": float(len(across.results))}
+    return _counted(known, label, f"{across.variant}-at-all-shapes")
+
+
+def _gates(evidence: Evidence, label: Label) -> Fact:
+    config = evidence.views.config
+    known = {
+        "min_speedup": config.gates.min_speedup,
+        "max_error": config.gates.max_error,
+        "sessions": float(config.timing.sessions),
+        "max_sessions": float(config.timing.max_sessions),
+        "instances": float(config.timing.instances),
+    }
+    return _counted(known, label, "method")
+
+
+def _counted(known: Mapping[str, float], label: Label, anchor: str) -> Fact:
+    if label.words[0] not in known:
+        raise Unknown(f"{label.subject} has no {label.words[0]}")
+    value = known[label.words[0]]
+    return Fact(value, f"{label.subject}, {label.words[0]}: {value:.6g}", f"../{REPORT}#{anchor}")
+
+
+WHOLE: Mapping[str, Callable[[Evidence, Label], Fact]] = {
+    "ladder": _ladder,
+    "shapes": _shapes,
+    "gate": _gates,
+}
+
+
+def evidence() -> Evidence:
+    """Of the attention study, as it stands in this repository."""
+    target = find_target(ROOT, "attention", None, tell=False)
+    known = snapshot(target.evidence(), target.study.ladder.chain([]), everywhere=True)
+    config = target.workspace.config
+    return Evidence(judge(known, config), Views(known, config, known.names))
+
+
+def holds(text: str, value: float) -> bool:
+    """Whether the number in a text is the value, rounded to the digits that it has."""
+    found = NUMBER.findall(text)
+    if len(found) != 1:
+        return False
+    shown = found[0].replace(",", "")
+    decimals = len(shown.partition(".")[2])
+    half = 0.5 * 0.1**decimals
+    return math.isclose(float(shown), abs(value), rel_tol=1e-9, abs_tol=half * (1 + 1e-9))
+
+
+def prose(page: str) -> str:
+    """Without the definitions at the end."""
+    return page.split(MARK)[0]
+
+
+def cited(page: str) -> list[tuple[str, str]]:
+    """Texts with their labels, as they stand."""
+    return [(text, " ".join(label.split())) for text, label in CITED.findall(prose(page))]
+
+
+def faults(page: str, known: Evidence) -> Iterator[str]:
+    """What is wrong with the numbers of a page; nothing if all of them hold."""
+    for text, label in cited(page):
+        try:
+            fact = known.fact(label)
+        except Unknown as error:
+            yield f"[{text}][{label}]: {error}"
+            continue
+        if not holds(text, fact.value):
+            yield f"[{text}][{label}]: it is {fact.told}"
+    for text, path in LINKED.findall(prose(page)):
+        other = (PAGE.parent / path).read_text(encoding="utf-8")
+        yield from (
+            f"{n} of '{text}' is not in {path}" for n in NUMBER.findall(text) if n not in other
+        )
+    yield from (f"'{number}' is no link" for number in unlinked(page))
+
+
+def unlinked(page: str) -> list[str]:
+    """What looks measured and has no evidence."""
+    bare = re.sub(r"```.*?```|<[^>]*>", "", prose(page), flags=re.DOTALL)
+    for pattern in (CITED, LINKED, re.compile(r"`[^`]*`")):
+        bare = pattern.sub("", bare)
+    return MEASURED.findall(bare)
+
+
+def definitions(page: str, known: Evidence) -> str:
+    """Of every label of a page, in alphabetical order."""
+    lines = []
+    for label in sorted({label for _, label in cited(page)}):
+        fact = known.fact(label)
+        lines.append(f'[{label}]: {fact.link} "{fact.told}"')
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    known, page = evidence(), PAGE.read_text(encoding="utf-8")
+    found = list(faults(page, known))
+    for fault in found:
+        print(fault, file=sys.stderr)
+    if found:
+        return 1
+    PAGE.write_text(prose(page) + MARK + "\n" + definitions(page, known), encoding="utf-8")
+    print(f"{len(cited(page))} numbers hold")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
