@@ -37,6 +37,9 @@ REPORT = Path("reports/attention/OPTIMIZATION_REPORT.md")
 MARK = "<!-- the evidence: python -m benchmarks.story -->\n"
 CITED = re.compile(r"\[([^\[\]]+)\]\[([^\[\]]+)\]")
 LESSONS = ROOT / "docs" / "lessons.md"
+LAST = "fix15"  # the step that is shown at all shapes
+FASTEST = "fa4"  # of the references, at every shape
+CAPTURED = ("figure", "samples", "stall", "gain")
 SPEED = ("ratio", "low", "high", "cycles")
 LINKED = re.compile(r"\[([^\[\]]*\d[^\[\]]*)\]\(([\w./]+\.(?:md|toml))(?:#[\w-]*)?\)")
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
@@ -73,6 +76,8 @@ class Label:
     @property
     def where(self) -> str:
         """Shape and regime, for people."""
+        if self.words[0] in CAPTURED:
+            return f"at {self.shape}, under ncu"
         return f"at {self.shape}, {self.regime}"
 
 
@@ -95,14 +100,15 @@ class Evidence:
 
     def place(self, label: Label) -> str:
         """The link to where the number of a variant stands."""
-        step = self.views.snapshot.ladder.step(label.subject)
-        if step is None or label.over:
-            across = self.judged.across
-            every = across is not None and across.variant == label.subject
-            return f"../{REPORT}#{f'{label.subject}-at-all-shapes' if every else 'the-ladder'}"
-        own = step.shape or self.views.snapshot.shape
-        pages = self.elsewhere if label.words[0] in SPEED and label.shape != own else self.sections
-        return pages[label.subject]
+        step, home = self.views.snapshot.ladder.step(label.subject), self.views.snapshot.shape
+        if step is not None and not label.over:
+            elsewhere = label.words[0] in SPEED and label.shape != (step.shape or home)
+            return (self.elsewhere if elsewhere else self.sections)[label.subject]
+        if label.shape == home:
+            return f"../{REPORT}#the-ladder"
+        if label.subject not in (LAST, FASTEST):
+            return f"../{REPORT}#judged-at-{label.shape}"
+        return f"../{REPORT}#{LAST}-at-all-shapes"
 
     def read(self, label: str) -> Label:
         """Raises Unknown for a variant or shape that is none."""
@@ -128,8 +134,8 @@ class Evidence:
         if known is None or label.subject not in self.views.snapshot.names:
             raise Unknown(f"'{text}' is nothing that is known")
         value, told = known(self.views.at(label.shape), label)
-        what = " ".join(label.words)
-        whole = f"{label.subject}, {what} {label.where}: {told}"
+        what = " ".join((label.subject, *label.words))
+        whole = f"{what} {label.where}: {told}"
         return Fact(value, whole, self.place(label))
 
 
