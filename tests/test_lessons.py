@@ -14,10 +14,13 @@ from workbench.commands import lessons as command
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.lessons import Lesson, lessons, matching, techniques
+from workbench.render import markdown
+from workbench.render.as_json import lessons as as_json
+from workbench.render.document.lessons import page
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
-from workbench.words import Change, Regime, Verdict
-from workspaces import GOOD, ROOT, make
+from workbench.words import Change, Regime, Status, Verdict
+from workspaces import GOOD, ROOT, copy_of_repository, make
 
 HERE = ["--project", str(ROOT)]
 TIMES = {
@@ -58,6 +61,19 @@ def test_a_step_is_learned_from_wherever_it_was_timed_with_its_parent() -> None:
     assert warps.row.verdict == Verdict.KEPT
     assert [p.shape for p in warps.where(Verdict.REJECTED)] == ["small"]
     assert {p.shape for p in early.places} == {"small"}
+
+
+def test_a_step_without_current_evidence_is_left_out() -> None:
+    found = learned()
+    stale = replace(found[0], row=replace(found[0].row, status=Status.STALE))
+    assert [each.is_known for each in (stale, *found)] == [False, True, True, True]
+    told = markdown.document(page(techniques(found[1:]), (stale,), whole=True))
+    assert "Left out, without current evidence: `tiled` (stale)." in told
+    assert "### `tiled`" not in told
+    assert "### `warps` over `tiled`: what warps changes" in told
+    assert as_json.techniques((), (stale,))["left_out"] == [
+        {"study": "made", "variant": "tiled", "status": "stale"}
+    ]
 
 
 def test_techniques_have_their_steps_and_none_is_without() -> None:
@@ -137,11 +153,27 @@ def test_json_has_the_account_of_every_step(capsys: pytest.CaptureFixture[str]) 
         assert each["against_parent"]["anatomy"]["ratio"] > 0
 
 
+def test_a_step_that_was_changed_since_has_nothing_to_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = copy_of_repository(tmp_path)
+    source = root / "kernels" / "attention" / "fix5.cu"
+    source.write_text(source.read_text() + "// changed\n")
+    broken = root / "kernels" / "broken" / "study.py"
+    broken.parent.mkdir()
+    broken.write_text("shapes = 1 / 0\n")
+    assert main(["lessons", "fix5", "--project", str(root)]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "broken is left out: " in err  # and costs the others nothing
+    assert "fix5: no current evidence is on record" in err
+
+
 def test_a_workspace_without_evidence_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path, {"baseline": GOOD, "fix1": GOOD})
     assert main(["lessons", "--project", str(tmp_path)]) == 3
-    assert "no step of a ladder has evidence" in capsys.readouterr().err
+    assert "no step here: no current evidence is on record" in capsys.readouterr().err
     assert main(["lessons", "--study", "nothing", "--project", str(tmp_path)]) == 2
     assert "unknown study" in capsys.readouterr().err

@@ -19,24 +19,30 @@ from workbench.render.document.lessons import page
 from workbench.study.model import Study
 from workbench.study.workspace import Workspace, find_workspace
 
+NAMED = 6  # steps without evidence, where there are no others
+
 
 def run(options: LessonsOptions) -> None:
     workspace = find_workspace(options.project)
-    found = tuple(learned(workspace, options))
+    every = tuple(learned(workspace, options))
+    if options.word is not None and every:
+        every = matching(every, options.word)
+    found = tuple(lesson for lesson in every if lesson.is_known)
+    left_out = tuple(lesson for lesson in every if not lesson.is_known)
     if not found:
+        named = ", ".join(lesson.row.variant for lesson in left_out[:NAMED]) or "no step here"
         raise EnvironmentLacks(
-            "no step of a ladder has evidence on record here",
-            hint="`workbench ablate` records some where there is a GPU and ncu; `workbench list` "
+            f"{named}: no current evidence is on record",
+            hint="`workbench ablate` records it where there is a GPU and ncu; `workbench list` "
             "shows what there is",
         )
-    if options.word is not None:
-        found = matching(found, options.word)
     by_kind = techniques(found)
     if options.json:
-        return show_json(as_json.techniques(by_kind))
+        return show_json(as_json.techniques(by_kind, left_out))
     out = Output(options.wide, options.markdown)
     whole = options.word is not None or options.wide or not out.on_terminal
-    out.document(page(by_kind, whole=whole, all_kinds=options.word is None))
+    told = page(by_kind, left_out, whole=whole, all_kinds=options.word is None)
+    out.document(told)
     if not whole:
         note("hint: `workbench lessons WORD` shows the steps of one: a technique, step or figure")
     return None

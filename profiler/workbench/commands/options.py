@@ -230,7 +230,7 @@ class LessonsOptions:
     word: Annotated[
         str | None,
         typer.Argument(
-            metavar="[WORD]",
+            metavar="WORD",
             help="A technique, step, figure, or a word of their texts.",
             autocompletion=_completed("lesson"),
         ),

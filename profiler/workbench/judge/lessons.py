@@ -28,7 +28,7 @@ from workbench.words import HEADLINE, Change, Parameter, Regime, Role, Status, V
 
 SHOWN = 6
 MOVED = 0.03  # of the parent's duration: a stall reason that changed by less is not named
-UNTOLD = Kind("kind of change not told", "`kind` of a step in ablation.toml says it")
+UNTOLD = Kind("kind of change not told", "a step says it as its kind in ablation.toml")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,11 @@ class Lesson:
     row: Row
     step: Step
     places: tuple[Place, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was measured as it is now, or failed: else there is nothing to learn yet."""
+        return self.row.status in (Status.CURRENT, Status.FAILED)
 
     @property
     def deciding(self) -> Place | None:

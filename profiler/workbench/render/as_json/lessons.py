@@ -11,9 +11,15 @@ from workbench.render.as_json import ladder, plain_data
 Data = dict[str, Any]
 
 
-def techniques(found: Iterable[Technique]) -> Data:
-    """Of ``workbench lessons``."""
-    return {"techniques": [_technique(each) for each in found]}
+def techniques(found: Iterable[Technique], left_out: Iterable[Lesson] = ()) -> Data:
+    """Of ``workbench lessons``; ``left_out`` are steps without current evidence."""
+    return {
+        "techniques": [_technique(each) for each in found],
+        "left_out": [
+            {"study": each.study, "variant": each.row.variant, "status": each.row.status}
+            for each in left_out
+        ],
+    }
 
 
 def _technique(found: Technique) -> Data:

@@ -39,13 +39,22 @@ RATIOS = (
 )
 
 
-def page(found: Sequence[Technique], *, whole: bool, all_kinds: bool = True) -> Document:
-    """``whole``: with every step, not the overview alone; ``all_kinds``: nothing was left out, so
-    that a kind without a step has none.
+def page(
+    found: Sequence[Technique],
+    left_out: Sequence[Lesson] = (),
+    *,
+    whole: bool,
+    all_kinds: bool = True,
+) -> Document:
+    """``left_out`` are steps without current evidence. ``whole``: with every step, not the overview
+    alone; ``all_kinds``: no other steps were asked for, so that a kind without one has none.
     """
     told: list[Block] = [Paragraph(_about(found)), Paragraph(words(RATIOS)), overview(found)]
     if all_kinds and (untried := _untried(found)):
         told.append(Paragraph(line("No step is of these kinds: ", names(untried), ".")))
+    if left_out:
+        named = [line(code(each.row.variant), f" ({verdict(each.row)})") for each in left_out]
+        told.append(Paragraph(line("Left out, without current evidence: ", joined(named), ".")))
     if whole:
         told += sections(found)
     return Document(words(TITLE), tuple(told))
@@ -61,8 +70,13 @@ def _about(found: Sequence[Technique]) -> Text:
     studies = list(dict.fromkeys(lesson.study for lesson in every))
     cards = ", ".join(dict.fromkeys(lesson.gpu for lesson in every))
     kinds = len([technique for technique in found if technique.change])
-    text = f"{len(every)} steps of {kinds} kinds, on the ladders of "
+    told = [_counted(len(every), "step"), *([_counted(kinds, "kind")] if kinds else [])]
+    text = f"{' of '.join(told)}, on the ladders of "
     return line(text, names(studies), f", measured on {cards}.")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 OVERVIEW: list[Field[Technique]] = [
@@ -170,7 +184,7 @@ def _moved(lesson: Lesson) -> Iterable[Text]:
 
 
 def _judged(place: Place) -> str:
-    return "" if place.regime == HEADLINE else f" ({place.verdict})"
+    return "" if place.regime == HEADLINE else f" (would be {place.verdict})"
 
 
 def _figure(label: str, unit: str, before: float, after: float) -> str:
