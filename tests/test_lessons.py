@@ -133,7 +133,13 @@ def test_what_a_word_finds_of_the_recorded_steps(
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"), [("swizle", "'swizzled'"), ("fix66", "'fix6'"), ("qqq", "known: ")]
+    ("word", "hint"),
+    [
+        ("swizle", "'swizzled'"),
+        ("fix66", "'fix6'"),
+        ("vector", "kinds with steps: tile-shared, "),
+        ("qqq", "known: "),
+    ],
 )
 def test_a_word_that_nothing_matches_ends_in_a_hint(
     word: str, hint: str, recorded: tuple[Lesson, ...]

@@ -13,7 +13,7 @@ from workspaces import ROOT
 
 sys.path.insert(0, str(ROOT))
 try:
-    from benchmarks import story
+    from benchmarks import facts, story
 finally:
     sys.path.remove(str(ROOT))
 
@@ -21,16 +21,16 @@ PAGE = story.PAGE.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def known() -> story.Evidence:
-    return story.evidence()
+def known() -> facts.Evidence:
+    return facts.evidence()
 
 
-def test_its_numbers_hold(known: story.Evidence) -> None:
+def test_its_numbers_hold(known: facts.Evidence) -> None:
     assert list(story.faults(PAGE, known)) == []
     assert len(story.cited(PAGE)) > 100
 
 
-def test_its_definitions_are_those_of_the_evidence(known: story.Evidence) -> None:
+def test_its_definitions_are_those_of_the_evidence(known: facts.Evidence) -> None:
     written = PAGE.split(story.MARK)[1].strip()
     again = story.definitions(PAGE, known).strip()
     assert written == again, "`python -m benchmarks.story` writes them"
@@ -59,7 +59,7 @@ def test_its_definitions_are_those_of_the_evidence(known: story.Evidence) -> Non
         ("[29 of 541](trust.md)", ["541 of"]),
     ],
 )
-def test_what_does_not_hold_is_found(text: str, says: Sequence[str], known: story.Evidence) -> None:
+def test_what_does_not_hold_is_found(text: str, says: Sequence[str], known: facts.Evidence) -> None:
     found = list(story.faults(text, known))
     assert len(found) == len(says)
     for fault, said in zip(found, says, strict=True):
@@ -82,9 +82,9 @@ def test_its_links_and_pictures_lead_somewhere() -> None:
     assert all((story.PAGE.parent / each).is_file() for each in pictures)
 
 
-def test_the_reference_that_it_names_is_the_fastest_everywhere(known: story.Evidence) -> None:
+def test_the_reference_that_it_names_is_the_fastest_everywhere(known: facts.Evidence) -> None:
     across = known.judged.across
     assert across is not None
-    assert {each.fastest for each in across.results} == {story.FASTEST}
-    assert across.variant == story.LAST
+    assert {each.fastest for each in across.results} == {facts.FASTEST}
+    assert across.variant == facts.LAST
     assert f"at all [{len(across.results)}][shapes count] shapes" in " ".join(PAGE.split())

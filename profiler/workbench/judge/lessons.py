@@ -15,7 +15,7 @@ from workbench.derive.figures import STALL, stall_label
 from workbench.derive.intervals import Ratio
 from workbench.derive.stalls import StallTime
 from workbench.derive.sums import added
-from workbench.errors import unknown
+from workbench.errors import UsageError, unknown
 from workbench.judge.advice.changes import CATALOGUE, Kind
 from workbench.judge.gates import by_speed, speed_verdict
 from workbench.judge.inputs import Snapshot
@@ -178,6 +178,13 @@ def matching(found: Sequence[Lesson], word: str) -> tuple[Lesson, ...]:
     for ways in (_is_step, _is_kind, _is_said):
         if kept := tuple(lesson for lesson in found if ways(lesson, word)):
             return kept
+    untried = [kind for kind in Change if _stands(word, f"{kind} {CATALOGUE[kind].title}")]
+    if untried:
+        told = dict.fromkeys(str(lesson.step.kind) for lesson in found if lesson.step.kind)
+        raise UsageError(
+            f"no step is of the kind '{untried[0]}' ({CATALOGUE[untried[0]].title})",
+            hint=f"kinds with steps: {', '.join(told)}" if told else "a step says its own kind",
+        )
     named = [(lesson.step.kind, lesson.step.variant) for lesson in found]
     names = dict.fromkeys(str(name) for pair in named for name in pair if name)
     words = (each for lesson in found for each in re.findall(r"\w{4,}", lesson.step.key_change))
