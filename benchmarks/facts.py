@@ -33,6 +33,8 @@ FASTEST = "fa4"  # of the references, at every shape
 PLACELESS = ("error", "predicted")
 CAPTURED = ("figure", "samples", "stall", "gain")
 SPEED = ("ratio", "low", "high", "cycles")
+# Of a step, in the report and among the lessons, where those of other studies stand as well.
+HEADING = re.compile(r"^#+ (`[^`]+`(?:| over `[^`]+`(?: \(attention[^)]*\))?): .*)$", re.MULTILINE)
 REGIMES = {"back-to-back": Regime.BACK_TO_BACK, "cold": Regime.COLD}
 
 

@@ -21,6 +21,7 @@ from workbench.derive.factors import (
 from workbench.derive.figures import DURATION
 from workbench.ncu.capture import Capture, Launched
 from workbench.ncu.catalog import L1_BYTES, L2_BYTES, STALL_PREFIX
+from workbench.ncu.disassembly import Code
 from workbench.words import VIRTUAL_ROOT
 
 SMS_OF_CARD, GHZ, SAMPLES = 132, 2.0, 10_000
@@ -41,6 +42,7 @@ class Made:
     kernel: str = "made"
     collected: frozenset[str] = frozenset(("samples", "instructions", SECTORS))
     launched: Launched | None = None
+    code: Code | None = None
 
 
 @dataclass(frozen=True)

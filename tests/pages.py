@@ -8,13 +8,16 @@ found, sources = hostile()      # markup in every name, message, text and source
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from synthetic import ablation, bottleneck, with_row
 from workbench.commands.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import Profiled, Sources
 from workbench.derive.diff.source_diff import source_diff
+from workbench.derive.sass.listing import Listing
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standouts
 from workbench.judge.environment import Environment
@@ -25,7 +28,7 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.rules import RuleChange
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import ladder_sources
+from workbench.judge.source_diffs import ladder_sass, ladder_sources
 from workbench.judge.times import timings
 from workbench.render.chart.charts import NO_TIMINGS
 from workbench.render.chart.sample_strips import Timings
@@ -43,9 +46,15 @@ NASTY = (
 )
 
 
-def render(found: Ablation, sources: Sources | None = None, samples: Timings = NO_TIMINGS) -> str:
+def render(
+    found: Ablation,
+    sources: Sources | None = None,
+    samples: Timings = NO_TIMINGS,
+    listings: Mapping[str, Listing] = MappingProxyType({}),
+) -> str:
     sources = sources or Sources()
-    return render_page(report(found, sources.diffs), found, sources, ENVIRONMENT, samples)
+    document = report(found, sources.diffs)
+    return render_page(document, found, sources, ENVIRONMENT, samples, listings)
 
 
 @lru_cache
@@ -62,7 +71,8 @@ def recorded() -> tuple[Ablation, Sources]:
 
 @lru_cache
 def recorded_page() -> str:
-    return render(*recorded(), timings(evidence()[0]))
+    taken = evidence()[0]
+    return render(*recorded(), timings(taken), ladder_sass(taken, recorded()[0]))
 
 
 @lru_cache

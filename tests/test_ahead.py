@@ -103,3 +103,21 @@ def test_a_cubin_is_whole_or_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert [p.suffix for p in (tmp_path / "cubins").iterdir()] == [".pickle"]
     again: Any = source.compile("sm_90a")
     assert again == ".pickle"
+
+
+def test_extensions_of_torch_are_left_to_the_worker_that_is_not_ended(
+    made: list[Recorded], tmp_path: Path
+) -> None:
+    folder = tmp_path / "kernels" / "scale"
+    folder.mkdir()
+    (folder / "ext.py").write_text("from torch.utils.cpp_extension import load_inline\n")
+    with compilers(tmp_path, ["ext", "ext[a=1]", *"abcd"], job):
+        assert sorted(name for one in made for name in one.job[1]) == list("abcd")
+
+
+def test_without_a_gpu_an_architecture_that_is_said_is_compiled_for(
+    made: list[Recorded], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+    with compilers(tmp_path, list("abcd"), job, "sm_80"):
+        assert {one.job[0] for one in made} == {"sm_80"}

@@ -16,8 +16,9 @@ from workbench.cli import main
 from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
-from workbench.ncu.capture import load_capture, stall_metrics
+from workbench.ncu.capture import load_capture
 from workbench.ncu.captures import Captures
+from workbench.ncu.counters import stall_metrics
 from workbench.ncu.reader import open_report
 from workspaces import ROOT, copy_of_repository, recorded_report
 

@@ -121,3 +121,19 @@ def test_predictions_are_confirmed_refuted_or_not_measurable() -> None:
         "confirmed",
         "not measurable",
     ]
+
+
+def test_the_output_that_decided_is_named() -> None:
+    from workbench.judge.accuracy import accuracy_gate
+
+    one = Check(
+        status=CheckResult.CORRECT,
+        why="",
+        max_abs=1e-3,
+        relative=1e-3,
+        fingerprint="",
+        times_reference=1.5,
+        output="lse",
+    )
+    gate = accuracy_gate({"large": one}, LIMITS, "torch")
+    assert gate.why == "1.5x the error of torch at large in 'lse' ≤ 2x"

@@ -17,7 +17,9 @@ from workbench.commands.target import find_target
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
+from workbench.render import markdown
 from workbench.render.document.blocks import plain
+from workbench.render.document.report import shapes_table
 from workbench.render.document.result import across
 from workbench.render.document.tree import tree
 from workbench.study.config import Config
@@ -203,6 +205,22 @@ def test_all_shapes_are_told_of_the_last_step() -> None:
     assert found.geometric_mean == pytest.approx(math.sqrt(30 / 21 * 450 / 301))
     assert found.worst is not None
     assert found.worst.shape == "normal"
+
+
+@pytest.mark.parametrize(("intensity", "unit"), [(100.0, "TFLOP/s"), (0.75, "TB/s")])
+def test_the_rate_is_of_bytes_where_those_are_what_counts(intensity: float, unit: str) -> None:
+    judged = made()
+    assert judged.across is not None
+    results = tuple(
+        replace(result, flops_per_second=1e12 * intensity, bytes_per_second=1e12)
+        for result in judged.across.results
+    )
+    everywhere = replace(judged.across, results=results)
+    head, _, first, *_ = markdown.table(
+        shapes_table(replace(judged, across=everywhere))
+    ).splitlines()
+    assert f" {unit} " in head
+    assert (" 1.00 " in first) is (unit == "TB/s")
 
 
 def test_a_card_that_was_slowed_down_at_a_shape_of_the_last_step_alone_is_told_of() -> None:

@@ -76,6 +76,16 @@ def test_a_step_without_current_evidence_is_left_out() -> None:
     ]
 
 
+def test_a_step_is_told_with_its_study_where_there_are_several() -> None:
+    found = learned()
+    own = markdown.document(page(techniques(found), whole=True))
+    assert "### `warps` over `tiled`: what" in own
+    others = tuple(replace(each, study="another") for each in found)
+    both = markdown.document(page(techniques((*found, *others)), whole=True))
+    assert "### `warps` over `tiled` (made): what" in both
+    assert "### `warps` over `tiled` (another): what" in both
+
+
 def test_techniques_have_their_steps_and_none_is_without() -> None:
     found = techniques(learned())
     assert [each.change for each in found] == [Change.TILE_SHARED, Change.WARPS, None]

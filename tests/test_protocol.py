@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from workbench.errors import ToolFailed
 from workbench.evidence.records import (
@@ -39,6 +40,7 @@ from workbench.run.protocol import (
     Failed,
     Hello,
     Job,
+    Learned,
     SessionsDone,
     SessionsJob,
     Start,
@@ -115,6 +117,18 @@ EVERY: list[WorkerEvent] = [
     Failed(variant="fix1", phase=Phase.TIME, error=ERROR),
     CeilingMeasured(id="fp32", ceiling=CEILING),
     CeilingFailed(id="fp32", error=ERROR),
+    Learned(
+        inputs={"x": "float32[4]"},
+        outputs=("float32[4]",),
+        destinations=("out",),
+        exact=False,
+        refusal="no doubles",
+        dtype="float32",
+        bytes={"n=4": 32.0},
+        largest=3.5,
+        errors={"baseline": (1e-6, 1e-7)},
+        failures={"eager": ERROR},
+    ),
     ContextLost(variant="fix1"),
     Broken(error=ERROR),
     Done(),
@@ -266,13 +280,14 @@ def worker(
 ) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
     from workbench.run.worker import check, device, main
-    from workbench.run.worker.timing import card, surroundings
+    from workbench.run.worker.timing import card, graphs, surroundings
 
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(device, "environment", lambda: Environment(gpu="NVIDIA H200"))
     monkeypatch.setattr(device, "context_lost", lambda: False)
-    monkeypatch.setattr(card, "Card", lambda: SimpleNamespace(advance=lambda: None))
+    monkeypatch.setattr(card, "Card", lambda: SimpleNamespace(advance=lambda: None, side=None))
+    monkeypatch.setattr(graphs, "warm_up", lambda call, side: call())
     monkeypatch.setattr(surroundings, "Surroundings", Neighbours)
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
@@ -283,7 +298,9 @@ def worker(
 
     monkeypatch.setattr(check, "check_once", once)
 
-    def run(*phases: Phase, variants: tuple[str, ...] = ("one", "two")) -> list[WorkerEvent]:
+    def run(
+        *phases: Phase, variants: tuple[str, ...] = ("one", "two"), **more: Any
+    ) -> list[WorkerEvent]:
         job = VariantsJob(
             study="scale",
             variants=variants,
@@ -295,7 +312,7 @@ def worker(
             check_shapes=("large", "odd"),
             ranges={name: f"workbench:scale/{name}/large" for name in variants},
         )
-        protocol.write_job(tmp_path / protocol.JOB, job)
+        protocol.write_job(tmp_path / protocol.JOB, structs.replace(job, **more))
         monkeypatch.setattr(sys, "argv", ["worker", protocol.JOB])
         main.main()
         lines = (tmp_path / EVENTS).read_text().splitlines()
@@ -322,6 +339,15 @@ def test_a_worker_builds_and_checks(worker: Callable[..., list[WorkerEvent]]) ->
     (checked, *_) = [event for event in events if isinstance(event, Checked)]
     assert (checked.status, checked.max_abs, checked.relative) == (CheckResult.CORRECT, 0.25, 1e-3)
     assert (checked.times_reference, checked.kind, checked.varies) == (2.0, "", False)
+
+
+def test_a_worker_knows_shapes_that_the_study_does_not_list(
+    worker: Callable[..., list[WorkerEvent]],
+) -> None:
+    more = {"shape": "n8", "check_shapes": ("n8", "odd"), "derived": {"n8": {"n": 8}}}
+    events = worker(Phase.CHECK, **more)
+    checked = [event.shape for event in events if isinstance(event, Checked)]
+    assert checked == ["n8", "odd", "n8", "odd"]
 
 
 def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]]) -> None:

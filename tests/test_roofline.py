@@ -9,7 +9,12 @@ from synthetic import ablation, with_row
 from workbench.derive.roofline.ceilings import ceilings
 from workbench.derive.roofline.point import point
 from workbench.render import markdown
+from workbench.render.chart.charts import scene
+from workbench.render.chart.notes import NO_ARITHMETIC
+from workbench.render.chart.scene import Label
 from workbench.render.document import rooflines
+from workbench.render.report import render_report, template_environment
+from workspaces import ROOT
 
 WGMMA = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off"
 ROOF = {
@@ -148,6 +153,38 @@ def test_a_table_over_one_level_has_no_number_of_another() -> None:
     of = {line.split()[1]: line.partition("|")[2].split("|", 1)[1] for line in lines[2:]}
     assert of["fix1"] == of["baseline"]
     assert " L2 " in of["fix1"]
+
+
+def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_roofline() -> None:
+    idle = {name: 0.0 for name in ROOF if "per_cycle_elapsed" in name}
+    found = point(metrics({**ROOF, **LEVELS, **idle}), {"l2": 1e9})
+    assert found is not None
+    assert (found.flops, found.limit, found.compute_share, found.above_roof) == (
+        0,
+        "dram",
+        0,
+        False,
+    )
+    assert [level.bandwidth_share for level in found.levels] == pytest.approx([5e-4, 0.25, 0.4])
+    assert found.nearest[0] == "l1"
+    assert found.share == pytest.approx(5e-4)
+    over = found.over("l2")
+    assert over is not None
+    assert over.share == pytest.approx(0.25)
+    all_idle = ablation(1)
+    for row in all_idle.everything:
+        all_idle = with_row(all_idle, row.variant, point=found)
+    for name in ("roofline", "roofline-levels"):
+        drawn = scene(name, all_idle)
+        assert any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in drawn.items)
+    line = markdown.table(rooflines.roofline(all_idle)).splitlines()[2]
+    assert line.count("—") == 2
+    text = render_report(all_idle, {}, template_environment([ROOT / "templates"]))
+    assert "## Bandwidth" in text
+    assert "roofline-light.svg" not in text
+    assert "DRAM (TB/s)" in text
+    some = scene("roofline", with_row(ablation(1), "fix1", point=found))
+    assert not any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in some.items)
 
 
 def test_older_names_give_the_same_levels() -> None:

@@ -13,6 +13,7 @@ ROOMS = (
     "words",
     "cuda",
     "study",
+    "problems",
     "evidence",
     "ncu",
     "run",
@@ -20,6 +21,7 @@ ROOMS = (
     "judge",
     "render",
     "commands",
+    "library",
     "cli",
     "__main__",
 )

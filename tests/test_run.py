@@ -81,6 +81,7 @@ def test_a_variant_that_cannot_be_built_costs_only_itself(
     message = built["broken"]["error"]
     assert '/workbench/kernels/scale/broken.cu(3): error: identifier "y" is undefined' in message
     assert built["norun"]["error"] == "norun.py defines no run()"
+    assert "hint: a variant is a module with run(...)" in err
     assert built["raises"]["error"] == "ValueError: no such thing (raises.py:1)"
     assert "hint: everything else was built" in err
 

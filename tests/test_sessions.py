@@ -337,10 +337,10 @@ def test_what_is_kept_of_an_output_is_what_is_compared(
     around = surroundings_of(256, launched)
     one = object.__new__(Instance)
     one.around = cast(Any, SimpleNamespace(inputs=around))
-    one.kept = torch.ones(shape, dtype=getattr(torch, dtype))
-    around.read(one.kept, one.kept, 0, 2)
+    kept = torch.ones(shape, dtype=getattr(torch, dtype))
+    around.read(kept, kept, 0, 2)
     assert launched[0][4] == read
-    found, wanted = one.kept_pieces(one.kept.double())
+    found, wanted = one.kept_pieces(kept, kept.double())
     assert found.tolist() == wanted.tolist() == [1.0] * compared
 
 
@@ -421,7 +421,7 @@ def test_all_sessions_together_audit_everyone_however_long_it_takes(
     ],
 )
 def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
-    from workbench.run.worker.check import GUARD_BYTES, guarded
+    from workbench.run.worker.calls import GUARD_BYTES, guarded
     from workbench.run.worker.timing.surroundings import is_dense
 
     given = make()
@@ -477,7 +477,8 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
     worker = object.__new__(main.Worker)
     shapes = {"large": "of large", "odd": "of odd"}
     worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
-    worker.job = cast(Any, SimpleNamespace(shape="large", check_shapes=("large", "odd")))
+    job = SimpleNamespace(shape="large", check_shapes=("large", "odd"), sources={})
+    worker.job, worker.folder = cast(Any, job), Path()
     worker.journal = cast(Any, SimpleNamespace(write=lambda event: None))
     failing = "odd"
     with pytest.raises(ToolFailed, match=r"^at odd: ValueError: n must be even"):

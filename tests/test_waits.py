@@ -17,6 +17,7 @@ import pytest
 from workbench.ncu import binaries, places
 from workbench.ncu.binaries import MAGIC, tables_in
 from workbench.ncu.capture import Decoded, read_lines
+from workbench.ncu.counters import counted
 from workbench.ncu.instructions import Instruction, instruction
 from workbench.ncu.line_table import Frame, LineTable, Row, line_tables
 from workbench.ncu.places import Places, is_library, source_place
@@ -97,7 +98,7 @@ def test_no_sample_is_lost_or_made_up(variant: str) -> None:
     total = dict(row[:2] for row in one.metrics)["smsp__pcsamp_warps_issue_stalled_wait"]
     assert sum(samples(SHOWN, variant, "wait").values()) == total
     plain: Counter[str] = Counter()
-    for _, _, counter, value in read_lines(one.action):  # without line tables
+    for _, _, counter, value in read_lines(counted(one.action)):  # without line tables
         plain[counter] += int(value)
     assert plain == Counter({c: int(sum(r[3] for r in one.lines if r[2] == c)) for c in plain})
 
@@ -107,7 +108,8 @@ def test_without_line_tables_it_is_the_line_of_the_wait_in_the_loop(
     shape: str, variant: str
 ) -> None:
     """That much the disassembly says."""
-    rows = [row for row in read_lines(launch(shape, variant).action) if row[2] == "long_scoreboard"]
+    found = read_lines(counted(launch(shape, variant).action))
+    rows = [row for row in found if row[2] == "long_scoreboard"]
     file, line, *_ = max(rows, key=lambda row: float(row[3]))
     place = Path(file).name, int(line)
     assert BARRIER in text(place) or place[0] == "hopper.cuh"

@@ -47,6 +47,10 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
         "templates/report.html.j2",
         "templates/report.css",
         "templates/report.js",
+        "starters/common/kernels/rmsnorm/study.py",
+        "starters/cuda/kernels/rmsnorm/baseline.cu",
+        "starters/triton/ablations/rmsnorm/ablation.toml",
+        "starters/torch/kernels/rmsnorm/fix1.py",
     ):
         assert f"{inside}/{name}" in names
     assert any(name.endswith(".ncu-repz") for name in names)
@@ -76,8 +80,12 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
     assert "7 timed, 4 profiled" in out
     out = run("workbench", "ablate", "fix1", cwd=here, site=site)
     assert out.startswith("recorded evidence: NVIDIA H200")
+    assert list(here.iterdir()) == []
+    run("workbench", "report", "fix1", cwd=here, site=site)
     written = here / "workbench-reports" / "attention" / "fix1"
     assert (written / "OPTIMIZATION_REPORT.md").is_file()
     assert (written / "roofline-dark.svg").is_file()
+    run("workbench", "init", "mine", cwd=here, site=site)
+    assert "fix1.cu" in run("workbench", "build", "fix1", "--project", "mine", cwd=here, site=site)
     where = run("workbench", "--version", cwd=here, site=site)
     assert where.strip() == "0.1.0"

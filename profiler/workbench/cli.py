@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from keyword import iskeyword
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -29,17 +30,24 @@ app = typer.Typer(
 # In the order of the help; each is run by the module of its name in ``workbench.commands``.
 VERBS: dict[str, type] = {
     "doctor": options.DoctorOptions,
+    "try": options.TryOptions,
+    "init": options.InitOptions,
+    "new": options.NewOptions,
     "list": options.ListOptions,
     "build": options.BuildOptions,
     "check": options.CheckOptions,
     "calibrate": options.CalibrateOptions,
+    "watch": options.WatchOptions,
     "profile": options.ProfileOptions,
     "ablate": options.AblateOptions,
+    "sweep": options.SweepOptions,
     "report": options.ReportOptions,
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
     "advise": options.AdviseOptions,
     "lessons": options.LessonsOptions,
+    "open": options.OpenOptions,
+    "export": options.ExportOptions,
     "adopt": options.AdoptOptions,
 }
 
@@ -57,7 +65,8 @@ def verb(name: str, given: type) -> Callable[..., None]:
 
     def run(**values: Any) -> None:
         try:
-            importlib.import_module(f"workbench.commands.{name}").run(given(**values))
+            module = f"{name}_" if iskeyword(name) else name
+            importlib.import_module(f"workbench.commands.{module}").run(given(**values))
         except BrokenPipeError as error:
             raise ReaderGone from error
 

@@ -24,6 +24,8 @@ class WorkbenchError(Exception):
         self.message = message
         self.hint = hint
         self.ran = ran
+        if hint:
+            self.add_note(f"hint: {hint}")  # where a script or a notebook shows a traceback
 
 
 class UsageError(WorkbenchError):

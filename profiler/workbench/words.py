@@ -9,6 +9,7 @@ ABSENT = "not collected"
 NONE = "—"  # where there is nothing to collect: the baseline has no parent
 INSTALL = "pip install -e '.[gpu]' in the workbench's own checkout"
 VIRTUAL_ROOT = "/workbench/kernels"  # what sources are compiled under: no machine's path
+GENERATED_ROOT = "/workbench/"  # and what front ends generate while a worker runs
 CLOCK_TOLERANCE = 0.02  # captures whose SM clocks differ by more are not compared in silence
 
 Parameter = bool | int | float | str  # of a shape or of a variant

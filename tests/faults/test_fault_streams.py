@@ -13,7 +13,7 @@ import pytest
 from workbench.cli import main
 from workbench.commands import foreign
 from workbench.derive.matching import match
-from workspaces import ROOT, recorded_report
+from workspaces import ROOT, copy_of_repository, recorded_report
 
 BENCH = f"{sys.executable} -m workbench"
 REPORT = recorded_report("b2h8s512d64")
@@ -65,12 +65,12 @@ def test_a_reader_that_leaves_ends_it_with_141(verb: str, tmp_path: Path) -> Non
     ],
     ids=["ascii", "C", "latin-1"],
 )
-@pytest.mark.parametrize("verb", ["ablate fix1", "diff fix1 fix2 --source"])
+@pytest.mark.parametrize("verb", ["ablate fix1", "report fix1", "diff fix1 fix2 --source"])
 def test_no_encoding_stops_a_verb(verb: str, variables: dict[str, str], tmp_path: Path) -> None:
     done = shell(f"workbench {verb}", tmp_path, **variables)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     plain = tmp_path / "workbench-reports/attention/fix1/OPTIMIZATION_REPORT.md"
-    assert verb[0] == "d" or "µs" in plain.read_text(encoding="utf-8")
+    assert verb[0] != "r" or "µs" in plain.read_text(encoding="utf-8")
 
 
 def test_json_stays_json_without_a_stderr(tmp_path: Path) -> None:
@@ -114,18 +114,17 @@ def test_outside_a_workspace_users_files_are_kept(
 ) -> None:
     for name in ("OPTIMIZATION_REPORT.md", "report.html", "stalls-dark.svg"):
         (outside / name).write_text("mine")
-    assert main(["ablate", "fix1"]) == 0
+    assert main(["report", "fix1"]) == 0
     told = capsys.readouterr()
     assert told.err.count(BUILT_IN) == 1
     assert {p.read_text() for p in outside.iterdir() if p.is_file()} == {"mine"}
     written = outside / "workbench-reports" / "attention" / "fix1"
     assert (written / "OPTIMIZATION_REPORT.md").is_file()
-    assert main(["ablate", "fix1"]) == 0  # its own files may be written again
+    assert main(["report", "fix1"]) == 0  # its own files may be written again
     (written / "stalls-dark.svg").write_text("mine")
     capsys.readouterr()
-    assert main(["ablate", "fix1"]) == 2
+    assert main(["report", "fix1"]) == 2
     told = capsys.readouterr()
-    assert "| fix1" in told.out
     assert "stalls-dark.svg was not written by the workbench, or was changed" in told.err
     assert (written / "stalls-dark.svg").read_text() == "mine"
 
@@ -133,14 +132,34 @@ def test_outside_a_workspace_users_files_are_kept(
 def test_a_folder_that_takes_nothing_costs_only_the_report(
     outside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (outside / "workbench-reports").write_text("a file where a folder is wanted")
+    (copy_of_repository(outside) / "reports").write_text("a file where a folder is wanted")
     assert main(["ablate", "fix1"]) == 3
     told = capsys.readouterr()
     assert "| fix1" in told.out
-    assert "error: no report could be written to workbench-reports/attention/fix1" in told.err
+    assert "error: no report could be written to reports/attention/fix1" in told.err
     assert "is the folder writable" not in told.err
     assert main(["ablate", "fix1", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["study"] == "attention"
+
+
+def test_outside_a_workspace_nothing_is_written_but_where_it_is_asked_for(
+    outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ablate", "fix1"]) == 0
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert BUILT_IN in first
+    assert "its evidence is only read" in first
+    assert "`workbench report` writes workbench-reports/attention/fix1" in last
+    assert list(outside.iterdir()) == []
+
+
+def test_what_is_measured_outside_a_workspace_says_where_it_goes(
+    outside: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.run.machine.can_measure", lambda: True)
+    assert main(["list"]) == 0
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert "what is measured goes to workbench-evidence" in first
 
 
 def test_every_verb_says_once_that_it_is_the_built_in_study(

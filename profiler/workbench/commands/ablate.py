@@ -8,12 +8,21 @@ from contextlib import suppress
 
 import typer
 
+from workbench.commands import leave_one_out, sizes, sweep
 from workbench.commands.measuring import ensure
-from workbench.commands.options import AblateOptions
+from workbench.commands.options import AblateOptions, SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
 from workbench.commands.report import write_reports
-from workbench.commands.target import Target, find_study, find_target, in_place, shown_path
+from workbench.commands.target import (
+    Target,
+    find_study,
+    find_target,
+    in_place,
+    profiled_shapes,
+    shown_path,
+    target_at,
+)
 from workbench.commands.track_record import with_record
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.inputs import Snapshot
@@ -22,6 +31,7 @@ from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import ladder_view
+from workbench.study.spaces import is_space
 
 
 def load_pandas() -> None:
@@ -48,23 +58,38 @@ def measured(
 
 
 def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[str, str]) -> None:
-    """Write the report, after all else was printed: a folder that takes none costs no more."""
+    """Write the report, after all else was printed: a folder that takes none costs no more.
+
+    Outside of a workspace there is none but that of ``workbench report``.
+    """
     for name, why in failed.items():
         note(f"error: {name}: {in_place(why, target.study)}")
     if failed:
         note("hint: everything else that was measured is kept and in the table")
     with suppress(BrokenPipeError):  # of which there is word again at the end
         sys.stdout.flush()
-    for path in write_reports(target, evidence, judged, page=False):
-        note(f"wrote {shown_path(path)}")
+    if target.workspace.packaged:
+        folder = target.workspace.reports(target.study, judged.shape, target.part)
+        note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
+    else:
+        for path in write_reports(target, evidence, judged, page=False):
+            note(f"wrote {shown_path(path)}")
     if failed:
         raise typer.Exit(1)
 
 
 def run(options: AblateOptions) -> None:
+    if options.leave_one_out:
+        return leave_one_out.run(options)
+    if any(map(is_space, options.fixes or [])):
+        return run_sweep(options)
     if options.all_shapes:
         return run_all(options)
-    target = find_target(options.project, options.study, options.shape)
+    workspace, study = find_study(options.project, options.study)
+    picked = profiled_shapes(study, options.shape)
+    if len(picked) > 1:
+        return run_sizes(options, sizes.targets_of(workspace, picked))
+    target = target_at(workspace, picked[0])
     judged, evidence, failed = measured(target, options.fixes or [], options.fresh)
     if options.json:
         show_json(as_json.ablation(judged))
@@ -73,6 +98,35 @@ def run(options: AblateOptions) -> None:
         table = ladder_view.ablation(judged, by_shape=out.on_terminal and not options.wide)
         out.show(*table, *ladder_view.account(judged))
     return finish(target, evidence, judged, failed)
+
+
+def run_sweep(options: AblateOptions) -> None:
+    """All combinations of what has parameters with several values."""
+    if options.all_shapes:
+        raise UsageError("--all-shapes is of the ladder", hint="--shape takes a range of shapes")
+    sweep.run(
+        SweepOptions(
+            variants=options.fixes or [],
+            project=options.project,
+            study=options.study,
+            shape=options.shape,
+            fresh=options.fresh,
+            wide=options.wide,
+            markdown=options.markdown,
+            json=options.json,
+        )
+    )
+
+
+def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
+    """The ladder at every shape of a range: times and rates over the size."""
+    failed: dict[str, str] = {}
+    for target in targets:
+        judged, _, failures = measured(target, options.fixes or [], options.fresh)
+        failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
+    found = sizes.Measured(tuple(targets), tuple(row.variant for row in judged.rows))
+    sizes.tell(found, options.fixes or [], failed, json=options.json, wide=options.wide,
+               markdown=options.markdown)  # fmt: skip
 
 
 def run_all(options: AblateOptions) -> None:

@@ -122,7 +122,13 @@ def run(options: AdoptOptions) -> None:
             hint="go to a folder with a workbench.toml, or name one with --project",
         )
     require_variant(found, name)
-    place = profiled_shape(found, options.shape)
+    picked = profiled_shape(found, options.shape)
+    found, place = picked.study, picked.name
+    if place in found.derived:
+        raise UsageError(
+            f"'{place}' is no shape of the study, so no capture is adopted there",
+            hint="list it in the shapes of study.py",
+        )
     launches = choose(report, options.kernel or [], options.launch or [])
     gpu = only_gpu(report, launches)
     folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu_slug(gpu))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import typer
 
 from workbench.commands.options import BuildOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import Progress, note
-from workbench.commands.target import find_study, in_place, refuse_captured
-from workbench.errors import UsageError
+from workbench.commands.progress import Progress, note, with_hint
+from workbench.commands.target import find_study, in_place, refuse_captured, require_arch
 from workbench.evidence.records import BuiltKernel
 from workbench.render.document.blocks import Block
 from workbench.render.document.machine import CompiledKernel, compiled
@@ -22,7 +20,7 @@ from workbench.study.workspace import including
 
 @dataclass(frozen=True)
 class Result:
-    """A variant compiled for ``arch``; ``error`` is why it does not compile."""
+    """A variant compiled for ``arch``; ``error`` is why it does not compile, ``hint`` a way out."""
 
     variant: str
     arch: str
@@ -30,6 +28,7 @@ class Result:
     defines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     error: str = ""
+    hint: str = ""
 
 
 def result_of(event: Built | Failed, arch: str) -> Result:
@@ -43,7 +42,8 @@ def result_of(event: Built | Failed, arch: str) -> Result:
                 warnings=event.warnings,
             )
         case Failed():
-            return Result(event.variant, arch, error=event.error.message)
+            error = event.error
+            return Result(event.variant, arch, error=error.message, hint=error.hint)
 
 
 def blocks(results: list[Result]) -> list[Block]:
@@ -71,8 +71,7 @@ def blocks(results: list[Result]) -> list[Block]:
 def run(options: BuildOptions) -> None:
     names, arch = options.variants or [], options.arch
     workspace, found = find_study(options.project, options.study)
-    if re.fullmatch(r"sm_\d+[af]?", arch) is None:
-        raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+    require_arch(arch)
     found, names = including(found, names)
     for name in names:
         refuse_captured(found, name)
@@ -86,7 +85,8 @@ def run(options: BuildOptions) -> None:
         Output(options.wide, options.markdown).show(*blocks(results))
     errors = [result for result in results if result.error]
     for result in errors:
-        note(f"error: {result.variant}: {in_place(result.error, found)}")
+        told = with_hint(result.error, result.hint)
+        note(f"error: {result.variant}: {in_place(told, found)}")
     if errors:
         note("hint: everything else was built")
         raise typer.Exit(4)

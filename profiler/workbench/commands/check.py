@@ -11,7 +11,13 @@ from workbench.commands.measuring import collectable
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
-from workbench.commands.target import Target, find_target, in_place
+from workbench.commands.target import (
+    Target,
+    find_study,
+    in_place,
+    profiled_shapes,
+    target_at,
+)
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Block, Paragraph, words
@@ -28,11 +34,11 @@ def measure(target: Target, names: list[str]) -> None:
         Measurement(target.study, target.workspace.config, target.folder, plan, progress).run()
 
 
-def results(target: Target, names: list[str]) -> Iterator[Checked]:
-    """Every variant at every shape."""
+def results(target: Target, names: list[str], *, alone: bool = False) -> Iterator[Checked]:
+    """Every variant at every shape, or at the target's ``alone``."""
     evidence = target.evidence()
     for name in names:
-        for shape in target.study.shapes:
+        for shape in [target.shape] if alone else target.study.shapes:
             yield result(evidence, name, shape)
 
 
@@ -41,10 +47,11 @@ def result(evidence: Evidence, name: str, shape: str) -> Checked:
     check = entry.current
     status: str = Status.STALE if entry.state == Status.STALE else ABSENT
     why = ""
+    told_hint: object = None
     if check is not None:
-        status, why = check.status, check.why
+        status, why, told_hint = check.status, check.why, check.hint
     if build is not None and build.error:
-        status, why, check = CheckResult.FAILED, build.error, None
+        status, why, check, told_hint = CheckResult.FAILED, build.error, None, build.hint
     bound = tolerance_at(evidence.study.tolerance, evidence.study.shapes[shape])
     return Checked(
         variant=name,
@@ -58,6 +65,8 @@ def result(evidence: Evidence, name: str, shape: str) -> Checked:
         times_reference=check.times_reference if check else None,
         kind=check.kind if check else "",
         varies=check.varies if check else False,
+        output=str(check.output) if check and check.output else "",
+        hint=str(told_hint) if told_hint else "",
     )
 
 
@@ -72,16 +81,25 @@ def as_data(target: Target, checks: list[Checked]) -> dict[str, Any]:
         "gpu": target.folder.gpu,
         "evidence": Origin.MEASURED if target.live else Origin.RECORDED,
         "tolerance": {"max_abs": bound.absolute, "relative": bound.relative},
-        "checks": [{key: getattr(check, key) for key in keys} for check in checks],
+        "checks": [_fields(check, keys) for check in checks],
     }
 
 
+def _fields(check: Checked, keys: tuple[str, ...]) -> dict[str, Any]:
+    """With what not every check has."""
+    told = {key: getattr(check, key) for key in ("output", "hint") if getattr(check, key)}
+    return {key: getattr(check, key) for key in keys} | told
+
+
 def run(options: CheckOptions) -> None:
-    target = find_target(options.project, options.study, options.shape)
-    names = target.runnable(options.variants or [])
-    if target.live:
-        measure(target, names)
-    checks = list(results(target, names))
+    workspace, study = find_study(options.project, options.study)
+    targets = [target_at(workspace, each) for each in profiled_shapes(study, options.shape)]
+    checks: list[Checked] = []
+    for target in targets:
+        names = target.runnable(options.variants or [])
+        if target.live:
+            measure(target, names)
+        checks += results(target, names, alone=len(targets) > 1)
     if options.json:
         show_json(as_data(target, checks))
     else:
@@ -94,6 +112,9 @@ def run(options: CheckOptions) -> None:
     for name in bad:
         for why in document.reasons([check for check in checks if check.variant == name]):
             note(f"error: {name}: {in_place(why, target.study)}")
+        for hint in dict.fromkeys(check.hint for check in checks if check.variant == name):
+            if hint:
+                note(f"hint: {in_place(hint, target.study)}")
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
         raise typer.Exit(1)

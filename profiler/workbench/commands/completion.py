@@ -29,7 +29,8 @@ def _variants(parameters: Parameters, _: str) -> list[str]:
     from workbench.study.workspace import find_workspace
 
     workspace = find_workspace(parameters.get("project"))
-    study = parameters.get("study") or workspace.config.study
+    only = [*workspace.studies(), ""] if not workspace.config.study else [""]
+    study = parameters.get("study") or workspace.config.study or only[0]
     folder = workspace.ablations / study
     return read_ladder(folder / "ablation.toml", study, workspace.kernels / study).names
 
@@ -46,6 +47,12 @@ def _metrics(_: Parameters, __: str) -> Iterable[str]:
     from workbench.ncu.catalog import catalog
 
     return dict.fromkeys(name for spec in catalog().values() for name in spec.names)
+
+
+def _tables(_: Parameters, __: str) -> Iterable[str]:
+    from workbench.render.as_table import TABLES
+
+    return TABLES
 
 
 def _variants_or_files(parameters: Parameters, incomplete: str) -> list[str]:
@@ -71,4 +78,5 @@ KINDS: Mapping[str, Callable[[Parameters, str], Iterable[str]]] = {
     "variant or file": _variants_or_files,
     "shape": _shapes,
     "metric": _metrics,
+    "table": _tables,
 }

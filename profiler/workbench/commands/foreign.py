@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from workbench.commands import disassembled
 from workbench.commands.options import DiffOptions, ShowOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.source_listing import listed, print_listing
@@ -42,6 +43,7 @@ from workbench.render import source_lines
 from workbench.render.as_json import advice as advice_json
 from workbench.render.as_json import diff as diff_json
 from workbench.render.as_json import launches as launch_json
+from workbench.render.as_json import sass as sass_json
 from workbench.render.as_json.ladder import bottleneck, comparison
 from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
@@ -125,10 +127,10 @@ def one_kernel(found: list[Group], report: Report) -> Launch:
     return found[0].typical
 
 
-def show_source(report: Report, found: list[Group], options: ShowOptions) -> None:
-    launch = one_kernel(found, report)
+def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> None:
+    launch = one_kernel(kernels, report)
     capture, _ = read(report, launch)
-    if not (capture.lines["line"] > 0).any():
+    if not (options.sass or (capture.lines["line"] > 0).any()):
         raise UsageError(
             f"{launch.kernel} in {report.name} has no source lines",
             hint="compile with nvcc -lineinfo and profile with --set full --import-source yes",
@@ -141,6 +143,7 @@ def show_source(report: Report, found: list[Group], options: ShowOptions) -> Non
         last = max(line for name, line in costs.lines if name == file)
         files[file] = [line for line in listed(costs, file, "\n" * last) if line.ran]
     shown = source_lines.hottest_first(files)
+    found = disassembled.listed(capture, launch.kernel) if options.sass else None
     if options.json:
         return show_json(
             {
@@ -149,11 +152,14 @@ def show_source(report: Report, found: list[Group], options: ShowOptions) -> Non
                 "kernel": launch.kernel,
                 "without_text": sorted(bare),
                 "files": shown,
+                **({"sass": sass_json.instructions(found)} if found else {}),
             }
         )
     without = "the report has no text of this file: profile with --import-source yes"
     Output(options.wide, options.markdown).show(launches.about(report))
     print()
+    if found:
+        return disassembled.print_listing(shown, found, options)
     return print_listing(shown, options, dict.fromkeys(bare, without))
 
 
@@ -194,6 +200,8 @@ def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDi
 def diff(one: Path, other: Path, options: DiffOptions) -> None:
     before, after = read_report(one), read_report(other)
     matching = pairs(before, after, options)
+    if options.sass:
+        return diff_sass(before, after, matching, options)
     told = warnings(before, after, matching)
     if options.json:
         show_json(diff_data(before, after, matching, told))
@@ -217,6 +225,27 @@ def diff(one: Path, other: Path, options: DiffOptions) -> None:
         out.gap()
         out.show(left_out("compared", "--kernel NAME or --launch A:B chooses others"))
     return None
+
+
+def diff_sass(before: Report, after: Report, matching: Matching, options: DiffOptions) -> None:
+    """The instructions of one pair of launches. Raises UsageError where the choice is not clear."""
+    require_pairs(matching)
+    if len(matching.groups) > 1:
+        names = dict.fromkeys(group.typical.before.kernel for group in matching.groups[:8])
+        raise UsageError(
+            f"{len(matching.groups)} kernels or launch shapes match",
+            hint=f"choose one with --kernel NAME or --launch A:B: {', '.join(names)}",
+        )
+    pair = matching.groups[0].typical
+    sides = [
+        disassembled.listed(load_capture(report.path, (launch.index,)), launch.kernel)
+        for report, launch in ((before, pair.before), (after, pair.after))
+    ]
+    if options.json:
+        head = {"before": launch_json.report(before), "after": launch_json.report(after)}
+        return show_json({**head, "sass": disassembled.difference(*sides)})
+    out = Output(options.wide, options.markdown)
+    return disassembled.print_diff(("before", "after"), sides[0], sides[1], out)
 
 
 def pairs(before: Report, after: Report, options: DiffOptions) -> Matching:
@@ -250,6 +279,7 @@ def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> 
     numbers = f"launch {launch.before.index} → {launch.after.index}"
     told = why.account(read.comparison)
     told.append(pair.figure_pairs(read.names, read.before.figures, read.after.figures))
+    told.append(pair.memory(read.names, read.before.figures, read.after.figures))
     told.append(pair.limiters(read.names, read.before.limiters, read.after.limiters))
     sides = zip(read.names, (read.before, read.after), strict=True)
     told.append(pair.bottlenecks([(name, launches.bottlenecks(each)) for name, each in sides]))

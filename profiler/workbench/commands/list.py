@@ -121,7 +121,7 @@ def run(options: ListOptions) -> None:
     if not names and not options.json:
         raise UsageError(
             f"there is no study in {workspace.kernels}",
-            hint="a study is a folder kernels/NAME with a study.py: 'Your own kernel' in README",
+            hint="a study is a folder kernels/NAME with a study.py: `workbench init` makes one",
         )
     studies = [workspace.study(name) for name in names]
     for study in studies:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from pathlib import Path
 
 import typer
 
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress, note, with_hint
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
+from workbench.evidence.records import Build, Timing
 from workbench.judge.open_verdicts import open_variants
 from workbench.run import machine
-from workbench.run.measure import Measurement
+from workbench.run.measure import Measurement, decided
 from workbench.run.plan import Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
@@ -40,9 +46,15 @@ def settled(evidence: Evidence, variant: str) -> bool:
 
 def wrong_elsewhere(evidence: Evidence, variant: str) -> bool:
     """Whether it is wrong at another of the shapes that it is checked at: it is not timed then."""
-    others = [name for name, shape in evidence.study.shapes.items() if shape.captured]
+    others = [name for name, shape in evidence.study.shapes.items() if shape.always_checked]
     checks = [evidence.check(variant, name).current for name in others if name != evidence.shape]
     return any(check is not None and check.status == CheckResult.WRONG for check in checks)
+
+
+def judged_at(evidence: Evidence) -> set[str]:
+    """The steps that are judged at a shape other than the study's own, and their parents."""
+    steps = [s for s in evidence.study.ladder.steps if s.shape == evidence.shape]
+    return {name for step in steps for name in (step.variant, step.parent) if name}
 
 
 @cache
@@ -65,7 +77,8 @@ def collectable(study: Study, variants: list[str]) -> list[str]:
 def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
     """All variants are timed together when any lacks a current chained time beside the others.
 
-    At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so.
+    At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so, but
+    the steps that are judged there and their parents.
     """
     known = evidence.study.variants
     usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
@@ -74,7 +87,12 @@ def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool 
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
     timed = usable if fresh or not checked or not set(usable) <= held else []
     wanted = capture or evidence.study.shapes[evidence.shape].captured
-    captured = [v for v in usable if wanted and (fresh or not evidence.capture_index(v).current)]
+    judged = judged_at(evidence)
+    captured = [
+        v
+        for v in usable
+        if (wanted or v in judged) and (fresh or not evidence.capture_index(v).current)
+    ]
     return Plan(evidence.shape, timed=tuple(timed), captured=tuple(captured))
 
 
@@ -90,13 +108,62 @@ def ensure(
     todo = plan(evidence, collectable(target.study, variants), fresh=fresh, capture=capture)
     if not todo.variants:
         return Ensured(Origin.RECORDED)
+    config = for_study(target.workspace.config, target.study.ladder.cache_control)
+    undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
+    return carry_out(target, todo, undecided)
+
+
+def ensure_timed(
+    target: Target,
+    variants: list[str],
+    *,
+    fresh: bool = False,
+    refused: Callable[[Build], str] | None = None,
+) -> Ensured:
+    """Build, check and time what is needed, and profile nothing. What ``refused`` says a word of is
+    only built.
+    """
+    if not target.live:
+        return ensure(target, variants, fresh=fresh)
+    evidence, known = target.evidence(), collectable(target.study, variants)
+    if refused is not None and not fresh:
+        builds = {name: evidence.build(name).current for name in known}
+        known = [name for name, build in builds.items() if build is None or not refused(build)]
+    todo = replace(plan(evidence, known, fresh=fresh), captured=())
+    return carry_out(target, todo, refused=refused) if todo.timed else Ensured(Origin.RECORDED)
+
+
+@cache
+def cubin_folder() -> Path:
+    """For as long as this process lives."""
+    folder = Path(tempfile.mkdtemp(prefix="workbench-cubins-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def carry_out(
+    target: Target,
+    todo: Plan,
+    undecided: Callable[[Timing], Sequence[str]] = decided,
+    refused: Callable[[Build], str] | None = None,
+) -> Ensured:
+    """Measure what a plan says. Ctrl-C keeps what was finished, and leaves with 130."""
     started = time.monotonic()
     config = for_study(target.workspace.config, target.study.ladder.cache_control)
     with Progress(len(todo.captured), config.timing.sessions) as progress:
-        undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
-        result = Measurement(target.study, config, target.folder, todo, progress, undecided).run()
+        result = Measurement(
+            target.study,
+            config,
+            target.folder,
+            todo,
+            progress,
+            undecided,
+            refused,
+            cubin_folder(),
+        ).run()
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)
     note(f"measured in {time.monotonic() - started:.1f} s")
-    return Ensured(Origin.MEASURED, result.failures, result.unsupported)
+    failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
+    return Ensured(Origin.MEASURED, failures, result.unsupported)

@@ -34,6 +34,15 @@ StudyName = Annotated[
     str | None,
     typer.Option("--study", help="Study; default in workbench.toml.", autocompletion=_study),
 ]
+Shapes = Annotated[
+    str | None,
+    typer.Option(
+        "--shape",
+        help="Shape, or a range: 'S=512..4096*2', 'NAME,S=512|1024'.",
+        autocompletion=_shape,
+    ),
+]
+Arch = Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")]
 ShapeName = Annotated[
     str | None, typer.Option("--shape", help="Shape; default in study.py.", autocompletion=_shape)
 ]
@@ -64,6 +73,42 @@ class DoctorOptions:
 
 
 @dataclass(frozen=True)
+class InitOptions:
+    """Make a workspace that runs as it is: a study, a baseline, a reference, a fix to fill in."""
+
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path()
+    template: Annotated[
+        str, typer.Option("--template", help="cuda, triton or torch.", metavar="NAME")
+    ] = "cuda"
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class NewOptions:
+    """Copy a variant, and add it to the ladder as a step with its change and its prediction."""
+
+    name: Annotated[str, typer.Argument(metavar="NAME")]
+    parent: Annotated[
+        str,
+        typer.Option("--from", help="Step to copy.", metavar="VARIANT", autocompletion=_variant),
+    ]
+    change: Annotated[
+        str | None, typer.Option("--change", help="The one change, in a line.", metavar="TEXT")
+    ] = None
+    predict: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predict",
+            help="FIGURE=LOW..HIGH, a factor of the parent's value; may be repeated.",
+            metavar="PREDICTION",
+        ),
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    json: Json = False
+
+
+@dataclass(frozen=True)
 class ListOptions:
     """Studies, variants and steps, and which have evidence that is current."""
 
@@ -79,7 +124,7 @@ class BuildOptions:
     """Compile without a GPU: registers, shared memory, stack, spills and warnings."""
 
     variants: Variants = None
-    arch: Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")] = "sm_90a"
+    arch: Arch = "sm_90a"
     project: Project = None
     study: StudyName = None
     wide: Wide = False
@@ -94,7 +139,7 @@ class CheckOptions:
     variants: Variants = None
     project: Project = None
     study: StudyName = None
-    shape: ShapeName = None
+    shape: Shapes = None
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
@@ -118,7 +163,56 @@ class ProfileOptions:
     variants: Annotated[list[str], typer.Argument(metavar="VARIANT...", autocompletion=_variant)]
     project: Project = None
     study: StudyName = None
+    shape: Shapes = None
+    fresh: Fresh = False
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class TryOptions:
+    """Check, time and profile a file that you already have: no workspace, no study.
+
+    A Python file with a function and inputs(), a KernelBench problem, a GPU MODE task folder, a
+    FlashInfer-Bench definition, a function for nsight-python, or a .cu file with --launch.
+    """
+
+    source: Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]")]
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", help="x=randn(4096,8192), n=1024; may be repeated.", metavar="X=.."
+        ),
+    ] = None
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--output", help="Of a .cu file: out=empty_like(x).", metavar="X=.."),
+    ] = None
+    launch: Annotated[
+        str | None,
+        typer.Option("--launch", help="Of a .cu file: 'name[grid, block](x, out, n)'."),
+    ] = None
+    versus: Annotated[
+        str | None,
+        typer.Option("--vs", help="Compare with torch.softmax, FILE:FUNCTION or compile."),
+    ] = None
+    solution: Annotated[
+        Path | None, typer.Option("--solution", help="Of a problem: the solution.", metavar="FILE")
+    ] = None
+    workload: Annotated[
+        Path | None,
+        typer.Option("--workload", help="Of a definition: its workloads.", metavar="FILE"),
+    ] = None
     shape: ShapeName = None
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Make it a study of the workspace.", metavar="NAME")
+    ] = None
+    project: Project = None
+    no_profile: Annotated[bool, typer.Option("--no-profile", help="Only check and time.")] = False
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three timing sessions: a wider interval, sooner.")
+    ] = False
     fresh: Fresh = False
     wide: Wide = False
     markdown: Markdown = False
@@ -134,10 +228,36 @@ class AblateOptions:
     ] = None
     project: Project = None
     study: StudyName = None
-    shape: ShapeName = None
+    shape: Shapes = None
     all_shapes: Annotated[
         bool, typer.Option("--all-shapes", help="One table a shape, and one of all shapes.")
     ] = False
+    leave_one_out: Annotated[
+        bool,
+        typer.Option("--leave-one-out", help="Of one variant: what each switch is worth in it."),
+    ] = False
+    fresh: Fresh = False
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """Time a variant at all combinations of its parameters, or variants over a range of shapes."""
+
+    variants: Annotated[
+        list[str],
+        typer.Argument(metavar="VARIANT[a=1|2,b=4..16*2]...", autocompletion=_variant),
+    ]
+    build_only: Annotated[
+        bool,
+        typer.Option("--build-only", help="What the compiler makes of each, without a GPU."),
+    ] = False
+    arch: Arch = "sm_90a"
+    project: Project = None
+    study: StudyName = None
+    shape: Shapes = None
     fresh: Fresh = False
     wide: Wide = False
     markdown: Markdown = False
@@ -176,6 +296,9 @@ class ShowOptions:
         int | None,
         typer.Option("--top", help="With --source: only the hottest lines.", metavar="N", min=1),
     ] = None
+    sass: Annotated[
+        bool, typer.Option("--sass", help="With --source: the SASS and PTX of each line.")
+    ] = False
     kernel: Kernel = None
     launch: Launch = None
     project: Project = None
@@ -196,6 +319,9 @@ class DiffOptions:
     after: Annotated[str, typer.Argument(metavar="B", autocompletion=_completed("variant or file"))]
     source: Annotated[
         bool, typer.Option("--source", help="The diff with what its lines cost, costliest first.")
+    ] = False
+    sass: Annotated[
+        bool, typer.Option("--sass", help="The mix of instructions, and the hot blocks aligned.")
     ] = False
     kernel: Kernel = None
     launch: Annotated[
@@ -243,6 +369,59 @@ class LessonsOptions:
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Build, check and time a variant on every save; without a GPU, build. Ctrl-C ends it."""
+
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=_variant)]
+    arch: Annotated[str, typer.Option("--arch", help="To compile for where there is no GPU.")] = (
+        "sm_90a"
+    )
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a save.")] = False
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """Open a variant's capture, or anyone's report, in Nsight Compute's own window."""
+
+    name: Annotated[
+        str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=_completed("variant or file"))
+    ]
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """A table of the evidence for other programs, numbers unrounded: as CSV, JSON or Parquet."""
+
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="ladder, figures, metrics, lines, sass, rules, timings, checks or builds",
+            autocompletion=_completed("table"),
+        ),
+    ]
+    variants: Variants = None
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default is stdout.", metavar="FILE")
+    ] = None
+    csv: Annotated[bool, typer.Option("--csv", help="The default on stdout.")] = False
+    json: Json = False
+    parquet: Annotated[bool, typer.Option("--parquet", help="Needs pyarrow.")] = False
+    all_shapes: Annotated[bool, typer.Option("--all-shapes", help="Every shape with evidence.")] = (
+        False
+    )
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from workbench.commands.measuring import ensure
 from workbench.commands.options import ProfileOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
-from workbench.commands.target import Target, find_target, in_place
+from workbench.commands.target import (
+    Target,
+    find_study,
+    in_place,
+    profiled_shapes,
+    target_at,
+)
 from workbench.commands.track_record import with_record
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
@@ -36,18 +44,29 @@ def blocks(judged: Ablation, rows: list[Row]) -> list[Block]:
 
 
 def run(options: ProfileOptions) -> None:
-    target = find_target(options.project, options.study, options.shape)
+    workspace, study = find_study(options.project, options.study)
+    picked = profiled_shapes(study, options.shape)
+    told = [profiled(options, target_at(workspace, each)) for each in picked]
+    if options.json:
+        show_json(told[0][0] if len(told) == 1 else {"shapes": [data for data, _ in told]})
+    if any(failed for _, failed in told):
+        note("hint: everything else that was measured is kept")
+        raise typer.Exit(1)
+
+
+def profiled(options: ProfileOptions, target: Target) -> tuple[dict[str, Any], bool]:
+    """One shape: its JSON, and whether a variant failed."""
     names = target.variants(options.variants)
     ensured = ensure(target, needed(target, names), fresh=options.fresh, capture=True)
     steps = target.study.ladder.chain([])
     evidence = snapshot(target.evidence(), steps)
     judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)
     rows = [judged.row(name) for name in names]
+    data: dict[str, Any] = {}
     if options.json:
         data = as_json.ablation(judged, full=True)
         for key in ("versions", "references"):
             data[key] = [item for item in data[key] if item["variant"] in names]
-        show_json(data)
     else:
         Output(options.wide, options.markdown).show(*blocks(judged, rows))
     failed = [row for row in rows if row.status == Status.FAILED]
@@ -55,6 +74,4 @@ def run(options: ProfileOptions) -> None:
     for row in failed:
         why = ensured.failures.get(row.variant, row.problem)
         note(f"error: {row.variant}: {in_place(why, target.study)}")
-    if failed:
-        note("hint: everything else that was measured is kept")
-        raise typer.Exit(1)
+    return data, bool(failed)

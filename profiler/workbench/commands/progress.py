@@ -113,7 +113,8 @@ class Progress:
         self.current = event.variant
         if event.phase == Phase.CAPTURE and not self.capture_started:
             self.capture_started = time.monotonic()
-        self.live(f"{VERBS[event.phase]} {event.variant}{self.left()}")
+        doing = "compiling" if event.compiling else VERBS[event.phase]
+        self.live(f"{doing} {event.variant}{self.left()}")
 
     def timed(self, session: Session) -> None:
         """With its own number: they begin anew where a variant broke them."""
@@ -131,6 +132,11 @@ class Progress:
         error = "" if event.max_abs is None else f", max error {event.max_abs:.2g}"
         why = f": {event.why}" if event.why else ""
         self.line(f"checked {event.variant} at {event.shape}: {event.status}{error}{why}")
+
+
+def with_hint(why: str, hint: str) -> str:
+    """An error as it is printed, its own way out in a line below."""
+    return f"{why}\nhint: {hint}" if hint else why
 
 
 def note(text: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workbench.commands.options import ReportOptions
 from workbench.commands.owned import claim
@@ -15,8 +17,13 @@ from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import ladder_sources
+from workbench.judge.source_diffs import ladder_sass, ladder_sources
 from workbench.judge.times import timings
+from workbench.study.workspace import Workspace
+
+if TYPE_CHECKING:
+    from workbench.render.chart.scene import Scene
+    from workbench.render.document.blocks import Block
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
@@ -46,8 +53,38 @@ def write_reports(
 
         document = report(judged, sources.diffs)
         environment = page_environment(workspace.template_folders)
-        files[PAGE] = render_page(document, judged, sources, environment, samples)
+        listings = ladder_sass(evidence, judged)
+        files[PAGE] = render_page(document, judged, sources, environment, samples, listings)
     texts = {**chart_files(judged, samples), **files}
+    write_files(workspace, folder, texts)
+    if target.part:
+        note(f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own")
+    return [folder / name for name in files]
+
+
+def write_document(
+    workspace: Workspace, folder: Path, title: str, blocks: Sequence[Block], scenes: Sequence[Scene]
+) -> Path:
+    """A document of its own, ``<NAME>.md`` after the first word of its title, and its charts.
+
+    Raises as ``write_reports``.
+    """
+    from workbench.render import markdown
+    from workbench.render.chart import svg
+
+    name = f"{title.partition(':')[0].upper().replace(' ', '_')}.md"
+    texts = {name: f"# {markdown.literal(title)}\n\n{markdown.blocks(blocks)}\n"}
+    for scene in scenes:
+        light, dark = svg.files(scene)
+        texts |= {f"{scene.name}-light.svg": light, f"{scene.name}-dark.svg": dark}
+    write_files(workspace, folder, texts)
+    return folder / name
+
+
+def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) -> None:
+    """Raises EnvironmentLacks where they cannot be written, UsageError where they would replace
+    files that are not the workbench's.
+    """
     encoded = {name: text.encode(errors="replace") for name, text in texts.items()}
     try:
         if workspace.packaged:
@@ -56,9 +93,6 @@ def write_reports(
             write_bytes(folder / name, content)
     except OSError as error:
         raise unwritten(folder, error) from None
-    if target.part:
-        note(f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own")
-    return [folder / name for name in files]
 
 
 def unwritten(folder: Path, error: OSError) -> EnvironmentLacks:

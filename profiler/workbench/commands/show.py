@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
+from workbench.commands import disassembled
 from workbench.commands.options import ShowOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.source_listing import listed, print_listing
@@ -13,6 +14,7 @@ from workbench.commands.track_record import with_record
 from workbench.derive.diff.costs import line_costs
 from workbench.errors import BadCapture, UsageError
 from workbench.judge.comparability import file_warnings
+from workbench.judge.compiled import why_no_lines
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import Capture, find_metric, load_sources, require_lines
@@ -21,9 +23,12 @@ from workbench.ncu.reader import Wanted
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
 from workbench.render.as_json import ladder as as_json
+from workbench.render.as_json import sass as sass_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Callout, Paragraph, words
 from workbench.render.source_lines import Listing
+from workbench.study.front_ends import front_ends_of
+from workbench.study.sources import source_files
 from workbench.words import Status
 
 PROFILE_AGAIN = "restore the file, or profile the variant again"
@@ -62,13 +67,19 @@ def show_metric(target: Target, name: str, options: ShowOptions) -> None:
 
 def show_source(target: Target, name: str, options: ShowOptions) -> None:
     path, wanted, capture = current_capture(target, name)
-    require_lines(capture)
+    sources = source_files(target.study, target.study.variants[name])
+    if not options.sass:
+        require_lines(capture, why_no_lines(front_ends_of(sources)))
     texts = load_sources(path, wanted)
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     files: Listing = {file: listed(costs, file, text) for file, text in texts.items()}
     files = source_lines.hottest_first(files)
+    found = disassembled.listed(capture, name) if options.sass else None
     if options.json:
-        show_json({"variant": name, "files": files})
+        sass = {"sass": sass_json.instructions(found)} if found else {}
+        show_json({"variant": name, "files": files, **sass})
+    elif found:
+        disassembled.print_listing(files, found, options)
     else:
         print_listing(files, options)
 
@@ -76,6 +87,8 @@ def show_source(target: Target, name: str, options: ShowOptions) -> None:
 def run(options: ShowOptions) -> None:
     if options.top is not None and not options.source:
         raise UsageError("--top is for the lines of --source")
+    if options.sass and not options.source:
+        raise UsageError("--sass is for the lines of --source", hint="add --source")
     if is_report(options.name):
         from workbench.commands import foreign
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +13,17 @@ from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
 from workbench.run import machine
 from workbench.study.model import Step, Study
+from workbench.study.shapes import Picked, pick_shapes
 from workbench.study.sources import virtual_name
-from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace, including
+from workbench.study.workspace import (
+    CONFIG_FILE,
+    PACKAGED_EVIDENCE,
+    Workspace,
+    find_workspace,
+    including,
+)
+
+READ_ONLY = "its evidence is only read"
 
 
 @dataclass
@@ -82,6 +92,12 @@ def refuse_captured(study: Study, name: str) -> None:
         )
 
 
+def require_arch(arch: str) -> None:
+    """Raises UsageError for what is no name of an architecture."""
+    if re.fullmatch(r"sm_\d+[af]?", arch) is None:
+        raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+
+
 def find_study(
     project: Path | None, study: str | None, *, tell: bool = True
 ) -> tuple[Workspace, Study]:
@@ -99,24 +115,39 @@ def find_study(
 def tell_packaged(studies: list[str]) -> None:
     """On stderr: nothing here says which study is meant, so that it is none of the reader's own."""
     names = " and ".join(studies)
-    note(f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its study {names}")
+    files = f"what is measured goes to {PACKAGED_EVIDENCE}" if machine.can_measure() else READ_ONLY
+    note(
+        f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its study {names}; "
+        f"{files} (`workbench init` makes one of your own)"
+    )
 
 
-def pick_shape(study: Study, shape: str | None) -> str:
-    name = shape or study.default_shape
-    if name not in study.shapes:
-        raise unknown("shape", name, study.shapes)
-    return name
+def profiled_shapes(study: Study, shape: str | None) -> list[Picked]:
+    """Those that ``--shape`` names: one, or those of a range."""
+    picked, _ = pick_shapes(study, shape)
+    for each in picked:
+        require_profiled(each.study, each.name)
+    return picked
 
 
-def profiled_shape(study: Study, shape: str | None) -> str:
-    name = pick_shape(study, shape)
+def profiled_shape(study: Study, shape: str | None) -> Picked:
+    """Raises UsageError for a range of shapes as well."""
+    picked = profiled_shapes(study, shape)
+    if len(picked) > 1:
+        raise UsageError(
+            f"--shape '{shape}' names {len(picked)} shapes, and one is shown here",
+            hint="ablate, check, profile and sweep take a range; here say which: "
+            + ", ".join(each.name for each in picked),
+        )
+    return picked[0]
+
+
+def require_profiled(study: Study, name: str) -> None:
     if not study.shapes[name].profiled:
         raise UsageError(
             f"shape '{name}' is checked but not profiled",
             hint=f"use one of {', '.join(s for s in study.shapes if study.shapes[s].profiled)}",
         )
-    return name
 
 
 def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
@@ -131,7 +162,12 @@ def find_target(
 ) -> Target:
     """Raises UsageError for unknown names, EnvironmentLacks with neither GPU nor evidence."""
     workspace, found = find_study(project, study, tell=tell)
-    name = profiled_shape(found, shape)
+    return target_at(workspace, profiled_shape(found, shape))
+
+
+def target_at(workspace: Workspace, picked: Picked) -> Target:
+    """Raises EnvironmentLacks with neither a GPU nor evidence at that shape."""
+    found, name = picked.study, picked.name
     gpu = machine.find_gpu()
     if gpu is not None and machine.can_measure():
         base = workspace.evidence_base(found.name)

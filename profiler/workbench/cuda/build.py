@@ -19,6 +19,7 @@ from workbench.words import INSTALL, Parameter
 
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
+CUBINS = "*.pickle"  # in that folder
 
 
 @dataclass(frozen=True)

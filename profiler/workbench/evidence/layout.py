@@ -9,6 +9,8 @@ from pathlib import Path
 
 from workbench.errors import EnvironmentLacks
 
+EVIDENCE = "evidence"
+
 
 def gpu_slug(name: str) -> str:
     """A card's name as its folder has it: ``nvidia-h200``."""
@@ -69,6 +71,10 @@ class EvidenceFolder:
         """Oldest first."""
         return listed(self.timings(shape), ".json")
 
+    def shape(self, shape: str) -> Path:
+        """What a shape is that the study does not list."""
+        return self.root / shape / "shape.json"
+
     def capture_index(self, shape: str, variant: str) -> Path:
         return self.root / shape / "captures" / f"{variant}.json"
 
@@ -106,7 +112,15 @@ class EvidenceFolder:
         """This and its neighbours: the folders of the same study for all GPUs."""
         return [EvidenceFolder(path) for path in listed(self.root.parent) if path.is_dir()]
 
+    @property
+    def every_study(self) -> list[EvidenceFolder]:
+        """This and the folders of the workspace's other studies for the same GPU."""
+        if self.root.parent.name != EVIDENCE:  # what a packaged workspace measured here
+            return [self]
+        studies = (path / EVIDENCE / self.gpu for path in listed(self.root.parents[2]))
+        return [EvidenceFolder(path) for path in studies if path.is_dir()]
+
 
 def evidence_folders(ablations: Path, study: str) -> list[EvidenceFolder]:
-    top = ablations / study / "evidence"
+    top = ablations / study / EVIDENCE
     return [EvidenceFolder(p) for p in listed(top) if p.is_dir()]

@@ -11,10 +11,18 @@ from typing import Generic, TypeVar
 from workbench.evidence import store
 from workbench.evidence.ceilings import Calibration, load_calibration
 from workbench.evidence.layout import EvidenceFolder, is_there
-from workbench.evidence.records import Build, CaptureIndex, Check, Checks, Record, Timing
+from workbench.evidence.records import (
+    Build,
+    CaptureIndex,
+    Check,
+    Checks,
+    DerivedShape,
+    Record,
+    Timing,
+)
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
-from workbench.words import Status
+from workbench.words import Parameter, Status
 
 R = TypeVar("R", bound=Record)
 F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
@@ -121,8 +129,14 @@ class Evidence:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The measured ceilings of this GPU; None where it was not calibrated."""
-        return load_calibration(self.folder)
+        """The measured ceilings of this GPU: the study's, else the newest of another study's, since
+        they are the card's. None where it was not calibrated.
+        """
+        own = load_calibration(self.folder)
+        if own is not None:
+            return own
+        others = (load_calibration(folder) for folder in self.folder.every_study)
+        return max(filter(None, others), key=lambda found: found.date, default=None)
 
     @cached_property
     def timings(self) -> tuple[TimingFile, ...]:
@@ -172,3 +186,12 @@ def _against(record: F | None, fingerprint: str) -> OnRecord[F]:
         return OnRecord(Status.MISSING)
     current = record.fingerprint == fingerprint
     return OnRecord(Status.CURRENT if current else Status.STALE, record)
+
+
+def derived_shapes(folder: EvidenceFolder) -> dict[str, dict[str, Parameter]]:
+    """Name to parameters of the shapes on record that the study did not list when they were
+    measured.
+    """
+    paths = (folder.shape(path.name) for path in folder.shapes)
+    records = (store.read(path, DerivedShape) for path in paths if is_there(path))
+    return {record.shape: record.parameters for record in records}

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from workbench.words import SCHEMA_VERSION, CheckResult, Known, NodeKind, Regime
+from workbench.words import SCHEMA_VERSION, CheckResult, Known, NodeKind, Parameter, Regime
 
 Number = int | float
 UNITS = ("FLOP/s", "byte/s")
@@ -70,7 +70,9 @@ class BuiltKernel(Record, frozen=True, kw_only=True):
 
 
 class Build(Record, frozen=True, kw_only=True):
-    """``builds/<variant>.json``: where it does not compile, ``error`` says why."""
+    """``builds/<variant>.json``: where it does not compile, ``error`` says why and ``hint`` what
+    to do.
+    """
 
     variant: str
     fingerprint: str
@@ -80,6 +82,7 @@ class Build(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     error: str = ""
     provenance: Provenance
+    hint: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Check(Record, frozen=True, kw_only=True):
@@ -87,7 +90,8 @@ class Check(Record, frozen=True, kw_only=True):
 
     ``times_reference`` is the worst error as a multiple of the primary reference's error on the
     same inputs, and ``kind`` the kind of inputs that it comes from: empty for the plain ones.
-    ``varies``: the same inputs gave other bits.
+    ``varies``: the same inputs gave other bits. ``output`` is the one of several that decided, and
+    ``hint`` the way out of what is wrong; they are not written where there is nothing to say.
     """
 
     status: CheckResult
@@ -98,6 +102,8 @@ class Check(Record, frozen=True, kw_only=True):
     times_reference: Number | None = None
     kind: str = ""
     varies: bool = False
+    output: str | msgspec.UnsetType = msgspec.UNSET
+    hint: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Checks(Record, frozen=True, kw_only=True):
@@ -106,6 +112,13 @@ class Checks(Record, frozen=True, kw_only=True):
     variant: str
     shapes: dict[str, Check]
     provenance: Provenance
+
+
+class DerivedShape(Record, frozen=True, kw_only=True):
+    """``<shape>/shape.json``: the parameters of a shape that the study does not list."""
+
+    shape: str
+    parameters: dict[str, Parameter]
 
 
 class Samples(Record, frozen=True, kw_only=True):
@@ -258,13 +271,24 @@ class Adopted(Record, frozen=True, kw_only=True):
     absolute_paths: int
 
 
+class CapturedKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What a capture says of a kernel: registers a thread, bytes of shared memory a block (its own
+    and what was asked for at the launch), and executed instructions that spill registers.
+    """
+
+    kernel: str
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spill_instructions: int | None = None
+
+
 class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``<shape>/captures/<variant>.json``: which launches of which report are the variant's.
 
     ``range`` is the NVTX range around them, ``sha256`` of the report as it is kept. ``repeats``
     are earlier reports of the same sources under the same ncu, newest first, and
     ``repeats_sha256`` theirs by name, where known. ``adopted`` only where the capture was made
-    elsewhere.
+    elsewhere. ``resources`` are those of its kernels, each once.
     """
 
     variant: str
@@ -280,6 +304,7 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     repeats: tuple[str, ...] | None = None
     repeats_sha256: dict[str, str] | None = None
     adopted: Adopted | None = None
+    resources: tuple[CapturedKernel, ...] | None = None
 
     def __post_init__(self) -> None:
         _require_file_name("report", self.report)

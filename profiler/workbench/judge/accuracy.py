@@ -60,8 +60,10 @@ def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> 
     if found is None:
         return Gate(ACCURATE, GateState.OPEN, f"{ABSENT}{unsteady}", binding=False)
     passed = found.times_reference <= gates.max_error
+    output = checks[found.shape].output
+    of = f" in '{output}'" if output else ""
     why = (
-        f"{found.times_reference:.3g}x the error of {reference} at {found.where} "
+        f"{found.times_reference:.3g}x the error of {reference} at {found.where}{of} "
         f"{'≤' if passed else '>'} {gates.max_error:g}x{_unknown(checks)}{unsteady}"
     )
     return Gate(ACCURATE, GateState.PASSED if passed else GateState.FAILED, why)

@@ -10,12 +10,12 @@ from workbench.derive.figures import occupancy_limiters, stall_shares
 from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, L2
 from workbench.derive.roofline.point import point
+from workbench.judge import compiled
 from workbench.judge.accuracy import accuracy_gate, accuracy_of, given_up
 from workbench.judge.case import case_of
 from workbench.judge.gates import (
     Gate,
     by_speed,
-    compiler_gate,
     correct_gate,
     faster_gate,
     first_line,
@@ -90,7 +90,7 @@ def judge_step(view: View, step: Step) -> Judgement:
     price = _price(view, step)
     gates = [
         correct_gate(evidence.checks, view.shape, price, step.drops),
-        compiler_gate(evidence.build, limits),
+        compiled.gate_of(evidence, limits),
         *_beside_reference(view, step),
         *testimony(case_of(view, step.variant, step.parent)),
     ]
@@ -215,6 +215,7 @@ def _with_capture(row: Row, view: View) -> Row:
         point=point(capture.metrics, view.ceilings, base_of(index)),
         kernels=capture.kernels,
         capture=capture.path.name,
+        no_lines=compiled.lines_missing(capture, evidence.front_ends),
         adopted=index.adopted,
         advice=view.advice(row.variant),
     )

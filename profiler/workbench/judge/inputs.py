@@ -33,6 +33,7 @@ class VariantEvidence:
     adopted; None where there is no such. ``correct`` is by the newest check at this shape.
     ``texts`` are its sources by their name in the line table, where they were asked for.
     ``damage`` says what is wrong with a capture that is on record and does not count.
+    ``front_ends`` compile what the workbench does not, by its sources (names as there).
     """
 
     variant: str
@@ -45,6 +46,7 @@ class VariantEvidence:
     capture: Capture | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     damage: str = ""
+    front_ends: tuple[str, ...] = ()
 
     @cached_property
     def figures(self) -> Mapping[str, Figure]:
@@ -133,7 +135,8 @@ class Snapshot:
     ``steps`` are those to be judged, ``shape`` the one that is looked at. ``shapes`` has it and
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
     ``told`` is what was found wrong with files and cost no variant its evidence. ``journal`` says
-    what was recorded when; None where nobody asked.
+    what was recorded when; None where nobody asked. ``ranges`` are parameters in which shapes on
+    record differ and in nothing else, with these shapes, one of them at least derived.
     """
 
     study: str
@@ -146,6 +149,7 @@ class Snapshot:
     calibration: Calibration | None = None
     told: tuple[str, ...] = ()
     journal: Journal | None = None
+    ranges: tuple[tuple[str, tuple[ShapeEvidence, ...]], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

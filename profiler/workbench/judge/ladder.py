@@ -19,6 +19,7 @@ from workbench.judge.recordings import recordings
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.sessions import TimingFacts, throttling_warnings, timing_facts, timing_warnings
 from workbench.judge.shapes import AcrossShapes, across_shapes
+from workbench.judge.sizes import OverSizes, over_sizes
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
 from workbench.study.model import Step
@@ -68,9 +69,28 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         ladders=ladders,
         timing=ladders[0].timing,
         recordings=recordings(snapshot, snapshot.shape),
+        sizes=tuple(_sizes(snapshot)),
         trials=trials,
         record=record({snapshot.study: trials}),
     )
+
+
+def _sizes(snapshot: Snapshot) -> Iterator[OverSizes]:
+    """Ranges of shapes over which some variants were timed."""
+    steps = [step.variant for step in snapshot.steps]
+    references = [reference.name for reference in snapshot.ladder.references]
+    for parameter, shapes in snapshot.ranges:
+        over = over_sizes(
+            shapes,
+            parameter,
+            steps,
+            references,
+            study=snapshot.study,
+            gpu=snapshot.gpu,
+            primary=snapshot.ladder.primary_reference,
+        )
+        if over.is_told:
+            yield over.without_single_points()
 
 
 def _step(views: Views, view: View, step: Step) -> Row:

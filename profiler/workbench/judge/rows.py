@@ -27,6 +27,7 @@ from workbench.judge.regimes import Elsewhere, InRegime
 from workbench.judge.scores import Score, score
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
+from workbench.judge.sizes import OverSizes
 from workbench.study.model import Step
 from workbench.words import Origin, Regime, Role, Status, Verdict
 
@@ -50,7 +51,8 @@ class Row:
     the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
     ``regimes`` has its times and ratios in each, ``elsewhere`` those that would judge otherwise
     than the chained one. ``nodes`` are what one call is made of, ``price`` the shapes that its
-    parent supports and it does not.
+    parent supports and it does not. ``no_lines`` says that its capture has no source lines, and
+    why.
 
     ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
@@ -80,6 +82,7 @@ class Row:
     predictions: tuple[PredictionOutcome, ...] = ()
     kernels: tuple[str, ...] = ()
     capture: str = ""
+    no_lines: str = ""
     checks: Mapping[str, Check] = field(default_factory=dict)
     build: Build | None = None
     adopted: Adopted | None = None
@@ -185,6 +188,7 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
+    sizes: tuple[OverSizes, ...] = ()
     trials: tuple[Trial, ...] = ()
     record: Record = NO_RECORD
 
@@ -204,9 +208,21 @@ class Ablation:
         return bases.most_common(1)[0][0] if bases else DRAM
 
     @property
+    def moves_only(self) -> bool:
+        """Whether all that was captured only moves bytes, which has no place in a roofline."""
+        points = [row.point for row in self.everything if row.point]
+        return bool(points) and not any(point.flops for point in points)
+
+    @property
     def best(self) -> Row | None:
         """See ``best_of``."""
         return best_of(self.rows)
+
+    @property
+    def ends(self) -> tuple[Row, ...]:
+        """The baseline, and the best step where it is another."""
+        first, best = self.rows[:1], self.best
+        return (*first, best) if best is not None and best not in first else first
 
     @property
     def score(self) -> Score:

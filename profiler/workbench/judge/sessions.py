@@ -251,6 +251,18 @@ def timing_warnings(facts: TimingFacts | None, where: str = "") -> Iterator[str]
         yield f"{facts.company.why}{where}"
 
 
+def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> Iterator[str]:
+    """What must be known of timings by shape: twins that differ, a reference that was disturbed,
+    a card that slowed itself down.
+    """
+    facts = {shape: timing_facts(timing, reference) for shape, timing in timings.items()}
+    for shape, found in facts.items():
+        yield from timing_warnings(found, f" at {shape}" if len(facts) > 1 else "")
+    yield from throttling_warnings(
+        {shape: found.throttling for shape, found in facts.items() if found and found.throttling}
+    )
+
+
 def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[str]:
     """One a reason, with the shapes and the most that it was at one of them; of those with the same
     share of the rounds the one at the lowest clock.

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from workbench.words import Parameter
 
 
+LEAST_INTENSITY = 4.0  # FLOP a byte: with fewer, no card since Turing is bound by arithmetic
+
+
 @dataclass(frozen=True)
 class AtShape:
     """Chained times at one shape, and how much faster the variant is than ``fastest``, the fastest
     reference timed there.
 
-    ``flops_per_second`` is the study's work over the time, whatever the kernel computes besides;
+    ``flops_per_second`` and ``bytes_per_second`` are the study's work over the time, whatever the
+    kernel computes and moves besides; the latter is None where that is not known.
     ``times_reference`` the error there as a multiple of the primary reference's. ``nodes`` are what
     one call of the fastest reference is made of. ``untimed`` are references that were not timed
     beside the variant: the fastest one might be among them.
@@ -40,6 +44,17 @@ class AtShape:
     times_reference: float | None
     nodes: tuple[GraphNode, ...] = ()
     untimed: tuple[str, ...] = ()
+    bytes_per_second: float | None = None
+
+    @property
+    def terabytes_per_second(self) -> float | None:
+        """Of the least bytes; None where they are not known."""
+        return None if self.bytes_per_second is None else self.bytes_per_second / 1e12
+
+    @property
+    def is_traffic(self) -> bool:
+        """Whether it has so little arithmetic a byte that the bytes are what counts."""
+        return self.flops_per_second < LEAST_INTENSITY * (self.bytes_per_second or 0.0)
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,7 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
     check = view.variant(variant).checks.get(view.shape)
     error = check.times_reference if check else None
     timing = view.times.together(fastest, variant) if fastest else None
+    seconds, work = time.value * 1e-6, view.evidence.work
     return AtShape(
         shape=view.shape,
         parameters=view.evidence.parameters,
@@ -108,7 +124,8 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
         fastest=fastest,
         reference=view.times.time(fastest) if fastest else None,
         over_fastest=over,
-        flops_per_second=flops / (time.value * 1e-6),
+        flops_per_second=flops / seconds,
+        bytes_per_second=work.bytes / seconds if work else None,
         times_reference=None if error is None else float(error),
         nodes=timing.nodes(fastest) if timing else (),
         untimed=tuple(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.errors import BadCapture
 from workbench.evidence.journal import load_journal
-from workbench.evidence.recorded import Evidence
+from workbench.evidence.recorded import Evidence, derived_shapes
 from workbench.judge.inputs import (
     ShapeEvidence,
     Snapshot,
@@ -16,11 +16,14 @@ from workbench.judge.inputs import (
     VariantEvidence,
 )
 from workbench.judge.ladders import shapes_of, shown_at
+from workbench.judge.sizes import ranges
 from workbench.ncu.capture import load_sources
 from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog
+from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step
-from workbench.study.sources import source_texts
+from workbench.study.shapes import with_derived
+from workbench.study.sources import source_files, source_texts
 from workbench.words import CheckResult, Status
 
 if TYPE_CHECKING:
@@ -84,7 +87,36 @@ def snapshot(
         calibration=evidence.calibration,
         told=(*Captures(evidence).told, *journal.told),
         journal=journal,
+        ranges=tuple(_ranges(evidence, steps)),
     )
+
+
+def _ranges(
+    evidence: Evidence, steps: Sequence[Step]
+) -> Iterator[tuple[str, tuple[ShapeEvidence, ...]]]:
+    """At the study's default shape: ranges through derived shapes on record."""
+    study = evidence.study
+    if evidence.shape != study.default_shape:
+        return
+    own = {name: shape.parameters for name, shape in study.shapes.items() if shape.profiled}
+    keys = study.shapes[evidence.shape].keys()
+    on_record = derived_shapes(evidence.folder)
+    alike = {n: p for n, p in on_record.items() if n not in own and p.keys() == keys}
+    derived = {name: {key: parameters[key] for key in keys} for name, parameters in alike.items()}
+    if not derived:
+        return
+    whole = Evidence(with_derived(study, derived), evidence.shape, evidence.folder)
+    names = [*(s.variant for s in steps), *(r.name for r in study.ladder.references)]
+    for parameter, shapes in ranges({**own, **derived}):
+        if not derived.keys().isdisjoint(shapes):
+            found = (at_one_shape(whole.at(name), names, captures=False) for name in shapes)
+            yield parameter, tuple(found)
+
+
+def at_one_shape(evidence: Evidence, variants: Sequence[str], *, captures: bool) -> ShapeEvidence:
+    """What is on record of some variants, at the shape of ``evidence`` alone."""
+    catalog()  # a file, too
+    return _shape(evidence, Wanted(_once(variants), captures=captures))
 
 
 def _wanted(
@@ -192,4 +224,5 @@ def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidenc
         capture=opened.capture,
         texts=opened.texts,
         damage=opened.damage or index.why,
+        front_ends=front_ends_of(source_files(study, study.variants[variant])),
     )

@@ -12,17 +12,20 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import BadCapture, EnvironmentLacks
 from workbench.evidence.store import EXCHANGED, digest_of, write_bytes
 from workbench.ncu import frames
-from workbench.ncu.capture import LINE_COUNTERS, Capture, Decoded, Extents, Launched, Tables
+from workbench.ncu.capture import Capture, Decoded, Extents, Launched, Tables
 from workbench.ncu.catalog import needed_metrics
+from workbench.ncu.counters import LINE_COUNTERS
+from workbench.ncu.disassembly import Code, packed, unpacked
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
-READING = 2  # to be raised where the functions of ncu.capture read something else
+READING = 3  # to be raised where the functions of ncu.capture read something else
 LEVEL = 9  # of the compression
 Launches = list[tuple[Tables, Sequence[str]]]
 CONTENT = b',"content":"'  # what stands before the checksum, and what between it and the launches
@@ -39,6 +42,12 @@ class Kept:
     rules: Sequence[tuple[Any, ...]]
     collected: frozenset[str]
     launched: Launched | None = None
+    instructions: dict[str, Any] | None = None
+
+    @cached_property
+    def code(self) -> Code | None:
+        """Unpacked when it is asked for: most verbs do not look at it."""
+        return unpacked(self.instructions) if self.instructions else None
 
 
 class Edited(ValueError):
@@ -100,6 +109,7 @@ def _kept(launch: dict[str, Any]) -> Kept:
         [_rule(row) for row in launch["rules"]],
         frozenset(launch["collected"]),
         _launched(launch.get("launched")),
+        launch.get("instructions"),
     )
 
 
@@ -149,4 +159,5 @@ def _row(launch: Tables, ranges: Sequence[str]) -> dict[str, Any]:
         "rules": launch.rules,
         "collected": sorted(launch.collected),
         "launched": asdict(launch.launched) if launch.launched else None,
+        "instructions": packed(launch.code) if launch.code else None,
     }

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.errors import UsageError, unknown
 from workbench.ncu.binaries import tables_in
-from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
-from workbench.ncu.line_table import LineTable
-from workbench.ncu.places import Places
+from workbench.ncu.catalog import needed_metrics
+from workbench.ncu.counters import LINE_COUNTERS, Counted, counted, stall_metrics
+from workbench.ncu.disassembly import Code, read_code
+from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import (
     Wanted,
     actions,
@@ -41,11 +42,6 @@ RULE_COLUMNS = [
     "estimated_speedup_pct",
     "focus",
 ]
-LINE_COUNTERS = {
-    "instructions": "inst_executed",
-    "excess_global_sectors": "derived__memory_l2_theoretical_sectors_global_excessive",
-    "excess_shared_wavefronts": "derived__memory_l1_wavefronts_shared_excessive",
-}
 SCOPES = {1: "local", 2: "global"}
 OPTIMIZATION = 2
 # What the SMs asked of L2, reads and writes, bulk copies among them; a sector has 32 bytes.
@@ -83,6 +79,8 @@ class Tables(Protocol):
     def collected(self) -> frozenset[str]: ...
     @property
     def launched(self) -> Launched | None: ...  # None in tables that were kept without it
+    @property
+    def code(self) -> Code | None: ...  # None where there is no disassembly
 
 
 @dataclass(frozen=True)
@@ -104,10 +102,20 @@ class Decoded:
         return read_metrics(self.action, [*needed_metrics(), *stall_metrics(self.action).values()])
 
     @cached_property
-    def lines(self) -> list[tuple[Any, ...]]:
+    def _counted(self) -> Counted:
         tables = tables_in(self.path)
         with limited(self.path):
-            return read_lines(self.action, tables)
+            return counted(self.action, tables)
+
+    @cached_property
+    def lines(self) -> list[tuple[Any, ...]]:
+        with limited(self.path):
+            return read_lines(self._counted)
+
+    @cached_property
+    def code(self) -> Code | None:
+        with limited(self.path):
+            return read_code(self.action, self._counted)
 
     @cached_property
     def rules(self) -> list[tuple[Any, ...]]:
@@ -154,6 +162,11 @@ class Capture:
         return _table((launch.lines for launch in self.launches), self.kernels, LINE_COLUMNS)
 
     @cached_property
+    def code(self) -> tuple[Code | None, ...]:
+        """The instructions of every launch; None of one whose report has no disassembly of it."""
+        return tuple(launch.code for launch in self.launches)
+
+    @cached_property
     def rules(self) -> pd.DataFrame:
         """One result of ncu's rules that advises a change; ``focus`` is metric and value."""
         return _table((launch.rules for launch in self.launches), self.kernels, RULE_COLUMNS)
@@ -192,56 +205,17 @@ def read_launched(action: Any) -> Launched:
     )
 
 
-def stall_metrics(action: Any) -> dict[str, str]:
-    """Stall reason to the metric that counts its samples."""
-    return _stall_metrics(metric_names(action))
-
-
-@lru_cache(maxsize=16)  # launches of one report hold the same metrics, over a thousand
-def _stall_metrics(names: tuple[str, ...]) -> dict[str, str]:
-    return {
-        name.removeprefix(STALL_PREFIX): name
-        for name in names
-        if name.startswith(STALL_PREFIX) and not name.endswith("_not_issued")
-    }
-
-
-def read_lines(action: Any, tables: Sequence[LineTable] = ()) -> list[tuple[Any, ...]]:
+def read_lines(known: Counted) -> list[tuple[Any, ...]]:
     """Stall samples and counters summed by source line, each charged as ``places`` says; "" and 0
     where no line is known.
     """
-    counted = {
-        counter: metric
-        for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items()
-        if (metric := action.metric_by_name(name)) is not None
-        and metric.has_correlation_ids()
-        and metric.value()
-    }
-    by_pc = {counter: _by_pc(metric) for counter, metric in counted.items()}
-    places = Places(action, _addresses(action, by_pc), tables)
     rows = []
-    for counter, found in by_pc.items():
+    for counter, found in known.by_pc.items():
         sums: dict[tuple[str, int], float] = defaultdict(float)
         for pc, value in found:
-            sums[places.of(pc, counter)] += value
+            sums[known.places.of(pc, counter)] += value
         rows += [(file, line, counter, value) for (file, line), value in sums.items()]
     return rows
-
-
-def _by_pc(metric: Any) -> list[tuple[int, float]]:
-    """Address and value, without the zeros: most instructions have none."""
-    ids = metric.correlation_ids()
-    values = enumerate(map(metric.as_double, range(metric.num_instances())))
-    return [(ids.as_uint64(i), value) for i, value in values if value]
-
-
-def _addresses(action: Any, by_pc: Mapping[str, Sequence[tuple[int, float]]]) -> set[int]:
-    """Of all instructions where their executions were counted, else of those with a count."""
-    metric = action.metric_by_name(LINE_COUNTERS["instructions"])
-    if metric is None or not metric.has_correlation_ids():
-        return {pc for found in by_pc.values() for pc, _ in found}
-    ids = metric.correlation_ids()
-    return {ids.as_uint64(i) for i in range(metric.num_instances())}
 
 
 def read_rules(action: Any) -> list[tuple[Any, ...]]:
@@ -292,7 +266,8 @@ def load_sources(path: Path, wanted: Wanted) -> dict[str, str]:
     """Source text by the file name in the line table, as imported into the report."""
     texts: dict[str, str] = {}
     for action in actions(path, wanted):
-        texts.update({name: text for name, text in dict(action.source_files()).items() if text})
+        files = dict(action.source_files())
+        texts.update({lasting_name(name): text for name, text in files.items() if text})
     return texts
 
 
@@ -314,9 +289,16 @@ def find_metric(path: Path, wanted: Wanted, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def require_lines(capture: Capture) -> None:
-    if not (capture.lines["line"] > 0).any():
+def has_lines(capture: Capture) -> bool:
+    """Whether anything in it is charged to a line of a source."""
+    return bool((capture.lines["line"] > 0).any())
+
+
+def require_lines(capture: Capture, why: str = "") -> None:
+    """Raises UsageError for a capture without any, with the reason where it is known."""
+    if not has_lines(capture):
+        why = why or "its kernels were built without line information"
         raise UsageError(
-            "this capture has no source lines: its kernels were built without line information",
+            f"this capture has no source lines: {why}",
             hint="library kernels have none; NVRTC variants built by the workbench do",
         )

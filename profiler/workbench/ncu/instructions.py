@@ -16,13 +16,14 @@ BRANCHES = ("BRA", "BRX", "JMP", "JMX", "BREAK", "BSYNC", "RET", "EXIT", "CALL")
 @dataclass(frozen=True)
 class Instruction:
     """One instruction at ``pc``; ``guard`` is the predicate without which it does nothing, "" for
-    none.
+    none. ``text`` is all of it, with single blanks.
     """
 
     pc: int
     opcode: str
     operands: tuple[str, ...]
     guard: str = ""
+    text: str = ""
 
     def is_a(self, *opcodes: str) -> bool:
         """Whether its opcode begins with one of these, part by part."""
@@ -57,11 +58,12 @@ class Instruction:
 
 def instruction(pc: int, sass: str) -> Instruction:
     """From its text; one with no opcode where that is none."""
-    match = _GUARDED.fullmatch(sass.strip())
+    text = " ".join(sass.split())
+    match = _GUARDED.fullmatch(text)
     if match is None:
-        return Instruction(pc, "", ())
+        return Instruction(pc, "", (), text=text)
     operands = tuple(o.strip() for o in match[3].split(",")) if match[3] else ()
-    return Instruction(pc, match[2], operands, match[1] or "")
+    return Instruction(pc, match[2], operands, match[1] or "", text)
 
 
 def instructions(action: Any, pcs: list[int]) -> list[Instruction]:

@@ -5,12 +5,15 @@
   table of the kernel's binary tells: ``binaries``. Where it does not, to the library's line.
 - A wait in a helper that does nothing else belongs to the line that calls it: the helper's own line
   would be that of every wait.
+- What a front end compiled in the folder of a measurement has the name that it would have had from
+  the workbench: ``lasting_name``.
 - All other code belongs to the line that ``source_info`` gives, as in Nsight Compute: where several
   hold, since a call was inlined, that is the first of the line table, and not always the innermost.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -19,6 +22,7 @@ from typing import Any
 from workbench.ncu.instructions import instructions
 from workbench.ncu.line_table import Frame, LineTable
 from workbench.ncu.waits import Waits
+from workbench.words import GENERATED_ROOT
 
 Place = tuple[str, int]
 NOWHERE: Place = ("", 0)
@@ -38,6 +42,17 @@ LIBRARIES = (
 )
 
 
+# The folder of a measurement, which has random letters, and those of its workers in it.
+SCRATCH = re.compile(r"^.*/workbench-[a-z0-9_]{8}/(?:(?:ncu|timing)/)?")
+
+
+def lasting_name(file: str) -> str:
+    """The name of a source that was compiled where it ran, in the folder of a measurement: as the
+    workbench's own builds have it, and the next measurement too.
+    """
+    return SCRATCH.sub(GENERATED_ROOT, file)
+
+
 def is_library(file: str) -> bool:
     """Whether a path of a line table is of something installed, rather than the user's."""
     name = file.replace("\\", "/")
@@ -51,21 +66,31 @@ def source_place(action: Any, pc: int) -> Place:
 
 
 class Places:
-    """Those of one launch; ``tables`` are of all functions in its report."""
+    """Those of one launch; ``tables`` are of all functions in its report, ``code`` is its
+    instructions in the order of their addresses.
+    """
 
     def __init__(self, action: Any, pcs: Iterable[int], tables: Sequence[LineTable]) -> None:
         self._action = action
-        self._code = instructions(action, sorted(set(pcs)))
+        self.code = instructions(action, sorted(set(pcs)))
         self._tables = tables
         self._known: dict[tuple[int, bool], Place] = {}
 
     def of(self, pc: int, counter: str) -> Place:
         """Where a sample or count at an address belongs; ``NOWHERE`` where no line is known."""
-        waiting = self._waits.at(pc, counter)
-        key = (waiting, self._waits.is_wait(waiting))
+        return self.itself(self.waiting(pc, counter))
+
+    def itself(self, pc: int) -> Place:
+        """Where an instruction belongs that is charged with something."""
+        key = (pc, self._waits.is_wait(pc))
         if key not in self._known:
-            self._known[key] = self._place(*key)
+            file, line = self._place(*key)
+            self._known[key] = lasting_name(file), line
         return self._known[key]
+
+    def waiting(self, pc: int, counter: str) -> int:
+        """The address of the instruction that a sample at an address is charged to."""
+        return self._waits.at(pc, counter)
 
     def _place(self, pc: int, waits: bool) -> Place:
         said = source_place(self._action, pc)
@@ -84,19 +109,19 @@ class Places:
         """
         if self._table is None:
             return ()
-        return self._table.chain(pc - self._code[0].pc)
+        return self._table.chain(pc - self.code[0].pc)
 
     @cached_property
     def _waits(self) -> Waits:
-        return Waits(self._code)
+        return Waits(self.code)
 
     @cached_property
     def _table(self) -> LineTable | None:
         """The one that says of every instruction what ``source_info`` says."""
-        if not self._code or not self._tables:
+        if not self.code or not self._tables:
             return None
-        start = self._code[0].pc
-        said = [(one.pc - start, source_place(self._action, one.pc)) for one in self._code]
+        start = self.code[0].pc
+        said = [(one.pc - start, source_place(self._action, one.pc)) for one in self.code]
         if all(place == NOWHERE for _, place in said):
             return None
         return next((t for t in self._tables if _agrees(t, said)), None)
@@ -104,10 +129,10 @@ class Places:
     @cached_property
     def _sizes(self) -> Counter[str]:
         """Instructions of each inlined function, not counting what is inlined into it."""
-        return Counter(chain[0].function for one in self._code if (chain := self.chain(one.pc)))
+        return Counter(chain[0].function for one in self.code if (chain := self.chain(one.pc)))
 
     def _only_waits(self, frame: Frame) -> bool:
-        waits = [one for one in self._code if self._waits.is_wait(one.pc)]
+        waits = [one for one in self.code if self._waits.is_wait(one.pc)]
         own = sum(chain[0].function == frame.function for w in waits if (chain := self.chain(w.pc)))
         return bool(frame.function) and self._sizes[frame.function] <= HELPER * own
 

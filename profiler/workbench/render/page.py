@@ -6,25 +6,28 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from workbench.derive.diff.model import Sources
 from workbench.derive.figures import ISSUING, stall_label
+from workbench.derive.sass.listing import Listing
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
 from workbench.render.chart.bars import OTHER, fills
-from workbench.render.chart.charts import CHARTS, NO_TIMINGS, scene
+from workbench.render.chart.charts import CHARTS, NO_TIMINGS, scene, size_charts
 from workbench.render.chart.palette import PALETTE
 from workbench.render.chart.sample_strips import Timings
 from workbench.render.chart.scene import Width
 from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
 from workbench.render.document.figures import figures
 from workbench.render.document.tiles import tiles
+from workbench.render.page_sass import sass
 from workbench.render.page_sources import Files
 from workbench.render.page_tokens import tokens
 from workbench.render.plain import harmless
@@ -58,9 +61,10 @@ def render_page(
     sources: Sources,
     environment: jinja2.Environment,
     timings: Timings = NO_TIMINGS,
+    listings: Mapping[str, Listing] = MappingProxyType({}),
 ) -> str:
-    """The page as HTML; ``timings`` are the samples behind the times. The same values give the same
-    bytes.
+    """The page as HTML; ``timings`` are the samples behind the times, ``listings`` the instructions
+    by variant. The same values give the same bytes.
     """
     files = Files(sources)
     colours = fills(row.stalls for row in ablation.everything)
@@ -85,7 +89,10 @@ def render_page(
         palette=PALETTE,
         chart_style=Markup(svg.page_style()),
         reasons=colours.values(),
-        data=_data(ablation, sources, files, list(colours)),
+        data={
+            **_data(ablation, sources, files, list(colours)),
+            "sass": sass(listings, files),
+        },
         theme=Markup(scripts[THEME]),
         script=Markup(scripts[SCRIPT]),
         style=Markup(environment.get_template(STYLE).render()),
@@ -96,10 +103,14 @@ def render_page(
 
 def charts_of(ablation: Ablation, timings: Timings = NO_TIMINGS) -> dict[str, str]:
     """Each chart by its name, wide and narrow: a page shows the one that its width has room for."""
-    return {
+    charts = {
         name: "".join(svg.inline(scene(name, ablation, timings, width)) for width in Width)
         for name in CHARTS
     }
+    for width in Width:
+        for one in size_charts(ablation, width):
+            charts[one.name] = charts.get(one.name, "") + svg.inline(one)
+    return charts
 
 
 def parted(blocks: Sequence[Block]) -> tuple[list[Section], list[Block], list[Section]]:

@@ -149,7 +149,7 @@ def source(
     yield [(f"{printable(file)}: {heading} ({total} here)", "bold")]
     yield from ([(note, "yellow")] for _ in range(bool(note)))
     yield [("", "")]
-    yield from (_source_line(line, width) for line in lines)
+    yield from (source_line(line, width) for line in lines)
 
 
 def hottest(files: Listing, most: int, width: int | None) -> Iterator[Pieces]:
@@ -161,10 +161,10 @@ def hottest(files: Listing, most: int, width: int | None) -> Iterator[Pieces]:
     for file, line in ranked:
         name = f"{base(file)}:{line.line}"
         text = clip(printable(line.text.strip()), None if width is None else width - 51)
-        yield [*_marks(line), (f" {name:<20} ", "dim"), (text, "")]
+        yield [*marks(line), (f" {name:<20} ", "dim"), (text, "")]
 
 
-def _marks(line: SourceLine) -> Pieces:
+def marks(line: SourceLine) -> Pieces:
     """``>>`` for a twentieth of all samples and more, ``>`` for a hundredth."""
     share = line.share or 0.0
     mark = ">>" if share >= HOT else " >" if share >= WARM else "  "
@@ -174,8 +174,8 @@ def _marks(line: SourceLine) -> Pieces:
     return [(f"{mark} {told} {stall:<18}", style)]
 
 
-def _source_line(line: SourceLine, width: int | None) -> Pieces:
-    pieces = [*_marks(line), (f" {line.line:>4}  ", "dim"), *_text(line, 35, width)]
+def source_line(line: SourceLine, width: int | None) -> Pieces:
+    pieces = [*marks(line), (f" {line.line:>4}  ", "dim"), *_text(line, 35, width)]
     return pieces if line.text.strip() else [(pieces[0][0] + pieces[1][0].rstrip(), "dim")]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from workbench.run import machine
 from workbench.run.process import Worker
 from workbench.run.protocol import VariantsJob
+from workbench.study.params import base_name
 
 MOST_COMPILERS = 6
 CORES_EACH = 2  # the worker, the sessions' process and ncu load their libraries meanwhile
@@ -24,17 +25,32 @@ def copy_sources(scratch: Path, folder: Path) -> None:
         shutil.copytree(scratch / "kernels", folder / "kernels")
 
 
+def has_own_compiler(scratch: Path, variant: str) -> bool:
+    """Whether a module builds an extension of torch: that holds a lock while it does, which a
+    process that is ended in the middle leaves behind.
+    """
+    modules = (scratch / "kernels").glob(f"*/{base_name(variant)}.py")
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in modules)
+    return any("cpp_extension" in text for text in texts)
+
+
 @contextmanager
 def compilers(
-    scratch: Path, variants: Sequence[str], job: Callable[[Sequence[str], str], VariantsJob]
+    scratch: Path,
+    variants: Sequence[str],
+    job: Callable[[Sequence[str], str], VariantsJob],
+    arch: str = "",
 ) -> Iterator[int]:
     """Inside, so many processes compile ``variants`` from the last to the first, each its share,
     for whoever shares the cubins of ``scratch``. ``job`` is one of some variants for an
-    architecture. What comes of it is told by the worker that asks for the same build.
+    architecture, which is that of the GPU where none is said. What comes of it is told by the
+    worker that asks for the same build.
     """
     gpu = machine.find_gpu()
+    arch = arch or (gpu.arch if gpu else "")
+    variants = [name for name in variants if not has_own_compiler(scratch, name)]
     number = min(MOST_COMPILERS, (os.cpu_count() or 1) // CORES_EACH - 1)
-    if gpu is None or len(variants) < FEWEST_VARIANTS:
+    if not arch or len(variants) < FEWEST_VARIANTS:
         number = 0
     started: list[Worker] = []
     try:
@@ -42,8 +58,8 @@ def compilers(
             folder = scratch / f"compiler{place}"
             copy_sources(scratch, folder)
             share = list(reversed(variants))[place::number]
-            if share and gpu:
-                started.append(Worker(folder, job(share, gpu.arch), cubins=scratch))
+            if share:
+                started.append(Worker(folder, job(share, arch), cubins=scratch))
         yield len(started)
     finally:
         for worker in started:

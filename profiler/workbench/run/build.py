@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run import machine
+from workbench.run.ahead import compilers
 from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.run.scratch import scratch_folder
@@ -45,7 +47,7 @@ def build_only(
         )
     results: dict[str, Built | Failed] = {}
     left = list(variants)
-    with scratch_folder(study) as scratch:
+    with scratch_folder(study) as scratch, compilers(scratch, left, partial(_job, study), arch):
         while left:
             outcome = run_worker(scratch, _job(study, left, arch), limit, on_event)
             if outcome.interrupted:
@@ -60,7 +62,7 @@ def build_only(
     return [results[name] for name in variants if name in results]
 
 
-def _job(study: Study, variants: list[str], arch: str) -> VariantsJob:
+def _job(study: Study, variants: Sequence[str], arch: str) -> VariantsJob:
     return VariantsJob(
         study=study.name,
         variants=tuple(variants),
@@ -75,7 +77,7 @@ def _culprit(outcome: WorkerEnd, limit: float) -> Failed:
     if not outcome.current:
         raise worker_stopped(outcome)
     why = (
-        f"takes too long: nothing came for {limit:g} s"
+        f"takes too long: nothing came for {outcome.waited or limit:g} s"
         if outcome.timed_out
         else f"crashed the compiler's process (exit {outcome.returncode})"
     )

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
 
+from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Timing
+from workbench.evidence.records import Build, CapturedKernel, Timing
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.ncu.ranges import range_name
 from workbench.ncu.reader import launches_by_range
+from workbench.ncu.resources import resources_of
 from workbench.run import machine
 from workbench.run.ahead import compilers, copy_sources
 from workbench.run.build import params_of, sources_of, worker_stopped
@@ -42,7 +45,10 @@ from workbench.run.protocol import (
 from workbench.run.recording import Recorder
 from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
+from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
+from workbench.study.shapes import parameters_of_derived
+from workbench.study.sources import source_files
 from workbench.words import ABSENT, CheckResult, Phase
 
 LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
@@ -56,7 +62,10 @@ def decided(timing: Timing) -> Sequence[str]:
 class Measurement:
     """One run of the measuring part: a study at a shape, on this machine's GPU.
 
-    ``undecided`` says of a timing which variants to time in as many sessions again.
+    ``undecided`` says of a timing which variants to time in as many sessions again. ``refused``
+    says of a build why it is not worth checking and timing, "" where it is; with it, all variants
+    are built before any is checked. ``cubins`` is a folder that keeps builds for other
+    measurements.
     """
 
     def __init__(
@@ -67,8 +76,12 @@ class Measurement:
         plan: Plan,
         on_event: Callable[[Event], None],
         undecided: Callable[[Timing], Sequence[str]] = decided,
+        refused: Callable[[Build], str] | None = None,
+        cubins: Path | None = None,
     ) -> None:
+        self.cubins = cubins
         self.undecided = undecided
+        self.refused = refused
         self.study = study
         self.config = config
         self.plan = plan
@@ -81,7 +94,8 @@ class Measurement:
 
     def run(self) -> Measured:
         self.recorder.predictions()
-        with scratch_folder(self.study) as scratch:
+        self.recorder.derived_shape()
+        with scratch_folder(self.study, self.cubins) as scratch:
             ahead = None
             try:
                 ahead = self.start_capture(scratch, self.plan.captured, gated=True)
@@ -103,7 +117,7 @@ class Measurement:
         self, variants: Iterable[str], phases: tuple[Phase, ...], *, gated: bool = False
     ) -> VariantsJob:
         names, shape = tuple(variants), self.plan.shape
-        others = [n for n, s in self.study.shapes.items() if s.captured and n != shape]
+        others = [n for n, s in self.study.shapes.items() if s.always_checked and n != shape]
         return VariantsJob(
             study=self.study.name,
             variants=names,
@@ -112,23 +126,30 @@ class Measurement:
             shape=shape,
             check_shapes=(shape, *others),
             reference=self.study.ladder.primary_reference or "",
+            references=tuple(reference.name for reference in self.study.ladder.references),
             sources=sources_of(self.study, names),
             ranges={name: range_name(self.study.name, name, shape) for name in names},
             gated=gated,
+            derived=parameters_of_derived(self.study),
         )
 
     def prepare(self, scratch: Path) -> None:
-        """Build and check; again without the one that broke the worker."""
-        with compilers(scratch, self.plan.built, self.build_job):
-            self.build_and_check(scratch)
+        """Build and check."""
+        variants, together = self.plan.built, (Phase.BUILD, Phase.CHECK)
+        with compilers(scratch, variants, self.build_job):
+            if self.refused is None:
+                return self.work(scratch, variants, together)
+            self.work(scratch, variants, (Phase.BUILD,))
+        left = [v for v in variants if v not in self.result.out]
+        if not self.result.interrupted:
+            self.work(scratch, left, (Phase.CHECK,))
 
     def build_job(self, variants: Sequence[str], arch: str) -> VariantsJob:
         """Of a process that compiles ahead."""
         return structs.replace(self.job(variants, (Phase.BUILD,)), arch=arch)
 
-    def build_and_check(self, scratch: Path) -> None:
-        variants = self.plan.built
-        phases = (Phase.BUILD, Phase.CHECK)
+    def work(self, scratch: Path, variants: list[str], phases: tuple[Phase, ...]) -> None:
+        """Again without the one that broke the worker."""
         limit = self.config.limits.seconds_per_step
         while variants:
             outcome = run_worker(scratch, self.job(variants, phases), limit, self.take)
@@ -156,6 +177,7 @@ class Measurement:
             instances=settings.instances,
             rounds=settings.rounds,
             graph_microseconds=settings.graph_microseconds,
+            derived=parameters_of_derived(self.study),
         )
         folder = scratch / "timing"
         copy_sources(scratch, folder)
@@ -287,12 +309,25 @@ class Measurement:
         held = {
             event.variant: count
             for event in captured
-            if (count := counts.get(range_name(self.study.name, event.variant, self.plan.shape)))
+            if (count := counts.get(self.range_of(event.variant)))
         }
         if held:
             version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
-            self.recorder.captures(report, held, self.config.profiler, version)
+            resources = self.resources(report, held)
+            self.recorder.captures(report, held, self.config.profiler, version, resources)
         return list(held)
+
+    def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:
+        """Of the kernels of those that others compile: what is compiled here is known better."""
+        study = self.study
+        others = [n for n in held if is_compiling(source_files(study, study.variants[n]))]
+        with suppress(BadCapture):  # what has to be read of it later says what is wrong
+            return {name: resources_of(report, self.range_of(name)) for name in others}
+        return {}
+
+    def range_of(self, variant: str) -> str:
+        """The NVTX range of a variant's launches."""
+        return range_name(self.study.name, variant, self.plan.shape)
 
     def take(self, event: Event) -> None:
         """Keep what an event brings, as soon as it comes."""
@@ -302,13 +337,16 @@ class Measurement:
                     event.environment, packages=self.packages() or None
                 )
             case Built():
-                self.recorder.build(
+                build = self.recorder.build(
                     event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
                 )
+                if self.refused is not None and (why := self.refused(build)):
+                    self.result.refused[event.variant] = why
             case Checked():
                 self.checked(event)
             case Failed():
-                self.fail(event.variant, event.phase, event.error.message, CheckResult.FAILED)
+                error = event.error
+                self.fail(event.variant, event.phase, error.message, CheckResult.FAILED, error.hint)
         self.on_event(event)
 
     def packages(self) -> dict[str, str]:
@@ -327,19 +365,27 @@ class Measurement:
             times_reference=event.times_reference,
             kind=event.kind,
             varies=event.varies,
+            output=event.output,
+            hint=event.hint,
         )
         if event.status == CheckResult.WRONG:
             self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
+            if event.hint:
+                self.result.hints[event.variant] = event.hint
         elif event.status == CheckResult.UNSUPPORTED and event.shape == self.plan.shape:
             why = f"does not support this shape: {event.why}"
             self.result.unsupported[event.variant] = why
 
-    def fail(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:
+    def fail(
+        self, variant: str, phase: Phase, why: str, status: CheckResult, hint: str = ""
+    ) -> None:
         self.result.failures[variant] = why
+        if hint:
+            self.result.hints[variant] = hint
         if phase in (Phase.CHECK, Phase.TIME):
-            self.recorder.check(variant, self.plan.shape, status=status, why=why)
+            self.recorder.check(variant, self.plan.shape, status=status, why=why, hint=hint)
         elif phase == Phase.BUILD:
-            self.recorder.build(variant, error=why)
+            self.recorder.build(variant, error=why, hint=hint)
 
     def blame(self, outcome: WorkerEnd, limit: float) -> str | None:
         """The variant that took the worker down, recorded as failed; None when it ended well."""
@@ -354,7 +400,7 @@ class Measurement:
         phase = phases[-1] if phases else Phase.BUILD
         status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
         why = (
-            f"hangs: nothing came for {limit:g} s ({phase})"
+            f"hangs: nothing came for {outcome.waited or limit:g} s ({phase})"
             if outcome.timed_out
             else f"crashed its process ({phase}, exit {outcome.returncode})"
         )

@@ -31,16 +31,19 @@ class Plan:
 
 @dataclass
 class Measured:
-    """What came out besides the files: failures by variant, and what was written.
+    """What came out besides the files: failures by variant with hints, and what was written.
 
-    A variant that does not support the shape has not failed, and is neither timed nor captured.
+    A variant that does not support the shape, or whose build was ``refused``, has not failed, and
+    is neither timed nor captured.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
+    hints: dict[str, str] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
     written: list[Path] = field(default_factory=list)
     interrupted: bool = False
 
     @property
     def out(self) -> set[str]:
-        return {*self.failures, *self.unsupported}
+        return {*self.failures, *self.unsupported, *self.refused}

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from workbench.cuda import CUBIN_FOLDER
 from workbench.run import machine
+from workbench.run.front_ends import compiler_environment
 from workbench.run.protocol import (
     CURRENT,
     EVENTS,
@@ -29,6 +30,8 @@ from workbench.run.protocol import (
     Hello,
     Job,
     SessionsJob,
+    Start,
+    TrialJob,
     WorkerEvent,
     decode,
     write_gate,
@@ -37,11 +40,13 @@ from workbench.run.protocol import (
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
+COMPILING_SECONDS = 600.0  # of silence while a front end compiles, or an autotuner chooses
 LOG_BYTES = 16 << 20  # of a log that are kept, and its end
 MAIN = "workbench.run.worker.main"
 MODULES = {
     CeilingsJob: "workbench.run.worker.benchmarks",
     SessionsJob: "workbench.run.worker.sessions",
+    TrialJob: "workbench.run.worker.trial",
 }
 
 E = TypeVar("E", bound=WorkerEvent)
@@ -55,6 +60,7 @@ class WorkerEnd:
     returncode: int
     timed_out: bool = False
     interrupted: bool = False
+    waited: float = 0.0  # the longest silence that was allowed, in seconds
     current: str = ""
     log: str = ""
 
@@ -104,6 +110,7 @@ def worker_environment(cubins: Path) -> dict[str, str]:
     paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **os.environ,
+        **compiler_environment(cubins.resolve(), os.environ),
         "PYTHONPATH": os.pathsep.join(str(Path(p).resolve()) for p in paths),
         "PATH": os.pathsep.join(
             [str(Path(sys.executable).parent), os.environ.get("PATH", ""), *ncu]
@@ -166,6 +173,12 @@ class Worker:
             on_event(event)
         return bool(fresh or (text and self.output_counts))
 
+    @property
+    def is_compiling(self) -> bool:
+        """Whether the last that was heard is that something compiles."""
+        last = self.events[-1] if self.events else None
+        return isinstance(last, Start) and last.compiling
+
     def watch(
         self,
         limit_seconds: float,
@@ -174,16 +187,18 @@ class Worker:
     ) -> WorkerEnd:
         """Wait for its end.
 
-        ``limit_seconds`` is the longest silence allowed: no event, and no output of ncu. Ctrl-C
+        ``limit_seconds`` is the longest silence allowed: no event, and no output of ncu; a front
+        end that compiles at the first call may take longer. Ctrl-C
         stops the worker and lets ncu write what it has; the outcome says ``interrupted``.
         """
         timed_out = interrupted = False
-        last = time.monotonic()
+        last, allowed = time.monotonic(), limit_seconds
         try:
             while self.process.poll() is None:
                 if self.drain(on_event, on_log):
                     last = time.monotonic()
-                if time.monotonic() - last > limit_seconds:
+                allowed = max(limit_seconds, COMPILING_SECONDS if self.is_compiling else 0.0)
+                if time.monotonic() - last > allowed:
                     timed_out = True
                     stop(self.process, self.events, signal.SIGKILL)
                     break
@@ -201,6 +216,7 @@ class Worker:
             returncode=self.process.returncode,
             timed_out=timed_out,
             interrupted=interrupted,
+            waited=allowed,
             current=name,
             log="".join(self.pieces),
         )

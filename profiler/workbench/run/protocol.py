@@ -37,12 +37,13 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="job"):
 
 
 class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
-    """The ``phases`` of a study's ``variants`` at ``shape``, in the order of ``Phase``.
+    """The ``phases`` of a study's ``variants`` at ``shape``, in the order of ``Phase``;
+    ``references`` are those of the study, measured here or not.
 
     Variants are built for ``arch``, for the GPU at hand where it is empty, with the ``params``
     that are not their own, checked at ``check_shapes``, where the error of ``reference`` stands
     beside theirs, and captured inside the NVTX ``ranges``. ``sources`` are the files that their
-    fingerprints cover.
+    fingerprints cover, ``derived`` the parameters of shapes that ``study.py`` does not list.
     """
 
     study: str
@@ -53,9 +54,11 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     shape: str = ""
     check_shapes: tuple[str, ...] = ()
     reference: str = ""
+    references: tuple[str, ...] = ()
     sources: dict[str, tuple[str, ...]] = {}
     ranges: dict[str, str] = {}
     gated: bool = False
+    derived: dict[str, dict[str, Parameter]] = {}
 
 
 class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
@@ -63,7 +66,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
 
     The ``references`` are timed by themselves first. Variants that are ``twins`` have two groups of
     instances. The gate says which variants, and after these sessions which of them once more, in
-    one session at a time; none is the end.
+    one session at a time; none is the end. ``derived`` as in ``VariantsJob``.
     """
 
     study: str
@@ -76,6 +79,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     instances: int
     rounds: int
     graph_microseconds: float
+    derived: dict[str, dict[str, Parameter]] = {}
 
 
 class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
@@ -84,7 +88,21 @@ class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
     ceilings: tuple[str, ...]
 
 
-Job = VariantsJob | SessionsJob | CeilingsJob
+class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
+    """The ``baseline`` and ``references`` of a study, called once at its ``shapes``: see
+    ``worker.trial``. ``device`` is ``cuda`` or ``cpu``; ``called`` is how its user knows the
+    baseline.
+    """
+
+    study: str
+    shapes: tuple[str, ...]
+    baseline: str
+    called: str
+    references: tuple[str, ...]
+    device: str
+
+
+Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob
 
 
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,8 +128,11 @@ class Surroundings(_Event, frozen=True, kw_only=True, tag="environment"):
 
 
 class Start(_Event, frozen=True, kw_only=True, tag="start"):
+    """``compiling``: what comes first is a call at which a front end may compile."""
+
     variant: str
     phase: Phase
+    compiling: bool = False
 
 
 class Built(_Event, frozen=True, kw_only=True, tag="built"):
@@ -136,6 +157,8 @@ class Checked(_Event, frozen=True, kw_only=True, tag="checked"):
     times_reference: float | None = None
     kind: str = ""
     varies: bool = False
+    output: str = ""
+    hint: str = ""
 
 
 class Timed(_Event, frozen=True, kw_only=True, tag="timed"):
@@ -174,6 +197,31 @@ class CeilingFailed(_Event, frozen=True, kw_only=True, tag="ceiling_failed"):
     error: ErrorText
 
 
+class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
+    """What a trial told. ``inputs`` and ``outputs`` are in words, at the first shape.
+
+    ``destinations`` are inputs that are only written into, ``in_place`` those that are changed.
+    ``exact``: the reference takes doubles; else ``refusal`` says why not. ``dtype`` is the inputs'.
+    ``bytes`` are those of a call by shape, as it prints, and ``largest`` is the largest absolute
+    value that is expected. ``errors`` are absolute and relative, by variant that was called, and
+    ``failures`` say why others could not be. ``accepted``: the study has a check of its own, and it
+    accepts what the baseline gives.
+    """
+
+    inputs: dict[str, str]
+    outputs: tuple[str, ...]
+    destinations: tuple[str, ...] = ()
+    in_place: tuple[str, ...] = ()
+    exact: bool = True
+    refusal: str = ""
+    dtype: str = ""
+    bytes: dict[str, float] = {}
+    largest: float = 0.0
+    errors: dict[str, tuple[float, float]] = {}
+    accepted: bool = False
+    failures: dict[str, ErrorText] = {}
+
+
 class ContextLost(_Event, frozen=True, kw_only=True, tag="context_lost"):
     """The last event of a worker whose CUDA context a variant took along."""
 
@@ -202,6 +250,7 @@ WorkerEvent = (
     | Failed
     | CeilingMeasured
     | CeilingFailed
+    | Learned
     | ContextLost
     | Broken
     | Done

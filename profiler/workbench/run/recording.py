@@ -10,18 +10,21 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import to_builtins
+from msgspec import UNSET, to_builtins
 
 import workbench
 from workbench.errors import UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
+from workbench.evidence.recorded import derived_shapes
 from workbench.evidence.records import (
     Build,
     BuiltKernel,
+    CapturedKernel,
     CaptureIndex,
     Check,
     Checks,
+    DerivedShape,
     Environment,
     GraphNode,
     PredictionEntry,
@@ -142,10 +145,11 @@ class Recorder:
         self._on_record: Timing | None = None
         prints = Fingerprints(study)
         self._sources = {name: prints.of_sources(name) for name in variants}
+        every = derived_shapes(folder) | {n: s.parameters for n, s in study.shapes.items()}
         self._prints = {
-            (name, shape): prints.of(name, shape)
+            (name, shape): prints.at(name, parameters)
             for name in self._sources
-            for shape in study.shapes
+            for shape, parameters in every.items()
         }
 
     def predictions(self) -> None:
@@ -169,6 +173,13 @@ class Recorder:
                 )
                 journal.append(self.folder, entry)
 
+    def derived_shape(self) -> None:
+        """Note what the shape is where the study does not list it, before anything is measured."""
+        if self.shape in self.study.derived:
+            parameters = self.study.shapes[self.shape].parameters
+            record = DerivedShape(shape=self.shape, parameters=parameters)
+            self._write(self.folder.shape(self.shape), record)
+
     def fingerprint(self, variant: str, shape: str | None = None) -> str:
         return self._prints[variant, shape or self.shape]
 
@@ -180,7 +191,8 @@ class Recorder:
         kernels: tuple[BuiltKernel, ...] = (),
         warnings: tuple[str, ...] = (),
         error: str = "",
-    ) -> None:
+        hint: str = "",
+    ) -> Build:
         sources = source_files(self.study, self.study.variants[variant])
         record = Build(
             variant=variant,
@@ -190,9 +202,11 @@ class Recorder:
             kernels=kernels,
             warnings=warnings,
             error=error,
+            hint=hint or UNSET,
             provenance=provenance(self.environment),
         )
         self._write(self.folder.build(variant), record)
+        return record
 
     def check(
         self,
@@ -206,6 +220,8 @@ class Recorder:
         times_reference: float | None = None,
         kind: str = "",
         varies: bool = False,
+        output: str = "",
+        hint: str = "",
     ) -> None:
         """Beside what is on record of these sources at other shapes."""
         path = self.folder.check(variant)
@@ -224,6 +240,8 @@ class Recorder:
             times_reference=times_reference,
             kind=kind,
             varies=varies,
+            output=output or UNSET,
+            hint=hint or UNSET,
             fingerprint=self.fingerprint(variant, shape),
         )
         record = Checks(
@@ -270,9 +288,16 @@ class Recorder:
             remove_superseded(self._timing, names)
 
     def captures(
-        self, report: Path, launches: Mapping[str, int], settings: Profiler, version: str
+        self,
+        report: Path,
+        launches: Mapping[str, int],
+        settings: Profiler,
+        version: str,
+        resources: Mapping[str, tuple[CapturedKernel, ...]] | None = None,
     ) -> None:
-        """Keep a report with the captures of ``launches``, their number by variant."""
+        """Keep a report with the captures of ``launches``, their number by variant, and what it
+        says of the kernels of each.
+        """
         data = compressed(report.read_bytes())
         sha256, flags = digest(data), tuple(ncu.flags(settings))
         command = shlex.join(ncu.command("ncu", settings))
@@ -293,6 +318,7 @@ class Recorder:
                 ncu=version,
                 ncu_flags=flags,
                 provenance=origin,
+                resources=(resources or {}).get(variant),
             )
             for variant, number in launches.items()
         ]

@@ -39,6 +39,11 @@ class Shape(Mapping[str, Parameter]):
                     f"a shape's parameters are numbers and strings, which '{name}' ({kind}) is not"
                 ) from None
 
+    @property
+    def always_checked(self) -> bool:
+        """Whether a variant is checked there whatever shape is asked for."""
+        return self.captured or not self.profiled
+
     def __getitem__(self, key: str) -> Parameter:
         return self.parameters[key]
 
@@ -191,7 +196,10 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Study:
-    """``study.py`` read: the shapes and work of one operation, and where its files stand."""
+    """``study.py`` read: the shapes and work of one operation, and where its files stand.
+
+    ``derived`` are those of its shapes that ``study.py`` does not list: see ``study.shapes``.
+    """
 
     name: str
     folder: Path
@@ -201,6 +209,7 @@ class Study:
     ladder: Ladder
     variants: Mapping[str, Variant] = field(default_factory=dict)
     module: Any = None
+    derived: frozenset[str] = frozenset()
 
     def work(self, shape: str) -> Work:
         """Raises UsageError for a ``work`` of study.py that fails, or gives anything else."""

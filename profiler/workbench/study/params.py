@@ -53,14 +53,19 @@ def _literal(module: Path, keyword: ast.keyword) -> Parameter:
     )
 
 
-def _value(name: str, text: str, like: Parameter) -> Parameter:
+def value_of(name: str, text: str, like: Parameter) -> Parameter:
+    """A value as it was typed, of the type of another. Raises UsageError for what is none."""
     try:
         if isinstance(like, bool):
             return _BOOLS[text.lower()]
         value = type(like)(text)
     except (KeyError, ValueError):
         kind = type(like).__name__
-        raise UsageError(f"parameter '{name}' is {kind}, not '{text}'") from None
+        several = "|" in text or ".." in text
+        raise UsageError(
+            f"parameter '{name}' is {kind}, not '{text}'",
+            hint="`workbench sweep` takes several values at once" if several else "",
+        ) from None
     if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) <= _LARGEST):
         raise UsageError(f"parameter '{name}' cannot be '{text}'", hint="give it a finite number")
     return value
@@ -93,14 +98,19 @@ def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Varia
                     f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
                 )
             raise unknown("parameter", key, own)
-        values[key] = _value(key, text, own[key])
+        values[key] = value_of(key, text, own[key])
     other = tuple((key, value) for key, value in values.items() if value != own[key])
-    full = f"{base}[{','.join(f'{k}={_text(v)}' for k, v in other)}]" if other else base
+    full = with_values(base, dict(other))
     if not is_plain_name(full):
         raise UsageError(
             f"'{full}' is no name of a file", hint="evidence is kept under it: leave out '/'"
         )
     return known.get(full) or Variant(full, module, params=other)
+
+
+def with_values(base: str, values: Mapping[str, Parameter]) -> str:
+    """``fix2[warps=12]``; ``fix2`` where there are none."""
+    return f"{base}[{','.join(f'{k}={_text(v)}' for k, v in values.items())}]" if values else base
 
 
 def _text(value: Parameter) -> str:

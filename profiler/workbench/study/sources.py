@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from workbench.cuda.includes import within
 from workbench.study.model import Study, Variant
 from workbench.study.text import read_text, readable_text
 from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
+from workbench.words import Parameter
 
 # To be raised where the same sources would be measured otherwise: how a call is timed, checked or
 # captured. Evidence of an older harness is then stale, as that of older sources is.
@@ -35,10 +37,10 @@ def source_files(study: Study, variant: Variant) -> list[Path]:
     Those of the variants that it calls are among them. None where it is only captured. What lies
     outside of the study's folder is no source of it, and refused when the variant is built.
     """
-    return [] if variant.captured else _named_from(study.folder, variant.module.name)
+    return [] if variant.captured else named_from(study.folder, variant.module.name)
 
 
-def _named_from(folder: Path, first: str) -> list[Path]:
+def named_from(folder: Path, first: str) -> list[Path]:
     """A file and all that it names, and those name."""
     found: dict[Path, None] = {}
     queue = [first]
@@ -84,7 +86,7 @@ class Fingerprints:
     def _code(self) -> bytes:
         """Of the study, and the content of files that it names."""
         code = _study_code(read_text(self.study.folder / "study.py")).encode()
-        _, *named = _named_from(self.study.folder, "study.py")
+        _, *named = named_from(self.study.folder, "study.py")
         return code + b"".join(path.read_bytes() for path in sorted(named))
 
     def _sources(self, variant: str) -> hashlib._Hash:
@@ -103,13 +105,18 @@ class Fingerprints:
         harness.
         """
         if (variant, shape) not in self._prints:
-            digest = self._sources(variant)
-            digest.update(self._code)
-            digest.update(json.dumps(self.study.shapes[shape].parameters, sort_keys=True).encode())
-            if HARNESS > 1:  # the first one was in no fingerprint
-                digest.update(f"harness {HARNESS}".encode())
-            self._prints[variant, shape] = digest.hexdigest()
+            parameters = self.study.shapes[shape].parameters
+            self._prints[variant, shape] = self.at(variant, parameters)
         return self._prints[variant, shape]
+
+    def at(self, variant: str, parameters: Mapping[str, Parameter]) -> str:
+        """As ``of``, at a shape of these parameters."""
+        digest = self._sources(variant)
+        digest.update(self._code)
+        digest.update(json.dumps(parameters, sort_keys=True).encode())
+        if HARNESS > 1:  # the first one was in no fingerprint
+            digest.update(f"harness {HARNESS}".encode())
+        return digest.hexdigest()
 
     def of_sources(self, variant: str) -> str:
         """sha256 over the variant's own sources alone: what a build depends on."""

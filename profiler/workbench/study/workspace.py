@@ -28,6 +28,7 @@ from workbench.study.text import is_plain_name, no_file, read_text, stands
 from workbench.study.users_code import users_code
 
 CONFIG_FILE = "workbench.toml"
+PACKAGED_EVIDENCE, PACKAGED_REPORTS = "workbench-evidence", "workbench-reports"
 LONGEST = 80  # of the name of a folder
 
 
@@ -68,7 +69,7 @@ class Workspace:
         """Those of the default shape's whole ladder, and in folders of their own those of any other
         shape and of a part of the ladder, which is called after the steps that were asked for.
         """
-        folder = "workbench-reports" if self.packaged else "reports"
+        folder = PACKAGED_REPORTS if self.packaged else "reports"
         top = self.output / folder / study.name
         top = top if shape == study.default_shape else top / shape
         return top / folder_name(part) if part else top
@@ -76,7 +77,7 @@ class Workspace:
     def evidence_base(self, study: str) -> Path:
         """Where new evidence goes: never into the installed package."""
         if self.packaged:
-            return self.output / "workbench-evidence" / study
+            return self.output / PACKAGED_EVIDENCE / study
         return self.ablations / study / "evidence"
 
     @property
@@ -102,14 +103,15 @@ class Workspace:
             )
         raise UsageError(
             f"there is no study in {self.kernels}",
-            hint="a study is a folder with a study.py: see 'Your own kernel' in README",
+            hint="a study is a folder kernels/NAME with a study.py: `workbench init` makes one",
         )
 
 
 def find_workspace(project: Path | None = None) -> Workspace:
     """The workspace at ``project``, else the nearest one above the current directory.
 
-    Outside any workspace the built-in one is used, and reports go to the current directory.
+    Outside any workspace the built-in one is used, and what is written goes below the current
+    directory.
     """
     here = Path.cwd()
     if project is not None:
@@ -176,11 +178,21 @@ def check_study_module(path: Path, module: ModuleType) -> None:
             f"{path}: 'tolerance' must be a workbench.Tolerance, or a function of a shape",
             hint="such as tolerance = Tolerance(absolute=1e-3, relative=1e-3)",
         )
+    check_in_place(path, getattr(module, "in_place", ()))
     kinds = getattr(module, "adversarial", {})
     if not (isinstance(kinds, dict) and all(map(callable, kinds.values()))):
         raise UsageError(
             f"{path}: 'adversarial' must be a dict of names to functions",
             hint="each takes the inputs and a generator, and returns inputs: see docs/variants.md",
+        )
+
+
+def check_in_place(path: Path, names: object) -> None:
+    """Raises UsageError for anything but names of inputs."""
+    if not (isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)):
+        raise UsageError(
+            f"{path}: 'in_place' must be the names of the inputs that run() changes",
+            hint='such as in_place = ("x",)',
         )
 
 

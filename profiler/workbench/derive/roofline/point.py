@@ -15,7 +15,7 @@ over the longest of them. For one kind of work this is the usual min(peak, inten
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -106,7 +106,9 @@ class Point:
 
     @property
     def share(self) -> float:
-        """The achieved part of the roof over the point."""
+        """The achieved part of the roof over the point: of its level's where there are no FLOPs."""
+        if not self.flops:
+            return self._of_level(lambda level: level.bandwidth_share, self.base)
         return self.flops_per_second / self.bound
 
     def over(self, base: str) -> Point | None:
@@ -133,7 +135,10 @@ class Point:
         """The share of a measured ceiling: a level's, or of ``compute``; nan where not known."""
         if roof == "compute":
             return self.measured_compute
-        return next((x.measured_share for x in self.levels if x.level == roof), math.nan)
+        return self._of_level(lambda level: level.measured_share, roof)
+
+    def _of_level(self, of: Callable[[LevelPoint], float], name: str) -> float:
+        return next((of(level) for level in self.levels if level.level == name), math.nan)
 
     @property
     def memory(self) -> LevelPoint | None:
@@ -172,8 +177,8 @@ class _Sums:
 
     @property
     def longest_work(self) -> str:
-        """The kind of work that would take longest at its peak."""
-        return max(self.flops, key=lambda kind: (self.seconds_at_peak[kind], kind))
+        """The kind of work that would take longest at its peak; ``fp32`` where there is none."""
+        return max(self.flops, key=lambda kind: (self.seconds_at_peak[kind], kind), default="fp32")
 
 
 def point(
@@ -181,6 +186,7 @@ def point(
 ) -> Point | None:
     """Where a variant stands; None where a counter is missing or nothing went through ``base``.
 
+    One that only moves bytes has no place in a roofline, but its share of every level's bandwidth.
     L2 and L1 are left out of ``levels`` where some launch lacks their counters. ``measured`` has
     the ceilings that the card was measured to reach, by id, in FLOP/s and bytes/s.
     """
@@ -190,7 +196,7 @@ def point(
     sums = _Sums()
     for values in launches:
         _add(sums, values)
-    if not sums.bytes.get(base) or not sums.total_flops or not sums.seconds:
+    if not sums.bytes.get(base) or not sums.seconds:
         return None
     collected = [x for x in LEVELS if all(traffic(values, x) is not None for values in launches)]
     levels = [level for level in collected if level in sums.bytes]
@@ -199,7 +205,7 @@ def point(
 
 def _point(sums: _Sums, names: list[str], measured: Mapping[str, float], base: str) -> Point:
     kind, flops = sums.longest_work, sums.total_flops
-    busy = sums.seconds_at_peak[kind]
+    busy = sums.seconds_at_peak.get(kind, 0.0)
     levels = tuple(_level(name, sums, busy, measured.get(name)) for name in names)
     path = max(sums.paths, key=lambda p: (sums.paths[p], p), default="")
     return Point(
@@ -218,7 +224,7 @@ def _point(sums: _Sums, names: list[str], measured: Mapping[str, float], base: s
         path_share=sums.seconds_on_path / sums.seconds if path else math.nan,
         undercounted=sums.undercounted,
         sm_clock=sums.cycles / sums.seconds,
-        measured_compute=_share(sums.flops[kind], measured.get(kind), sums.seconds),
+        measured_compute=_share(sums.flops.get(kind, 0.0), measured.get(kind), sums.seconds),
     )
 
 

@@ -17,6 +17,7 @@ from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
 from workbench.render.as_json import advice, plain_data
+from workbench.render.as_json.sizes import sizes
 from workbench.render.as_json.stalls import stall_certainty
 from workbench.render.document import ladder_table
 from workbench.render.document.phrases import figure
@@ -44,6 +45,7 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
         },
         "recordings": plain_data(found.recordings),
         "across_shapes": across(found.across),
+        **({"sizes": [sizes(over) for over in found.sizes]} if found.sizes else {}),
         **({"measured_ceilings": ceilings(found.measured)} if found.measured else {}),
         "versions": [each(found, r) for r in found.rows],
         "references": [each(found, r) for r in found.references],
@@ -132,6 +134,7 @@ def row(found: Ablation, row: Row) -> Data:
         "kernels": list(row.kernels),
         "captures": [row.capture] if row.capture else [],
         "adopted": plain_data(row.adopted) or None,
+        **({"no_source_lines": row.no_lines} if row.no_lines else {}),
         "advice": advice.to_try(row.advice, found.record),
     }
 
@@ -251,6 +254,7 @@ def across(found: AcrossShapes | None) -> Data | None:
                 "not_timed": list(r.untimed),
                 "accuracy": r.times_reference,
                 "tflops": r.flops_per_second / 1e12,
+                "terabytes_per_second": r.terabytes_per_second,
             }
             for r in found.results
         ],

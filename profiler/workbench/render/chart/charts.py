@@ -14,6 +14,7 @@ from types import MappingProxyType
 from workbench.judge.rows import Ablation
 from workbench.render.chart import (
     level_plots,
+    memory_flow,
     roofline_plot,
     sample_strips,
     stall_bars,
@@ -21,11 +22,14 @@ from workbench.render.chart import (
     time_bars,
 )
 from workbench.render.chart.level_plots import levels
+from workbench.render.chart.memory_flow import memory
 from workbench.render.chart.roofline_plot import roofline
 from workbench.render.chart.sample_strips import Timings, samples
 from workbench.render.chart.scene import Scene, Width
+from workbench.render.chart.size_lines import size_lines
 from workbench.render.chart.stall_bars import stalls
 from workbench.render.chart.time_bars import stall_time
+from workbench.render.document.sizes import sizes_name
 
 NO_TIMINGS: Timings = MappingProxyType({})
 
@@ -52,6 +56,7 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
         "roofline-levels": _timeless(levels, level_plots.ALT, level_plots.CAPTION),
         "stalls": _timeless(stalls, stall_bars.ALT, stall_bars.CAPTION),
         "stall-time": _timeless(stall_time, time_bars.ALT, time_bars.CAPTION),
+        "memory": _timeless(memory, memory_flow.ALT, memory_flow.CAPTION),
         "samples": Chart(samples, sample_strips.ALT, sample_strips.CAPTION),
     }
 )
@@ -74,7 +79,18 @@ def scene(
     return CHARTS[name].build(ablation, timings, width)
 
 
+def size_charts(ablation: Ablation, width: Width = Width.WIDE) -> list[Scene]:
+    """One for each range of shapes that is on record: most ladders have none."""
+    every = enumerate(ablation.sizes)
+    return [size_lines(over, width, sizes_name(number)) for number, over in every]
+
+
 def chart_files(ablation: Ablation, timings: Timings = NO_TIMINGS) -> dict[str, str]:
-    """Every chart of ``FILES`` as SVG text; each scene is built once for both themes."""
+    """Every chart of ``FILES`` as SVG text, and those of ranges; each scene is built once for both
+    themes.
+    """
     texts = [text for name in CHARTS for text in svg.files(scene(name, ablation, timings))]
-    return dict(zip(FILES, texts, strict=True))
+    files = dict(zip(FILES, texts, strict=True))
+    for one in size_charts(ablation):
+        files |= zip((f"{one.name}-light.svg", f"{one.name}-dark.svg"), svg.files(one), strict=True)
+    return files

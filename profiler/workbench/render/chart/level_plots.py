@@ -11,7 +11,7 @@ from workbench.render.chart import ground, names
 from workbench.render.chart.key import key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import Mark, arrows, choices, entries, marks_at
-from workbench.render.chart.notes import empty, not_drawn, where
+from workbench.render.chart.notes import NO_ARITHMETIC, empty, not_drawn, where
 from workbench.render.chart.roofs import Roofs, roofs
 from workbench.render.chart.scale import Plot, plot
 from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, Scene, Width
@@ -50,7 +50,9 @@ def levels(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
     layout = LAYOUTS[width]
     drawn = roofs(ablation)
     marks = {level: marks_at(ablation, level, drawn) for level in TITLES} if drawn else {}
-    if drawn is None or not any(marks.values()):
+    if drawn is not None and ablation.moves_only:
+        items, height = empty(NO_ARITHMETIC, layout.width)
+    elif drawn is None or not any(marks.values()):
         items, height = empty("traffic by level not collected", layout.width)
     else:
         items, height = _draw(marks, drawn, layout, _ends(ablation))

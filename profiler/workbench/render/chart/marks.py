@@ -101,11 +101,13 @@ class Mark:
 
 
 def marks_at(ablation: Ablation, level: str, roofs: Roofs) -> list[Mark]:
-    """In ladder order; none for a variant that moved nothing through the level."""
+    """In ladder order; none for a variant that moved nothing through the level, or did nothing else
+    than that.
+    """
     return [
         Mark(row, row.point, at, roofs.share(row.point, at))
         for row in ablation.everything
-        if row.point
+        if row.point and row.point.flops
         for at in row.point.levels
         if at.level == level and math.isfinite(at.intensity)
     ]

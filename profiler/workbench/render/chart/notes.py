@@ -12,6 +12,7 @@ from workbench.words import ABSENT
 
 SMALL, LINE, EDGE = 11.0, 15.0, 8.0
 EMPTY = 120.0
+NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
 
 
 def where(ablation: Ablation) -> str:

@@ -12,7 +12,7 @@ from workbench.render.chart import ground, names
 from workbench.render.chart.key import key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import Mark, arrows, choices, entries, marks_at, sign
-from workbench.render.chart.notes import empty, not_drawn, where
+from workbench.render.chart.notes import NO_ARITHMETIC, empty, not_drawn, where
 from workbench.render.chart.placing import around, clusters
 from workbench.render.chart.roofs import Roofs, roofs
 from workbench.render.chart.scale import Plot, plot
@@ -68,6 +68,8 @@ def roofline(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
     absent = [row for row in ablation.everything if not row.point]
     if drawn is None:
         items, height = empty("ceilings not collected", layout.width)
+    elif ablation.moves_only:
+        items, height = empty(NO_ARITHMETIC, layout.width)
     else:
         items, height = _draw(marks, drawn, layout)
     foot, height = not_drawn(absent, layout.width, height)

@@ -167,6 +167,11 @@ class Document:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
+def warned(warnings: Sequence[str]) -> list[Block]:
+    """What must be read first, where there is anything."""
+    return [Callout("Read this first", tuple(map(words, warnings)))] if warnings else []
+
+
 def plain(text: Text) -> str:
     """The words alone."""
     return "".join(span.text for span in text)

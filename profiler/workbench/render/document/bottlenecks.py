@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 
 from workbench.judge.bottlenecks import Bottleneck
-from workbench.render.document.blocks import Block, Bullets, Text, code, line, strong, words
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Paragraph,
+    Text,
+    code,
+    line,
+    strong,
+    words,
+)
 from workbench.render.numbers import number, percent
 from workbench.render.plain import shorten
 from workbench.words import ABSENT
@@ -51,6 +60,11 @@ def bullets(limits: tuple[Bottleneck, ...]) -> Bullets:
         ),
         ordered=True,
     )
+
+
+def no_lines(why: str) -> list[Block]:
+    """Why no line is named, where a capture has none."""
+    return [Paragraph(words(f"{why[0].upper()}{why[1:]}."))] if why else []
 
 
 def messages(limits: tuple[Bottleneck, ...]) -> Block:

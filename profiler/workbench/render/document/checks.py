@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ class Checked:
 
     ``bound`` and ``relative_bound`` are the largest that the study allows at that shape.
     ``times_reference`` is the error as a multiple of the primary reference's, on inputs of which
-    ``kind``; ``varies``: results differ from run to run.
+    ``kind``; ``varies``: results differ from run to run. ``output`` is the one of several
+    that decided, ``hint`` the way out of what is wrong.
     """
 
     variant: str
@@ -32,6 +34,8 @@ class Checked:
     times_reference: float | None = None
     kind: str = ""
     varies: bool = False
+    output: str = ""
+    hint: str = ""
 
     @property
     def wrong(self) -> bool:
@@ -39,8 +43,10 @@ class Checked:
 
     @property
     def used(self) -> float | None:
-        """The part of the bound that the error takes."""
-        return None if self.max_abs is None else self.max_abs / self.bound
+        """The part of the bound that the error takes; of no error at all where none is allowed."""
+        if self.max_abs is None or self.bound:
+            return None if self.max_abs is None else self.max_abs / self.bound
+        return math.inf if self.max_abs else 0.0
 
 
 FINE = (CheckResult.CORRECT, CheckResult.UNSUPPORTED, ABSENT, Status.STALE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from workbench.judge.lessons import Lesson, Place, Technique
 from workbench.judge.predictions import PredictionOutcome
@@ -30,6 +31,7 @@ from workbench.render.numbers import COUNTS, fine, interval, quantity, signed, t
 from workbench.words import ABSENT, HEADLINE, NONE, Change, PredictionResult, Verdict
 
 TITLE = "What was learned"
+Sources: TypeAlias = Mapping[tuple[str, str], str]  # study and card to how they are told
 FIGURES = 3  # of those that moved most
 RATIOS = (
     "A ratio above 1 is faster than the step's parent: chained, unless another regime is named, "
@@ -94,6 +96,18 @@ def overview(found: Iterable[Technique]) -> Table:
     return table("lessons", OVERVIEW, found, key=lambda t: str(t.change or ""))
 
 
+def _sources(found: Sequence[Technique]) -> Sources:
+    """What tells the steps of a page apart: their studies and cards, where there are several."""
+    every = [lesson for technique in found for lesson in technique.lessons]
+    studies, cards = {each.study for each in every}, {each.gpu for each in every}
+    return {
+        (each.study, each.gpu): ", ".join(
+            name for name, others in ((each.study, studies), (each.gpu, cards)) if len(others) > 1
+        )
+        for each in every
+    }
+
+
 def _ratios(technique: Technique, wanted: Verdict) -> Text:
     told = [_brief(each) for each in technique.lessons if each.row.verdict == wanted]
     return joined(told) if told else words(NONE)
@@ -104,16 +118,17 @@ def _brief(lesson: Lesson) -> Text:
     return line(code(lesson.row.variant), f" {fine(ratio.ratio)}" if ratio else " untimed")
 
 
-def sections(found: Iterable[Technique]) -> list[Block]:
+def sections(found: Sequence[Technique]) -> list[Block]:
     """One a technique, with one a step in it."""
-    return [_technique(each) for each in found]
+    sources = _sources(found)
+    return [_technique(each, sources) for each in found]
 
 
-def _technique(found: Technique) -> Section:
+def _technique(found: Technique, sources: Sources) -> Section:
     named = line(code(found.change), ": ") if found.change else ()
     told: list[Block] = [Paragraph(line(named, found.kind.how, "."))]
     told.append(Bullets(tuple(_where(found))))
-    told += [_step(lesson) for lesson in found.lessons]
+    told += [_step(each, sources[each.study, each.gpu]) for each in found.lessons]
     return Section(found.change or "untold", words(_capital(found.kind.title)), tuple(told))
 
 
@@ -149,14 +164,15 @@ def _at(place: Place) -> Text:
     return line(f"{regime} at ", code(place.shape))
 
 
-def _step(lesson: Lesson) -> Section:
+def _step(lesson: Lesson, source: str) -> Section:
     row = lesson.row
     told: list[Block] = [Paragraph(verdict_line(row, lesson.shape))]
     if moved := tuple(_moved(lesson)):
         told.append(Bullets(moved))
     if lesson.step.lesson.strip():
         told.append(Paragraph(line(strong("Its lesson:"), " “", authored(lesson.step.lesson), "”")))
-    title = line(code(row.variant), " over ", code(parent_of(row)), ": ")
+    named = f" ({source}): " if source else ": "
+    title = line(code(row.variant), " over ", code(parent_of(row)), named)
     whole = line(title, authored(lesson.step.key_change))
     return Section(row.variant, whole, tuple(told), kind(row), row.variant)
 

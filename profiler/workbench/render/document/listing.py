@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.render.document.authored import authored
-from workbench.render.document.blocks import Paragraph, Section, code, line, words
+from workbench.render.document.blocks import Paragraph, Section, Table, code, line, words
 from workbench.render.document.fields import Field, field, table
 from workbench.words import NONE, Status
 
@@ -70,3 +70,15 @@ def listing(
     known = f"shapes: {default} (default){', ' * bool(others)}{others}"
     shown = table("variants", fields, listed, key=lambda v: v.name)
     return Section(name, line(code(name), f": {title}"), (Paragraph(words(known)), shown))
+
+
+def states(known: Mapping[str, Mapping[str, Status]]) -> Table:
+    """Every variant with the state of each kind of its evidence."""
+    fields: list[Field[str]] = [
+        field("variant", "variant", lambda name: name),
+        field("build", "build", lambda name: known[name]["build"]),
+        field("check", "check", lambda name: known[name]["check"]),
+        field("timing", "timing", lambda name: known[name]["timing"]),
+        field("capture", "capture", lambda name: known[name]["capture"]),
+    ]
+    return table("states", fields, known, key=lambda name: name)

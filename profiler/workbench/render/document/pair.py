@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import Figure, figure_label
+from workbench.derive.memory import LEVELS
 from workbench.judge.advice.record import Record
 from workbench.judge.pairs import VariantPair
 from workbench.judge.rows import Row
@@ -44,16 +45,35 @@ class _Both:
     after: Figure | None
 
 
-def figure_pairs(names: Names, before: Figures, after: Figures) -> Table:
+def figure_pairs(
+    names: Names,
+    before: Figures,
+    after: Figures,
+    keys: Sequence[str] = variant.SHOWN,
+    name: str = "figures",
+) -> Table:
     """One row a figure; what neither side has is "not collected" on both."""
-    rows = [_Both(key, before.get(key), after.get(key)) for key in variant.SHOWN]
+    rows = [_Both(key, before.get(key), after.get(key)) for key in keys]
     fields: list[Field[_Both]] = [
         field("figure", "figure", lambda b: with_unit(*figure_label(b.id))),
         field("before", names[0], lambda b: _value(b.before), right=True),
         field("after", names[1], lambda b: _value(b.after), right=True),
         field("factor", "factor", _factor, right=True),
     ]
-    return table("figures", fields, rows, key=lambda b: b.id)
+    return table(name, fields, rows, key=lambda b: b.id)
+
+
+def memory(names: Names, before: Figures, after: Figures) -> Fold:
+    """What went through the memory hierarchy, without what stayed at zero; what was not collected
+    is said.
+    """
+    told = [key for key in LEVELS if not (_is_zero(key, before) and _is_zero(key, after))]
+    shown = figure_pairs(names, before, after, told, "memory")
+    return Fold(words(variant.MEMORY), (shown,))
+
+
+def _is_zero(key: str, side: Figures) -> bool:
+    return key in side and side[key].value == 0
 
 
 def _value(figure: Figure | None) -> str:
@@ -85,6 +105,7 @@ def variants(
     if pair.comparison:
         told += why.account(pair.comparison)
     told.append(figure_pairs(names, rows[0].figures, rows[1].figures))
+    told.append(memory(names, rows[0].figures, rows[1].figures))
     told.append(limiters(names, rows[0].limiters, rows[1].limiters))
     limits = [(row.variant, _limits(row)) for row in rows]
     told.append(bottlenecks(limits))

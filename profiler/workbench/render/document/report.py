@@ -1,13 +1,15 @@
 """The document of a judged ladder: what a report says, in the order in which people read it.
 
-Keys of its sections: result, lessons, ladder, shapes, roofline, stalls, why, steps (with one
-``step-<variant>`` each, the baseline's first), failures, next, method, environment, reproduction,
+Keys of its sections: result, lessons, ladder, shapes, sizes (where shapes differ in one parameter
+alone), roofline, stalls, why, steps (with one ``step-<variant>`` each, the baseline's first),
+failures, next, method, environment, reproduction,
 sources. Warnings stand before them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
@@ -17,6 +19,7 @@ from workbench.render.document import (
     advice,
     bottlenecks,
     method,
+    pair,
     predicted,
     promises,
     rooflines,
@@ -43,6 +46,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.fields import Field, field, only, table
 from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.phrases import judged, ladders, shape_words, steps, with_cycles
+from workbench.render.document.sizes import sizes_section
 from workbench.render.document.step import anchor, step_section
 from workbench.render.document.tree import tree
 from workbench.render.numbers import factor, number
@@ -58,6 +62,7 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
         _lessons(ablation),
         _ladder(ablation),
         *_shapes(ablation),
+        *(sizes_section(number, over) for number, over in enumerate(ablation.sizes)),
         _roofline(ablation),
         _stalls(ablation),
         _why(ablation),
@@ -143,10 +148,18 @@ def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = Fal
     return only(ladder_table(ablation, (*ladder.rows, *references), name), REPORTED)
 
 
+FLOP_RATE: Field[AtShape] = field(
+    "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True
+)
+BYTE_RATE: Field[AtShape] = field(
+    "rate",
+    "TB/s",
+    lambda s: ABSENT if s.terabytes_per_second is None else number(s.terabytes_per_second),
+    right=True,
+)
 SHAPES: list[Field[AtShape]] = [
-    field("shape", "shape", lambda s: shape_words(s.parameters)),
     field("time", "time, chained", lambda s: number(s.time.value), unit="µs", right=True),
-    field("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True),
+    FLOP_RATE,
     field(
         "reference",
         "fastest reference",
@@ -164,9 +177,29 @@ SHAPES: list[Field[AtShape]] = [
 
 
 def shapes_table(ablation: Ablation) -> Table:
-    """The last step at every shape where it was timed."""
+    """The last step at every shape where it was timed; its rate is of bytes where those count."""
     results = ablation.across.results if ablation.across else ()
-    return table("shapes", SHAPES, results, key=lambda s: s.shape)
+    traffic = any(result.is_traffic for result in results)
+    common = shared([result.parameters for result in results])
+    shape: Field[AtShape] = field(
+        "shape",
+        f"shape ({shape_words(common)})" if common else "shape",
+        lambda s: shape_words({k: v for k, v in s.parameters.items() if k not in common}),
+    )
+    fields = [BYTE_RATE if one is FLOP_RATE and traffic else one for one in SHAPES]
+    return table("shapes", [shape, *fields], results, key=lambda s: s.shape)
+
+
+def shared(shapes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The parameters that several shapes have all the same; those of one shape are its own."""
+    if len(shapes) < 2:
+        return {}
+    first, *others = shapes
+    return {
+        key: value
+        for key, value in first.items()
+        if value is not False and all(key in one and one[key] == value for one in others)
+    }
 
 
 def _shapes(ablation: Ablation) -> tuple[Section, ...]:
@@ -182,6 +215,12 @@ def _roofline(ablation: Ablation) -> Section:
     measured: tuple[Block, ...] = ()
     if ablation.measured:
         measured = (Fold(words("Measured ceilings"), (rooflines.ceilings(ablation.measured),)),)
+    distances = (rooflines.levels(ablation), Bullets(rooflines.notes(ablation)))
+    if ablation.moves_only:
+        told = Paragraph(
+            words("Nothing here does floating-point arithmetic: what counts is bytes.")
+        )
+        return Section("roofline", words("Bandwidth"), (told, *distances, *measured))
     return Section(
         "roofline",
         words("Roofline"),
@@ -189,10 +228,7 @@ def _roofline(ablation: Ablation) -> Section:
             _chart("roofline", ablation),
             _chart("roofline-levels", ablation),
             Fold(words("The roof over each version"), (rooflines.roofline(ablation),)),
-            Fold(
-                words("Distance to the roofs of every level"),
-                (rooflines.levels(ablation), Bullets(rooflines.notes(ablation))),
-            ),
+            Fold(words("Distance to the roofs of every level"), distances),
             *measured,
         ),
     )
@@ -225,8 +261,17 @@ def _why(ablation: Ablation) -> Section:
     if ablation.whole and (times := why.stall_table(ablation.whole)):
         title = f"Where the time went from {ablation.whole.before} to {ablation.whole.after}"
         blocks.append(Fold(words(title), (times,)))
+    blocks += _memory(ablation)
     blocks += _promises(ablation)
     return Section("why", words("Why it got faster"), tuple(blocks))
+
+
+def _memory(ablation: Ablation) -> list[Block]:
+    chart = _chart("memory", ablation)
+    if len(ablation.ends) < 2:
+        return [chart]
+    before, after = ablation.ends
+    return [chart, pair.memory((before.label, after.label), before.figures, after.figures)]
 
 
 def _promises(ablation: Ablation) -> list[Block]:
@@ -275,6 +320,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
         note = "Estimates are upper bounds by ncu's rules; they overlap and do not add up."
         blocks = (
             bottlenecks.bullets(row.bottlenecks),
+            *bottlenecks.no_lines(row.no_lines),
             Paragraph(words(note)),
             Fold(words("What ncu says"), (bottlenecks.messages(row.bottlenecks),)),
         )

@@ -9,7 +9,7 @@ from workbench.derive.intervals import Ratio
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import predicted
-from workbench.render.document.authored import authored, first_sentence
+from workbench.render.document.authored import first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
 from workbench.render.document.phrases import (
     brief_reason,
@@ -234,9 +234,7 @@ def _failures(row: Row) -> list[Text]:
         told.append(
             line(
                 code(row.variant),
-                " (",
-                authored(row.step.key_change),
-                f") was {row.verdict}",
+                f" was {row.verdict}",
                 where,
                 f", {ratio(row.deciding or row.over_parent)} over ",
                 code(parent_of(row)),

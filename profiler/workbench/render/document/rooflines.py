@@ -62,13 +62,13 @@ def roofline(ablation: Ablation) -> Table:
         field(
             "rate",
             "TFLOP/s",
-            of_point(lambda p: figure_cell(p.flops_per_second / TERA)),
+            of_point(lambda p: figure_cell(p.flops_per_second / TERA) if p.flops else NONE),
             right=True,
         ),
         field(
             "roof",
             "roof over it",
-            of_point(lambda p: figure_cell(p.bound / TERA)),
+            of_point(lambda p: figure_cell(p.bound / TERA) if p.flops else NONE),
             unit="TFLOP/s",
             right=True,
         ),
@@ -80,7 +80,7 @@ def roofline(ablation: Ablation) -> Table:
             field(
                 "measured",
                 "measured roof",
-                of_point(lambda p: figure_cell(_measured_roof(p))),
+                of_point(lambda p: figure_cell(_measured_roof(p)) if p.flops else NONE),
                 unit="TFLOP/s",
                 right=True,
             ),
@@ -108,15 +108,21 @@ def _measured_roof(point: Point) -> float | None:
 
 
 def levels(ablation: Ablation) -> Table:
-    """Intensity and share of the peak at every level, and the distance to the nearest roof."""
-    fields = [
-        VERSION,
-        field("arithmetic", "arithmetic", of_levels(compute_roof)),
-        field("compute_share", "share", of_levels(lambda p: percent(p.compute_share)), right=True),
-    ]
-    for level, name in LEVEL_NAMES.items():
+    """Intensity and share of the peak at every level, and the distance to the nearest roof; the
+    bytes per second in place of the intensity where there is no arithmetic.
+    """
+    fields = [VERSION]
+    if not ablation.moves_only:
+        share = of_levels(lambda p: percent(p.compute_share))
         fields += [
-            field(level, f"{name} FLOP/B", _at(level, _intensity), right=True),
+            field("arithmetic", "arithmetic", of_levels(compute_roof)),
+            field("compute_share", "share", share, right=True),
+        ]
+    for level, name in LEVEL_NAMES.items():
+        intensity = field(level, f"{name} FLOP/B", _at(level, _intensity), right=True)
+        rate = field(level, name, _at(level, _rate), unit="TB/s", right=True)
+        fields += [
+            rate if ablation.moves_only else intensity,
             field(
                 f"{level}_share",
                 "share",
@@ -153,6 +159,10 @@ def _at(level: str, make: Callable[[LevelPoint], str]) -> Callable[[Row], Conten
 
 def _intensity(level: LevelPoint) -> str:
     return number(level.intensity) if math.isfinite(level.intensity) else NONE
+
+
+def _rate(level: LevelPoint) -> str:
+    return number(level.rate / TERA)
 
 
 def _nearest(point: Point) -> str:

@@ -238,6 +238,7 @@ def _limit(row: Row) -> list[Block]:
     return [
         Paragraph(words(f"What limits it now{where}:")),
         bottlenecks.bullets(first),
+        *bottlenecks.no_lines(row.no_lines),
         bottlenecks.messages(first),
     ]
 

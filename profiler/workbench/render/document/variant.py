@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.figures import ISSUING, Figure, figure_label
+from workbench.derive.memory import LEVELS
 from workbench.derive.sampling import top_stall
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
@@ -14,6 +15,7 @@ from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Block,
     Bullets,
+    Fold,
     Paragraph,
     Section,
     Table,
@@ -66,6 +68,7 @@ SHOWN = (
     "local_loads",
 )
 STALLS_SHOWN = 5
+MEMORY = "The memory hierarchy, from the kernel to DRAM"
 
 
 def origin(ablation: Ablation) -> Text:
@@ -107,9 +110,11 @@ STALLS: list[Field[tuple[str, str]]] = [
 ]
 
 
-def figure_table(figures: Mapping[str, Figure]) -> Table:
-    known = [Known(key, figures.get(key)) for key in SHOWN]
-    return table("figures", FIGURES, known, key=lambda k: k.id)
+def figure_table(
+    figures: Mapping[str, Figure], keys: Sequence[str] = SHOWN, name: str = "figures"
+) -> Table:
+    known = [Known(key, figures.get(key)) for key in keys]
+    return table(name, FIGURES, known, key=lambda k: k.id)
 
 
 def profile(
@@ -119,7 +124,11 @@ def profile(
     limits: Sequence[Bottleneck],
 ) -> list[Block]:
     """What a capture says by itself."""
-    told: list[Block] = [figure_table(figures), Paragraph(words(limited(limiters)))]
+    told: list[Block] = [
+        figure_table(figures),
+        Paragraph(words(limited(limiters))),
+        Fold(words(MEMORY), (figure_table(figures, LEVELS, "memory"),)),
+    ]
     waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
     if waited:
         shown = [(name, share_of(share, figures)) for name, share in waited]
@@ -162,6 +171,8 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
         told.append(Bullets(tuple(map(words, ratios))))
     if row.figures:
         told += profile(row.figures, row.stalls, row.limiters, row.bottlenecks)
+        if row.no_lines:
+            told.append(Paragraph(words(row.no_lines)))
     else:
         told.append(Paragraph(words(f"profile: {ABSENT}")))
     if row.against_parent:

@@ -4,96 +4,67 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from workbench.run.worker.output import refuse_output
-from workbench.run.worker.timing.surroundings import is_dense
+from workbench.run.worker.calls import (
+    GUARD_BYTES,
+    Calls,
+    Run,
+    changed_in_place,
+    copied,
+    poison_free_memory,
+)
+from workbench.run.worker.deviation import compare as compare
+from workbench.run.worker.deviation import newly_unwritten, same_bits
+from workbench.run.worker.output import (
+    NoResult,
+    Outputs,
+    expected_of,
+    outputs_of,
+    paired,
+    refuse_kind,
+)
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import CheckResult
 
-Run = Callable[..., Any]
 Kind = Callable[[dict[str, Any], torch.Generator], dict[str, Any]]  # makes plain inputs adversarial
-GUARD_BYTES = 64 * 1024
-POISON = 0xFF  # every float format reads all-ones as NaN
-POISON_BLOCKS = 8
-
-
-def guarded(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """A copy with NaN bytes on both sides, laid out as it is, and the whole buffer.
-
-    A read past either end brings NaN into the result; a write changes the buffer.
-    """
-    size = tensor.numel() * tensor.element_size()
-    buffer = torch.full((size + 2 * GUARD_BYTES,), POISON, dtype=torch.uint8, device=tensor.device)
-    flat = buffer[GUARD_BYTES : GUARD_BYTES + size].view(tensor.dtype)
-    dense = is_dense(tensor)
-    inside = flat.as_strided(tensor.shape, tensor.stride()) if dense else flat.view(tensor.shape)
-    inside.copy_(tensor)
-    return inside, buffer
-
-
-def poison_free_memory(size: int) -> None:
-    """Fill free blocks of ``size`` bytes with NaN, so that an output nobody wrote shows."""
-    blocks = [
-        torch.full((size,), POISON, dtype=torch.uint8, device="cuda") for _ in range(POISON_BLOCKS)
-    ]
-    del blocks
-
-
-def compare(
-    out: torch.Tensor, expected: torch.Tensor, bound: Tolerance
-) -> tuple[float, float, str]:
-    """Max absolute error, error relative in norm, and why it is wrong ("" when it is not)."""
-    if out.shape != expected.shape:
-        return math.nan, math.nan, f"shape {tuple(out.shape)}, expected {tuple(expected.shape)}"
-    not_finite = int((~torch.isfinite(out)).sum())
-    if not_finite:
-        where = (~torch.isfinite(out)).nonzero()[0].tolist()
-        return (
-            math.nan,
-            math.nan,
-            (
-                f"{not_finite} of {out.numel()} outputs are NaN or infinite, the first at {where}: "
-                "not written, or read out of bounds"
-            ),
-        )
-    error = out.double() - expected
-    absolute = float(error.abs().max())
-    relative = float(error.norm() / expected.norm())
-    if absolute > bound.absolute or relative > bound.relative:
-        where = [int(i) for i in torch.unravel_index(error.abs().argmax(), error.shape)]
-        return (
-            absolute,
-            relative,
-            (
-                f"max error {absolute:.3g} (allowed {bound.absolute:.3g}), relative {relative:.3g} "
-                f"(allowed {bound.relative:.3g}), worst at {where}"
-            ),
-        )
-    return absolute, relative, ""
+AS_REFERENCE = "reference() in study.py says which shape and kind of type an output has"
+NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One call. Errors are nan where there is none; ``reference`` is the primary one's relative."""
+    """One call. Errors are nan where there is none; ``reference`` is the primary one's relative, of
+    the ``output`` that is worst beside it.
+    """
 
     absolute: float
     relative: float
     why: str
     varies: bool = False
     reference: float | None = None
+    output: str = ""
+    hint: str = ""
+    times: float | None = None
 
     @property
     def times_reference(self) -> float | None:
         """The error as a multiple of the primary reference's on the same inputs."""
-        if self.reference is None or not math.isfinite(self.relative) or not self.reference:
-            return None
-        return self.relative / self.reference
+        if self.times is not None:
+            return self.times
+        return multiple(self.relative, self.reference)
+
+
+def multiple(relative: float, reference: float | None) -> float | None:
+    """None where either is not known, or the reference is exact."""
+    if reference is None or not math.isfinite(relative) or not reference:
+        return None
+    return relative / reference
 
 
 def check_once(
@@ -101,54 +72,127 @@ def check_once(
 ) -> Checked:
     """On fresh inputs. Nothing that could be copied is in memory while ``run`` works: the reference
     comes after.
+
+    Beside inputs and outputs there is never more than once as much again of ours.
     """
     generator = torch.Generator("cuda").manual_seed(secrets.randbits(48))
     drawn = study.inputs(shape, generator)
     if kind is not None:
         drawn = kind(drawn, generator)
-    inputs, buffers = dict(drawn), {}
-    for name, value in drawn.items():
-        if isinstance(value, torch.Tensor):
-            inputs[name], buffers[name] = guarded(value)
-    before = {name: buffer.clone() for name, buffer in buffers.items()}
-    first = next((value for value in drawn.values() if isinstance(value, torch.Tensor)), None)
-    if first is not None:
-        poison_free_memory(first.numel() * first.element_size())
-    out = run(**inputs)
-    if refused := refuse_output(out, inputs):
-        return Checked(math.nan, math.nan, refused)
-    # On the stream of the call alone: what still runs on another one is not waited for.
-    kept = out.clone()
-    torch.cuda.synchronize()
-    varies = not torch.equal(run(**inputs), kept)
-    expected = study.reference(**drawn)
-    absolute, relative, why = compare(kept, expected, tolerance_at(study.tolerance, shape))
-    why = why or touched(buffers, before)
-    return Checked(absolute, relative, why, varies, error_of(peer, drawn, expected))
-
-
-def touched(buffers: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> str:
-    """Which of the inputs, or of the memory around them, is not what it was, in words."""
-    for name, buffer in buffers.items():
-        if not torch.equal(buffer, before[name]):
-            changed = (buffer != before[name]).nonzero()
-            inside = GUARD_BYTES <= int(changed[0]) < buffer.numel() - GUARD_BYTES
-            return f"{'changes its input' if inside else 'writes out of bounds of'} '{name}'"
-    return ""
-
-
-def error_of(peer: Run | None, inputs: dict[str, Any], expected: torch.Tensor) -> float | None:
-    """The relative error of the primary reference; None where it cannot be had."""
-    if peer is None:
-        return None
+    in_place = changed_in_place(study, drawn)
+    calls = Calls(run, drawn, in_place)
+    poison_free_memory([buffer.numel() - 2 * GUARD_BYTES for buffer in calls.buffers.values()])
     try:
-        out = peer(**inputs)
+        out = calls.call()
+        # On the stream of the call alone: what still runs on another one is not waited for.
+        kept = replace(out, tensors={name: tensor.clone() for name, tensor in out.tensors.items()})
+        torch.cuda.synchronize()
+        varies, unsteady = differs(kept, calls.again(out))
+        touched = calls.touched()
+        del calls, out
+        expected = expected_of(study.reference(**copied(drawn, in_place)))
+        one, relatives = judged(kept, expected, tolerance_at(study.tolerance, shape))
+        refused = "" if one.why else refused_by(study, copied(drawn, in_place), kept)
+    except NoResult as error:
+        return Checked(math.nan, math.nan, error.message, hint=error.hint)
+    one = replace(one, varies=varies, why=one.why or refused or touched or unsteady)
+    if one.why or peer is None:
+        return one
+    types = {name: tensor.dtype for name, tensor in kept.tensors.items()}
+    pairs = paired(kept, expected)
+    del kept
+    errors = {name: (types[pairs[name][0]], pairs[name][1], relatives[name]) for name in pairs}
+    found = beside(one, errors, expected, peer, copied(drawn, in_place), in_place)
+    # What the study's own check accepts may be of another type than the reference's result.
+    return one if found.why and hasattr(study, "accepts") else found
+
+
+def refused_by(study: ModuleType, inputs: Mapping[str, Any], found: Outputs) -> str:
+    """Why the study's own check, where it has one, refuses the outputs; "" where it does not."""
+    accepts = getattr(study, "accepts", None)
+    if accepts is None:
+        return ""
+    every = found.tensors
+    several = tuple(every.values()) if found.counted >= every.keys() else dict(every)
+    return str(accepts(inputs, next(iter(every.values())) if len(every) == 1 else several))
+
+
+def differs(kept: Outputs, again: Outputs) -> tuple[bool, str]:
+    """Whether a second call on the same inputs gave other bits, and what is wrong with it."""
+    if kept.tensors.keys() != again.tensors.keys():
+        return True, f"gives {kept.names} in one call and {again.names} in the next"
+    for name, one in kept.tensors.items():
+        other = again.tensors[name]
+        what = f"'{name}'" if name else "its result"
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return True, f"gives {what} of another shape or type when it is called again"
+        if newly_unwritten(one, other):
+            return True, f"leaves NaN in {what} when it is called again: not written anew"
+    return not all(same_bits(one, again.tensors[n]) for n, one in kept.tensors.items()), ""
+
+
+def judged(
+    found: Outputs, expected: Outputs, bound: Tolerance
+) -> tuple[Checked, Mapping[str, float]]:
+    """The worst output, the first that is wrong before all others, and the relative error of each
+    by name. Raises NoResult.
+    """
+    worst, relatives = Checked(0.0, 0.0, ""), {}
+    for name, (mine, its) in paired(found, expected).items():
+        out, wanted = found.tensors[mine], expected.tensors[its]
+        if why := refuse_kind(out, wanted, name):
+            return Checked(math.nan, math.nan, why, output=name, hint=AS_REFERENCE), {}
+        absolute, relative, why = compare(out, wanted, bound)
+        if why:
+            why = f"'{name}': {why}" if name else why
+            return Checked(absolute, relative, why, output=name), {}
+        relatives[name] = relative
+        worst = replace(
+            worst,
+            absolute=max(worst.absolute, absolute),
+            relative=max(worst.relative, relative),
+            output=name if relative >= worst.relative else worst.output,
+        )
+    return worst, relatives
+
+
+Errors = Mapping[str, tuple[torch.dtype, str, float]]  # type, name in the reference, relative error
+
+
+def beside(
+    one: Checked,
+    errors: Errors,
+    expected: Outputs,
+    peer: Run,
+    inputs: dict[str, Any],
+    in_place: Sequence[str],
+) -> Checked:
+    """With the error of the primary reference on the same inputs; as it is where that has none.
+
+    An output must have the type that the reference gives it: another is other work.
+    """
+    try:
+        its = outputs_of(peer(**inputs), inputs, in_place)
+        theirs = {wanted: out for out, wanted in paired(its, expected).values()}
     except Exception:  # it does not support these inputs, for whatever reason
-        return None
-    if not isinstance(out, torch.Tensor) or out.shape != expected.shape:
-        return None
-    error = float((out.double() - expected).norm() / expected.norm())
-    return error if math.isfinite(error) else None
+        return one
+    found: dict[str, tuple[float, float]] = {}
+    for name, (kind, wanted, own) in errors.items():
+        out, right = its.tensors[theirs[wanted]], expected.tensors[wanted]
+        relative = math.nan if refuse_kind(out, right) else compare(out, right, NO_BOUND)[1]
+        if not math.isfinite(relative):
+            return one
+        if out.dtype != kind:
+            given, its_own = (str(dtype).removeprefix("torch.") for dtype in (kind, out.dtype))
+            what = f"'{name}' is" if name else "its result is"
+            why = f"{what} {given}, where the primary reference gives {its_own}"
+            return replace(one, why=why, output=name, hint=f"return {its_own}")
+        found[name] = own, relative
+    rated = {name: times for name, (e, r) in found.items() if (times := multiple(e, r)) is not None}
+    if not rated:
+        return replace(one, reference=max((r for _, r in found.values()), default=None))
+    worst = max(rated, key=rated.__getitem__)
+    return replace(one, reference=found[worst][1], times=rated[worst], output=worst)
 
 
 @dataclass(frozen=True)
@@ -162,11 +206,14 @@ class CheckOutcome:
     times_reference: float | None = None
     kind: str = ""
     varies: bool = False
+    output: str = ""
+    hint: str = ""
 
     def with_(self, one: Checked, kind: str) -> CheckOutcome:
         """The worst of this and of one more call, on inputs of a ``kind``."""
         times = one.times_reference
         worse = times is not None and (self.times_reference or 0.0) < times
+        larger = self.times_reference is None and (self.relative or 0.0) <= one.relative
         return replace(
             self,
             max_abs=max(self.max_abs or 0.0, one.absolute),
@@ -174,6 +221,7 @@ class CheckOutcome:
             times_reference=times if worse else self.times_reference,
             kind=kind if worse else self.kind,
             varies=self.varies or one.varies,
+            output=one.output if worse or (larger and times is None) else self.output,
         )
 
 
@@ -188,7 +236,8 @@ def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = No
         if one.why:
             why = f"with {name} inputs: {one.why}" if name else one.why
             errors = finite(one.absolute), finite(one.relative)
-            return CheckOutcome(CheckResult.WRONG, why, *errors, kind=name)
+            wrong = CheckOutcome(CheckResult.WRONG, why, *errors, kind=name, output=one.output)
+            return replace(wrong, hint=one.hint)
         worst = worst.with_(one, name)
     return worst
 

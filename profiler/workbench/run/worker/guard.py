@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 
 from workbench.errors import WorkbenchError
+from workbench.run.worker.inline_sources import prepare
 from workbench.run.worker.opened import Opened, unseen
 from workbench.run.worker.seal import Seal
 from workbench.run.worker.timing.card import put_back_l2, set_aside_l2
@@ -36,6 +38,7 @@ class Guard:
 
     def load(self, path: Path, name: str) -> ModuleType:
         """A module of the user's, which no other may change from now on."""
+        prepare(path)
         module = load_module(path, name)
         self.seal.also(module)
         self.own = name
@@ -67,6 +70,17 @@ class Guard:
         if found == self.set_aside:
             return ""
         return f"sets {found} bytes aside as persisting L2 cache, which the others miss"
+
+    def unheard(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """The reference's ``run``, for the error that stands beside a variant's: what it opens, as
+        a compiler does at its first call, is not the variant's doing.
+        """
+
+        def called(**inputs: Any) -> Any:
+            with self.opened.paused():
+                return run(**inputs)
+
+        return called
 
     def require_whole(self) -> None:
         """Raises RuntimeError where somebody, later than expected, changed the harness."""

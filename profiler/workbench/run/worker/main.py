@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,12 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.gate import wait_at_gate
+from workbench.run.worker.mistakes import STREAM_HINT
 from workbench.run.worker.telling import Journal, describe, or_broken
+from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
 from workbench.study.model import Shape
 from workbench.study.params import base_name
+from workbench.study.shapes import add_shapes
 from workbench.study.workspace import check_study_module, load_module
 from workbench.words import CheckResult, Phase
 
@@ -55,6 +59,7 @@ class Worker:
         study = self.folder / "study.py"
         self.study = load_module(study, "workbench_study")
         check_study_module(study, self.study)
+        add_shapes(self.study.shapes, job.derived)
         self.guard: Guard | None = None
         self.loaded = 0
         self.failed: set[str] = set()
@@ -71,7 +76,7 @@ class Worker:
         self.journal.write(Hello(pid=os.getpid()))
         if self.job.gated:
             self.variants = wait_for_parent()
-        if phases != (Phase.BUILD,):
+        if phases != (Phase.BUILD,) or not self.job.arch:  # for the GPU at hand
             self.tell_surroundings()
             self.guard = guard_of(self.folder, self.job)
             self.guard.seal.also(self.study)
@@ -92,7 +97,8 @@ class Worker:
         """Of those that have not failed so far; who fails costs only itself."""
         for name in [name for name in self.variants if name not in self.failed]:
             self.journal.current(name)
-            self.journal.write(Start(variant=name, phase=phase))
+            compiling = is_compiling(self.sources(name))
+            self.journal.write(Start(variant=name, phase=phase, compiling=compiling))
             try:
                 with self.guard.watching(name) if self.guard else nullcontext():
                     work(name)
@@ -118,10 +124,21 @@ class Worker:
 
         return context_lost()
 
+    def sources(self, name: str) -> list[Path]:
+        """The files of a variant."""
+        names = self.job.sources.get(name) or (f"{base_name(name)}.py",)
+        return [path for path in (self.folder / name for name in names) if path.is_file()]
+
     def build(self, name: str) -> None:
         cuda.take_declared()
         file = self.folder / f"{base_name(name)}.py"
-        source_text(file, file.name)  # where it is not UTF-8, says so with the byte
+        text = source_text(file, file.name)  # where it is not UTF-8, says so with the byte
+        if line := without_configuration(text):
+            raise UsageError(
+                f"{file.name}:{line}: helion.kernel is given no configuration, and would search "
+                "for one for minutes in every process",
+                hint="helion.kernel(config=helion.Config(...)), with what its autotuner found",
+            )
         self.load(name)
         kernels = cuda.take_declared()
         if Phase.BUILD in self.job.phases:
@@ -172,18 +189,40 @@ class Worker:
         from workbench.run.worker.check import check_variant
 
         run, peer = self.load(name), self.reference
+        if is_compiling(self.sources(name)):
+            run = self.telling(name, run)
         for shape in self.job.check_shapes:
             try:
-                outcome = check_variant(self.study, run, self.study.shapes[shape], peer)
+                held = self.held(name, run)
+                outcome = check_variant(self.study, held, self.study.shapes[shape], peer)
             except Exception as error:
                 if shape == self.job.shape:
                     raise
                 told = describe(error)
                 raise ToolFailed(f"at {shape}: {told.message}", hint=told.hint) from error
+            wrong = outcome.status == CheckResult.WRONG
+            if wrong and not outcome.hint and has_own_streams(self.sources(name)):
+                outcome = replace(outcome, hint=STREAM_HINT)
             self.journal.write(Checked(variant=name, shape=shape, **vars(outcome)))
             unsupported = outcome.status == CheckResult.UNSUPPORTED and shape == self.job.shape
-            if outcome.status == CheckResult.WRONG or unsupported:
+            if wrong or unsupported:
                 self.failed.add(name)
+
+    def telling(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        """``run``, which tells when it has returned for the first time: nothing compiles any more,
+        and what takes long from then on is the kernel.
+        """
+        told = False
+
+        def called(**inputs: Any) -> Any:
+            nonlocal told
+            result = run(**inputs)
+            if not told:
+                told = True
+                self.journal.write(Start(variant=name, phase=Phase.CHECK))
+            return result
+
+        return called
 
     def load_reference(self) -> None:
         """The primary one, whose error stands beside those of variants. It is not what is timed."""
@@ -192,16 +231,26 @@ class Worker:
                 file = self.folder / f"{base_name(self.job.reference)}.py"
                 with cuda.overridden(self.job.params.get(self.job.reference, {})):
                     load = self.guard.load if self.guard else load_module
-                    self.reference = load(file, "workbench_reference").run
+                    run = load(file, "workbench_reference").run
+                self.reference = self.guard.unheard(run) if self.guard else run
             cuda.take_declared()
 
-    def capture(self, name: str) -> None:
-        """One call inside of the variant's NVTX range, after one outside of it.
+    def held(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        """``run``, held to the layout that the study asks of its steps, not of references."""
+        from workbench.run.worker.layout import in_order
 
-        In the regime of the headline: a neighbour has just written the inputs of either.
+        asked = getattr(self.study, "contiguous", False) and name not in self.job.references
+        return in_order(run) if asked else run
+
+    def capture(self, name: str) -> None:
+        """One call inside of the variant's NVTX range, after others outside of it: compilers and
+        autotuners work there.
+
+        In the regime of the headline: a neighbour has just written the inputs.
         """
         import torch
 
+        from workbench.run.worker.timing import graphs
         from workbench.run.worker.timing.card import Card
         from workbench.run.worker.timing.surroundings import Surroundings
 
@@ -212,7 +261,7 @@ class Worker:
         table = around.table(inputs)
         around.card.advance()
         around.write(table, 0)
-        run(**inputs)
+        graphs.warm_up(lambda: run(**inputs), around.card.side)
         around.write(table, 1)
         torch.cuda.synchronize()
         torch.cuda.nvtx.range_push(self.job.ranges[name])

@@ -35,6 +35,15 @@ class Opened:
         finally:
             self._seen = None
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Of what is opened inside nothing is heard: it is somebody else's doing."""
+        seen, self._seen = self._seen, None
+        try:
+            yield
+        finally:
+            self._seen = seen
+
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or self._seen is None:
             return

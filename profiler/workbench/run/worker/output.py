@@ -1,33 +1,221 @@
-"""What ``run`` may hand back. Runs in the worker."""
+"""What ``run`` may hand back, and its outputs by name. Runs in the worker."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from workbench.errors import ToolFailed, UsageError
 
-def refuse_output(out: Any, inputs: Mapping[str, Any]) -> str:
+Tensors = dict[str, torch.Tensor]
+RETURN_THEM = "return a tensor, or a tuple, list or dict of tensors, as reference() does"
+ON_THE_GPU = "let torch.empty_like(input), or device=input.device, make it"
+OF_ITS_OWN = (
+    "write into what torch.empty_like gives, or name the input in in_place of study.py where the "
+    "operation changes it"
+)
+
+
+class NoResult(ToolFailed):
+    """What ``run`` returned is no result."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Tensors by name, in order: ``""`` is the only one, ``1`` or ``lse`` one of several, ``0.lse``
+    one of a nested one, and the name of an input one that was changed in place.
+
+    ``counted``: those that are not named by anything but their place.
+    """
+
+    tensors: Tensors
+    counted: frozenset[str]
+
+    @property
+    def names(self) -> str:
+        """In words."""
+        return ", ".join(name or "a tensor" for name in self.tensors) or "nothing"
+
+
+def outputs_of(result: Any, inputs: Mapping[str, Any], in_place: Sequence[str] = ()) -> Outputs:
+    """All outputs of a call: what ``run`` returned and then the inputs that it changes.
+
+    An input of ``in_place`` may be among what is returned, and counts once. Raises NoResult.
+    """
+    changed = {name: inputs[name] for name in in_place}
+    tensors: Tensors = {}
+    counted = set()
+    for name, tensor, by_place in flattened(result, "run()", empty=bool(changed)):
+        if any(_same(tensor, value) for value in changed.values()):
+            continue
+        if why := refuse_output(tensor, inputs, name):
+            raise NoResult(why, hint=_hint(why))
+        tensors[name] = tensor.detach()
+        if by_place:
+            counted.add(name)
+    if twice := tensors.keys() & changed.keys():
+        raise NoResult(f"run() returns '{twice.pop()}', which is also an input changed in place")
+    tensors |= {name: value.detach() for name, value in changed.items()}
+    return Outputs(tensors, frozenset(counted))
+
+
+def expected_of(result: Any) -> Outputs:
+    """What ``reference`` returned. Raises UsageError where it is not made of tensors."""
+    try:
+        every = list(flattened(result, "reference()"))
+    except NoResult as error:
+        raise UsageError(f"study.py: {error.message}", hint=RETURN_THEM) from None
+    tensors = {name: tensor.detach() for name, tensor, _ in every}
+    return Outputs(tensors, frozenset(name for name, _, by_place in every if by_place))
+
+
+def flattened(
+    result: Any, whose: str, name: str = "", *, by_place: bool = True, empty: bool = False
+) -> Iterator[tuple[str, torch.Tensor, bool]]:
+    """Name, tensor and whether the name is a mere place. Raises NoResult for all else."""
+    if isinstance(result, torch.Tensor):
+        yield name, result, by_place
+    elif isinstance(result, Mapping):
+        for key, value in result.items():
+            yield from flattened(value, whose, _inside(name, key), by_place=False)
+    elif isinstance(result, tuple) and (fields := _fields(result)):
+        for field, value in zip(fields, result, strict=True):
+            yield from flattened(value, whose, _inside(name, field), by_place=False)
+    elif isinstance(result, list | tuple):
+        for at, value in enumerate(result):
+            yield from flattened(value, whose, _inside(name, at))
+    elif result is not None or not empty:
+        given = "None" if result is None else type(result).__name__
+        raise NoResult(f"{whose} returned {given}{_at(name)}, not a tensor", hint=RETURN_THEM)
+    if not name and isinstance(result, Mapping | list | tuple) and not result and not empty:
+        raise NoResult(f"{whose} returned an empty {type(result).__name__}", hint=RETURN_THEM)
+
+
+def paired(found: Outputs, expected: Outputs) -> Mapping[str, tuple[str, str]]:
+    """By the name to show, the names of an output on either side.
+
+    Those of one name belong together, and of what is left those in the same place, where one side
+    names nothing. Raises NoResult where the two differ in structure.
+    """
+    left, right = list(found.tensors), list(expected.tensors)
+    pairs = {name: (name, name) for name in left if name in expected.tensors}
+    left = [name for name in left if name not in pairs]
+    right = [name for name in right if name not in pairs]
+    placed = found.counted.issuperset(left) or expected.counted.issuperset(right)
+    if len(left) != len(right) or not placed:
+        count = len(found.tensors) - len(expected.tensors)
+        less = f"{len(found.tensors)} where reference() gives {len(expected.tensors)}"
+        alone = [*left, *right][:1]
+        raise NoResult(
+            f"run() gives {found.names}, reference() {expected.names}: "
+            + (less if count else f"'{alone[0]}' is on one side alone"),
+            hint="let run() return what reference() does, inputs changed in place last",
+        )
+    for one, other in zip(left, right, strict=True):
+        pairs[other if one in found.counted else one] = (one, other)
+    order = list(found.tensors)
+    return dict(sorted(pairs.items(), key=lambda item: order.index(item[1][0])))
+
+
+def refuse_kind(out: torch.Tensor, expected: torch.Tensor, name: str = "") -> str:
+    """Why its shape or the kind of its type is not the reference's; "" where they are."""
+    what = _result(name)
+    if out.shape != expected.shape:
+        return f"{what}shape {tuple(out.shape)}, expected {tuple(expected.shape)}"
+    if kind_of(out.dtype) != kind_of(expected.dtype):
+        return f"{what}{_short(out.dtype)}, where reference() gives {_short(expected.dtype)}"
+    return ""
+
+
+def kind_of(dtype: torch.dtype) -> str:
+    """Whether it holds truth values, integers, real or complex numbers."""
+    if dtype.is_complex:
+        return "complex"
+    if dtype.is_floating_point:
+        return "real"
+    return "bool" if dtype == torch.bool else "integer"
+
+
+def refuse_output(out: Any, inputs: Mapping[str, Any], name: str = "") -> str:
     """Why it is no result, "" where it is one.
 
     It must be there when ``run`` returns: an object that computes when it is looked at has done
     nothing yet. And it must lie in memory of its own: what is written into an input's is gone with
     the next call, and has changed that input.
     """
+    at = _at(name)
     if type(out) is not torch.Tensor:
-        return f"run() returned {type(out).__name__}, not a tensor"
+        return f"run() returned {type(out).__name__}{at}, not a tensor"
     given = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
     if out.layout != torch.strided:
-        return f"run() returned a tensor that is not dense: {out.layout}"
+        return f"run() returned a tensor that is not dense{at}: {out.layout}"
     if given and all(out.device != tensor.device for tensor in given):
-        return f"run() returned a tensor on {out.device}, its inputs are on {given[0].device}"
+        return f"run() returned a tensor on {out.device}{at}, its inputs are on {given[0].device}"
     if out.is_neg() or out.is_conj():
-        return "run() returned a tensor that is computed where it is read (lazy sign or conjugate)"
-    for name, value in inputs.items():
+        return (
+            f"run() returned a tensor that is computed where it is read{at} "
+            "(lazy sign or conjugate)"
+        )
+    for key, value in inputs.items():
         if isinstance(value, torch.Tensor) and _overlap(out, value):
-            return f"what run() returns shares memory with its input '{name}'"
+            return f"what run() returns{at} shares memory with its input '{key}'"
     return ""
+
+
+def kept_gradient(inputs: Mapping[str, Any]) -> str:
+    """The input in which a call left a gradient, in words; "" for none."""
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and value.is_leaf and value.grad is not None:
+            return f"leaves a gradient in its input '{name}', to which the next call would add"
+    return ""
+
+
+def _hint(why: str) -> str:
+    if "shares memory" in why:
+        return OF_ITS_OWN
+    return ON_THE_GPU if "its inputs are on" in why else RETURN_THEM
+
+
+def _fields(result: Any) -> tuple[str, ...]:
+    """Of a named tuple, those that torch.max and others return among them."""
+    named = getattr(result, "_fields", ()) or getattr(type(result), "__match_args__", ())
+    fields = tuple(map(str, named))
+    return fields if len(fields) == len(result) else ()
+
+
+def _inside(name: str, key: object) -> str:
+    return f"{name}.{key}" if name else str(key)
+
+
+def _at(name: str) -> str:
+    return f" at '{name}'" if name else ""
+
+
+def _result(name: str) -> str:
+    return f"'{name}' has " if name else ""
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether both are one tensor: all of the same memory, in the same layout."""
+    if one is other:
+        return True
+    return (
+        isinstance(other, torch.Tensor)
+        and one.layout == other.layout == torch.strided
+        and one.device == other.device
+        and one.dtype == other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+        and one.numel() > 0
+        and one.data_ptr() == other.data_ptr()
+    )
 
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:

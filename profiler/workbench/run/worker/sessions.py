@@ -31,6 +31,8 @@ from workbench.run.protocol import (
 )
 from workbench.run.worker.gate import wait_at_gate
 from workbench.run.worker.telling import Journal, describe, or_broken
+from workbench.study.front_ends import is_compiling
+from workbench.study.shapes import add_shapes
 from workbench.words import Phase
 
 
@@ -116,8 +118,9 @@ class Server:
         folder = Path.cwd() / "kernels" / self.job.study
         guard = Guard(folder, self.job.sources)
         study = guard.load(folder / "study.py", "workbench_study")
+        add_shapes(study.shapes, self.job.derived)
         loader = Loader(folder, self.job.params, guard)
-        self.journal.write(Start(variant=variants[0], phase=Phase.TIME))
+        self.start(variants[0])
         timing = Timing(self.job, study, loader, guard, self.fail, self.current)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
@@ -129,7 +132,14 @@ class Server:
     def current(self, name: str) -> None:
         self.journal.current(name)
         if name:
-            self.journal.write(Start(variant=name, phase=Phase.TIME))
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        """Every session compiles what its front end does not keep."""
+        folder = Path.cwd() / "kernels" / self.job.study
+        paths = [folder / file for file in self.job.sources.get(name, ())]
+        compiling = is_compiling(path for path in paths if path.is_file())
+        self.journal.write(Start(variant=name, phase=Phase.TIME, compiling=compiling))
 
     def fail(self, variant: str, error: BaseException) -> None:
         """Record why a variant is out; leave the process when it took the CUDA context along."""

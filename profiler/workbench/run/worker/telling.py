@@ -11,6 +11,7 @@ from typing import Self
 
 from workbench.errors import WorkbenchError
 from workbench.run.protocol import CURRENT, EVENTS, Broken, ErrorText, WorkerEvent, encode
+from workbench.run.worker.mistakes import in_words, place
 
 NAME_BYTES = 256
 
@@ -53,7 +54,8 @@ def describe(error: BaseException) -> ErrorText:
     kind = type(error).__name__
     if isinstance(error, WorkbenchError):
         return ErrorText(kind=kind, message=error.message, hint=error.hint)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/kernels/" in f.filename]
-    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    if told := in_words(error):
+        return told
+    where = f" ({at})" if (at := place(error)) else ""
     lines = str(error).strip().splitlines()
     return ErrorText(kind=kind, message=f"{kind}: {lines[0] if lines else ''}{where}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -9,10 +11,49 @@ import torch
 from workbench.evidence.records import GraphNode
 from workbench.words import NodeKind
 
+MOST_WARM_UP = 5  # calls
+
 
 def new_graph() -> torch.cuda.CUDAGraph:
     """One whose nodes can be read once it is captured; it has to be instantiated."""
     return torch.cuda.CUDAGraph(keep_graph=True)
+
+
+def captured(work: Callable[[], Any], side: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+    """A graph of what ``work`` launches, on a stream that is captured. Raises RuntimeError.
+
+    Not with ``torch.cuda.graph``: it collects garbage and synchronises, 0.1 s each time.
+    """
+    graph = new_graph()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        graph.capture_begin()
+        try:
+            work()
+        except BaseException:
+            with suppress(RuntimeError):  # what it says is only that the capture was broken
+                graph.capture_end()
+            raise
+        graph.capture_end()
+    graph.instantiate()
+    return graph
+
+
+def warm_up(call: Callable[[], Any], side: torch.cuda.Stream) -> None:
+    """Call until two calls in a row launch the same: compilers and autotuners work at the first
+    ones. What cannot be captured is called a few times.
+    """
+    before = None
+    for _ in range(MOST_WARM_UP):
+        call()
+        try:
+            now = nodes(captured(call, side))
+        except Exception:  # it is profiled all the same
+            torch.cuda.synchronize()
+            now = None
+        if now is not None and now == before:
+            return
+        before = now
 
 
 def handles(graph: torch.cuda.CUDAGraph) -> list[Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -18,9 +17,10 @@ from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import GraphNode
 from workbench.run.worker.guard import Guard
-from workbench.run.worker.output import refuse_output
+from workbench.run.worker.mistakes import STREAM_HINT
+from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
 from workbench.run.worker.timing.card import Card
-from workbench.run.worker.timing.graphs import new_graph, nodes
+from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.surroundings import (
     Surroundings,
     in_memory,
@@ -31,6 +31,7 @@ from workbench.run.worker.timing.surroundings import (
 from workbench.study.params import base_name
 from workbench.words import Parameter, Regime
 
+BARE = (Regime.CHAINED, Regime.COLD)
 FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
 COLD_CALLS = 2
 LONG_CALL = 500.0  # microseconds, from which on a graph holds a single one
@@ -80,6 +81,11 @@ class Around:
     inputs: Surroundings
     graph_microseconds: float
 
+    @property
+    def bared(self) -> tuple[Regime, ...]:
+        """The regimes with something around a call: what restores inputs that it changes, too."""
+        return tuple(Regime) if self.inputs.restored else BARE
+
     @cached_property
     def flush(self) -> torch.Tensor:
         size = FLUSH_FACTOR * self.card.l2_bytes
@@ -102,11 +108,15 @@ class Instance:
         self.own = around.inputs.inputs()
         self.table = around.inputs.table(self.own)
         self.run: Callable[..., Any] = around.loader.load(group.variant).run
-        out = self.call()  # loads every kernel before anything is captured
-        self.require_own(out)
-        self.kept, self.idle = room_for(out, 2)
-        self.idle.zero_()
+        out = self.first_call()
+        self.outputs = replace(out, tensors={})
+        self.kept: dict[str, torch.Tensor] = {}
+        self.idle: dict[str, torch.Tensor] = {}
+        for name in list(out.tensors):
+            self.kept[name], self.idle[name] = room_for(out.tensors[name], 2)
+            self.idle[name].zero_()
         del out
+        self.call()  # what compiles at the first call may launch otherwise at the next
         self.each = each or self.trial()
         self.calls = {
             Regime.CHAINED: around.calls(self.each + 4),
@@ -117,9 +127,7 @@ class Instance:
             self.once(regime, 0, bare=True)
         around.card.warm()
         self.graphs = {regime: self.capture(regime) for regime in Regime}
-        self.bare = {
-            regime: self.capture(regime, bare=True) for regime in (Regime.CHAINED, Regime.COLD)
-        }
+        self.bare = {regime: self.capture(regime, bare=True) for regime in around.bared}
         self.last = 0  # the replay of its chained graph whose output is kept
 
     @property
@@ -127,17 +135,26 @@ class Instance:
         """Whether its calls take so long that there are few of them."""
         return self.each > SLOW_CALL
 
-    def call(self) -> torch.Tensor:
-        out: torch.Tensor = self.run(**self.own)
-        return out
+    def call(self) -> Outputs:
+        """Raises NoResult."""
+        return outputs_of(self.run(**self.own), self.own, self.around.inputs.in_place)
 
-    def require_own(self, out: Any) -> None:
-        """What it returns must be a tensor in memory of its own, without gaps."""
-        why = refuse_output(out, self.own)
-        if not why and not is_dense(out):
-            why = "run() returned a tensor whose elements do not fill its memory"
+    def first_call(self) -> Outputs:
+        """Loads every kernel before anything is captured. Raises NotTimed where what it gives are
+        no outputs in memory of their own, without gaps.
+        """
+        try:
+            out = self.call()
+        except NoResult as error:
+            raise NotTimed(error.message, hint=error.hint) from None
+        why = kept_gradient(self.own)
+        for name, tensor in out.tensors.items():
+            if not why and not is_dense(tensor):
+                what = f"'{name}'" if name else "a tensor"
+                why = f"run() returned {what} whose elements do not fill its memory"
         if why:
             raise NotTimed(why, hint="return what torch.empty or torch.empty_like gives")
+        return out
 
     def trial(self) -> float:
         """About how many microseconds a call takes on the GPU, whatever Python takes besides."""
@@ -153,7 +170,7 @@ class Instance:
         if not one:
             raise NotTimed(
                 "launched nothing on the stream that it was called on",
-                hint="torch.cuda.current_stream() is where its work belongs",
+                hint=STREAM_HINT,
             )
         return one
 
@@ -174,42 +191,31 @@ class Instance:
             )
 
     def once(self, regime: Regime, call: int, bare: bool = False) -> None:
+        """One call with what is around it. What it changes of its inputs is restored before it."""
         inputs = self.around.inputs
         if regime == Regime.CHAINED:
             inputs.write(self.table, call)
-            out = self.idle if bare else self.call()
-            inputs.read(out, self.kept, call if not bare else -1, self.calls[regime])
+            out = self.idle if bare else self.call().tensors
+            kept, calls = call if not bare else -1, self.calls[regime]
+            for name, tensor in out.items():
+                inputs.read(tensor, self.kept[name], kept, calls)
             return
+        inputs.restore(self.table, call)
         if regime == Regime.COLD:
             self.around.flush.zero_()
         if not bare:
             self.call()
 
     def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-        """Not with ``torch.cuda.graph``: it collects garbage and synchronises, 0.1 s each time."""
+        """Raises NotTimed where it cannot be captured."""
         try:
-            return self._captured(work)
+            return captured(work, self.around.card.side)
         except RuntimeError as error:
             what = str(error).strip().partition("\n")[0]
             raise NotTimed(
                 f"cannot be captured in a CUDA graph: {what}",
-                hint="run() must neither wait for the GPU nor copy from it",
+                hint=f"run() must neither wait for the GPU nor copy from it; {STREAM_HINT}",
             ) from error
-
-    def _captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-        graph = new_graph()
-        torch.cuda.synchronize()
-        with torch.cuda.stream(self.around.card.side):
-            graph.capture_begin()
-            try:
-                work()
-            except BaseException:
-                with suppress(RuntimeError):  # what it says is only that the capture was broken
-                    graph.capture_end()
-                raise
-            graph.capture_end()
-        graph.instantiate()
-        return graph
 
     def capture(self, regime: Regime, bare: bool = False) -> torch.cuda.CUDAGraph:
         """One call is ahead of the stamps, since what is around it is another graph's."""
@@ -241,19 +247,28 @@ class Instance:
         """The name of an input that is not what the neighbours wrote, after one more replay."""
         self.replay(Regime.CHAINED)
         wanted = self.around.inputs.written(self.last, self.calls[Regime.CHAINED] - 1)
-        names = self.around.inputs.names
+        names = self.around.inputs.given
         return next((n for n in names if not torch.equal(self.own[n], wanted[n])), "")
 
-    def kept_pieces(self, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of the kept output those elements that were read, and the expected ones: [elements]."""
-        stride = self.around.inputs.stride_of(self.kept)
-        laid_out = torch.empty_strided(
-            self.kept.shape, self.kept.stride(), dtype=expected.dtype, device=expected.device
-        ).copy_(expected)
-        found, wanted = in_memory(self.kept), in_memory(laid_out)
+    @property
+    def found(self) -> Outputs:
+        """The kept outputs."""
+        return replace(self.outputs, tensors=self.kept)
+
+    def kept_pieces(
+        self, kept: torch.Tensor, expected: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of a kept output those elements that were read, and the expected ones: [elements]."""
+        stride = self.around.inputs.stride_of(kept)
+        laid_out = expected
+        if expected.stride() != kept.stride():
+            laid_out = torch.empty_strided(
+                kept.shape, kept.stride(), dtype=expected.dtype, device=expected.device
+            ).copy_(expected)
+        found, wanted = in_memory(kept), in_memory(laid_out)
         if stride == 1:
             return found, wanted
-        each = 16 // self.kept.element_size()
+        each = 16 // kept.element_size()
         whole = found.numel() // each * each
         return (
             found[:whole].view(-1, each)[::stride].reshape(-1),

@@ -13,13 +13,13 @@ import torch
 
 from workbench.evidence.records import Series
 from workbench.run.worker.timing.card import SLOTS, Card, Times
-from workbench.run.worker.timing.instances import Instance
+from workbench.run.worker.timing.instances import BARE, Instance
 from workbench.words import Regime
 
 EVERY = {Regime.CHAINED: 1, Regime.BACK_TO_BACK: 2, Regime.COLD: 2}  # how many rounds to one
 SLOW_ROUNDS = (0, 1)  # in which those take part whose calls are slow
 QUEUED = 2
-GRAPHS = 5  # of an instance at most, in a round
+GRAPHS = 6  # of an instance at most, in a round
 MOST_INSTANCES = SLOTS // (QUEUED * GRAPHS)
 
 
@@ -52,13 +52,15 @@ class Column:
     mhz: list[float] = field(default_factory=list)
 
 
-def order_of(instances: Sequence[int], number: int) -> list[Replayed]:
+def order_of(
+    instances: Sequence[int], number: int, bared: Sequence[Regime] = BARE
+) -> list[Replayed]:
     """A round: instances in random order, and of each its regimes, with what is bare beside it."""
     found = []
     for instance in random.sample(instances, len(instances)):
         regimes = [regime for regime, every in EVERY.items() if number % every == 0]
         for regime in random.sample(regimes, len(regimes)):
-            pair = [False] if regime == Regime.BACK_TO_BACK else [False, True]
+            pair = [False, True] if regime in bared else [False]
             for bare in random.sample(pair, len(pair)):
                 found.append(Replayed(instance, regime, bare, number))
     return found
@@ -67,8 +69,10 @@ def order_of(instances: Sequence[int], number: int) -> list[Replayed]:
 class Rounds:
     """The next round is queued before the stamps of the last are read."""
 
-    def __init__(self, card: Card, instances: Sequence[Timed]) -> None:
-        self.card = card
+    def __init__(
+        self, card: Card, instances: Sequence[Timed], bared: Sequence[Regime] = BARE
+    ) -> None:
+        self.card, self.bared = card, bared
         self.instances = instances
         self.queued: list[tuple[list[Replayed], torch.Tensor, torch.cuda.Event]] = []
         self.columns: dict[tuple[int, Regime, bool], Column] = defaultdict(Column)
@@ -79,7 +83,7 @@ class Rounds:
         """Queue a round. Those below zero only warm up."""
         slow = number in SLOW_ROUNDS
         taking_part = [i for i, one in enumerate(self.instances) if slow or not one.is_slow]
-        order = order_of(taking_part or range(len(self.instances)), number)
+        order = order_of(taking_part or range(len(self.instances)), number, self.bared)
         for one in order:
             self.instances[one.instance].replay(one.regime, one.bare)
         pinned = self.card.pinned(len(order))

@@ -14,9 +14,10 @@ import torch
 
 from workbench.evidence.records import Audit, GraphNode, Session
 from workbench.run.protocol import SessionsJob
-from workbench.run.worker.check import compare
+from workbench.run.worker.deviation import compare
 from workbench.run.worker.device import Gauge
 from workbench.run.worker.guard import Guard
+from workbench.run.worker.output import expected_of, paired, refuse_kind
 from workbench.run.worker.timing.card import Card, switch_contexts
 from workbench.run.worker.timing.instances import SLOW_CALL, Around, Group, Instance, Loader
 from workbench.run.worker.timing.rounds import MOST_INSTANCES, Rounds, series_of
@@ -62,7 +63,7 @@ class Timing:
     def session(self, number: int, variants: Sequence[str], alone: bool) -> Session:
         """Build, warm up, time, audit."""
         made = self.build(variants)
-        rounds = Rounds(self.around.card, self.instances)
+        rounds = Rounds(self.around.card, self.instances, self.around.bared)
         if self.instances:
             switch_contexts()
             self.warm_up(rounds)
@@ -195,9 +196,22 @@ class Timing:
     def audit(self, instance: Instance, bound: Tolerance) -> tuple[float, str]:
         """The relative error of its kept output, and what is wrong with it or with its inputs."""
         inputs = instance.inputs_of_kept()
-        found, wanted = instance.kept_pieces(self.study.reference(**inputs))
-        _, relative, wrong = compare(found, wanted, bound)
-        del inputs, wanted
+        expected, found = expected_of(self.study.reference(**inputs)), instance.found
+        relative, wrong = 0.0, ""
+        for name, (mine, its) in paired(found, expected).items():
+            out, wanted = found.tensors[mine], expected.tensors[its]
+            why = refuse_kind(out, wanted)
+            one = (math.nan, why) if why else self.compared(instance, out, wanted, bound)
+            relative = relative if math.isnan(relative) or one[0] <= relative else one[0]
+            wrong = wrong or (f"'{name}': {one[1]}" if name and one[1] else one[1])
+        del inputs, expected, wanted
         changed = instance.changed_input()
         why = f"the output of a timed call: {wrong}" if wrong else ""
         return relative, why or (changed and f"changes its input '{changed}' in a timed call")
+
+    def compared(
+        self, instance: Instance, out: torch.Tensor, wanted: torch.Tensor, bound: Tolerance
+    ) -> tuple[float, str]:
+        """The relative error of one kept output, and what is wrong with it."""
+        _, relative, wrong = compare(*instance.kept_pieces(out, wanted), bound)
+        return relative, wrong

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from workbench.errors import UsageError
+from workbench.errors import UsageError, nearest
 from workbench.run.worker.timing.card import Card
 from workbench.study.model import Shape
 
@@ -108,20 +109,35 @@ def fresh(study: ModuleType, shape: Shape) -> dict[str, Any]:
     return inputs
 
 
+@dataclass(frozen=True)
+class Table:
+    """Where the neighbours write the inputs of an instance: [tensors, 5] each, see neighbours.cu.
+
+    ``restored`` are those that a call changes, None where it changes none: they are written whole.
+    """
+
+    given: torch.Tensor | None
+    restored: torch.Tensor | None
+
+
 class Surroundings:
-    """Draws of the study's inputs at a shape; of ``stride`` pieces of 16 bytes one is written."""
+    """Draws of the study's inputs at a shape; of ``stride`` pieces of 16 bytes one is written.
+
+    Of the inputs that a call changes, ``in_place``, every piece is.
+    """
 
     def __init__(self, card: Card, study: ModuleType, shape: Shape) -> None:
         self.card = card
         self.like = fresh(study, shape)
         self.names = [name for name, value in self.like.items() if on_gpu(value)]
+        self.in_place: tuple[str, ...] = tuple(getattr(study, "in_place", ()))
         self._require_writable()
         tensors = [self.like[name] for name in self.names]
         self.sources = {name: room_for(self.like[name], DRAWS) for name in self.names}
         for draw in range(DRAWS):
             drawn = fresh(study, shape)
             for name in self.names:
-                self.sources[name][draw].copy_(drawn[name])
+                self.sources[name][draw].copy_(drawn[name].detach())
         half = card.l2_bytes / 2
         self.stride = TOUCH if sum(map(size_of, tensors)) > half else 1
         self.most_pieces = max(map(pieces_of, tensors))
@@ -132,6 +148,12 @@ class Surroundings:
                 f"inputs() gives {len(self.names)} tensors on the GPU",
                 hint=f"from 1 to {MOST_TENSORS} can be timed",
             )
+        for name in self.in_place:
+            if name not in self.names:
+                raise UsageError(
+                    f"in_place names '{name}', which is no tensor on the GPU that inputs() gives",
+                    hint=nearest(name, self.names),
+                )
         for name in self.names:
             if not is_dense(self.like[name]):
                 raise UsageError(
@@ -144,33 +166,57 @@ class Surroundings:
         own = {name: room_for(self.like[name], 1)[0] for name in self.names}
         for name, tensor in own.items():
             tensor.copy_(self.sources[name][0])
+            tensor.requires_grad_(self.like[name].requires_grad)
         return {**self.like, **own}
 
-    def table(self, inputs: Mapping[str, Any]) -> torch.Tensor:
-        """Where the neighbours write the inputs of an instance: [tensors, 5], see neighbours.cu."""
+    @property
+    def given(self) -> list[str]:
+        """The names of the inputs that no call changes."""
+        return [name for name in self.names if name not in self.in_place]
+
+    @property
+    def restored(self) -> list[str]:
+        """The names of those that a call changes."""
+        return [name for name in self.names if name in self.in_place]
+
+    def table(self, inputs: Mapping[str, Any]) -> Table:
+        """Of the inputs of an instance."""
+        return Table(self._rows(inputs, self.given), self._rows(inputs, self.restored))
+
+    def _rows(self, inputs: Mapping[str, Any], names: Sequence[str]) -> torch.Tensor | None:
         rows = []
-        for name in self.names:
+        for name in names:
             to, pieces = inputs[name], pieces_of(inputs[name])
             source = self.sources[name][0].data_ptr()
             rows.append((to.data_ptr(), source, pieces, pieces, KINDS.get(to.dtype, 0)))
-        return torch.tensor(rows, dtype=torch.int64).cuda()
+        return torch.tensor(rows, dtype=torch.int64).cuda() if rows else None
 
-    def blocks(self, pieces: int) -> int:
-        """How many a neighbour has for so many pieces."""
-        threads = -(-pieces // self.stride)
+    def blocks(self, pieces: int, stride: int) -> int:
+        """How many a neighbour has for so many pieces, of which it takes one in ``stride``."""
+        threads = -(-pieces // stride)
         return max(1, min(-(-threads // THREADS), self.card.sms * BLOCKS_AN_SM))
 
-    def write(self, table: torch.Tensor, call: int) -> None:
-        """A node that writes the inputs of a call."""
-        grid = (self.blocks(self.most_pieces), len(self.names))
-        self.card.kernels["write_inputs"][grid, THREADS](
-            table, DRAWS, self.stride, self.card.state, call
-        )
+    def write(self, table: Table, call: int) -> None:
+        """Nodes that write the inputs of a call."""
+        self._write(table.given, self.stride, call)
+        self.restore(table, call)
+
+    def restore(self, table: Table, call: int) -> None:
+        """A node that writes those that a call changes; none where it changes none."""
+        self._write(table.restored, 1, call)
+
+    def _write(self, rows: torch.Tensor | None, stride: int, call: int) -> None:
+        if rows is not None:
+            grid = (self.blocks(self.most_pieces, stride), len(rows))
+            self.card.kernels["write_inputs"][grid, THREADS](
+                rows, DRAWS, stride, self.card.state, call
+            )
 
     def read(self, out: torch.Tensor, kept: torch.Tensor, call: int, calls: int) -> None:
         """A node that reads an output, and keeps it where the call is the one that is kept."""
         size = size_of(out)
-        self.card.kernels["read_output"][self.blocks(size // PIECE), THREADS](
+        blocks = self.blocks(size // PIECE, self.stride)
+        self.card.kernels["read_output"][blocks, THREADS](
             out,
             kept,
             size // PIECE,
@@ -189,12 +235,13 @@ class Surroundings:
         """The inputs as the neighbours wrote them in a call of a replay."""
         found = self.inputs()
         draw = secret(replay, call, DRAW) % DRAWS
-        for at, name in enumerate(self.names):
-            source = pieces_in_memory(self.sources[name][draw])
-            touched = torch.arange(0, len(source), self.stride, device=source.device)
-            by = factors(replay, call, at, touched)
-            written = scaled(source[touched], self.like[name].dtype, by)
-            pieces_in_memory(found[name])[touched] = written
+        for names, stride in ((self.given, self.stride), (self.restored, 1)):
+            for at, name in enumerate(names):
+                source = pieces_in_memory(self.sources[name][draw])
+                touched = torch.arange(0, len(source), stride, device=source.device)
+                by = factors(replay, call, at, touched)
+                written = scaled(source[touched], self.like[name].dtype, by)
+                pieces_in_memory(found[name])[touched] = written
         return found
 
 

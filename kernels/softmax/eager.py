@@ -1,0 +1,7 @@
+"""PyTorch's softmax as it comes."""
+
+import torch
+
+
+def run(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x, -1)

@@ -1,0 +1,10 @@
+// An element a thread, straight from one matrix to the other. A warp reads 32 neighbours of a row
+// and writes 32 elements that are a row of the result apart.
+#include "element.cuh"
+
+extern "C" __global__ void __launch_bounds__(256)
+transpose(const Element* __restrict__ in, Element* __restrict__ out, int rows, int cols) {
+    const int col = blockIdx.x * 32 + threadIdx.x, row = blockIdx.y * 8 + threadIdx.y;
+    if (row < rows && col < cols)
+        out[static_cast<size_t>(col) * rows + row] = in[static_cast<size_t>(row) * cols + col];
+}

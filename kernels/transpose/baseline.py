@@ -1,0 +1,14 @@
+"""One element a thread."""
+
+import torch
+
+from workbench import cuda
+
+kernels = {size: cuda.kernel("baseline.cu", "transpose", defines={"size": size}) for size in (2, 4)}
+
+
+def run(x: torch.Tensor) -> torch.Tensor:
+    rows, cols = x.shape
+    out = x.new_empty(cols, rows)
+    kernels[x.element_size()][(-(-cols // 32), -(-rows // 8)), (32, 8)](x, out, rows, cols)
+    return out

@@ -1,0 +1,206 @@
+"""``workbench new``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from shlex import quote
+
+from workbench.commands.init import write_new
+from workbench.commands.options import NewOptions
+from workbench.commands.printing import say, show_json
+from workbench.commands.progress import note
+from workbench.commands.target import find_study, find_target, shown_path
+from workbench.derive.figures import known_figures
+from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
+from workbench.evidence.store import write_bytes
+from workbench.judge.inputs import VariantEvidence
+from workbench.judge.snapshot import snapshot
+from workbench.render.document.blocks import plain
+from workbench.render.document.bottlenecks import brief
+from workbench.study.copying import copied, require_new
+from workbench.study.ladder_text import step_text, with_step
+from workbench.study.model import Prediction, Step, Study
+from workbench.study.params import base_name
+from workbench.study.text import read_text
+from workbench.words import ABSENT, Written
+
+_NUMBER = r"\d+(?:\.\d+)?|\.\d+"
+_PREDICTION = re.compile(rf"\s*([\w.]+)\s*=\s*({_NUMBER})\s*\.\.\s*({_NUMBER})\s*", re.ASCII)
+GRAMMAR = "FIGURE=LOW..HIGH, a factor of the parent's value, such as time=0.8..0.95"
+
+
+def predicted(text: str) -> Prediction:
+    """``time=0.8..0.95``. Raises UsageError."""
+    match = _PREDICTION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"'{text}' is no prediction", hint=f"write {GRAMMAR}")
+    figure, low, high = match[1], float(match[2]), float(match[3])
+    if figure not in known_figures():
+        raise UsageError(f"'{figure}' is no figure", hint=nearest(figure, known_figures()))
+    if low > high:
+        raise UsageError(f"'{text}' has its higher end first", hint=f"write {GRAMMAR}")
+    return Prediction(figure=figure, factor=(low, high), range=None, written=Written.UNKNOWN)
+
+
+def parent_of(study: Study, name: str, *, copied: bool = True) -> str:
+    """The step that another builds on; ``copied``: by a copy of its files. Raises UsageError."""
+    steps = [step.variant for step in study.ladder.steps]
+    if copied and base_name(name) != name and base_name(name) in steps:
+        raise UsageError(
+            f"'{name}' has no files of its own to copy",
+            hint=f"copy {base_name(name)}, and change its cuda.params(...) in the copy",
+        )
+    if name in steps:
+        return name
+    if name in study.variants:
+        raise UsageError(
+            f"'{name}' is a reference, not a step of the ladder",
+            hint=f"a step builds on one of {', '.join(steps)}",
+        )
+    raise unknown("step", name, steps)
+
+
+def limits_of(options: NewOptions, parent: str) -> list[str]:
+    """What held the parent back where it was last profiled, each in a line."""
+    try:
+        target = find_target(options.project, options.study, None, tell=False)
+    except EnvironmentLacks:
+        return [f"The bottlenecks of {parent} are {ABSENT}: nothing is on record of it."]
+    step = target.study.ladder.step(parent)
+    assert step is not None
+    evidence = snapshot(target.evidence(), [step])
+    found: VariantEvidence = evidence.shapes[target.shape].variants[parent]
+    if found.index is None or not found.bottlenecks:
+        state = found.state["capture"]
+        return [f"The bottlenecks of {parent} are {ABSENT}: its capture is {state}."]
+    on = f"at {target.shape} on {found.index.provenance.gpu}"
+    lines = [f"{number}. {plain(brief(b))}" for number, b in enumerate(found.bottlenecks, start=1)]
+    return [f"What limits {parent} {on}:", *lines]
+
+
+def asked(what: str) -> str:
+    """A line from the terminal; the question goes to stderr. Raises UsageError at its end."""
+    print(f"{what}: ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise UsageError("no answer came", hint="give --change and --predict instead")
+    return answer.strip()
+
+
+def change_of(options: NewOptions, talks: bool) -> str:
+    """The one change, in a line. Raises UsageError where there is none to be had."""
+    change = options.change
+    while not change and talks:
+        change = asked("key change, in a line")
+    return change_text(change or "")
+
+
+def change_text(given: str) -> str:
+    """In a line. Raises UsageError for none."""
+    change = " ".join(given.split())
+    if not change:
+        raise UsageError(
+            "a step needs its key change: the one thing that it does otherwise",
+            hint="such as --change 'eight halves a load' --predict time=0.4..0.8",
+        )
+    if not change.isprintable():
+        raise UsageError(
+            "the key change has a character that cannot be printed", hint="take it out"
+        )
+    return change
+
+
+def predictions_of(options: NewOptions, talks: bool) -> tuple[Prediction, ...]:
+    if options.predict or not talks:
+        return tuple(map(predicted, options.predict or []))
+    while True:
+        text = asked("prediction, such as time=0.8..0.95 (nothing: later)")
+        if not text:
+            return ()
+        try:
+            return (predicted(text),)
+        except UsageError as error:
+            note(f"{error.message}; {error.hint}")
+
+
+def written(files: dict[Path, bytes]) -> None:
+    """All of them or none: nothing that is there is overwritten."""
+    done: list[Path] = []
+    try:
+        for path, data in files.items():
+            if not write_new(path, data):
+                raise UsageError(f"{path} is there already", hint="take another name")
+            done.append(path)
+    except BaseException:
+        undo(done)
+        raise
+
+
+def undo(files: list[Path]) -> None:
+    for path in files:
+        with suppress(OSError):
+            path.unlink()
+
+
+def run(options: NewOptions) -> None:
+    workspace, study = find_study(options.project, options.study, tell=False)
+    if workspace.packaged:
+        raise UsageError(
+            "there is no workspace here to add a variant to",
+            hint="`workbench init` makes one; or go to a folder with a workbench.toml",
+        )
+    parent = study.variants[parent_of(study, options.parent)]
+    require_new(study, options.name)
+    copy = copied(study, parent, options.name)
+    for text in options.predict or []:
+        predicted(text)  # before anything is asked
+    limits = limits_of(options, parent.name)
+    talks = sys.stdin.isatty() and sys.stderr.isatty() and not options.json
+    if talks:
+        note("\n".join(limits))
+    step = Step(
+        options.name,
+        parent.name,
+        change_of(options, talks),
+        predictions=predictions_of(options, talks),
+    )
+    ladder = study.ladder.path
+    longer = with_step(ladder, _raw(ladder), step_text(step, limits))
+    files = {path: text.encode() for path, text in copy.files.items()}
+    written(files)
+    try:
+        write_bytes(ladder, longer.encode())
+    except BaseException:
+        undo(list(files))
+        raise
+    chosen = f" --study {quote(study.name)}" if options.study else ""
+    command = f"workbench ablate {step.variant}{chosen}"
+    if options.json:
+        return show_json(
+            {
+                "study": study.name,
+                "variant": step.variant,
+                "parent": parent.name,
+                "written": [shown_path(path) for path in files],
+                "shared": list(copy.shared),
+                "ladder": shown_path(ladder),
+                "predictions": len(step.predictions),
+                "next": command,
+            }
+        )
+    say(f"{step.variant}, a copy of {parent.name}:")
+    say(*(f"  wrote {shown_path(path)}" for path in files), f"  a step in {shown_path(ladder)}")
+    if copy.shared:
+        say(f"  shared with {parent.name}, as before: {', '.join(copy.shared)}")
+    if not step.predictions:
+        say(f"  no prediction: write one into {ladder.name} before you measure")
+    return say(f"next: change {shown_path(list(files)[-1])}, then `{command}`")
+
+
+def _raw(path: Path) -> str:
+    """With the line ends as they are."""
+    read_text(path)  # says what is wrong with the file itself
+    return path.read_bytes().decode()

@@ -1,0 +1,141 @@
+"""Variants over a range of shapes: measured shape by shape, told in one table and one chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import typer
+
+from workbench.commands.measuring import Ensured, ensure_timed
+from workbench.commands.options import SweepOptions
+from workbench.commands.printing import Output, show_json
+from workbench.commands.progress import note
+from workbench.commands.report import write_document
+from workbench.commands.target import Target, in_place, profiled_shapes, shown_path, target_at
+from workbench.errors import EnvironmentLacks, UsageError
+from workbench.judge.sizes import OverSizes, over_sizes, ranges
+from workbench.judge.snapshot import at_one_shape
+from workbench.render.as_json import sizes as as_json
+from workbench.render.chart.size_lines import size_lines
+from workbench.render.document import sizes as document
+from workbench.study.model import Study
+from workbench.study.shapes import Picked
+from workbench.study.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A target of every shape, and the variants that were asked for."""
+
+    targets: tuple[Target, ...]
+    names: tuple[str, ...]
+
+    @property
+    def references(self) -> list[str]:
+        ladder = self.targets[0].study.ladder
+        return [r.name for r in ladder.references if not r.captured]
+
+    def over(self) -> list[OverSizes]:
+        """One a parameter in which the shapes differ."""
+        names, references = [n for n in self.names if n not in self.references], self.references
+        shapes = {
+            target.shape: at_one_shape(target.evidence(), [*names, *references], captures=False)
+            for target in self.targets
+        }
+        study, gpu = self.targets[0].study, self.targets[0].folder.gpu
+        return [
+            over_sizes(
+                [shapes[name] for name in found],
+                parameter,
+                names,
+                references,
+                study=study.name,
+                gpu=gpu,
+                primary=study.ladder.primary_reference,
+            )
+            for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
+        ]
+
+
+def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
+    picked = profiled_shapes(study, options.shape)
+    if options.build_only or len(picked) < 2:
+        what = "build once for all shapes" if options.build_only else "a single shape"
+        raise UsageError(
+            f"there is nothing to sweep: {', '.join(options.variants)}, {what}",
+            hint="give parameters several values, 'NAME[a=1|2]', or --shape a range, 'S=1..8*2'",
+        )
+    targets = targets_of(workspace, picked)
+    failures: dict[str, str] = {}
+    for target in targets:
+        names = target.runnable(options.variants)
+        references = [r.name for r in target.study.ladder.references if not r.captured]
+        wanted = list(dict.fromkeys([*names, *references]))
+        ensured: Ensured = ensure_timed(target, wanted, fresh=options.fresh)
+        failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
+    found = Measured(tuple(targets), tuple(names))
+    tell(found, options.variants, failures, json=options.json, wide=options.wide,
+         markdown=options.markdown)  # fmt: skip
+
+
+def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
+    """Of those shapes that can be measured or are on record; of others is told. Raises UsageError
+    where they are no range of sizes, EnvironmentLacks where too few are left for one.
+    """
+    parameters = {each.name: each.study.shapes[each.name].parameters for each in picked}
+    if not any(ranges(parameters)):
+        raise UsageError(
+            f"no two of these shapes differ in a number alone: {', '.join(parameters)}",
+            hint="give a number several values; of other shapes --shape takes one at a time",
+        )
+    found: list[Target] = []
+    lacks: list[EnvironmentLacks] = []
+    for each in picked:
+        try:
+            found.append(target_at(workspace, each))
+        except EnvironmentLacks as error:
+            lacks.append(error)
+            note(f"{each.name}: {error.message}")
+    if lacks and len(found) < 2:
+        raise lacks[0]
+    return found
+
+
+def tell(
+    found: Measured,
+    typed: Sequence[str],
+    failures: dict[str, str],
+    *,
+    json: bool,
+    wide: bool,
+    markdown: bool,
+) -> None:
+    """Print the tables, write them with their charts, and say what failed."""
+    study, every = found.targets[0].study, found.over()
+    if json:
+        show_json({"sizes": [as_json.sizes(over) for over in every]})
+    else:
+        out = Output(wide, markdown)
+        out.show(*(block for over in every for block in document.sizes_view(over)))
+    write(found.targets[0], [over for over in every if over.timed], typed)
+    for name, why in failures.items():
+        note(f"error: {name}: {in_place(why, study)}")
+    if failures or not any(over.timed for over in every):
+        raise typer.Exit(1)
+
+
+def write(target: Target, every: Sequence[OverSizes], typed: Sequence[str]) -> None:
+    """All ranges in one document, each with its chart."""
+    if not every:
+        return
+    parameters = dict.fromkeys(over.parameter for over in every)
+    part = (f"over {'+'.join(parameters)}", *typed)
+    folder = target.workspace.reports(target.study, target.study.default_shape, part)
+    blocks = [document.sizes_section(number, over) for number, over in enumerate(every)]
+    scenes = [
+        size_lines(over, name=document.sizes_name(number)) for number, over in enumerate(every)
+    ]
+    title = f"Sizes: {target.study.name} over {' and '.join(parameters)}"
+    path = write_document(target.workspace, folder, title, blocks, scenes)
+    note(f"wrote {shown_path(path)}")

@@ -1,0 +1,137 @@
+"""``workbench try``: from a file that somebody already has to evidence."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import Any
+
+import typer
+
+from workbench.commands.attempt import Attempt, attempt
+from workbench.commands.options import TryOptions
+from workbench.commands.printing import Output, show_json
+from workbench.commands.progress import note
+from workbench.commands.target import shown_path
+from workbench.errors import EnvironmentLacks, GateFailed
+from workbench.render.as_json import ladder as as_json
+from workbench.render.document import attempt as document
+from workbench.render.document.blocks import Block, Text, code, line
+from workbench.run import machine
+from workbench.words import SCHEMA_VERSION, Status
+
+
+def told(done: Attempt) -> document.Told:
+    return document.Told(
+        what=done.problem.what,
+        inputs=done.trial.inputs,
+        outputs=done.trial.outputs,
+        exact=done.trial.exact,
+        refusal=done.trial.refusal,
+        against=done.problem.against,
+        itself=done.problem.itself,
+        in_place=done.trial.in_place,
+        destinations=done.trial.destinations,
+        notes=done.problem.notes,
+    )
+
+
+def as_data(done: Attempt) -> dict[str, Any]:
+    row, judged = done.row, done.judged
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": done.problem.kind,
+        "what": done.problem.what,
+        "workspace": str(done.folder),
+        "study": done.study,
+        "shape": done.shape,
+        "inputs": dict(done.trial.inputs),
+        "outputs": list(done.trial.outputs),
+        "destinations": list(done.trial.destinations),
+        "in_place": list(done.trial.in_place),
+        "reference": {
+            "exact": done.trial.exact,
+            "refusal": done.trial.refusal,
+            "itself": done.problem.itself,
+            "variants": [module.name for module in done.problem.references],
+        },
+        "tolerance": {"max_abs": done.facts.absolute, "relative": done.facts.relative},
+        "trial_errors": {n: {"max_abs": a, "relative": r} for n, (a, r) in errors(done).items()},
+        "tried": as_json.full_row(judged, row) if judged and row else None,
+        "references": [as_json.row(judged, r) for r in done.references] if judged else [],
+        "warnings": list(judged.warnings) if judged else [],
+        "failures": done.failures,
+        "kept": str(done.kept) if done.kept else None,
+    }
+
+
+def errors(done: Attempt) -> dict[str, tuple[float, float]]:
+    return dict(done.trial.errors)
+
+
+def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
+    shown = document.introduction(told(done))
+    if done.judged is not None and done.row is not None:
+        shown += document.result(done.row, done.judged, profiled=profiled)
+    else:
+        why_not = {name: error.message for name, error in done.trial.failures.items()}
+        shown += document.agreement(errors(done), why_not)
+    return [*shown, *document.next_steps(next_steps(done))]
+
+
+def next_steps(done: Attempt) -> list[Text]:
+    """Where its lines are, and how to go on from there."""
+    if done.row is None or not done.row.time:
+        return []
+    variant = done.problem.baseline.name
+    where = f"--study {done.study}" if done.kept else f"--project {quote(str(done.folder))}"
+    steps = []
+    if done.row.capture:
+        steps.append(line(code(f"workbench show {variant} --source {where}"), ": its lines"))
+    if done.kept:
+        steps.append(line(f"a variant of your own beside {shown_path(done.kept)}/{variant}.py"))
+    else:
+        steps.append(line("the same with ", code("--keep NAME"), ": a study of your workspace"))
+    return steps
+
+
+def finish(done: Attempt) -> None:
+    """The exit code, and what goes with it on stderr."""
+    if done.kept:
+        note(f"kept as {shown_path(done.kept)}")
+    if done.judged is None:
+        lacks = machine.why_not_measuring()
+        raise EnvironmentLacks(
+            f"nothing was measured: {lacks.message}",
+            hint="the same command measures where there is a GPU with ncu: `workbench doctor`",
+        )
+    row = done.row
+    if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
+        why = done.failures.get(row.variant, row.problem)
+        raise GateFailed(f"{done.problem.title}: {why}", hint="mend it, and run the same again")
+    for name, why in done.failures.items():
+        note(f"error: {name}: {why}")
+    if done.failures:
+        raise typer.Exit(1)
+
+
+def run(options: TryOptions) -> None:
+    done = attempt(
+        options.source,
+        inputs=options.inputs or (),
+        outputs=options.outputs or (),
+        versus=options.versus or "",
+        launch=options.launch or "",
+        solution=options.solution,
+        workload=options.workload,
+        shape=options.shape,
+        keep=options.keep or "",
+        project=options.project,
+        profile=not options.no_profile,
+        quick=options.quick,
+        fresh=options.fresh,
+    )
+    if options.json:
+        show_json(as_data(done))
+    else:
+        Output(options.wide, options.markdown).show(*blocks(done, profiled=not options.no_profile))
+    finish(done)

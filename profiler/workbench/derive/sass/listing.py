@@ -1,0 +1,132 @@
+"""Every instruction of a variant's launches with what it cost. Pure.
+
+The time of an instruction is its share of the warp state samples, as that of a line is in
+``derive.diff.costs``: by line they add up to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import DURATION, ISSUING
+from workbench.derive.rowwise import rows
+from workbench.derive.sums import added
+from workbench.ncu.instructions import Instruction, instruction
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from workbench.ncu.disassembly import Code
+
+NS_PER_US = 1e3
+Place = tuple[str, int]
+NO_STALLS: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Costed:
+    """One instruction of one launch; ``address`` is in bytes from the first.
+
+    ``executed`` counts warps, ``samples`` those that waited there, ``share`` is their part of all
+    samples of the variant (0 to 1), and ``microseconds`` that share of the duration under ncu; None
+    is not collected. ``stalls`` is stall reason to samples. ``place`` is the file and the line that
+    it is charged to, ``ptx`` what it was made of, "" where that is not known.
+    """
+
+    launch: int
+    address: int
+    sass: str
+    ptx: str
+    place: Place
+    executed: float | None
+    samples: float | None
+    share: float | None
+    microseconds: float | None
+    stalls: Mapping[str, float] = field(default_factory=lambda: NO_STALLS)
+
+    @cached_property
+    def parsed(self) -> Instruction:
+        return instruction(self.address, self.sass)
+
+    @property
+    def top_stall(self) -> str:
+        """The reason with the most samples; "" where there is none."""
+        return min(self.stalls, key=lambda name: (-self.stalls[name], name), default="")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All launches of a variant one after the other; ``duration`` is theirs, in microseconds under
+    ncu. ``complete`` is whether every launch has its disassembly.
+    """
+
+    instructions: tuple[Costed, ...]
+    duration: float | None
+    complete: bool
+
+    @cached_property
+    def by_line(self) -> Mapping[Place, Sequence[Costed]]:
+        found: dict[Place, list[Costed]] = {}
+        for one in self.instructions:
+            found.setdefault(one.place, []).append(one)
+        return found
+
+
+def listing(codes: Sequence[Code | None], metrics: pd.DataFrame) -> Listing:
+    """From a capture's ``code`` and ``metrics``."""
+    known = {launch: code for launch, code in enumerate(codes) if code is not None}
+    durations = {
+        int(launch): float(value)
+        for launch, name, value in rows(metrics, "launch", "metric", "value")
+        if name == DURATION
+    }
+    taken = {launch: _samples(code) for launch, code in known.items()}
+    timed = bool(taken) and taken.keys() <= durations.keys()
+    whole = added(durations.values()) if timed else added(taken.values())
+    # A launch's samples weigh as much as its duration: sampling intervals may differ.
+    weights = {k: (durations[k] / n if timed else 1.0) / whole for k, n in taken.items() if n}
+    found = [
+        one
+        for launch, code in known.items()
+        for one in _costed(launch, code, weights.get(launch), whole if timed else None)
+    ]
+    return Listing(tuple(found), whole / NS_PER_US if timed else None, len(known) == len(codes))
+
+
+def _samples(code: Code) -> float:
+    return added(count for found in code.samples.values() for count in found.values())
+
+
+def _costed(
+    launch: int, code: Code, weight: float | None, nanoseconds: float | None
+) -> Iterable[Costed]:
+    """``weight`` of a sample in all of the variant's; None where the launch has none."""
+    stalls: dict[int, dict[str, float]] = {}
+    for reason, found in code.samples.items():
+        if reason != ISSUING:
+            for index, count in found.items():
+                stalls.setdefault(index, {})[reason] = count
+    for index, (address, sass, ptx, place) in enumerate(
+        zip(code.addresses, code.sass, code.ptx, code.places, strict=True)
+    ):
+        mine = stalls.get(index, {})
+        samples = added(mine.values())
+        share = None if weight is None else samples * weight
+        yield Costed(
+            launch=launch,
+            address=address,
+            sass=sass,
+            ptx=ptx,
+            place=place,
+            executed=code.executed[index] if code.executed is not None else None,
+            samples=None if weight is None else samples,
+            share=share,
+            microseconds=None
+            if share is None or nanoseconds is None
+            else share * nanoseconds / NS_PER_US,
+            stalls=MappingProxyType(mine) if mine else NO_STALLS,
+        )

@@ -1,0 +1,175 @@
+"""Variants and references over a range of shapes that differ in one parameter. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Time
+from workbench.judge.sessions import warnings_of
+from workbench.judge.times import Times, main_timing
+
+if TYPE_CHECKING:
+    from workbench.judge.inputs import ShapeEvidence
+    from workbench.words import Parameter
+
+FEWEST = 2  # sizes that make a range
+# FLOP a byte under which an operation is told in GB/s: no data-centre GPU since Volta does so few
+# FLOP of its plain fp32 units in the time of a DRAM byte (V100: 15.7 TFLOP/s over 0.9 TB/s is 17).
+LOW_INTENSITY = 10.0
+
+
+@dataclass(frozen=True)
+class AtSize:
+    """One variant at one size: its chained time, and the study's work over it, in FLOP/s or byte/s
+    as ``OverSizes.in_flops`` says. ``over_fastest`` is over the fastest reference timed beside it.
+    """
+
+    shape: str
+    size: float
+    time: Time
+    rate: float
+    fastest: str = ""
+    over_fastest: Ratio | None = None
+
+
+@dataclass(frozen=True)
+class SizeLine:
+    """A variant at the sizes where it was timed, in their order."""
+
+    variant: str
+    is_reference: bool
+    points: tuple[AtSize, ...]
+
+    def at(self, shape: str) -> AtSize | None:
+        return next((point for point in self.points if point.shape == shape), None)
+
+
+@dataclass(frozen=True)
+class OverSizes:
+    """``sizes`` are the values of ``parameter`` by shape, rising; ``others`` are the parameters
+    that all shapes share.
+    """
+
+    study: str
+    gpu: str
+    parameter: str
+    sizes: Mapping[str, float]
+    others: Mapping[str, Parameter]
+    lines: tuple[SizeLine, ...]
+    in_flops: bool
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether any variant has times that could be a line."""
+        return any(len(line.points) >= FEWEST for line in self.lines)
+
+    def without_single_points(self) -> OverSizes:
+        """Of a report, which knows of many variants that were timed at one of the sizes alone."""
+        lines = tuple(line for line in self.lines if len(line.points) >= FEWEST)
+        return replace(self, lines=lines)
+
+    @property
+    def timed(self) -> tuple[SizeLine, ...]:
+        """Those that were timed at any of the sizes."""
+        return tuple(line for line in self.lines if line.points)
+
+    def fastest_at(self, shape: str, *, references: bool) -> tuple[SizeLine, AtSize] | None:
+        """Among the references, or among the others; None where none was timed."""
+        known = [
+            (line, point)
+            for line in self.lines
+            if line.is_reference == references and (point := line.at(shape))
+        ]
+        return min(known, key=lambda pair: pair[1].time.value, default=None)
+
+
+def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str, list[str]]]:
+    """Of shapes by name, with their parameters: the parameters in which some of them differ and in
+    nothing else, with those shapes by the value. A shape may stand in several ranges.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for shape, parameters in shapes.items():
+        for name, value in parameters.items():
+            if type(value) in (int, float):
+                others = {k: v for k, v in parameters.items() if k != name}
+                key = json.dumps(others, sort_keys=True)
+                groups.setdefault((name, key), []).append(shape)
+    for (name, _), found in groups.items():
+        if len(found) >= FEWEST:
+            yield name, sorted(found, key=lambda shape: float(shapes[shape][name]))
+
+
+def over_sizes(
+    shapes: Sequence[ShapeEvidence],
+    parameter: str,
+    variants: Sequence[str],
+    references: Sequence[str],
+    *,
+    study: str,
+    gpu: str,
+    primary: str = "",
+) -> OverSizes:
+    """``shapes`` differ in ``parameter`` alone, and rise in it; ``primary`` is the reference that
+    was timed by itself as well.
+    """
+    first = shapes[0]
+    in_flops = _is_intense(shapes[-1])
+    names = [*variants, *references]
+    times = {shape.shape: Times(shape, main_timing(shape, names)) for shape in shapes}
+    lines = [
+        SizeLine(
+            variant=name,
+            is_reference=name in references,
+            points=tuple(_points(shapes, times, parameter, name, references, in_flops=in_flops)),
+        )
+        for name in names
+    ]
+    return OverSizes(
+        study=study,
+        gpu=gpu,
+        parameter=parameter,
+        sizes={shape.shape: float(shape.parameters[parameter]) for shape in shapes},
+        others={k: v for k, v in first.parameters.items() if k != parameter},
+        lines=tuple(lines),
+        in_flops=in_flops,
+        warnings=tuple(warnings_of({name: each.table for name, each in times.items()}, primary)),
+    )
+
+
+def _is_intense(shape: ShapeEvidence) -> bool:
+    work = shape.work
+    return work is not None and work.flops >= LOW_INTENSITY * work.bytes
+
+
+def _points(
+    shapes: Sequence[ShapeEvidence],
+    times: Mapping[str, Times],
+    parameter: str,
+    variant: str,
+    references: Sequence[str],
+    *,
+    in_flops: bool,
+) -> Iterator[AtSize]:
+    for shape in shapes:
+        here = times[shape.shape]
+        known = shape.variants.get(variant)
+        time = here.time(variant) if known and known.correct else None
+        if time is None or shape.work is None:
+            continue
+        amount = shape.work.flops if in_flops else shape.work.bytes
+        ratios = {r: here.ratio(r, variant) for r in references if r != variant}
+        over = {name: ratio for name, ratio in ratios.items() if ratio is not None}
+        fastest = min(over, key=lambda name: over[name].ratio, default="")
+        yield AtSize(
+            shape=shape.shape,
+            size=float(shape.parameters[parameter]),
+            time=time,
+            rate=amount / (time.value * 1e-6),
+            fastest=fastest,
+            over_fastest=over.get(fastest),
+        )

@@ -1,0 +1,285 @@
+"""A variant at all combinations of its parameters: how much they matter, and which is best. Pure.
+
+The fastest of many is, by its own measurement, partly the luckiest: an interval from the sessions
+that picked it leaves out the truth more often than it says. So the best is timed once more beside
+the default, in fresh sessions, and the ratio that is told of it is from those alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of, time_of
+from workbench.judge.fates import Fate, fate_of, imprecision
+from workbench.judge.inputs import VariantEvidence
+from workbench.judge.sessions import warnings_of
+from workbench.judge.times import main_timing
+from workbench.study.config import Gates
+from workbench.words import Origin, Regime
+
+if TYPE_CHECKING:
+    from workbench.evidence.records import Build
+    from workbench.judge.inputs import ShapeEvidence, TimedTogether
+    from workbench.words import Parameter
+
+CHAINED = Regime.CHAINED
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One of them, with its ``values``; ``why`` says why it was not timed.
+
+    ``over_default`` and ``over_best`` are how many times faster it is, in the sessions that timed
+    all of them. ``registers`` (the most of its kernels) and ``spills`` (bytes) are the compiler's,
+    ``shared_bytes`` what a block has, static and dynamic; ``occupancy`` (%) is of a capture. None
+    is not collected.
+    """
+
+    variant: str
+    values: Mapping[str, Parameter]
+    is_default: bool
+    fate: Fate
+    why: str = ""
+    time: Time | None = None
+    over_default: Ratio | None = None
+    over_best: Ratio | None = None
+    registers: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+    occupancy: float | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing is known against it."""
+        return self.fate in (Fate.TIMED, Fate.MISSING)
+
+    @property
+    def may_be_best(self) -> bool:
+        """Whether its own interval does not tell it from the one that was fastest."""
+        return self.over_best is not None and (
+            self.over_best.high is None or self.over_best.high >= 1
+        )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """``combinations`` by their time, those that were not timed last. ``axes`` are the parameters
+    and their values.
+
+    ``again`` is how many times faster ``best`` is than ``default`` in sessions that had no part in
+    picking it, None where there are none yet; with a single alternative to the default nothing was
+    picked, and the ratio of the first sessions is no worse.
+    """
+
+    study: str
+    shape: str
+    gpu: str
+    base: str
+    axes: Mapping[str, tuple[Parameter, ...]]
+    combinations: tuple[Combination, ...]
+    source: Origin
+    again: Ratio | None = None
+    again_file: str = ""
+    file: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def timed(self) -> tuple[Combination, ...]:
+        return tuple(c for c in self.combinations if c.time is not None)
+
+    @property
+    def best(self) -> Combination | None:
+        """The fastest in the sessions that timed all; None where nothing was timed."""
+        return next(iter(self.timed), None)
+
+    @property
+    def default(self) -> Combination | None:
+        """None where the default parameters were not timed."""
+        return next((c for c in self.timed if c.is_default), None)
+
+    @property
+    def was_picked(self) -> bool:
+        """Whether the best is one of several alternatives to the default."""
+        return self.best is not None and not self.best.is_default and len(self.timed) > 2
+
+    @property
+    def over_default(self) -> Ratio | None:
+        """Of the best, from sessions that had no part in picking it; None where it was picked and
+        there are none.
+        """
+        if self.best is None or self.best.is_default:
+            return None
+        return self.again or (None if self.was_picked else self.best.over_default)
+
+    @property
+    def tied(self) -> tuple[Combination, ...]:
+        """Others that cannot be told from the best."""
+        return tuple(c for c in self.timed if c is not self.best and c.may_be_best)
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The median and the slowest time over the fastest; None where none was timed."""
+        times = [c.time.value for c in self.timed if c.time]
+        return (median(times) / times[0], times[-1] / times[0]) if times else None
+
+
+def fastest(times: Mapping[str, SessionTimes]) -> str:
+    """The variant with the least time; "" without any."""
+    known = {name: time_of(each, CHAINED) for name, each in times.items()}
+    timed = {name: time.value for name, time in known.items() if time is not None}
+    return min(timed, key=timed.__getitem__, default="")
+
+
+def judge_sweep(
+    evidence: ShapeEvidence,
+    base: str,
+    combinations: Mapping[str, Mapping[str, Parameter]],
+    *,
+    axes: Mapping[str, tuple[Parameter, ...]],
+    gates: Gates,
+    study: str,
+    gpu: str,
+    source: Origin,
+    reference: str = "",
+) -> Sweep:
+    """``combinations`` are the values of every variant; that of ``base`` are its own."""
+    names = [
+        name
+        for name in combinations
+        if evidence.variants[name].correct and not imprecision(evidence.variants[name], gates)
+    ]
+    timing = main_timing(evidence, names)
+    times = chained(timing, names)
+    best = fastest(times)
+    found = [
+        _combination(
+            evidence.variants[name], values, evidence.shape, gates, times, base, best, timing
+        )
+        for name, values in combinations.items()
+    ]
+    nodes = {name: timing.nodes(name) if timing else () for name in combinations}
+    found = [_with_shared(one, max((n.shared_bytes for n in nodes[one.variant]), default=None))
+             for one in found]  # fmt: skip
+    found.sort(key=lambda c: (c.time is None, c.time.value if c.time else 0.0, c.fate))
+    again = confirmation(evidence, timing, base, best)
+    before, after = (chained(again, [name]).get(name) for name in (base, best))
+    return Sweep(
+        study=study,
+        shape=evidence.shape,
+        gpu=gpu,
+        base=base,
+        axes=axes,
+        combinations=tuple(found),
+        source=source,
+        again=_over(before, after, again),
+        again_file=again.file if again else "",
+        file=timing.file if timing else "",
+        warnings=tuple(warnings_of({evidence.shape: timing}, reference)),
+    )
+
+
+def judge_builds(
+    builds: Mapping[str, Build],
+    base: str,
+    combinations: Mapping[str, Mapping[str, Parameter]],
+    *,
+    axes: Mapping[str, tuple[Parameter, ...]],
+    gates: Gates,
+    study: str,
+    arch: str,
+) -> Sweep:
+    """What the compiler alone says of the combinations, in their order; nothing is timed."""
+    found = [
+        _combination(
+            VariantEvidence(name, "", {}, False, build=builds.get(name)),
+            values, "", gates, {}, base, "",
+        )
+        for name, values in combinations.items()
+    ]  # fmt: skip
+    return Sweep(
+        study=study,
+        shape="",
+        gpu=arch,
+        base=base,
+        axes=axes,
+        combinations=tuple(found),
+        source=Origin.MEASURED,
+    )
+
+
+def chained(timing: TimedTogether | None, names: Sequence[str]) -> dict[str, SessionTimes]:
+    """The sessions of those that are as they were timed, and that take any time."""
+    if timing is None:
+        return {}
+    known = {name: timing.times.get((name, CHAINED, False)) for name in names}
+    return {
+        name: times
+        for name, times in known.items()
+        if times and name in timing.timed and not adds_nothing(times)
+    }
+
+
+def confirmation(
+    evidence: ShapeEvidence, picking: TimedTogether | None, base: str, best: str
+) -> TimedTogether | None:
+    """The newest timing of both that had no part in picking the best; None where there is none."""
+    if picking is None or not best or best == base:
+        return None
+    later = (t for t in reversed(evidence.timings) if t.file > picking.file)
+    return next((t for t in later if {base, best} <= t.chained), None)
+
+
+def _combination(
+    evidence: VariantEvidence,
+    values: Mapping[str, Parameter],
+    shape: str,
+    gates: Gates,
+    times: Mapping[str, SessionTimes],
+    base: str,
+    best: str,
+    timing: TimedTogether | None = None,
+) -> Combination:
+    name, build = evidence.variant, evidence.build
+    own = times.get(name)
+    fate, why = (Fate.TIMED, "") if own else fate_of(evidence, shape, gates)
+    kernels = build.kernels if build else ()
+    figures = evidence.figures
+    occupancy = figures.get("achieved_occupancy")
+    registers = figures.get("registers")
+    return Combination(
+        variant=name,
+        values=values,
+        is_default=name == base,
+        fate=fate,
+        why=why,
+        time=time_of(own, CHAINED) if own else None,
+        over_default=_over(times.get(base), own, timing) if name != base else None,
+        over_best=_over(times.get(best), own, timing) if name != best else None,
+        registers=int(registers.value) if registers and registers.value else _most_registers(build),
+        spills=sum(k.spill_store_bytes + k.spill_load_bytes for k in kernels) if kernels else None,
+        shared_bytes=max((k.shared_bytes for k in kernels), default=None),
+        occupancy=occupancy.value if occupancy else None,
+    )
+
+
+def _most_registers(build: Build | None) -> int | None:
+    return max((k.registers for k in build.kernels), default=None) if build else None
+
+
+def _with_shared(one: Combination, dynamic: int | None) -> Combination:
+    """With what its launches ask for beside what is declared in the kernel."""
+    if dynamic is None:
+        return one
+    return replace(one, shared_bytes=(one.shared_bytes or 0) + dynamic)
+
+
+def _over(
+    before: SessionTimes | None, after: SessionTimes | None, timing: TimedTogether | None
+) -> Ratio | None:
+    if timing is None or not before or not after:
+        return None
+    return ratio_of(before, after, timing.timing.first_planned)

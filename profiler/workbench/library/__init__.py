@@ -1,0 +1,164 @@
+"""The verbs for scripts and notebooks: ``import workbench as wb``. See docs/library.md.
+
+Results are the engine's own objects, which a notebook shows. Errors are ``workbench.errors``.
+Progress goes to stderr; nothing is printed, and no report is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from workbench.errors import EnvironmentLacks, UsageError
+
+if TYPE_CHECKING:
+    from workbench.library.results import Ablated, OpenStudy, Profiled, ReadReport, Tried
+
+Where = str | Path | None
+F = TypeVar("F", bound=Callable[..., Any])
+ATTEMPT = "workbench.commands.try_"
+
+
+def ablate(
+    *names: str,
+    study: str | None = None,
+    shape: str | None = None,
+    project: Where = None,
+    fresh: bool = False,
+) -> Ablated:
+    """``workbench ablate``: measure what is missing of the ladder up to the named steps, all of it
+    without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError.
+    """
+    from workbench.commands import ablate as verb
+    from workbench.commands.target import find_target
+    from workbench.library.results import ablated
+
+    target = find_target(_folder(project), study, shape)
+    with _interruptible():
+        judged, evidence, failures = verb.measured(target, list(names), fresh)
+    return ablated(judged, evidence, failures)
+
+
+def profile(
+    name: str,
+    *,
+    study: str | None = None,
+    shape: str | None = None,
+    project: Where = None,
+    fresh: bool = False,
+) -> Profiled:
+    """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
+    from workbench.commands import calls
+    from workbench.commands.target import find_target
+    from workbench.library.results import profiled
+
+    target = find_target(_folder(project), study, shape)
+    (full,) = target.variants([name])
+    with _interruptible():
+        judged, _ = calls.profiled(target, full, fresh)
+    return profiled(judged, full)
+
+
+def read(path: str | Path) -> ReadReport:
+    """Anyone's Nsight Compute report: its launches, and ``capture(launch)`` for all of one.
+
+    Raises UsageError, BadCapture.
+    """
+    from workbench.library.results import ReadReport, values
+    from workbench.ncu.report import read_report
+
+    return ReadReport(**values(read_report(Path(path))))
+
+
+def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
+    """A study of the workspace, by its name or the only one; ``evidence()`` is what is on record.
+
+    Raises UsageError.
+    """
+    from workbench.commands.target import find_study
+    from workbench.library.results import OpenStudy, values
+
+    _, found = find_study(_folder(project), name)
+    return OpenStudy(**values(found), project=_folder(project))
+
+
+def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:
+    """``workbench try``: a file that somebody has, or a function of this script or notebook; no
+    workspace is needed. Options as of ``workbench.commands.try_.attempt``. Raises WorkbenchError.
+    """
+    from workbench.library.results import tried
+
+    try:
+        verb = import_module(ATTEMPT)
+    except ModuleNotFoundError as error:
+        if error.name != ATTEMPT:
+            raise
+        raise EnvironmentLacks(
+            "this workbench cannot try a file by itself", hint="a later version can: upgrade it"
+        ) from None
+    if callable(source):
+        from workbench.library.functions import written_out
+
+        source = written_out(source)
+    with _interruptible():
+        return tried(verb.attempt(str(source), **options))
+
+
+def variant(
+    bare: object = None,
+    /,
+    *,
+    name: str = "",
+    parent: str = "",
+    change: str = "",
+    predict: str | Sequence[str] = (),
+    study: str | None = None,
+    project: Where = None,
+) -> Callable[[F], F]:
+    """A decorator: the function becomes the variant ``name`` of a study, a step on ``parent``.
+
+    Its source, and what it needs of its file or of the notebook's cells, is written to a module of
+    the study; the step, its ``change`` and predictions (``"time=0.8..0.95"``) go into
+    ``ablation.toml`` where it has none of that name. Run again, the module follows the function,
+    which is returned as it is. Raises UsageError for what cannot be taken along.
+    """
+
+    def taken(function: F) -> F:
+        from workbench.library.variants import write_variant
+
+        wanted = [predict] if isinstance(predict, str) else list(predict)
+        write_variant(
+            function,
+            name=name,
+            parent=parent,
+            change=change,
+            predict=wanted,
+            study=study,
+            project=_folder(project),
+        )
+        return function
+
+    if bare is not None or not name or not parent:
+        raise UsageError(
+            "@variant needs a name and the step that it changes",
+            hint='such as @wb.variant(name="fix2", parent="fix1", change="eight halves a load")',
+        )
+    return taken
+
+
+def _folder(project: Where) -> Path | None:
+    return None if project is None else Path(project)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C is Ctrl-C, not the exit code of a verb."""
+    import typer
+
+    try:
+        yield
+    except typer.Exit:
+        raise KeyboardInterrupt from None

@@ -1,0 +1,277 @@
+"""What the library returns: the engine's objects, which can show themselves."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.commands import foreign
+from workbench.commands.calls import on_record
+from workbench.commands.target import find_target
+from workbench.derive.matching import groups
+from workbench.errors import EnvironmentLacks, UsageError, nearest
+from workbench.evidence.recorded import Evidence
+from workbench.judge.rows import Ablation, Row
+from workbench.judge.times import timings
+from workbench.ncu.report import Report, pick_launch
+from workbench.render import as_frame, html, markdown
+from workbench.render.chart import svg
+from workbench.render.chart.charts import CHARTS, NO_TIMINGS, scene, told
+from workbench.render.chart.sample_strips import Timings
+from workbench.render.document import ladder_view, launches, listing, variant
+from workbench.render.document.blocks import Block, Callout, Chart, Paragraph, Section, Table, words
+from workbench.render.document.fields import only
+from workbench.render.document.ladder_table import REPORTED, ladder_table
+from workbench.render.document.result import warnings
+from workbench.run import machine
+from workbench.study.config import Config
+from workbench.study.model import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from workbench.judge.inputs import Snapshot
+    from workbench.ncu.capture import Capture
+
+STYLE = """<style>
+.workbench .hidden { display: none }
+.workbench .scroll { overflow-x: auto }
+.workbench table { border-collapse: collapse }
+.workbench td, .workbench th { text-align: left; padding: 0.2em 0.7em; vertical-align: top }
+.workbench .n { text-align: right }
+.workbench small { display: block; opacity: 0.75 }
+.workbench .warning { border-left: 3px solid #c60; padding-left: 1em }
+.workbench img { background: #fff; max-width: 100% }
+</style>"""
+
+
+def values(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass, of which a result that shows itself is made again."""
+    return {each.name: getattr(record, each.name) for each in fields(record)}
+
+
+class Shown:
+    """Shows itself in a notebook: what the verb would print, and its charts."""
+
+    def _blocks(self) -> Sequence[Block]:
+        raise NotImplementedError
+
+    def _chart(self, name: str) -> str:
+        """A chart as SVG for a light page, by its name."""
+        raise NotImplementedError
+
+    def table(self) -> pd.DataFrame:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        content = [_unsorted(block) for block in self._blocks()]
+        charts = [block for block in content if isinstance(block, Chart)]
+        drawn = {chart.name: _image(self._chart(chart.name), chart.alt) for chart in charts}
+        inside = html.Writer(drawn, {}).blocks(content, level=4)
+        return f'<div class="workbench">{STYLE}\n{inside}\n</div>'
+
+    def _repr_markdown_(self) -> str:
+        return markdown.blocks([b for b in self._blocks() if not isinstance(b, Chart)])
+
+    def _repr_mimebundle_(
+        self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
+    ) -> dict[str, str]:
+        makers: dict[str, Callable[[], str]] = {
+            "text/plain": self._repr_markdown_,
+            "text/markdown": self._repr_markdown_,
+            "text/html": self._repr_html_,
+        }
+        left = set(exclude or ())
+        wanted = set(makers if include is None else include) - left
+        return {kind: make() for kind, make in makers.items() if kind in wanted}
+
+
+def _unsorted(block: Block) -> Block:
+    """A ladder that no script can sort has no buttons for it."""
+    if isinstance(block, Table) and block.name.startswith(html.LADDER):
+        return replace(block, name="versions")
+    if isinstance(block, Section):
+        return replace(block, blocks=tuple(map(_unsorted, block.blocks)))
+    return block
+
+
+def _image(drawn: str, alt: str) -> str:
+    """As an image: ids and styles of one chart do not reach another's."""
+    data = base64.b64encode(drawn.encode(errors="replace")).decode()
+    return html.tag("img", "", src=f"data:image/svg+xml;base64,{data}", alt=alt)
+
+
+@dataclass(frozen=True)
+class Ablated(Shown, Ablation):
+    """A judged ladder. ``failures`` are what failed of it just now, by variant."""
+
+    samples: Timings = field(default_factory=lambda: NO_TIMINGS, repr=False)
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def table(self) -> pd.DataFrame:
+        """One row a variant: the columns of the ladder by their keys in JSON, with their units."""
+        return as_frame.versions(self)
+
+    def _blocks(self) -> Sequence[Block]:
+        head: list[Block] = [Paragraph(variant.origin(self))]
+        if seen := warnings(self):
+            head.append(Callout("Read this first", seen))
+        head.append(only(ladder_table(self), REPORTED))
+        charts = [Chart(name, *_told(name, self)) for name in CHARTS]
+        return [*head, *ladder_view.account(self), *charts]
+
+    def _chart(self, name: str) -> str:
+        return svg.files(scene(name, self, self.samples))[0]
+
+
+def _told(name: str, found: Ablation) -> tuple[str, Any]:
+    alt, caption = told(name, found)
+    return alt, words(caption)
+
+
+def ablated(
+    judged: Ablation, evidence: Snapshot, failures: Mapping[str, str] | None = None
+) -> Ablated:
+    return Ablated(**values(judged), samples=timings(evidence), failures=dict(failures or {}))
+
+
+class Tried(Shown):
+    """What became of a source that was tried; the attributes of an attempt, and ``ladder``."""
+
+    judged: Ablation | None
+    evidence: Snapshot | None
+    failures: Mapping[str, str]
+
+    @property
+    def ladder(self) -> Ablated:
+        """What was tried, and what it was compared with.
+
+        Raises EnvironmentLacks where nothing could be measured.
+        """
+        if self.judged is None or self.evidence is None:
+            why = machine.why_not_measuring()
+            raise EnvironmentLacks(f"nothing was measured: {why.message}", hint=why.hint)
+        return ablated(self.judged, self.evidence, self.failures)
+
+    def table(self) -> pd.DataFrame:
+        """One row a variant, as of a ladder. Raises EnvironmentLacks."""
+        return self.ladder.table()
+
+    def _blocks(self) -> Sequence[Block]:
+        return self.ladder._blocks() if self.judged else [Paragraph(words("nothing was measured"))]
+
+    def _chart(self, name: str) -> str:
+        return self.ladder._chart(name)
+
+
+def tried(attempt: Any) -> Tried:
+    """An attempt, which the verb returns, that can show itself as well."""
+    kind = type("Tried", (Tried, type(attempt)), {})
+    shown: Tried = kind(**values(attempt))
+    return shown
+
+
+@dataclass(frozen=True)
+class Profiled(Shown, Row):
+    """One variant of ``ladder``, with the figures of its capture."""
+
+    ladder: Ablation | None = field(default=None, repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """One row a figure, by its id in ``metrics.toml``."""
+        return as_frame.figures(self.figures)
+
+    def _blocks(self) -> Sequence[Block]:
+        assert self.ladder is not None
+        origin = Paragraph(variant.origin(self.ladder))
+        return [origin, variant.variant(self, self.ladder)]
+
+
+def profiled(judged: Ablation, name: str) -> Profiled:
+    return Profiled(**values(judged.row(name)), ladder=judged)
+
+
+@dataclass(frozen=True)
+class ReadReport(Shown, Report):
+    """A report file. A launch is named by its number, from 0."""
+
+    def table(self) -> pd.DataFrame:
+        """One row a launch."""
+        return as_frame.launched(self.launches)
+
+    def capture(self, launch: int = 0) -> Capture:
+        """All of a launch: ``metrics``, ``lines``, ``rules`` as DataFrames. Raises UsageError."""
+        return self._read(launch)[0]
+
+    def details(self, launch: int = 0) -> launches.Details:
+        """Figures, stalls, occupancy limiters and bottlenecks of a launch. Raises UsageError."""
+        return self._read(launch)[1]
+
+    def figures(self, launch: int = 0) -> pd.DataFrame:
+        """One row a figure of a launch, by its id. Raises UsageError."""
+        return as_frame.figures(self.details(launch).figures)
+
+    def _read(self, launch: int) -> tuple[Capture, launches.Details]:
+        (picked,) = pick_launch(self, launch)
+        if launch not in self._opened:
+            self._opened[launch] = foreign.read(self, picked)
+        return self._opened[launch]
+
+    @cached_property
+    def _opened(self) -> dict[int, tuple[Capture, launches.Details]]:
+        return {}
+
+    def _blocks(self) -> Sequence[Block]:
+        found = groups(self.launches)
+        shown = found[: foreign.DETAILED]
+        details = [launches.details(self.details(g.typical.index), len(g.launches)) for g in shown]
+        return [launches.about(self), launches.group_table(found), *details]
+
+
+@dataclass(frozen=True)
+class OpenStudy(Study):
+    """A study of the workspace at ``project``, or of the one around the current folder."""
+
+    project: Path | None = None
+
+    def evidence(self, shape: str | None = None) -> OnRecord:
+        """What is on record at a shape, the default one without a name: of this machine's GPU,
+        else of the newest. Raises UsageError, and EnvironmentLacks where there is none.
+        """
+        target = find_target(self.project, self.name, shape, tell=False)
+        known = target.evidence()
+        return OnRecord(known.study, known.shape, known.folder, config=target.workspace.config)
+
+
+@dataclass(frozen=True)
+class OnRecord(Shown, Evidence):
+    """The evidence of a study at one shape on one GPU, as it is; nothing is measured."""
+
+    config: Config = field(default_factory=Config, repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """One row a variant: whether its build, check, timing and capture are current."""
+        return as_frame.states({name: self.state(name) for name in self.study.variants})
+
+    @cached_property
+    def ladder(self) -> Ablated:
+        """Judged."""
+        return ablated(*on_record(self, self.config))
+
+    def row(self, variant: str) -> Profiled:
+        """All that is known of one variant. Raises UsageError for what is none."""
+        if variant not in self.study.variants:
+            raise UsageError(
+                f"unknown variant '{variant}'", hint=nearest(variant, self.study.variants)
+            )
+        return profiled(self.ladder, variant)
+
+    def _blocks(self) -> Sequence[Block]:
+        return [
+            Paragraph(variant.origin(self.ladder)),
+            listing.states({name: self.state(name) for name in self.study.variants}),
+        ]

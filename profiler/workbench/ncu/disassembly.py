@@ -1,0 +1,114 @@
+"""The instructions of a launch with what was counted at each: SASS, and the PTX it was made of."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.ncu.counters import INSTRUCTIONS, LINE_COUNTERS, Counted
+from workbench.ncu.instructions import Instruction
+from workbench.ncu.places import Place, Places
+
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
+
+
+@dataclass(frozen=True)
+class Code:
+    """One launch, column by column, in the order of the addresses.
+
+    ``addresses`` are bytes from the first, and so are the targets of branches; ``ptx`` is "" where
+    there is none. ``places`` are file and line that an instruction is charged to, as ``Places`` has
+    it. ``executed`` counts warps; None is not collected. ``samples`` is stall reason to index in
+    these columns to its samples, each at the instruction that waits: by line they add up to those
+    of ``Capture.lines``.
+    """
+
+    addresses: tuple[int, ...]
+    sass: tuple[str, ...]
+    ptx: tuple[str, ...]
+    places: tuple[Place, ...]
+    executed: tuple[float, ...] | None
+    samples: Mapping[str, Mapping[int, float]]
+
+
+def read_code(action: Any, known: Counted) -> Code | None:
+    """None where the report has no disassembly of the launch."""
+    code = known.places.code
+    if not any(one.opcode for one in code):
+        return None
+    pcs = [one.pc for one in code]
+    executed = dict(known.by_pc.get(INSTRUCTIONS, ()))
+    samples: dict[str, dict[int, float]] = {}
+    for reason, found in known.by_pc.items():
+        if reason in LINE_COUNTERS:
+            continue
+        mine: dict[int, float] = defaultdict(float)
+        for pc, count in found:
+            # One behind the last EXIT is where a warp waits for its stores: it is the EXIT's.
+            mine[max(0, bisect_right(pcs, known.places.waiting(pc, reason)) - 1)] += count
+        samples[reason] = dict(sorted(mine.items()))
+    charged = {n for found in samples.values() for n in found}
+    return Code(
+        addresses=tuple(one.pc - code[0].pc for one in code),
+        sass=tuple(_relative(one, code[0].pc, code[-1].pc) for one in code),
+        ptx=tuple(_line(action.ptx_by_pc(one.pc)) for one in code),
+        places=tuple(_place(known.places, one.pc, n in charged) for n, one in enumerate(code)),
+        executed=tuple(executed.get(one.pc, 0.0) for one in code) if executed else None,
+        samples=samples,
+    )
+
+
+def _place(places: Places, pc: int, charged: bool) -> Place:
+    """Where its samples belong; of an instruction without any, where its executions do."""
+    return places.itself(pc) if charged else places.of(pc, INSTRUCTIONS)
+
+
+def _relative(one: Instruction, first: int, last: int) -> str:
+    """Its text with bytes from the first instruction for an address in the function, which would
+    be another in each process.
+    """
+
+    def moved(match: re.Match[str]) -> str:
+        address = int(match[0], 16)
+        return f"{address - first:#x}" if first <= address <= last else match[0]
+
+    return _ADDRESS.sub(moved, one.text)
+
+
+def _line(text: Any) -> str:
+    return " ".join(str(text or "").split())
+
+
+def packed(code: Code) -> dict[str, Any]:
+    """As it is kept in a file; texts in one piece, since a piece is read much faster than many."""
+    files = list(dict.fromkeys(file for file, _ in code.places))
+    place = {file: number for number, file in enumerate(files)}
+    return {
+        "addresses": code.addresses,
+        "sass": "\n".join(code.sass),
+        "ptx": "\n".join(code.ptx) if any(code.ptx) else "",
+        "files": files,
+        "file": [place[file] for file, _ in code.places],
+        "line": [line for _, line in code.places],
+        "executed": code.executed,
+        "samples": {reason: list(found.items()) for reason, found in code.samples.items()},
+    }
+
+
+def unpacked(kept: Mapping[str, Any]) -> Code:
+    """Raises LookupError or TypeError for what ``packed`` never made."""
+    files, count = kept["files"], len(kept["addresses"])
+    places = [(str(files[f]), int(n)) for f, n in zip(kept["file"], kept["line"], strict=True)]
+    executed = kept["executed"]
+    return Code(
+        addresses=tuple(kept["addresses"]),
+        sass=tuple(kept["sass"].split("\n")),
+        ptx=tuple(kept["ptx"].split("\n")) if kept["ptx"] else ("",) * count,
+        places=tuple(places),
+        executed=None if executed is None else tuple(executed),
+        samples={reason: dict(found) for reason, found in kept["samples"].items()},
+    )

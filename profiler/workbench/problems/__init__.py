@@ -1,0 +1,1 @@
+"""Kernels and problems in other people's formats, made into a study of a scratch workspace."""

@@ -1,0 +1,126 @@
+"""A ``.cu`` file with its launch, inputs and outputs: compiled as every kernel of a study is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from workbench.errors import UsageError, unknown
+from workbench.problems import versus
+from workbench.problems.expressions import (
+    LAUNCH_HINT,
+    literal,
+    read_input,
+    read_launch,
+    read_output,
+)
+from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem
+from workbench.problems.python_function import made_text
+from workbench.problems.request import Request
+from workbench.problems.sources import study_name, together
+from workbench.study.text import read_text
+
+_KERNEL = re.compile(
+    r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+"
+    r"(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)"
+)
+# What nvcc has of the host's math.h, and NVRTC has not: the bits of the number.
+_DEFINES = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
+
+
+def read(request: Request) -> Problem:
+    """Raises UsageError where launch, inputs, outputs or reference are missing or misfit."""
+    path = request.source
+    text = read_text(path)
+    kernels = {name: " ".join(taken.split()) for name, taken in _KERNEL.findall(text)}
+    if not kernels:
+        raise UsageError(f"{path.name} has no __global__ function", hint="name the file with one")
+    made = [read_input(one) for one in request.inputs]
+    known = [one.name for one in made]
+    if not request.launch:
+        first = request.function or next(iter(kernels))
+        raise UsageError(
+            f"{path.name} needs --launch: how {first}({kernels.get(first, '')}) is launched",
+            hint=LAUNCH_HINT,
+        )
+    if not made:
+        raise UsageError(
+            f"{path.name} needs --input for what its kernel reads",
+            hint="--input 'x=randn(4096,8192)' for a tensor, --input 'n=8192' for a value",
+        )
+    outputs = []
+    for one in request.outputs:
+        outputs.append(read_output(one, known))
+        known.append(outputs[-1][0])
+    launch = read_launch(request.launch, known)
+    bare = launch.kernel.partition("<")[0].strip()
+    if bare not in kernels:
+        raise unknown(f"kernel of {path.name}", bare, kernels)
+    if not request.versus or request.versus == versus.COMPILE:
+        raise UsageError(
+            f"{path.name} needs --vs: nothing says what {bare} should compute",
+            hint="such as --vs 'torch.softmax(x, dim=-1)', or --vs FILE.py:FUNCTION",
+        )
+    compared = versus.find(request.versus, path.parent)
+    files = together(path) | dict(compared.files)
+    parameters = {one.name: one.call or one.value or 0 for one in made}
+    parameters |= {one.name: one.value for one in made if one.value is not None}
+    called = launch.kernel
+    if called == bare and 'extern "C"' not in text:
+        called = f"::{bare}"
+    return Problem(
+        kind=Kind.CUDA,
+        what=f"{path.name}, {Kind.CUDA}: its kernel {launch.kernel}",
+        name=request.name or study_name(bare),
+        title=f"{launch.kernel} of {path.name}",
+        files=files,
+        shapes={DEFAULT_SHAPE: GivenShape(parameters)},
+        default_shape=DEFAULT_SHAPE,
+        loads=compared.loads,
+        made=made_text(made),
+        exact=compared.expression,
+        plain=compared.expression,
+        baseline=Module(
+            "baseline",
+            f"{path.name}:{launch.kernel}",
+            _module(
+                path.name,
+                called,
+                [one.name for one in made],
+                outputs,
+                launch.extents,
+                launch.arguments,
+                {n: v for n, v in _DEFINES.items() if re.search(rf"\b{n}\b", text)},
+            ),
+        ),
+        against=compared.called,
+        references=(compared.module(versus.variant_name(compared.called, files)),),
+    )
+
+
+def _module(
+    file: str,
+    kernel: str,
+    inputs: Sequence[str],
+    outputs: Sequence[tuple[str, str]],
+    extents: str,
+    arguments: Sequence[str],
+    defines: Mapping[str, str],
+) -> str:
+    """What one would write by hand."""
+    made = "".join(f"    {name} = {text}\n" for name, text in outputs)
+    back = f"    return {', '.join(name for name, _ in outputs)}\n" if outputs else ""
+    macros = f", defines={literal(dict(defines))}" if defines else ""
+    return f"""import torch
+from workbench import cuda
+
+kernel = cuda.kernel("{file}", "{kernel}"{macros})
+
+
+def cdiv(a, b):
+    return -(-a // b)
+
+
+def run({", ".join(inputs)}):
+{made}    kernel[{extents}]({", ".join(arguments)})
+{back}"""

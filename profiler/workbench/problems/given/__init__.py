@@ -1,0 +1,59 @@
+"""What the modules of a study made from a problem call: the user's files, inputs, references.
+
+Imported without torch too, so every function imports it for itself.
+"""
+
+from workbench.problems.given.annotated import Annotated
+from workbench.problems.given.calls import (
+    Dotted,
+    accepted,
+    by_name,
+    call,
+    called,
+    compared,
+    compiled,
+    exact,
+    plain,
+    put,
+)
+from workbench.problems.given.files import Extension, File
+from workbench.problems.given.inputs import (
+    STRUCTURE,
+    Empty,
+    case,
+    listed,
+    made,
+    named,
+    seeded,
+    structured,
+    without,
+    workload,
+)
+from workbench.problems.given.networks import Network
+
+__all__ = [
+    "STRUCTURE",
+    "Annotated",
+    "Dotted",
+    "Empty",
+    "Extension",
+    "File",
+    "Network",
+    "accepted",
+    "by_name",
+    "call",
+    "called",
+    "case",
+    "compared",
+    "compiled",
+    "exact",
+    "listed",
+    "made",
+    "named",
+    "plain",
+    "put",
+    "seeded",
+    "structured",
+    "without",
+    "workload",
+]

@@ -1,0 +1,201 @@
+"""Calls: a variant as it is, a reference in double precision or in its own."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from workbench.errors import UsageError, unknown
+from workbench.problems.given.files import File
+from workbench.problems.given.inputs import Empty, rebuilt
+
+
+def call(function: Callable[..., Any], inputs: Mapping[str, Any], *, data: bool = False) -> Any:
+    """What a function makes of the inputs: one tensor, or several.
+
+    ``data``: they are its one argument, put together again. Of a function that returns nothing,
+    what it was given to write into.
+    """
+    import torch
+
+    fresh = {name: value.new() for name, value in inputs.items() if isinstance(value, Empty)}
+    whole = {**inputs, **fresh}
+    with torch.no_grad():
+        out = function(rebuilt(whole)) if data else function(*arguments(function, whole))
+    if out is None and fresh:
+        out = tuple(fresh.values())
+    return only(out)
+
+
+def only(out: Any) -> Any:
+    """One of one, several as a plain tuple; the tensors of a dict stay by name."""
+    if not isinstance(out, tuple | list):
+        return out
+    return out[0] if len(out) == 1 else tuple(out)
+
+
+def arguments(function: Callable[..., Any], inputs: Mapping[str, Any]) -> list[Any]:
+    """By name where the parameters have those of the inputs, else in order."""
+    try:
+        known = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin
+        return list(inputs.values())
+    if known and set(inputs) <= set(known):
+        return [inputs[name] for name in known if name in inputs]
+    return list(inputs.values())
+
+
+def exact(function: Callable[[dict[str, Any]], Any], inputs: Mapping[str, Any]) -> Any:
+    """A reference in double precision: its inputs are doubles, and where it says float32, so are
+    its own. Raises whatever it raises that takes no doubles.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Widened(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            given = dict(kwargs or {})
+            if given.get("dtype") is torch.float32:
+                given["dtype"] = torch.float64
+            return func(*args, **given)
+
+    def wide(value: Any) -> Any:
+        if isinstance(value, Empty):
+            return value.widened()
+        if isinstance(value, torch.Tensor):
+            return value.double() if value.is_floating_point() else value.clone()
+        return value
+
+    with torch.no_grad(), Widened():  # type: ignore[no-untyped-call]
+        out = function({name: wide(value) for name, value in inputs.items()})
+    return doubles(out)
+
+
+def plain(function: Callable[[dict[str, Any]], Any], inputs: Mapping[str, Any]) -> Any:
+    """A reference in the precision of its inputs, which it may change."""
+    import torch
+
+    with torch.no_grad():
+        return doubles(function({name: _copied(value) for name, value in inputs.items()}))
+
+
+def _copied(value: Any) -> Any:
+    import torch
+
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def doubles(out: Any) -> Any:
+    """The same in float64; integers and truth values as they are."""
+    import torch
+
+    out = only(out)
+    if isinstance(out, torch.Tensor):
+        return out.detach().double() if out.is_floating_point() else out.detach()
+    if isinstance(out, dict):
+        return {name: doubles(part) for name, part in out.items()}
+    if isinstance(out, tuple | list):
+        return tuple(map(doubles, out))
+    return out
+
+
+def accepted(check: Callable[[Any, Any], Any], inputs: Mapping[str, Any], out: Any) -> str:
+    """Why a format's own check refuses an output, "" where it does not."""
+    own = {n: v.new() if isinstance(v, Empty) else _copied(v) for n, v in inputs.items()}
+    result = check(rebuilt(own), out)
+    good, why = result if isinstance(result, tuple) else (not result, str(result or ""))
+    return "" if good else f"check_implementation() refuses it: {why or 'without a reason'}"
+
+
+class Dotted:
+    """``torch.nn.functional.softmax``, looked up at its first call.
+
+    Raises UsageError where it is none, or cannot be called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *given: Any, **keywords: Any) -> Any:
+        return self.function(*given, **keywords)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        parts = self.name.split(".")
+        found: Any = importlib.import_module(parts[0])
+        for at, part in enumerate(parts[1:], start=1):
+            try:
+                found = getattr(found, part)
+            except AttributeError:
+                try:
+                    found = importlib.import_module(".".join(parts[: at + 1]))
+                except ImportError:
+                    raise unknown(f"name in {'.'.join(parts[:at])}", part, dir(found)) from None
+        if not callable(found):
+            raise UsageError(f"{self.name} cannot be called", hint="--vs names a function")
+        function: Callable[..., Any] = found
+        return function
+
+
+def compared(function: Callable[..., Any], inputs: Mapping[str, Any]) -> Any:
+    """A function that is known by its name alone, called with the tensors; with ``dim=-1`` where it
+    does not do without, and with the plain values where it needs them.
+    """
+    import torch
+
+    known = {n: v for n, v in inputs.items() if not isinstance(v, Empty)}
+    tensors = [value for value in known.values() if isinstance(value, torch.Tensor)]
+    with torch.no_grad():
+        try:
+            return only(function(*tensors))
+        except TypeError as error:
+            refused = error
+        for others, keywords in (((), {"dim": -1}), (list(known.values())[len(tensors) :], {})):
+            try:
+                return only(function(*tensors, *others, **keywords))
+            except TypeError:
+                continue
+    raise refused
+
+
+def compiled(file: File, name: str) -> Callable[..., Any]:
+    """``torch.compile`` of a function of a file, once."""
+    import torch
+
+    known = vars(file).setdefault("compiled", {})
+    if name not in known:
+        known[name] = torch.compile(getattr(file, name))
+    found: Callable[..., Any] = known[name]
+    return found
+
+
+def called(function: Callable[..., Any], inputs: Mapping[str, Any], *, reads: bool = False) -> Any:
+    """In the order of the inputs, whatever the parameters are called; see ``call``.
+
+    ``reads``: without what is only written into.
+    """
+    import torch
+
+    if reads:
+        inputs = {name: value for name, value in inputs.items() if not isinstance(value, Empty)}
+    fresh = {name: value.new() for name, value in inputs.items() if isinstance(value, Empty)}
+    with torch.no_grad():
+        out = function(*{**inputs, **fresh}.values())
+    return only(tuple(fresh.values()) if out is None and fresh else out)
+
+
+def by_name(out: Any, names: Sequence[str]) -> Any:
+    """Outputs in the order of a definition, of which a function may give a dict."""
+    return only([out[name] for name in names]) if isinstance(out, dict) else out
+
+
+def put(inputs: Mapping[str, Any], names: Sequence[str], out: Any) -> None:
+    """A reference's result where what is tried leaves its own: in the inputs that it changes."""
+    for name, result in zip(names, out if isinstance(out, tuple | list) else (out,), strict=False):
+        if result.data_ptr() != inputs[name].data_ptr():
+            inputs[name].copy_(result)

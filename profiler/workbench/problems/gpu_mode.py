@@ -1,0 +1,177 @@
+"""A GPU MODE task: ``task.yml``, ``reference.py`` and a submission with ``custom_kernel(data)``.
+
+As ``libkernelbot/task.py`` reads it: ``tests`` are checked, ``benchmarks`` timed, the kernel of
+``reference.py`` is the reference, and its ``check_implementation`` must accept every output too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import UsageError
+from workbench.problems import versus
+from workbench.problems.expressions import literal
+from workbench.problems.problem import GivenShape, Kind, Module, Problem
+from workbench.problems.request import Request, require
+from workbench.problems.sources import bound, functions, parsed
+from workbench.problems.sources import study_name as named
+from workbench.study.text import read_text
+
+TASK = "task.yml"
+SUBMISSION, SUBMITTED = "@SUBMISSION@", "submission.py"
+REFERENCE, KERNEL, ENTRY = "reference.py", "ref_kernel", "custom_kernel"
+GENERATE, CHECK = "generate_input", "check_implementation"
+EVAL = "eval.py"  # how the benchmark times, which is not how it is timed here
+
+
+def is_task(path: Path) -> bool:
+    """A folder with a ``task.yml``, that file, or a Python file beside one."""
+    folder = path if path.is_dir() else path.parent
+    beside = path.is_dir() or path.name == TASK or path.name.startswith("submission")
+    return beside and (folder / TASK).is_file()
+
+
+def read(request: Request) -> Problem:
+    """Raises UsageError for a task that is not for one GPU and in Python, or that lacks a part."""
+    path = request.source
+    folder = path if path.is_dir() else path.parent
+    task = _task(folder / TASK)
+    submission = _submission(request, path, folder)
+    files = _files(task, folder, submission)
+    reference = parsed(folder / _source(task, REFERENCE))
+    for part in (GENERATE, CHECK, KERNEL):
+        if part not in bound(reference):
+            raise UsageError(
+                f"{folder.name}/{REFERENCE} defines no {part}",
+                hint=f"a task has {GENERATE}(), {CHECK}() and the reference {KERNEL}()",
+            )
+    if ENTRY not in bound(parsed(submission)):
+        raise UsageError(
+            f"{submission.name} defines no {ENTRY}",
+            hint=f"a submission is a function {ENTRY}(data)",
+        )
+    names = literal(_unpacked(reference))
+    own = versus.Versus(
+        f"{REFERENCE}:{KERNEL}",
+        f'_reference = given.File(__file__, "{REFERENCE}")',
+        f"given.call(_reference.{KERNEL}, inputs, data=True)",
+    )
+    references = [own]
+    if request.versus:
+        references.insert(0, versus.find(request.versus, folder))
+        files |= references[0].files
+    shapes = _shapes(task, folder / TASK)
+    timed = [name for name, shape in shapes.items() if shape.timed]
+    return Problem(
+        kind=Kind.GPU_MODE,
+        what=f"{folder.name}/, {Kind.GPU_MODE}: {len(shapes) - len(timed)} tests, "
+        f"{len(timed)} benchmarks, {submission.name}",
+        name=request.name or named(folder.name),
+        title=f"{ENTRY} of {submission.name}",
+        files=files,
+        shapes=shapes,
+        default_shape=timed[-1],
+        loads=own.loads,
+        made=f"given.structured(given.case(_reference.{GENERATE}, shape, generator), {names})",
+        exact=own.expression,
+        plain=own.expression,
+        baseline=Module(
+            "baseline",
+            f"{submission.name}:{ENTRY}",
+            f'_given = given.File(__file__, "{SUBMITTED}")\n\n\n'
+            f"def run(**inputs):\n    return given.call(_given.{ENTRY}, inputs, data=True)\n",
+        ),
+        references=tuple(
+            one.module(KERNEL if one is own else versus.variant_name(one.called, files))
+            for one in references
+        ),
+        against=own.called,
+        accepts=f"given.accepted(_reference.{CHECK}, inputs, out)",
+    )
+
+
+def _task(path: Path) -> Mapping[str, Any]:
+    import yaml
+
+    text = read_text(path)
+    try:
+        task = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is no YAML: {error}", hint="mend the line named") from None
+    if not isinstance(task, dict):
+        raise UsageError(f"{path} has no keys", hint="a task has files, tests and benchmarks")
+    if task.get("lang", "py") != "py":
+        raise UsageError(
+            f"{path} is a task in '{task['lang']}'",
+            hint="tasks in Python are tried; a kernel of a .cu file is with --launch",
+        )
+    if task.get("multi_gpu"):
+        raise UsageError(f"{path} is a task for several GPUs", hint="one GPU is measured here")
+    return task
+
+
+def _submission(request: Request, path: Path, folder: Path) -> Path:
+    if request.solution is not None:
+        return require(request.solution, "file")
+    if path.suffix == ".py":
+        return path
+    if (folder / SUBMITTED).is_file():
+        return folder / SUBMITTED
+    raise UsageError(
+        f"{folder.name}/ has no {SUBMITTED}", hint="--solution FILE names one that stands elsewhere"
+    )
+
+
+def _listed(task: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    listed = task.get("files") or []
+    return [one for one in listed if isinstance(one, dict) and {"name", "source"} <= set(one)]
+
+
+def _source(task: Mapping[str, Any], name: str) -> str:
+    """Where a file of the task stands, in terms of the folder."""
+    return next((one["source"] for one in _listed(task) if one["name"] == name), name)
+
+
+def _files(task: Mapping[str, Any], folder: Path, submission: Path) -> dict[str, bytes]:
+    found = {}
+    for one in _listed(task):
+        if one["source"] == SUBMISSION or one["name"] == EVAL:
+            continue
+        file = folder / one["source"]
+        if not file.is_file():
+            raise UsageError(
+                f"{folder.name}/{TASK} names {one['source']}, which is not there",
+                hint="a task is a folder of its checkout: the files around it belong to it",
+            )
+        found[one["name"]] = file.read_bytes()
+    found.setdefault(REFERENCE, (folder / REFERENCE).read_bytes())
+    return found | {SUBMITTED: submission.read_bytes()}
+
+
+def _shapes(task: Mapping[str, Any], path: Path) -> dict[str, GivenShape]:
+    """Cases as they are; what is both test and benchmark is timed."""
+    found: dict[str, GivenShape] = {}
+    for key, timed in (("tests", False), ("benchmarks", True)):
+        for number, case in enumerate(task.get(key) or []):
+            if not isinstance(case, dict):
+                raise UsageError(f"{path}: '{key}' must be a list of cases", hint="see task.yml")
+            found[f"{key[:-1]}{number}"] = GivenShape(case, timed)
+    if not any(shape.timed for shape in found.values()):
+        raise UsageError(f"{path} has no benchmarks", hint="one case under benchmarks: is timed")
+    return found
+
+
+def _unpacked(tree: ast.Module) -> list[str]:
+    """What the reference calls the parts of its data: of ``a, b, out = data``."""
+    node = functions(tree).get(KERNEL)
+    names: Sequence[str] = ()
+    for statement in ast.walk(node) if node else ():
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
+            target = statement.targets[0]
+            own = statement.value.id == (node.args.args[0].arg if node and node.args.args else "")
+            if own and isinstance(target, ast.Tuple):
+                names = [t.id for t in target.elts if isinstance(t, ast.Name)]
+    return list(names) if len(set(names)) == len(names) else []

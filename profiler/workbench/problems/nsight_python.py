@@ -1,0 +1,207 @@
+"""A function decorated for nsight-python, which need not be installed.
+
+Its configurations are the shapes. Of its ranges, ``with nsight.annotate(...)`` or a decorated
+function that it calls, the last is tried and the others are references, that of
+``normalize_against`` before all. What stands before the first range makes the inputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import UsageError, unknown
+from workbench.problems import versus
+from workbench.problems.expressions import literal, read_input
+from workbench.problems.given.annotated import ranges_of
+from workbench.problems.problem import GivenShape, Kind, Module, Problem
+from workbench.problems.request import Request
+from workbench.problems.sources import functions, parameters, parsed, study_name, together
+from workbench.study.users_code import users_code
+from workbench.words import Parameter
+
+MOST_CONFIGS = 8
+FILE = "_given"
+
+
+def decorator(node: ast.FunctionDef) -> ast.expr | None:
+    """``@nsight.analyze.kernel``, with or without arguments."""
+    for each in node.decorator_list:
+        called = each.func if isinstance(each, ast.Call) else each
+        if ast.unparse(called) in ("nsight.analyze.kernel", "analyze.kernel"):
+            return each
+    return None
+
+
+def is_benchmark(tree: ast.Module) -> bool:
+    return any(decorator(node) is not None for node in functions(tree).values())
+
+
+def read(request: Request) -> Problem:
+    """Raises UsageError for a function without a range or a configuration."""
+    path = request.source
+    tree = parsed(path)
+    node = _pick(request, path, tree)
+    ranges = list(ranges_of(tree, node))
+    if not ranges:
+        raise UsageError(
+            f"{path}:{node.lineno}: {node.name}() has no range",
+            hint='with nsight.annotate("name"): around the call that is measured',
+        )
+    shapes = _shapes(request, path, tree, node)
+    against = _keyword(node, "normalize_against")
+    first = ast.literal_eval(against) if isinstance(against, ast.Constant) else ""
+    tried = next(name for name in reversed(ranges) if name != first or len(ranges) == 1)
+    others = sorted((n for n in ranges if n != tried), key=lambda name: name != first)
+    load = f'{FILE} = given.Annotated(__file__, "{path.name}", "{node.name}")'
+    references = [versus.Versus(n, load, f"{FILE}.range({literal(n)}, inputs)") for n in others]
+    files = together(path)
+    if request.versus and request.versus != versus.COMPILE:
+        references.insert(0, versus.find(request.versus, path.parent))
+        files |= references[0].files
+    own = f"{FILE}.range({literal(tried)}, inputs)"
+    expression = references[0].expression if references else own
+    loads = [load, *([references[0].loads] if request.versus and references else [])]
+    return Problem(
+        kind=Kind.NSIGHT,
+        what=f"{path.name}, {Kind.NSIGHT}: {node.name}({', '.join(parameters(node))}), "
+        f"{len(shapes)} configurations, ranges {', '.join(ranges)}",
+        name=request.name or study_name(node.name),
+        title=f"{tried} of {path.name}:{node.name}",
+        files=files,
+        shapes=shapes,
+        default_shape=max(shapes, key=lambda name: _size(shapes[name])),
+        loads="\n".join(dict.fromkeys(loads)),
+        made=f"{FILE}.setup(shape, generator)",
+        exact=expression,
+        plain=expression,
+        baseline=Module(
+            "baseline",
+            f"{path.name}:{tried}",
+            f"{load}\n\n\ndef run(**inputs):\n    return {own}\n",
+        ),
+        references=tuple(
+            one.module(
+                versus.variant_name(
+                    f"{one.called}_range" if one.called in ranges else one.called, files
+                )
+            )
+            for one in references
+        ),
+        against=references[0].called if references else "",
+        itself=not references,
+    )
+
+
+def _pick(request: Request, path: Path, tree: ast.Module) -> ast.FunctionDef:
+    known = {n: node for n, node in functions(tree).items() if decorator(node) is not None}
+    if request.function:
+        if request.function not in known:
+            raise unknown(f"function for nsight-python in {path.name}", request.function, known)
+        return known[request.function]
+    if len(known) > 1:
+        raise UsageError(
+            f"{path.name} has several functions for nsight-python: {', '.join(known)}",
+            hint=f"name one: {path.name}:{next(iter(known))}",
+        )
+    return next(iter(known.values()))
+
+
+def _keyword(node: ast.FunctionDef, name: str) -> ast.expr | None:
+    found = decorator(node)
+    words = found.keywords if isinstance(found, ast.Call) else []
+    return next((word.value for word in words if word.arg == name), None)
+
+
+def _shapes(
+    request: Request, path: Path, tree: ast.Module, node: ast.FunctionDef
+) -> dict[str, GivenShape]:
+    names, defaults = parameters(node), node.args.defaults
+    made = [read_input(text) for text in request.inputs]
+    rows: list[Any]
+    if made:
+        rows = [tuple(one.value for one in made)]
+        names = [one.name for one in made]
+    elif (configs := _keyword(node, "configs")) is not None:
+        rows = _evaluated(path, tree, configs)
+    else:
+        rows = _calls(tree, node.name) or ([()] if len(defaults) == len(names) else [])
+    if not rows:
+        raise UsageError(
+            f"{path}:{node.lineno}: {node.name}() has no configuration",
+            hint=f"--input '{names[0]}=1024' gives one, or configs= in its decorator",
+        )
+    found: dict[str, GivenShape] = {}
+    for row in rows:
+        values = row if isinstance(row, tuple | list) else (row,)
+        given = {n: _parameter(path, v) for n, v in zip(names, values, strict=False)}
+        label = "_".join(f"{n}{str(v).removeprefix('torch.')}" for n, v in given.items())
+        found[study_name(label) if label else "given"] = GivenShape(given)
+    largest = sorted(found, key=lambda name: _size(found[name]), reverse=True)[:MOST_CONFIGS]
+    return {name: shape for name, shape in found.items() if name in largest}
+
+
+def _parameter(path: Path, value: object) -> Parameter:
+    if isinstance(value, _Named):
+        return str(value)
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise UsageError(
+        f"{path.name}: {value!r} in a configuration is no number, text or dtype",
+        hint="--input 'n=1024' gives a configuration by hand",
+    )
+
+
+def _size(shape: GivenShape) -> float:
+    return math.prod(v for v in shape.parameters.values() if type(v) is int)
+
+
+def _calls(tree: ast.Module, name: str) -> list[tuple[Any, ...]]:
+    """Arguments of the calls of a function in the file, where they are plain."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == name and node.args:
+            try:
+                found.append(tuple(ast.literal_eval(argument) for argument in node.args))
+            except (ValueError, TypeError):
+                continue
+    return found
+
+
+class _Named:
+    """``torch.float16`` where there is no torch: its own name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, part: str) -> _Named:
+        return _Named(f"{self._name}.{part}")
+
+    def __str__(self) -> str:
+        return self._name
+
+
+def _evaluated(path: Path, tree: ast.Module, configs: ast.expr) -> list[Any]:
+    """The configurations, by running what they are made of and nothing else of the file."""
+    wanted = _names(configs)
+    statements: list[ast.stmt] = []
+    for node in reversed(tree.body):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if any(isinstance(t, ast.Name) and t.id in wanted for t in targets):
+            statements.insert(0, node)
+            wanted |= _names(node)
+    known: Mapping[str, Any] = {"itertools": itertools, "math": math, "torch": _Named("torch")}
+    space: dict[str, Any] = dict(known)
+    module = ast.Module([*statements, ast.Assign([ast.Name("_configs", ast.Store())], configs)], [])
+    with users_code(path, "has configurations that cannot be read"):
+        exec(compile(ast.fix_missing_locations(module), str(path), "exec"), space)
+    found = space["_configs"]
+    return list(found) if isinstance(found, Iterable) else [found]
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}

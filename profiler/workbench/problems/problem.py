@@ -1,0 +1,73 @@
+"""A problem in anybody's format as what a study is written from. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from workbench.words import Parameter
+
+STUDY_FILE = "study.py"
+DEFAULT_SHAPE = "given"
+
+
+class Kind(StrEnum):
+    """Which format it is."""
+
+    FUNCTION = "a Python function"
+    KERNELBENCH = "a KernelBench problem"
+    GPU_MODE = "a GPU MODE task"
+    FLASHINFER = "a FlashInfer-Bench definition"
+    NSIGHT = "a function for nsight-python"
+    CUDA = "a CUDA source"
+
+
+@dataclass(frozen=True)
+class Module:
+    """A variant to be written: the text of its module. ``called`` is the user's own name of it."""
+
+    name: str
+    called: str
+    text: str
+
+
+@dataclass(frozen=True)
+class GivenShape:
+    """``timed``: not only checked."""
+
+    parameters: Mapping[str, Parameter]
+    timed: bool = True
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a user's files say, as the parts of a study.
+
+    ``files`` are copied beside ``study.py``, by name; ``what`` tells them apart from other formats
+    in the first line of the output. ``made`` is the body of ``inputs(shape, generator)``.
+    ``exact`` is an expression for the reference in double precision and ``plain`` one for it as it
+    is, both of the dict ``inputs``; ``accepts`` one for the format's own check of ``inputs`` and
+    ``out``, "" where it has none. ``loads`` are lines of ``study.py`` that these need.
+
+    ``against`` is what the reference is called. ``itself``: nothing was named to compare with, and
+    the reference is the baseline in float64.
+    """
+
+    kind: Kind
+    what: str
+    name: str
+    title: str
+    files: Mapping[str, bytes]
+    shapes: Mapping[str, GivenShape]
+    default_shape: str
+    loads: str
+    made: str
+    exact: str
+    plain: str
+    baseline: Module
+    references: tuple[Module, ...] = ()
+    accepts: str = ""
+    against: str = "its reference"
+    itself: bool = False
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,208 @@
+"""A Python file with a function and tensors.
+
+``inputs()`` in the file gives a dict, or a tuple in the order of the parameters; its own parameters
+with defaults are those of the shape. ``reference`` in the file is what the function is compared
+with where ``--vs`` names nothing else.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.errors import UsageError, nearest, unknown
+from workbench.problems import versus
+from workbench.problems.expressions import Made, literal, read_input
+from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem
+from workbench.problems.request import Request
+from workbench.problems.sources import bound, functions, parameters, parsed, study_name, together
+from workbench.words import Parameter
+
+INPUTS, REFERENCE = "inputs", "reference"
+NOT_TRIED = (INPUTS, REFERENCE, "main", "test")
+JIT = ("triton.jit", "jit", "triton.autotune", "triton.heuristics", "cuda.jit", "ct.kernel")
+FILE = "_given"
+
+
+def read(request: Request) -> Problem:
+    """Raises UsageError for a file without a function or inputs, or with several functions."""
+    path = request.source
+    tree = parsed(path)
+    function = pick(path, tree, request.function)
+    node = functions(tree).get(function)
+    known = parameters(node) if node else []
+    made = [read_input(text) for text in request.inputs]
+    has_inputs = INPUTS in functions(tree)
+    if not has_inputs:
+        require_inputs(path, function, node, made)
+    shape = {
+        **(own_parameters(path, functions(tree)[INPUTS]) if has_inputs else {}),
+        **{one.name: one.call or one.value or 0 for one in made if one.value is not None},
+        **{one.name: one.call for one in made if one.call},
+    }
+    compared = find_reference(request, path, tree, function)
+    files = {**together(path), **(compared.reference.files if compared.reference else {})}
+    given = "{}" if not has_inputs else _own_inputs(tree, known)
+    told = f"its function {function}({', '.join(known)})"
+    return Problem(
+        kind=Kind.FUNCTION,
+        what=f"{path.name}, {Kind.FUNCTION}: {told}",
+        name=request.name or study_name(function if function != path.stem else path.stem),
+        title=f"{function} of {path.name}",
+        files=files,
+        shapes={DEFAULT_SHAPE: GivenShape(shape)},
+        default_shape=DEFAULT_SHAPE,
+        loads=f'{FILE} = given.File(__file__, "{path.name}")\n{compared.loads}',
+        made=f"{given} | {made_text(made)}" if made else given,
+        exact=compared.expression,
+        plain=compared.expression,
+        baseline=baseline(path.name, function),
+        references=compared.modules(files),
+        against=compared.reference.called if compared.reference else "",
+        itself=compared.itself,
+    )
+
+
+def baseline(file: str, function: str) -> Module:
+    """The user's own function as it is."""
+    text = (
+        f'{FILE} = given.File(__file__, "{file}")\n\n\n'
+        f"def run(**inputs):\n    return given.call({FILE}.{function}, inputs)\n"
+    )
+    return Module("baseline", f"{file}:{function}", text)
+
+
+def pick(path: Path, tree: ast.Module, wanted: str) -> str:
+    """The name of the function that is meant."""
+    known = functions(tree)
+    candidates = [
+        name
+        for name, node in known.items()
+        if not name.startswith("_") and name not in NOT_TRIED and not is_kernel(node)
+    ]
+    if wanted:
+        if wanted in known and is_kernel(known[wanted]):
+            raise UsageError(
+                f"{path.name}:{wanted} is a kernel, which a function of Python launches",
+                hint=f"name that function: {', '.join(candidates) or 'the file has none'}",
+            )
+        if wanted not in bound(tree):
+            raise unknown(f"function of {path.name}", wanted, candidates)
+        return wanted
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise UsageError(
+            f"{path.name} has several functions: {', '.join(candidates)}",
+            hint=f"name one: {path.name}:{candidates[-1]}",
+        )
+    raise UsageError(
+        f"{path.name} defines no function to try",
+        hint="a function of tensors; or a KernelBench problem's Model with get_inputs()",
+    )
+
+
+def is_kernel(node: ast.FunctionDef) -> bool:
+    """Whether a decorator makes it a kernel, which only a launch can call."""
+    called = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    return any(ast.unparse(each) in JIT for each in called)
+
+
+def require_inputs(
+    path: Path, function: str, node: ast.FunctionDef | None, made: Sequence[Made]
+) -> None:
+    """Raises UsageError where a parameter has no value, or a value no parameter."""
+    names = [one.name for one in made]
+    known = parameters(node) if node else names
+    open_ended = node is None or node.args.kwarg is not None or node.args.vararg is not None
+    required = known[: len(known) - len(node.args.defaults)] if node else []
+    missing = [name for name in required if name not in names]
+    if not made or (missing and not open_ended):
+        named = ", ".join(missing or known) or "its tensors"
+        first = (missing or known or ["x"])[0]
+        raise UsageError(
+            f"{path.name} has no inputs() and no --input gives {named} of {function}()",
+            hint=f"--input '{first}=randn(4096,8192)', or a function inputs() in the file",
+        )
+    wrong = [name for name in names if name not in known]
+    if wrong and not open_ended:
+        raise UsageError(
+            f"--input gives '{wrong[0]}', which is no parameter of {function}()",
+            hint=nearest(wrong[0], known),
+        )
+
+
+def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
+    """Of ``inputs(rows=4096)``: they are the shape."""
+    names, defaults = parameters(node), [*node.args.defaults, *node.args.kw_defaults]
+    if len(names) != len(defaults):
+        raise UsageError(
+            f"{path}:{node.lineno}: inputs() has a parameter without a default",
+            hint="such as def inputs(rows=4096): the defaults are the shape that is tried",
+        )
+    found: dict[str, Parameter] = {}
+    for name, default in zip(names, defaults, strict=True):
+        try:
+            value = ast.literal_eval(default) if default is not None else None
+        except (ValueError, TypeError):
+            value = None
+        if not isinstance(value, bool | int | float | str):
+            raise UsageError(
+                f"{path}:{node.lineno}: the default of '{name}' in inputs() is no number or text",
+                hint="such as def inputs(rows=4096)",
+            )
+        found[name] = value
+    return found
+
+
+def _own_inputs(tree: ast.Module, names: Sequence[str]) -> str:
+    taken = parameters(functions(tree)[INPUTS])
+    own = ", ".join(f"{name}=shape[{literal(name)}]" for name in taken)
+    return f"given.named({FILE}.{INPUTS}({own}), {literal(list(names))})"
+
+
+def made_text(made: Sequence[Made]) -> str:
+    """Those of ``--input`` as a dict: tensors from what the shape says, values as they are."""
+    parts = [
+        f"{literal(one.name)}: given.made(shape[{literal(one.name)}], generator)"
+        if one.call
+        else f"{literal(one.name)}: shape[{literal(one.name)}]"
+        for one in made
+    ]
+    return f"{{{', '.join(parts)}}}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a function is compared with. ``itself``: with nothing but its own result in float64."""
+
+    expression: str
+    loads: str = ""
+    reference: versus.Versus | None = None
+    itself: bool = False
+
+    def modules(self, taken: Mapping[str, object]) -> tuple[Module, ...]:
+        if self.reference is None:
+            return ()
+        return (self.reference.module(versus.variant_name(self.reference.called, taken)),)
+
+
+def find_reference(request: Request, path: Path, tree: ast.Module, function: str) -> Compared:
+    """Of ``--vs``, else ``reference`` of the file, else the function itself."""
+    own = f"given.call({FILE}.{function}, inputs)"
+    if request.versus == versus.COMPILE:
+        loads = f'{FILE} = given.File(__file__, "{path.name}")'
+        call = f"given.call(given.compiled({FILE}, {literal(function)}), inputs)"
+        compiled = versus.Versus(f"torch.compile of {function}", loads, call)
+        return Compared(own, "", compiled, itself=True)
+    if request.versus:
+        found = versus.find(request.versus, path.parent)
+        return Compared(found.expression, found.loads, found)
+    if REFERENCE in functions(tree):
+        loads = f'_versus = given.File(__file__, "{path.name}")'
+        call = f"given.call(_versus.{REFERENCE}, inputs)"
+        found = versus.Versus(f"{path.name}:{REFERENCE}", loads, call)
+        return Compared(call, loads, found)
+    return Compared(own, itself=True)

@@ -1,0 +1,174 @@
+"""A problem written as a workspace with one study: its first step, references, and the files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from workbench.errors import UsageError
+from workbench.problems.expressions import literal
+from workbench.problems.problem import STUDY_FILE, Module, Problem
+from workbench.study.workspace import CONFIG_FILE
+
+EXACT, OWN = "float64", "as it is"
+WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one trial run of a problem told that its files do not say.
+
+    ``destinations`` are inputs that are only written into, ``in_place`` those that are changed;
+    ``precision`` is that of the reference, ``why`` it is not float64. ``bytes`` are by shape, each
+    as it prints. ``absolute`` and ``relative`` are the errors allowed.
+    """
+
+    destinations: tuple[str, ...] = ()
+    in_place: tuple[str, ...] = ()
+    precision: str = EXACT
+    why: str = ""
+    dtype: str = "float32"
+    bytes: Mapping[str, float] = field(default_factory=dict)
+    absolute: float = 1e-3
+    relative: float = 1e-3
+
+
+def write(problem: Problem, root: Path, facts: Facts) -> None:
+    """Files whose content is the same stay as they are.
+
+    Raises UsageError for a file whose name no string in a module can carry.
+    """
+    folder = root / "kernels" / problem.name
+    ladder = root / "ablations" / problem.name / "ablation.toml"
+    for name in problem.files:
+        if WRITTEN.fullmatch(name) is None:
+            raise UsageError(
+                f"'{name}' is no name that a study's files can have",
+                hint="letters, digits, '_', '-' and '.' alone: copy the file to such a name",
+            )
+    wanted = {folder / name: data for name, data in problem.files.items()}
+    modules = (problem.baseline, *problem.references)
+    taken = [module.name for module in modules if f"{module.name}.py" in problem.files]
+    if taken:
+        raise UsageError(
+            f"{taken[0]}.py has a name that a study needs for itself",
+            hint="call the file otherwise",
+        )
+    texts = {
+        root / CONFIG_FILE: "",
+        folder / STUDY_FILE: study_text(problem, facts),
+        ladder: ladder_text(problem),
+        **{folder / f"{m.name}.py": module_text(problem, m, facts) for m in modules},
+    }
+    wanted |= {path: text.encode() for path, text in texts.items()}
+    for path, data in wanted.items():
+        if not path.is_file() or path.read_bytes() != data:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+def module_text(problem: Problem, module: Module, facts: Facts) -> str:
+    """A variant; its files in strings are what its fingerprint covers.
+
+    A reference of what works in place has its result copied there.
+    """
+    header = f'"""{_plain(module.called)}."""\n\n'
+    if "given." not in module.text:
+        return header + module.text
+    if facts.in_place and module is not problem.baseline:
+        before, _, result = module.text.rpartition("    return ")
+        put = f"    given.put(inputs, {literal(facts.in_place)}, {result.strip()})\n"
+        module = replace(module, text=before + put)
+    return (
+        f"{header}from workbench.problems import given\n\n"
+        f"FILES = {literal(tuple(problem.files))}\n{module.text}"
+    )
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace('"""', "'''").replace("\\", "/").split())
+
+
+def study_text(problem: Problem, facts: Facts) -> str:
+    shapes = "".join(
+        f"    {literal(name)}: Shape({_shape(given.parameters, given.timed, name, problem)}),\n"
+        for name, given in problem.shapes.items()
+    )
+    in_place = f"in_place = {literal(facts.in_place)}\n" if facts.in_place else ""
+    accepts = (
+        f"\n\ndef accepts(inputs, out):\n"
+        f'    """Why the format\'s own check refuses an output."""\n    return {problem.accepts}\n'
+        if problem.accepts
+        else ""
+    )
+    return f'''"""{_plain(problem.title)}: {_plain(problem.what)}.
+
+Written by `workbench try`.
+"""
+
+from workbench import Shape, Tolerance, Work
+from workbench.problems import given
+
+FILES = {literal(tuple(problem.files))}
+DESTINATIONS = {literal(facts.destinations)}  # what is only written into, and made anew
+EXACT = {facts.precision == EXACT}  # whether the reference is computed in float64
+BYTES = {literal(dict(facts.bytes))}  # of inputs and outputs, by shape
+
+shapes = {{
+{shapes}}}
+default_shape = {literal(problem.default_shape)}
+tolerance = Tolerance(absolute={facts.absolute:.6g}, relative={facts.relative:.6g})
+{in_place}
+{problem.loads}
+
+
+def inputs(shape, generator):
+    made = {problem.made}
+    return given.without(made, DESTINATIONS)
+
+
+def exact(inputs):
+    return given.exact(lambda inputs: {problem.exact}, inputs)
+
+
+def plain(inputs):
+    return given.plain(lambda inputs: {problem.plain}, inputs)
+
+
+def reference(**inputs):
+    return exact(inputs) if EXACT else plain(inputs)
+
+
+def work(shape):
+    return Work(flops=0, bytes=BYTES.get(repr(shape), 0), dtype={literal(facts.dtype)})
+{accepts}'''
+
+
+def _shape(parameters: Mapping[str, object], timed: bool, name: str, problem: Problem) -> str:
+    flags = {} if timed else {"profiled": False}
+    if timed and name != problem.default_shape:
+        flags["captured"] = False
+    own = all(key.isidentifier() and key not in ("profiled", "captured") for key in parameters)
+    given = {**flags, **parameters} if own else flags
+    said = [f"{key}={literal(value)}" for key, value in given.items()]
+    return ", ".join([*said, *([] if own else [f"**{literal(dict(parameters))}"])])
+
+
+def ladder_text(problem: Problem) -> str:
+    references = "".join(
+        f"\n[[reference]]\nvariant = {_toml(module.name)}\ntitle = {_toml(module.called)}\n"
+        + ("primary = true\n" if at == 0 else "")
+        for at, module in enumerate(problem.references)
+    )
+    return (
+        f"schema_version = 1\ntitle = {_toml(problem.title)}\n\n[[step]]\n"
+        f"variant = {_toml(problem.baseline.name)}\n"
+        f"key_change = {_toml(f'as given: {problem.baseline.called}')}\n{references}"
+    )
+
+
+def _toml(text: str) -> str:
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,181 @@
+"""Time and rate over the size, a line a variant, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from workbench.judge.sizes import AtSize, OverSizes, SizeLine
+from workbench.render.chart.key import Entry, key
+from workbench.render.chart.scale import Plot, plot
+from workbench.render.chart.scene import (
+    Anchor,
+    Box,
+    Item,
+    Label,
+    Line,
+    Scene,
+    Shape,
+    Sign,
+    Stroke,
+    Width,
+)
+from workbench.render.document.phrases import shape_words
+from workbench.render.document.sizes import ALT, CAPTION, NAME, rate, rate_unit, size_words
+
+TICK = 11.0
+GRID, AXIS = Stroke("faint", 0.8), Stroke("muted", 0.8)
+TOP, FOOT, EDGE = 34.0, 44.0, 8.0
+# Versions first, then references: both kinds keep apart by their dashes as well.
+COLOURS = ("blue", "vermilion", "green", "pink", "orange", "sky", "grey")
+DASH = (6.0, 4.0)
+THIN = Stroke("faint", 1.2)
+ENDS = 3.0  # half of the bar at either end of an interval
+UP = 60.0  # pixels between ticks, about
+
+
+@dataclass(frozen=True)
+class Layout:
+    width: float
+    left: float
+    height: float
+    side: bool  # the two stand beside each other, else under
+
+
+LAYOUTS = {Width.WIDE: Layout(920, 52, 320, True), Width.NARROW: Layout(360, 52, 240, False)}
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    low: Callable[[AtSize], float]
+    value: Callable[[AtSize], float]
+    high: Callable[[AtSize], float]
+
+
+def size_lines(over: OverSizes, width: Width = Width.WIDE, name: str = NAME) -> Scene:
+    """Of a range in which something was timed."""
+    layout = LAYOUTS[width]
+    named, others = shown(over)
+    strokes = {
+        line.variant: Stroke(COLOURS[place % len(COLOURS)], 2.0, DASH if line.is_reference else ())
+        for place, line in enumerate(named)
+    }
+    items: list[Item] = []
+    boxes = _boxes(layout)
+    for box, panel in zip(boxes, _panels(over), strict=True):
+        at = _plot(box, over, panel)
+        items += _axes(at, over, panel.title)
+        for line in others:
+            items += _line(line, at, panel, THIN, marks=False)
+        for line in named[::-1]:
+            items += _line(line, at, panel, strokes[line.variant], marks=True)
+    entries = [Entry(line.variant, strokes[line.variant]) for line in named]
+    if others:
+        entries.append(Entry(f"{len(others)} others", THIN))
+    legend, bottom = key(entries, EDGE, boxes[-1].y1 + FOOT, layout.width - EDGE)
+    shared = shape_words(over.others)
+    return Scene(
+        name=name,
+        size=width,
+        width=layout.width,
+        height=bottom + 4,
+        title=f"How does it go with {over.parameter}?",
+        subtitle=f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}",
+        alt=ALT,
+        caption=CAPTION,
+        items=(*items, *legend),
+    )
+
+
+def shown(over: OverSizes) -> tuple[list[SizeLine], list[SizeLine]]:
+    """Those drawn with a name: the fastest of either kind at any size, then the last versions and
+    the references, as many as there are colours; and all others.
+    """
+    best = [
+        found[0].variant
+        for references in (False, True)
+        for shape in over.sizes
+        if (found := over.fastest_at(shape, references=references))
+    ]
+    rest = [line.variant for line in over.timed[::-1]]
+    wanted = list(dict.fromkeys([*best, *rest]))[: len(COLOURS)]
+    named = [line for line in over.timed if line.variant in wanted]
+    return named, [line for line in over.timed if line.variant not in wanted]
+
+
+def _boxes(layout: Layout) -> list[Box]:
+    high = layout.height
+    if not layout.side:
+        right = layout.width - EDGE
+        tops = (TOP, TOP + high + TOP + FOOT)
+        return [Box(layout.left, top, right, top + high) for top in tops]
+    wide = (layout.width - 2 * layout.left - 2 * EDGE) / 2
+    lefts = (layout.left, 2 * layout.left + EDGE + wide)
+    return [Box(left, TOP, left + wide, TOP + high) for left in lefts]
+
+
+def _panels(over: OverSizes) -> tuple[Panel, Panel]:
+    def scaled(point: AtSize, time: float) -> float:
+        return rate(over, point.rate * point.time.value / time)
+
+    return (
+        Panel(
+            "µs a call, chained",
+            lambda p: p.time.low or p.time.value,
+            lambda p: p.time.value,
+            lambda p: p.time.high or p.time.value,
+        ),
+        Panel(
+            rate_unit(over),
+            lambda p: scaled(p, p.time.high or p.time.value),
+            lambda p: scaled(p, p.time.value),
+            lambda p: scaled(p, p.time.low or p.time.value),
+        ),
+    )
+
+
+def _plot(box: Box, over: OverSizes, panel: Panel) -> Plot:
+    points = [point for line in over.timed for point in line.points]
+    lows, highs = [panel.low(p) for p in points], [panel.high(p) for p in points]
+    sizes = list(over.sizes.values())
+    return plot(box, (min(sizes) / 1.15, max(sizes) * 1.15), (min(lows) / 1.3, max(highs) * 1.3))
+
+
+def _axes(at: Plot, over: OverSizes, title: str) -> list[Item]:
+    """A tick a size, since there is nothing between them."""
+    box = at.box
+    items: list[Item] = []
+    free = -1.0
+    for size in over.sizes.values():
+        x = at.x.at(size)
+        items.append(Line(((x, box.y0), (x, box.y1)), GRID))
+        word = size_words(size)
+        if x - 4 * len(word) > free:
+            items.append(Label((x, box.y1 + 16), word, TICK, "muted", Anchor.MIDDLE))
+            free = x + 4 * len(word)
+    for tick in at.y.ticks(max(2, round(box.height / UP))):
+        y = at.y.at(tick)
+        items.append(Line(((box.x0, y), (box.x1, y)), GRID))
+        items.append(Label((box.x0 - 6, y + 4), f"{tick:g}", TICK, "muted", Anchor.END))
+    items.append(Line(((box.x0, box.y0), (box.x0, box.y1), (box.x1, box.y1)), AXIS))
+    items.append(Label((box.middle[0], box.y1 + 34), over.parameter, TICK, "muted", Anchor.MIDDLE))
+    items.append(Label((box.x0 - 6, box.y0 - 10), title, TICK, "muted"))
+    return items
+
+
+def _line(line: SizeLine, at: Plot, panel: Panel, stroke: Stroke, *, marks: bool) -> Sequence[Item]:
+    places = [at.at(p.size, panel.value(p)) for p in line.points]
+    items: list[Item] = [Line(pair, stroke) for pair in pairwise(places)]
+    if not marks:
+        return items
+    for point, (x, y) in zip(line.points, places, strict=True):
+        low, high = at.y.at(panel.low(point)), at.y.at(panel.high(point))
+        if low - high > 2 * ENDS:  # an interval that is higher than its mark
+            bar = Stroke(stroke.colour, 1.2)
+            items.append(Line(((x, low), (x, high)), bar))
+            items += [Line(((x - ENDS, end), (x + ENDS, end)), bar) for end in (low, high)]
+        shape = Shape.SQUARE if line.is_reference else Shape.CIRCLE
+        items.append(Sign((x, y), shape, stroke.colour, size=7))
+    return items

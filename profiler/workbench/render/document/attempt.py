@@ -1,0 +1,135 @@
+"""What ``workbench try`` tells: what it is, time against the reference, what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.judge.rows import Ablation, Row
+from workbench.render.document import advice, timings
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Callout,
+    Paragraph,
+    Text,
+    code,
+    line,
+    strong,
+    words,
+)
+from workbench.render.document.fields import Field, field, table
+from workbench.render.document.phrases import call_of, figure, took, with_cycles
+from workbench.render.document.variant import limited, numbered, origin
+from workbench.render.numbers import factor, number
+from workbench.words import ABSENT, CheckResult, Status
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was learned before anything was measured. ``what`` says which format it is; ``inputs``
+    and ``outputs`` are in words; ``exact``: the reference is computed in float64, else ``refusal``
+    says why not. ``against`` is what the reference is called; ``itself``: there is none but the
+    thing itself.
+    """
+
+    what: str
+    inputs: Mapping[str, str]
+    outputs: Sequence[str]
+    exact: bool
+    refusal: str
+    against: str
+    itself: bool
+    in_place: Sequence[str] = ()
+    destinations: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def introduction(told: Told) -> list[Block]:
+    """What it is, what goes in and out, and what it is checked against."""
+    given = ", ".join(f"{name} {text}" for name, text in told.inputs.items())
+    out = ", ".join(told.outputs)
+    lines = [line(strong(told.what)), words(f"takes {given}; gives {out}")]
+    lines.append(words(checked_by(told)))
+    if told.in_place:
+        lines.append(words(f"changes its inputs in place: {', '.join(told.in_place)}"))
+    lines += map(words, told.notes)
+    return [Paragraph(lines[0]), Bullets(tuple(lines[1:]))]
+
+
+def checked_by(told: Told) -> str:
+    against = "itself" if told.itself else told.against
+    if told.exact:
+        text = f"checked against {against} in float64"
+    else:
+        text = f"checked against {against} as it is, since it takes no float64: {told.refusal}"
+    if told.itself:
+        text += " (no --vs names another: that tells rounding errors, and not that it is right)"
+    return text
+
+
+ROWS: list[Field[Row]] = [
+    field("variant", "", lambda r: r.variant),
+    field("called", "what", lambda r: r.step.key_change if r.step else r.title, rank=2),
+    field("time", "time, chained", lambda r: timings.time_cell(r.time), unit="µs", right=True),
+    field("range", "95 % interval", lambda r: timings.spread(r.time), right=True, rank=1),
+    field("error", "error ÷ reference's", lambda r: _error(r), right=True, rank=3),
+    field("dram", "DRAM", lambda r: number(figure(r, "dram_bandwidth")), unit="GB/s", right=True,
+          rank=4),
+]  # fmt: skip
+
+
+def _error(row: Row) -> str:
+    return factor(row.accuracy.times_reference) if row.accuracy else ABSENT
+
+
+def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
+    """Time against the reference, then the three largest bottlenecks."""
+    told: list[Block] = [Paragraph(origin(judged))]
+    if judged.warnings:
+        told.append(Callout("Read this first", tuple(map(words, judged.warnings))))
+    if row.status == Status.FAILED:
+        return [*told, Paragraph(line(strong("failed"), f": {row.problem}"))]
+    told.append(Paragraph(headline(row, judged)))
+    told.append(table("times", ROWS, [row, *judged.references], key=lambda r: r.variant))
+    if call := call_of(row):
+        told.append(Paragraph(words(f"one call is {call}")))
+    if correct := _correct(row):
+        told.append(Paragraph(words(correct)))
+    failed = [gate for gate in row.gates if gate.passed is False]
+    told += [Paragraph(words(f"{gate.name}: {gate.why}")) for gate in failed]
+    if row.bottlenecks:
+        told += [Paragraph(words("What limits it:")), numbered(row.bottlenecks)]
+        told.append(Paragraph(words(limited(row.limiters))))
+    else:
+        told.append(Paragraph(words(f"profile: {ABSENT if profiled else 'not asked for'}")))
+    return [*told, *advice.to_try(row.advice)]
+
+
+def headline(row: Row, judged: Ablation) -> Text:
+    """``1.06x [1.05, 1.07] of torch.softmax: 88.1 µs, and it 93.4 µs``."""
+    if not judged.reference:
+        return line(strong(took(row)), ", and nothing to compare it with: --vs names something")
+    against = judged.row(judged.reference)
+    ratio = with_cycles(row.over_reference)
+    speed = line(strong(ratio), " as fast as ", code(against.title or against.variant))
+    return line(speed, f": {took(row)}, and that {took(against)}")
+
+
+def _correct(row: Row) -> str:
+    correct = [name for name, check in row.checks.items() if check.status == CheckResult.CORRECT]
+    return f"correct at {', '.join(correct)}" if correct else ""
+
+
+def next_steps(steps: Sequence[Text]) -> list[Block]:
+    return [Paragraph(words("Next:")), Bullets(tuple(steps))] if steps else []
+
+
+def agreement(errors: Mapping[str, tuple[float, float]], why_not: Mapping[str, str]) -> list[Block]:
+    """What a call on the CPU did: errors absolute and relative by variant, or why there is none."""
+    items = [
+        words(f"{name}: on the CPU its largest error is {number(a)}, relative {number(r)}")
+        for name, (a, r) in errors.items()
+    ]
+    items += [words(f"{name}: not called on the CPU: {why}") for name, why in why_not.items()]
+    return [Bullets(tuple(items))] if items else []

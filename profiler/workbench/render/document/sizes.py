@@ -1,0 +1,143 @@
+"""Times and rates over a range of shapes."""
+
+from __future__ import annotations
+
+from workbench.judge.sizes import OverSizes, SizeLine
+from workbench.render.document.blocks import (
+    Align,
+    Block,
+    Bullets,
+    Cell,
+    Chart,
+    Column,
+    Fold,
+    Kind,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    code,
+    line,
+    warned,
+    words,
+)
+from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.phrases import shape_words
+from workbench.render.numbers import ends, interval, microseconds, number
+from workbench.words import NONE
+
+NAME = "sizes"
+ALT = "Time and rate of every version over the size."
+CAPTION = (
+    "Chained times with 95 % intervals, and the study's work over them. Lines of references are "
+    "dashed; versions that no colour is left for are drawn thin and without a name."
+)
+
+
+def sizes_name(number: int) -> str:
+    """Of the chart of one of a report's ranges."""
+    return f"{NAME}-{number + 1}" if number else NAME
+
+
+def sizes_section(number: int, over: OverSizes) -> Section:
+    """Of a report, with its chart."""
+    name = sizes_name(number)
+    *head, times, rates, best = sizes_view(over)
+    chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words(CAPTION))
+    tables = Fold(words("The times, and the rates"), (times, rates))
+    return Section(name, line("Over ", code(over.parameter)), (*head, chart, best, tables))
+
+
+def size_words(value: float) -> str:
+    """``512``: as it was given, whole where it is whole."""
+    return f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"
+
+
+def rate_unit(over: OverSizes) -> str:
+    return "TFLOP/s" if over.in_flops else "GB/s"
+
+
+def rate(over: OverSizes, value: float) -> float:
+    """In the unit of ``rate_unit``."""
+    return value / (1e12 if over.in_flops else 1e9)
+
+
+def sizes_view(over: OverSizes) -> list[Block]:
+    """The times, the rates, and which is the fastest where."""
+    return [
+        Paragraph(origin(over)),
+        *warned(over.warnings),
+        times_table(over),
+        rates_table(over),
+        Bullets(tuple(fastest(over))),
+    ]
+
+
+def origin(over: OverSizes) -> Text:
+    shared = shape_words(over.others)
+    return line(
+        f"{over.study} over ", code(over.parameter), f" on {over.gpu}", f"; {shared}" * bool(shared)
+    )
+
+
+def times_table(over: OverSizes) -> Table:
+    fields = [
+        _field(over, shape, "µs", lambda one, shape=shape: _time(one, shape))
+        for shape in over.sizes
+    ]
+    return _table(f"{NAME}-time", "time, chained", over, fields)
+
+
+def rates_table(over: OverSizes) -> Table:
+    fields = [
+        _field(over, shape, rate_unit(over), lambda one, shape=shape: _rate(over, one, shape))
+        for shape in over.sizes
+    ]
+    return _table(f"{NAME}-rate", "rate", over, fields)
+
+
+def _field(over: OverSizes, shape: str, unit: str, make: object) -> Field[SizeLine]:
+    label = f"{over.parameter}={size_words(over.sizes[shape])}"
+    note = "[95 % interval]" if unit == "µs" else ""
+    return Field(Column(shape, label, unit, Align.RIGHT, 1, note=note), make)  # type: ignore[arg-type]
+
+
+def _table(name: str, label: str, over: OverSizes, fields: list[Field[SizeLine]]) -> Table:
+    first: Field[SizeLine] = field("variant", label, lambda one: code(one.variant))
+    return table(
+        name,
+        [first, *fields],
+        over.lines,
+        key=lambda one: one.variant,
+        kind=lambda one: Kind.REFERENCE if one.is_reference else Kind.PLAIN,
+    )
+
+
+def _time(one: SizeLine, shape: str) -> Cell:
+    point = one.at(shape)
+    return figure_cell(point.time.value, note=ends(point.time)) if point else Cell(words(NONE))
+
+
+def _rate(over: OverSizes, one: SizeLine, shape: str) -> Cell:
+    point = one.at(shape)
+    return figure_cell(rate(over, point.rate)) if point else Cell(words(NONE))
+
+
+def fastest(over: OverSizes) -> list[Text]:
+    """At every size, with the ratio over the fastest reference."""
+    told = []
+    for shape, size in over.sizes.items():
+        found = over.fastest_at(shape, references=False)
+        if found is None:
+            continue
+        best, point = found
+        against = (
+            f", {interval(point.over_fastest)} of {point.fastest}" if point.over_fastest else ""
+        )
+        unit = rate_unit(over)
+        rates = f"{number(rate(over, point.rate))} {unit}"
+        head = f"fastest at {over.parameter}={size_words(size)}: "
+        told.append(
+            line(head, code(best.variant), f" {microseconds(point.time.value)}, {rates}{against}")
+        )
+    return told

@@ -1,0 +1,227 @@
+"""A sweep: every combination by its time, how much the choice matters, and how sure the best is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from workbench.judge.fates import Fate
+from workbench.judge.sweep import Combination, Sweep
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Chart,
+    Column,
+    Kind,
+    Paragraph,
+    Table,
+    Text,
+    code,
+    line,
+    strong,
+    warned,
+    words,
+)
+from workbench.render.document.fields import Field, field, figure_cell, only, table
+from workbench.render.numbers import ends, factor, interval
+from workbench.render.plain import shorten
+from workbench.words import ABSENT, NONE, Origin
+
+WHY = 60
+ALT = "Time of every combination of parameters."
+INTERVAL = "[95 % interval]"
+
+
+def varied(sweep: Sweep) -> list[str]:
+    """The parameters that have several values."""
+    return [name for name, values in sweep.axes.items() if len(values) > 1]
+
+
+def _fields(sweep: Sweep) -> list[Field[Combination]]:
+    own: list[Field[Combination]] = [
+        Field(Column(f"={name}", name), lambda c, name=name: _value(c, name))  # type: ignore[misc]
+        for name in varied(sweep)
+    ]
+    return [
+        *own,
+        field("role", "", lambda c: _role(sweep, c)),
+        field("time", "time, chained", _time, unit="µs", note=INTERVAL, right=True, json="time"),
+        field("ratio", f"vs default {INTERVAL}", _ratio, right=True, json="over_default"),
+        field("registers", "registers", lambda c: _count(c, c.registers), right=True, rank=2),
+        field("spills", "spills", lambda c: _count(c, c.spills), unit="B", right=True, rank=4),
+        field(
+            "shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", right=True, rank=3
+        ),
+        field("occupancy", "occupancy", _occupancy, unit="%", right=True, rank=4),
+        field("fate", "", _fate, rank=1),
+    ]
+
+
+def _value(combination: Combination, name: str) -> Cell:
+    value = combination.values[name]
+    shown = str(int(value)) if isinstance(value, bool) else str(value)
+    sort = value if isinstance(value, str) else float(value)
+    return Cell(words(shown), sort=sort, data=value)
+
+
+def _role(sweep: Sweep, combination: Combination) -> Text:
+    roles = ["best"] * (combination is sweep.best) + ["default"] * combination.is_default
+    if not roles and combination in sweep.tied:
+        return words("may be best")
+    return strong(", ".join(roles))
+
+
+def _time(combination: Combination) -> Cell:
+    time = combination.time
+    return figure_cell(time.value, note=ends(time)) if time else Cell(words(NONE))
+
+
+def _ratio(combination: Combination) -> Cell:
+    over = combination.over_default
+    if over is None:
+        return Cell(words(NONE))
+    return Cell(words(interval(over)), sort=over.ratio, data=over.ratio)
+
+
+def _count(combination: Combination, value: int | None) -> Cell:
+    unknown = ABSENT if combination.fate == Fate.TIMED else NONE
+    return figure_cell(value, text=unknown if value is None else str(value))
+
+
+def _occupancy(combination: Combination) -> Cell:
+    known = combination.occupancy
+    return figure_cell(known) if known is not None else Cell(words(NONE))
+
+
+def _fate(combination: Combination) -> str:
+    if combination.fate == Fate.TIMED:
+        return ""
+    return shorten(": ".join(filter(None, (combination.fate, combination.why))), WHY)
+
+
+def _kind(sweep: Sweep, combination: Combination) -> Kind:
+    if combination is sweep.best:
+        return Kind.KEPT
+    if combination.is_default:
+        return Kind.BASELINE
+    refused = (Fate.UNBUILT, Fate.REFUSED, Fate.FAILED, Fate.INACCURATE)
+    return Kind.REJECTED if combination.fate in refused else Kind.PLAIN
+
+
+def sweep_table(sweep: Sweep) -> Table:
+    return table(
+        "sweep",
+        _fields(sweep),
+        sweep.combinations,
+        key=lambda c: c.variant,
+        kind=lambda c: _kind(sweep, c),
+    )
+
+
+def sweep_view(sweep: Sweep, *, chart: bool = False) -> list[Block]:
+    """The table with what it says; ``chart`` where there is room for a picture."""
+    told: list[Block] = [Paragraph(origin(sweep)), *warned(sweep.warnings), sweep_table(sweep)]
+    if chart and sweep.timed:
+        told.append(Chart("sweep", f"{ALT} Of {sweep.base}, {sweep.shape}, on {sweep.gpu}."))
+    return [*told, Bullets(tuple(account(sweep)))]
+
+
+def built_view(sweep: Sweep) -> list[Block]:
+    """What the compiler alone says."""
+    keys = [
+        *(f"={name}" for name in varied(sweep)),
+        "role",
+        "registers",
+        "spills",
+        "shared",
+        "gate",
+    ]
+    passing = len([c for c in sweep.combinations if c.passes])
+    head = line(
+        code(sweep.base),
+        f" compiled for {sweep.gpu}: {passing} of {counts(len(sweep.combinations))} pass the "
+        "compiler gate; registers a thread, and static shared memory",
+    )
+    fields = [*_fields(sweep), field("gate", "compiler gate", _gate)]
+    shown = table("sweep", fields, sweep.combinations, key=lambda c: c.variant,
+                  kind=lambda c: _kind(sweep, c))  # fmt: skip
+    return [Paragraph(head), only(shown, keys)]
+
+
+def _gate(combination: Combination) -> str:
+    return "passed" if combination.passes else _fate(combination)
+
+
+def origin(sweep: Sweep) -> Text:
+    how = "measured now" if sweep.source == Origin.MEASURED else "recorded evidence"
+    count = len(sweep.combinations)
+    return line(code(sweep.base), f" at {sweep.shape} on {sweep.gpu}, {how}: {counts(count)}")
+
+
+def counts(count: int) -> str:
+    return f"{count} combination{'s' if count > 1 else ''}"
+
+
+def account(sweep: Sweep) -> list[Text]:
+    """What became of the combinations, the best and how sure that is, and the spread."""
+    fates = Counter(c.fate for c in sweep.combinations)
+    lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
+    told = [line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
+    if sweep.best is None:
+        return told
+    told.append(best_words(sweep))
+    if tied := [c for c in sweep.tied if not c.is_default]:
+        told.append(line(f"{len(tied)} more cannot be told from it: ", _named(tied), "."))
+    if sweep.spread and len(sweep.timed) > 2:
+        middle, worst = sweep.spread
+        text = (
+            f"The choice matters by {factor(worst)}: the median takes {factor(middle)} the time of "
+            f"the best, the slowest {factor(worst)}."
+        )
+        told.append(words(text))
+    if len(sweep.timed) > 2:
+        told.append(
+            words("Each interval of the table is by itself, of the sessions that timed them all.")
+        )
+    return told
+
+
+def best_words(sweep: Sweep) -> Text:
+    """The best over the default, and from which sessions that is known."""
+    best = sweep.best
+    assert best is not None
+    if best.is_default:
+        return line("The default ", code(best.variant), " is the fastest.")
+    if sweep.default is None:
+        return line(code(best.variant), f" is the fastest; the default was not timed ({NONE}).")
+    if sweep.again is not None:
+        text = (
+            f" is the fastest of {len(sweep.timed)}, and {interval(sweep.again)} of the default in "
+            f"{sweep.again.sessions} fresh sessions that had no part in picking it"
+        )
+        return line(code(best.variant), text, _against(sweep), ".")
+    over = interval(best.over_default)
+    if not sweep.was_picked:
+        return line(code(best.variant), f" is {over} of the default.")
+    text = (
+        f" was the fastest of {len(sweep.timed)}, {over} of the default in the sessions that "
+        "picked it: the best of many is partly luck, so that its interval promises too much "
+        "until it is timed again"
+    )
+    return line(code(best.variant), text, ".")
+
+
+def _against(sweep: Sweep) -> str:
+    """What the picking sessions said, where that is another figure."""
+    picked = sweep.best.over_default if sweep.best else None
+    return f" (when it was picked {factor(picked.ratio)})" if picked else ""
+
+
+def _named(combinations: Sequence[Combination]) -> Text:
+    shown = combinations[:6]
+    parts: list[str | Text] = []
+    for place, each in enumerate(shown):
+        parts += [", " if place else "", code(each.variant)]
+    rest = len(combinations) - len(shown)
+    return line(*parts, f" and {rest} others" if rest else "")

@@ -1,0 +1,122 @@
+"""How far an output is from the reference, piece by piece, so that large ones need no large copies.
+Runs in the worker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from workbench.study.model import Tolerance
+
+CHUNK = 1 << 22  # elements: 32 MB in float64, of which a comparison holds a few
+Slices = tuple[slice, ...]
+
+
+def chunks(shape: Sequence[int], most: int = CHUNK) -> Iterator[Slices]:
+    """Parts of a tensor of a ``shape``, of so many elements at the most, in its order."""
+    whole = tuple(slice(0, n) for n in shape)
+    if math.prod(shape) <= most:
+        yield whole
+        return
+    first, inner = shape[0], math.prod(shape[1:])
+    if inner > most:
+        for at in range(first):
+            for rest in chunks(shape[1:], most):
+                yield (slice(at, at + 1), *rest)
+        return
+    step = most // inner
+    for at in range(0, first, step):
+        yield (slice(at, min(at + step, first)), *whole[1:])
+
+
+def compare(
+    out: torch.Tensor, expected: torch.Tensor, bound: Tolerance
+) -> tuple[float, float, str]:
+    """Max absolute error, error relative in norm, and why it is wrong ("" when it is not).
+
+    NaN and infinity are right where the reference has them, and count as no error.
+    """
+    if out.shape != expected.shape:
+        return math.nan, math.nan, f"shape {tuple(out.shape)}, expected {tuple(expected.shape)}"
+    if not out.numel():
+        return 0.0, 0.0, ""
+    parts = list(chunks(out.shape))
+    each = [_part(out[at], expected[at]) for at in parts]
+    sums, places = torch.stack([s for s, _ in each]), torch.stack([p for _, p in each]).cpu()
+    wrong, absolute, squared, norm = (column.cpu() for column in sums.unbind(1))
+    if not_finite := int(wrong.sum()):
+        first = int((wrong > 0).long().argmax())
+        where = _index(parts[first], int(places[first, 0]))
+        return (
+            math.nan,
+            math.nan,
+            (
+                f"{not_finite} of {out.numel()} outputs are NaN or infinite, the first at {where}: "
+                "not written, or read out of bounds"
+            ),
+        )
+    worst = float(absolute.max())
+    relative = _ratio(math.sqrt(float(squared.sum())), math.sqrt(float(norm.sum())))
+    if worst <= bound.absolute and relative <= bound.relative:
+        return worst, relative, ""
+    at = int(absolute.argmax())
+    return (
+        worst,
+        relative,
+        (
+            f"max error {worst:.3g} (allowed {bound.absolute:.3g}), relative {relative:.3g} "
+            f"(allowed {bound.relative:.3g}), worst at {_index(parts[at], int(places[at, 1]))}"
+        ),
+    )
+
+
+def _part(out: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """[wrong, largest error, squared errors, squared reference], and the places of the first that
+    is wrong and of the largest error; both on the tensors' device: nothing waits for it.
+    """
+    wide = torch.complex128 if out.is_complex() or expected.is_complex() else torch.float64
+    found, wanted = out.to(wide), expected.to(wide)
+    finite = torch.isfinite(found)
+    wrong = ~(finite | (found == wanted) | (found.isnan() & wanted.isnan()))
+    error = torch.where(finite, found - wanted, 0).abs()
+    size = torch.where(torch.isfinite(wanted), wanted, 0).abs()
+    sums = (wrong.sum().double(), error.max(), error.square().sum(), size.square().sum())
+    places = (wrong.flatten().to(torch.uint8).argmax(), error.flatten().argmax())
+    return torch.stack(sums), torch.stack(places)
+
+
+def _ratio(error: float, norm: float) -> float:
+    if norm:
+        return error / norm
+    return math.inf if error else 0.0
+
+
+def _index(at: Slices, flat: int) -> list[int]:
+    """Of an element by its place in some slices."""
+    found = []
+    for part in reversed(at):
+        size = part.stop - part.start
+        found.append(part.start + flat % size)
+        flat //= size
+    return found[::-1]
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of a shape and type hold the same bytes, NaN among them."""
+    return all(torch.equal(_bytes(one[at]), _bytes(other[at])) for at in chunks(one.shape))
+
+
+def newly_unwritten(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the other is NaN or infinite anywhere where the first is not."""
+    return any(
+        bool((torch.isfinite(one[at].double()) & ~torch.isfinite(other[at].double())).any())
+        for at in chunks(one.shape)
+        if one.is_floating_point()
+    )
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).view(torch.uint8)

@@ -1,0 +1,143 @@
+"""CUDA code in a string of a variant's module: it is compiled under the lines of that file.
+
+``load_inline`` of torch and ``RawKernel`` and ``RawModule`` of CuPy write it to files of their own,
+whose lines a profiler and compiler errors would name. Those of CuPy, and ``jit`` of Numba, are also
+asked for line information, and Triton for lines of the user: ``triton_lines``. Runs in the worker.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from difflib import SequenceMatcher
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from workbench.run.worker import triton_lines
+from workbench.study.front_ends import front_ends_of
+from workbench.study.sources import CODE, named_from, virtual_name
+
+LEAST = 2  # lines that stand together, and are the user's then
+LINE_INFO = "-lineinfo"
+
+
+def prepare(path: Path) -> None:
+    """What the module at ``path``, or a file that it names, is about to import, so that it tells
+    lines; once a process.
+
+    A package that is not there is told of by the module itself.
+    """
+    with suppress(ImportError):
+        _prepare(front_ends_of(named_from(path.parent, path.name)))
+
+
+def _prepare(used: Sequence[str]) -> None:
+    if "Triton" in used or "Helion" in used:
+        triton_lines.prepare()
+    if "nvcc" in used:
+        from torch.utils import cpp_extension
+
+        if not hasattr(cpp_extension.load_inline, "__wrapped__"):
+            cpp_extension.load_inline = _load_inline(cpp_extension.load_inline)
+    if "CuPy" in used:
+        cupy = import_module("cupy")
+        for name in ("RawKernel", "RawModule"):
+            kind = getattr(cupy, name)
+            if not hasattr(kind, "tells_lines"):
+                setattr(cupy, name, _raw(kind))
+    if "Numba" in used:
+        numba: Any = import_module("numba.cuda")
+        if not hasattr(numba.jit, "__wrapped__"):
+            numba.jit = _jit(numba.jit)
+
+
+def _jit(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba's, with line information unless it is asked for more, or for none."""
+
+    @functools.wraps(real)
+    def jit(*given: Any, **named: Any) -> Any:
+        if not named.get("debug"):
+            named.setdefault("lineinfo", True)
+        return real(*given, **named)
+
+    return jit
+
+
+def _load_inline(real: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def load_inline(
+        name: str, cpp_sources: Any, cuda_sources: Any = None, *given: Any, **named: Any
+    ) -> Any:
+        module = _module(sys._getframe(1))
+        if module is not None:
+            cpp_sources, cuda_sources = (
+                _each(sources, module) for sources in (cpp_sources, cuda_sources)
+            )
+        return real(name, cpp_sources, cuda_sources, *given, **named)
+
+    return load_inline
+
+
+def _each(sources: Any, module: Path) -> Any:
+    if isinstance(sources, str):
+        return marked(sources, module)
+    return [marked(source, module) for source in sources] if sources else sources
+
+
+def _raw(kind: Any) -> Any:
+    """A class of CuPy that compiles what it is given with lines."""
+
+    by_name = kind.__name__ == "RawModule"
+
+    def __init__(self: Any, code: Any = None, *given: Any, **named: Any) -> None:
+        module = _module(sys._getframe(1))
+        if module is not None and isinstance(code, str):
+            code = marked(code, module)
+            if not by_name and len(given) > 1:
+                given = (given[0], _with_lines(given[1]), *given[2:])
+            else:
+                named["options"] = _with_lines(named.get("options", ()))
+        if by_name:
+            kind.__init__(self, *given, code=code, **named)
+        else:
+            kind.__init__(self, code, *given, **named)
+
+    return type(kind.__name__, (kind,), {"__init__": __init__, "tells_lines": True})
+
+
+def _with_lines(options: Sequence[str]) -> tuple[str, ...]:
+    return tuple(options) if LINE_INFO in options else (*options, LINE_INFO)
+
+
+def _module(frame: FrameType) -> Path | None:
+    """The file of the code that calls, where there is one."""
+    path = Path(frame.f_code.co_filename)
+    return path if path.is_file() else None
+
+
+def marked(source: str, module: Path) -> str:
+    """With ``#line`` wherever its lines are those of ``module``, or of a file that it names."""
+    files = [path for path in named_from(module.parent, module.name) if path.suffix in CODE]
+    mine = source.splitlines()
+    best: tuple[int, str, list[tuple[int, int, int]]] = (0, "", [])
+    for file in files:
+        theirs = file.read_text(errors="replace").splitlines()
+        blocks = SequenceMatcher(None, mine, theirs, autojunk=False).get_matching_blocks()
+        found = [(b.a, b.b, b.size) for b in blocks if b.size >= LEAST]
+        total = sum(size for *_, size in found)
+        if total > best[0]:
+            best = (total, virtual_name(module.parent.name, file.name), found)
+    _, name, found = best
+    starts = {at: f'#line {line + 1} "{name}"' for at, line, _ in found}
+    ends = {at + size: f'#line {at + size + 1} "{module.stem}.generated"' for at, _, size in found}
+    told: list[str] = []
+    for at, line in enumerate(mine):
+        place = starts.get(at) or ends.get(at)
+        if place and not (at and mine[at - 1].endswith("\\")):
+            told.append(place)
+        told.append(line)
+    return "\n".join(told) + "\n"

@@ -1,0 +1,163 @@
+"""What goes wrong in the code of a newcomer, in words: the line that is theirs, and a way out.
+
+Front ends tell it at the end of sixty lines of their own. Runs in the worker.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from workbench.ncu.places import lasting_name
+from workbench.run.protocol import ErrorText
+from workbench.study.front_ends import package_of
+from workbench.words import VIRTUAL_ROOT
+
+NVCC_ERROR = re.compile(r"(\S+?)[(:](\d+)\)?\S*\s+(?:fatal |catastrophic )?error\s*:?\s*(.*)$")
+WITHOUT_ARGUMENT = re.compile(r"missing \d+ required positional arguments?: (.+)$")
+NO_COMPILER = (
+    "CUDA_HOME environment variable is not set",
+    "No such file or directory: 'nvcc'",
+    "nvcc: not found",
+    "nvcc: No such file",
+)
+STREAM_HINT = (
+    "all of its work belongs on torch.cuda.current_stream(): CuPy launches there inside "
+    "`with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)`, Numba on "
+    "numba.cuda.external_stream(torch.cuda.current_stream().cuda_stream)"
+)
+
+
+def in_words(error: BaseException) -> ErrorText | None:
+    """None where there is nothing better to say than its own first line."""
+    kind = type(error).__name__
+    for one in _chain(error):
+        told = _package(one) or _triton(one) or _autotuner(one) or _nvcc(one) or _memory(one)
+        if told is not None:
+            message, hint = told
+            return ErrorText(kind=kind, message=message, hint=hint)
+    return None
+
+
+def place(error: BaseException) -> str:
+    """``fix1.py:12``, the innermost line of the study's own code; "" where none is among them."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/kernels/" in f.filename]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """It, and what it came of."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _at(where: str) -> str:
+    return f" ({where})" if where else ""
+
+
+def _package(error: BaseException) -> tuple[str, str] | None:
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        if isinstance(error, RuntimeError) and "Ninja is required" in str(error):
+            return "load_inline needs ninja, which is not installed", "pip install ninja"
+        return None
+    package = package_of(error.name)
+    said = "" if package == error.name else f" (of the package {package})"
+    return f"needs {error.name}{said}, which is not installed{_at(place(error))}", (
+        f"pip install {package}"
+    )
+
+
+def _triton(error: BaseException) -> tuple[str, str] | None:
+    """A compile error of Triton or Helion: it holds the function's text, and a node with the line
+    in it. One in a function that is called is the cause of one at the call.
+    """
+    if not _is_tritons(error):
+        return None
+    top = error
+    while error.__cause__ is not None and _is_tritons(error.__cause__):
+        error = error.__cause__
+    source, node = getattr(error, "src", None), getattr(error, "node", None)
+    lines = [text.strip() for text in str(error).strip().splitlines() if text.strip()]
+    why = str(getattr(error, "error_message", None) or (lines[-1] if lines else ""))
+    number = getattr(node, "lineno", None)
+    if not isinstance(source, str) or not isinstance(number, int):
+        return f"Triton cannot compile it: {why}{_at(place(top))}", ""
+    written = source.splitlines()[number - 1].strip() if number <= len(source.splitlines()) else ""
+    where = _line_in(top, source, number)
+    launch = f"; it is launched at {at}" if (at := place(top)) else ""
+    return (
+        f"Triton cannot compile `{written}`{_at(where)}: {why}",
+        f"mend {where or 'the line named'}{launch}",
+    )
+
+
+def _is_tritons(error: BaseException) -> bool:
+    named = type(error).__name__ in ("CompilationError", "UnsupportedLanguageConstruct")
+    return named and type(error).__module__.startswith("triton.")
+
+
+def _line_in(error: BaseException, source: str, number: int) -> str:
+    """File and line of a line of a function's text, in the files that the traceback names."""
+    frames = traceback.extract_tb(error.__traceback__)
+    files = dict.fromkeys(f.filename for f in frames if "/kernels/" in f.filename)
+    for file in files:
+        path = Path(file)
+        text = path.read_text(errors="replace") if path.is_file() else ""
+        at = text.find(source.strip())
+        if at >= 0:
+            return f"{path.name}:{text.count(chr(10), 0, at) + number}"
+    return ""
+
+
+def _autotuner(error: BaseException) -> tuple[str, str] | None:
+    """Triton launches without what no configuration gives."""
+    missing = WITHOUT_ARGUMENT.search(str(error)) if isinstance(error, TypeError) else None
+    frames = traceback.extract_tb(error.__traceback__)
+    if missing is None or not any("/triton/" in frame.filename for frame in frames):
+        return None
+    tuned = any(frame.filename.endswith("autotuner.py") for frame in frames)
+    by = ", which no configuration of its autotuner gives" if tuned else ""
+    names = missing[1]
+    first = names.replace("'", "").split(" ")[0].strip(",")
+    given = f'triton.Config({{"{first}": ...}}) among the autotuner\'s configs, or '
+    return (
+        f"a Triton kernel is launched without {names}{by}{_at(place(error))}",
+        f"add {given if tuned else ''}{first}=... at the launch",
+    )
+
+
+def _nvcc(error: BaseException) -> tuple[str, str] | None:
+    """load_inline and load: no compiler, or what it said."""
+    text = str(error)
+    if any(said in text for said in NO_COMPILER):
+        return (
+            f"load_inline needs nvcc, which is not found{_at(place(error))}",
+            "install the CUDA toolkit and set CUDA_HOME to it; cuda.kernel of the workbench needs "
+            "no nvcc",
+        )
+    if not isinstance(error, RuntimeError) or "Error building extension" not in text:
+        return None
+    found = [match for line in text.splitlines() if (match := NVCC_ERROR.search(line))]
+    places = [(lasting_name(match[1]), match[2], match[3]) for match in found]
+    own = [place for place in places if place[0].startswith(VIRTUAL_ROOT)]
+    if not places:
+        return None
+    file, line, why = (own or places)[0]
+    return f"nvcc cannot compile {file}:{line}: {why}", "mend the line named"
+
+
+def _memory(error: BaseException) -> tuple[str, str] | None:
+    """torch's own text ends in advice on its allocator."""
+    if type(error).__name__ != "OutOfMemoryError":
+        return None
+    first = str(error).strip().partition(". GPU")[0]
+    return f"{first}{_at(place(error))}", (
+        "a session holds four draws of the inputs, and of every variant inputs, outputs and what "
+        "its graphs keep: measure fewer variants at once, or a smaller shape"
+    )

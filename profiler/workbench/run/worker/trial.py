@@ -1,0 +1,249 @@
+"""Calls a study's baseline and references once: ``python -m workbench.run.worker.trial job.json``.
+
+What a problem's files do not say: which tensors there are, which of them are only written into,
+whether the reference takes doubles, how large its own error is. Where there is no GPU it is done on
+the CPU, as far as the code goes there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
+from workbench.problems.given import without
+from workbench.run.protocol import Done, ErrorText, Hello, Learned, TrialJob, read_job
+from workbench.run.worker.called import (
+    Run,
+    copies,
+    dtype_of,
+    error_of,
+    is_changed,
+    largest,
+    shown,
+    size_of,
+    tensors,
+    written,
+)
+from workbench.run.worker.mistakes import in_words, place
+from workbench.run.worker.on_cpu import on_cpu
+from workbench.run.worker.telling import Journal, describe, or_broken
+from workbench.study.workspace import load_module
+
+LARGEST_ON_CPU = 1 << 30  # bytes of inputs
+MEND = "mend the line named, or the inputs"
+
+
+class Trial:
+    """Does one job in the current directory."""
+
+    def __init__(self, job: TrialJob) -> None:
+        self.job = job
+        self.device = torch.device(job.device)
+        self.folder = Path.cwd() / "kernels" / job.study
+        self.study = load_module(self.folder / "study.py", "workbench_study")
+        self.failures: dict[str, ErrorText] = {}
+        self.bytes: dict[str, float] = {}
+        self.largest = 0.0
+
+    def run(self) -> Learned:
+        inputs = self.inputs(self.job.shapes[0])
+        found: dict[str, tuple[str, ...]] = {"destinations": (), "in_place": ()}
+        errors: dict[str, tuple[float, float]] = {}
+        own = self.called(self.job.baseline, inputs)
+        if own is not None:
+            found = written(self.load(self.job.baseline), inputs)
+            inputs = without(inputs, found["destinations"])
+        expected, refusal = self.expected(inputs)
+        if own is not None:
+            errors[self.job.baseline] = error_of(own, expected, self.job.called)
+        for name in self.job.references:
+            out = self.called(name, inputs)
+            if out is not None:
+                errors[name] = error_of(out, expected, name)
+        given = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
+        self.add(self.job.shapes[0], inputs, expected)
+        for shape in self.job.shapes[1:]:
+            others = without(self.inputs(shape), found["destinations"])
+            self.add(shape, others, self.study.plain(others))
+        return Learned(
+            inputs={n: shown(value) for n, value in given.items()},
+            outputs=tuple(map(shown, tensors(expected if own is None else own))),
+            destinations=found["destinations"],
+            in_place=found["in_place"],
+            exact=not refusal,
+            refusal=refusal,
+            dtype=dtype_of(given),
+            bytes=self.bytes,
+            largest=self.largest,
+            errors=errors,
+            accepted=own is not None and self.accepts(inputs, own),
+            failures=self.failures,
+        )
+
+    def inputs(self, shape: str) -> dict[str, Any]:
+        """Raises UsageError for what cannot be the inputs of a call."""
+        if self.device.type == "cpu":
+            self.require_small(shape)
+        found = self.drawn(shape)
+        own = {n: v for n, v in found.items() if isinstance(v, torch.Tensor)}
+        if not own:
+            raise UsageError(
+                "the inputs have no tensor", hint="inputs() returns a dict or a tuple of tensors"
+            )
+        for name, value in own.items():
+            if value.device.type != self.device.type:
+                raise UsageError(
+                    f"the input '{name}' is on the {value.device.type.upper()}, and a kernel "
+                    "reads the GPU's memory",
+                    hint="make it with device='cuda'",
+                )
+        return found
+
+    def drawn(self, shape: str) -> dict[str, Any]:
+        generator = torch.Generator(self.device).manual_seed(secrets.randbits(32))
+        try:
+            found: dict[str, Any] = self.study.inputs(self.study.shapes[shape], generator)
+        except Exception as error:
+            raise in_users_words(error, "the inputs cannot be made") from error
+        return found
+
+    def require_small(self, shape: str) -> None:
+        """Raises EnvironmentLacks for what would fill a computer; nothing is allocated."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        try:
+            with FakeTensorMode():
+                size = sum(map(size_of, tensors(tuple(self.drawn(shape).values()))))
+        except Exception:  # what cannot be told ahead is tried
+            return
+        if size > LARGEST_ON_CPU:
+            raise EnvironmentLacks(
+                f"the inputs have {size / 1e9:.1f} GB, too much to be checked on the CPU",
+                hint="try it where there is a GPU",
+            )
+
+    def expected(self, inputs: dict[str, Any]) -> tuple[Any, str]:
+        """In double precision, and why not, where the reference takes no doubles."""
+        try:
+            return self.study.exact(inputs), ""
+        except WorkbenchError:
+            raise
+        except Exception as error:
+            refusal = describe(error).message
+        try:
+            return self.study.plain(inputs), refusal
+        except Exception as error:
+            raise in_users_words(error, "the reference cannot be computed") from error
+
+    def accepts(self, inputs: dict[str, Any], out: Any) -> bool:
+        """Whether the study's own check, where it has one, accepts an output. Raises GateFailed
+        where it does not.
+        """
+        check = getattr(self.study, "accepts", None)
+        if check is None:
+            return False
+        try:
+            why = str(check(inputs, out))
+        except Exception as error:
+            raise in_users_words(error, "its own check fails") from error
+        if why:
+            raise GateFailed(why, hint="the inputs are fresh ones of the same case")
+        return True
+
+    def called(self, name: str, inputs: Mapping[str, Any]) -> Any:
+        """What a variant makes of copies of the inputs; None where it cannot be called.
+
+        Raises what is wrong with the baseline, but on a machine without a GPU, where it may need
+        one.
+        """
+        try:
+            with torch.no_grad():
+                out = self.load(name)(**copies(inputs))
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+        except NotImplementedError as error:
+            self.failures[name] = describe(error)
+            return None
+        except Exception as error:
+            told = in_users_words(error, f"{self.known(name)} fails")
+            usual = isinstance(error, WorkbenchError) and not isinstance(error, EnvironmentLacks)
+            if name == self.job.baseline and (self.device.type == "cuda" or usual):
+                raise told from error
+            self.failures[name] = describe(told)
+            return None
+        return out if out is not None else self.changed(name, inputs)
+
+    def changed(self, name: str, inputs: Mapping[str, Any]) -> Any:
+        """The inputs that a variant changes that returns nothing. Raises GateFailed for none."""
+        own = copies(inputs)
+        self.load(name)(**own)
+        out = tuple(own[n] for n in inputs if is_changed(own[n], inputs[n]))
+        if not out:
+            raise GateFailed(
+                f"{self.known(name)} returned None, and changed none of its inputs",
+                hint="return the tensor that it computes",
+            )
+        return out
+
+    def known(self, name: str) -> str:
+        """What the user calls a variant."""
+        return self.job.called if name == self.job.baseline else name
+
+    def load(self, name: str) -> Run:
+        module: ModuleType = load_module(self.folder / f"{name}.py", f"workbench_tried_{name}")
+        run: Run = module.run
+        return run
+
+    def add(self, shape: str, inputs: Mapping[str, Any], expected: Any) -> None:
+        """What a call at a shape must move. Of inputs with indices among them not all need be read,
+        so these are not counted.
+        """
+        given = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
+        mixed = len({value.is_floating_point() for value in given}) > 1
+        made = tensors(self.native(expected, inputs))
+        size = sum(map(size_of, made)) + (0 if mixed else sum(map(size_of, given)))
+        self.bytes[repr(self.study.shapes[shape])] = float(size)
+        self.largest = max([self.largest, *map(largest, tensors(expected))])
+
+    def native(self, expected: Any, inputs: Mapping[str, Any]) -> Any:
+        """As large as it is in the inputs' own type."""
+        kind = next((v.dtype for v in inputs.values()
+                     if isinstance(v, torch.Tensor) and v.is_floating_point()), None)  # fmt: skip
+        return tuple(t.to(kind) if kind else t for t in tensors(expected))
+
+
+def in_users_words(error: Exception, doing: str) -> WorkbenchError:
+    """With the user's own file and line."""
+    if isinstance(error, WorkbenchError):
+        return error
+    kind = type(error)
+    if told := in_words(error):
+        lacks = isinstance(error, ModuleNotFoundError)
+        return (EnvironmentLacks if lacks else GateFailed)(told.message, hint=told.hint or MEND)
+    first = (str(error).strip().splitlines() or [""])[0]
+    where = f"{at}: " if (at := place(error)) else ""
+    hint = "try smaller inputs" if kind.__name__ == "OutOfMemoryError" else MEND
+    return GateFailed(f"{where}{doing}: {kind.__name__}: {first}", hint=hint)
+
+
+def main() -> None:
+    job = read_job(Path(sys.argv[1]))
+    assert isinstance(job, TrialJob)
+    with Journal(Path.cwd()) as journal, or_broken(journal):
+        journal.write(Hello(pid=os.getpid()))
+        with on_cpu() if job.device == "cpu" else nullcontext():
+            journal.write(Trial(job).run())
+        journal.write(Done())
+
+
+if __name__ == "__main__":
+    main()

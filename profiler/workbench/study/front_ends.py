@@ -1,0 +1,166 @@
+"""What compiles a variant's kernels besides the workbench: told by what its sources import."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """``name`` in words, ``package`` its name for pip. It is used where a source imports one of
+    ``modules`` or calls one of ``calls`` of torch.
+
+    ``no_lines`` says why its kernels may have no source lines, and ``lines`` what gives them.
+    """
+
+    name: str
+    package: str
+    modules: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    no_lines: str = "it was compiled without line information"
+    lines: str = ""
+
+
+FRONT_ENDS = (
+    FrontEnd("Helion", "helion", ("helion",)),
+    FrontEnd(
+        "Triton",
+        "triton",
+        ("triton",),
+        lines="take TRITON_DISABLE_LINE_INFO out of the environment",
+    ),
+    FrontEnd(
+        "CuTe DSL",
+        "nvidia-cutlass-dsl",
+        ("cutlass",),
+        lines="CUTE_DSL_LINEINFO=1 is set by the workbench: this version may not know it",
+    ),
+    FrontEnd(
+        "Numba",
+        "numba-cuda",
+        ("numba",),
+        lines="@cuda.jit(lineinfo=True), without debug,",
+    ),
+    FrontEnd(
+        "CuPy",
+        "cupy-cuda13x",
+        ("cupy", "cupyx"),
+        lines='options=("-lineinfo",) of cupy.RawKernel or RawModule',
+    ),
+    FrontEnd("TileLang", "tilelang", ("tilelang",)),
+    FrontEnd(
+        "cuTile",
+        "cuda-tile",
+        ("cuda.tile",),
+        no_lines="ncu relates cuTile's code to Python from 2025.4 on",
+    ),
+    FrontEnd(
+        "nvcc",
+        "torch",
+        ("torch.utils.cpp_extension",),
+        lines='extra_cuda_cflags=["-lineinfo"]',
+    ),
+    FrontEnd("torch.compile", "torch", calls=("compile",)),
+    FrontEnd(
+        "torch",
+        "torch",
+        ("torch",),
+        no_lines="torch's own kernels are compiled without line information",
+    ),
+)
+LIBRARY = "torch"  # whose kernels nobody compiles here
+OTHERS = ""  # packages that may bring kernels of their own
+NO_KERNELS = {*sys.stdlib_module_names, "numpy", "torch", "workbench"}
+OWN_STREAMS = frozenset(("CuPy", "Numba"))
+COMPILING = frozenset(f.name for f in FRONT_ENDS if f.name != LIBRARY)
+
+
+def front_end(name: str) -> FrontEnd | None:
+    """By its name in words."""
+    return next((known for known in FRONT_ENDS if known.name == name), None)
+
+
+def package_of(module: str) -> str:
+    """What pip calls what a module is imported from; its own first name where it is not known."""
+    for known in FRONT_ENDS:
+        if any(module == name or module.startswith(f"{name}.") for name in known.modules):
+            return known.package
+    return module.partition(".")[0]
+
+
+def front_ends_of(paths: Iterable[Path]) -> tuple[str, ...]:
+    """The names of those that some sources use; torch's own kernels only where nothing else can
+    have compiled any.
+    """
+    texts = [path.read_text(errors="replace") for path in paths if path.suffix == ".py"]
+    used = {name for text in texts for name in _used(text)}
+    found = tuple(known.name for known in FRONT_ENDS if known.name in used)
+    alone = found == (LIBRARY,) and OTHERS not in used
+    return found if alone else tuple(name for name in found if name != LIBRARY)
+
+
+def is_compiling(paths: Iterable[Path]) -> bool:
+    """Whether something compiles kernels of these sources while they run, or are imported."""
+    return bool(COMPILING & set(front_ends_of(paths)))
+
+
+def has_own_streams(paths: Iterable[Path]) -> bool:
+    """Whether one of them launches elsewhere than on torch's current stream, unless it is told."""
+    return bool(OWN_STREAMS & set(front_ends_of(paths)))
+
+
+def without_configuration(text: str) -> int:
+    """The line of a kernel of Helion that has no fixed configuration; 0 for none."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return 0
+    for node in ast.walk(tree):
+        for made in getattr(node, "decorator_list", ()):
+            named = made.func if isinstance(made, ast.Call) else made
+            given = {k.arg for k in made.keywords} if isinstance(made, ast.Call) else set()
+            if ast.unparse(named) == "helion.kernel" and not given & {"config", "configs", None}:
+                return int(made.lineno)
+    return 0
+
+
+@lru_cache(maxsize=64)
+def _used(text: str) -> frozenset[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    imported, called = set(_imported(tree)), set(_called(tree))
+    others = {name.partition(".")[0] for name in imported} - NO_KERNELS
+    return frozenset([OTHERS] if others else []) | frozenset(
+        known.name
+        for known in FRONT_ENDS
+        if any(_within(name, module) for name in imported for module in known.modules)
+        or called & {f"torch.{call}" for call in known.calls}
+    )
+
+
+def _within(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Modules, and what is taken out of them, with dots."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _called(tree: ast.Module) -> Iterator[str]:
+    """What stands with dots anywhere: decorators are no calls."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield ast.unparse(node)

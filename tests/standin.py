@@ -1,0 +1,192 @@
+"""Stands in for the GPU under whole verbs: builds, checks and sessions as a test wants them.
+
+    gpu = StandIn(monkeypatch, lambda run: 10.0 / run.params.get("warps", 4))
+    main(["sweep", "fix[warps=2|4|8]", "--project", str(root)])
+    gpu.timed   # the variants of every timing
+
+Nothing is captured; what would have been is in ``captured``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.evidence.records import BuiltKernel, Environment, GraphNode, Series, Session
+from workbench.run import ahead, machine, measure, recording
+from workbench.run.measure import Measurement
+from workbench.run.process import WorkerEnd
+from workbench.run.protocol import (
+    Built,
+    Checked,
+    Done,
+    ErrorText,
+    Failed,
+    SessionsDone,
+    SessionsJob,
+    Surroundings,
+    Timed,
+    VariantsJob,
+    WorkerEvent,
+)
+from workbench.words import CheckResult, NodeKind, Parameter, Phase, Regime
+
+AROUND, ROUNDS, INSTANCES = 4.0, 3, 2
+
+
+@dataclass(frozen=True)
+class Run:
+    """A variant at a shape; ``params`` are those that are not its own."""
+
+    variant: str
+    params: Mapping[str, Parameter]
+    shape: str
+
+
+@dataclass
+class StandIn:
+    """``time`` gives the microseconds of a run; ``noise`` is that of sessions, relative. Builds for
+    which ``spills`` says a number spill so many bytes, and those of ``broken`` fail; ``wrong`` give
+    wrong results; ``error`` is a multiple of the reference's.
+    """
+
+    monkeypatch: pytest.MonkeyPatch
+    time: Callable[[Run], float]
+    spills: Callable[[Run], int] = lambda run: 0
+    broken: Callable[[Run], bool] = lambda run: False
+    wrong: Callable[[Run], bool] = lambda run: False
+    error: Callable[[Run], float] = lambda run: 1.0
+    noise: float = 1e-3
+    seed: int = 1
+    built: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+    timed: list[list[str]] = field(default_factory=list)
+    captured: list[str] = field(default_factory=list)
+    jobs: list[VariantsJob | SessionsJob] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        gpu = machine.Gpu("NVIDIA H200", "580", "9.0")
+        self.monkeypatch.setattr(machine, "find_gpu", lambda: gpu)
+        self.monkeypatch.setattr(machine, "can_measure", lambda: True)
+        self.monkeypatch.setattr(measure, "run_worker", self.work)
+        self.monkeypatch.setattr(measure, "Worker", self.start)
+        self.monkeypatch.setattr(ahead, "MOST_COMPILERS", 0)
+        self.monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: None)
+        self.monkeypatch.setattr(Measurement, "capture", lambda *a: self.capture(a[0]))
+        self.monkeypatch.setattr(recording, "now", self.now)
+        self.seconds = itertools.count()
+
+    def now(self) -> str:
+        """Evidence is named after the second; here a run takes none."""
+        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(self.seconds))
+        return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def capture(self, measurement: Measurement) -> None:
+        out = measurement.result.out
+        self.captured += [name for name in measurement.plan.captured if name not in out]
+
+    def work(
+        self, scratch: Path, job: VariantsJob, limit: float, on_event: Callable[[Any], None]
+    ) -> WorkerEnd:
+        self.jobs.append(job)
+        events: list[WorkerEvent] = [Surroundings(environment=Environment(gpu="NVIDIA H200"))]
+        left = list(job.variants)
+        if Phase.BUILD in job.phases:
+            for name in job.variants:
+                run = Run(name, job.params[name], job.shape)
+                self.built.append(name)
+                events.append(self.build(run))
+                if isinstance(events[-1], Failed):
+                    left.remove(name)
+        if Phase.CHECK in job.phases:
+            for name in left:
+                self.checked.append(name)
+                events += [self.check(Run(name, job.params[name], s)) for s in job.check_shapes]
+        events.append(Done())
+        for event in events:
+            on_event(event)
+        return WorkerEnd(events=events, returncode=0)
+
+    def build(self, run: Run) -> WorkerEvent:
+        if self.broken(run):
+            error = ErrorText(kind="CompileError", message="k.cu does not compile for sm_90a")
+            return Failed(variant=run.variant, phase=Phase.BUILD, error=error)
+        spilled = self.spills(run)
+        kernel = BuiltKernel(
+            kernel="scale",
+            registers=32,
+            shared_bytes=1024,
+            stack_bytes=0,
+            spill_store_bytes=spilled,
+            spill_load_bytes=0,
+            source="k.cu",
+        )
+        return Built(variant=run.variant, arch="sm_90a", kernels=(kernel,), defines=("",),
+                     warnings=())  # fmt: skip
+
+    def check(self, run: Run) -> Checked:
+        wrong = self.wrong(run)
+        return Checked(
+            variant=run.variant,
+            shape=run.shape,
+            status=CheckResult.WRONG if wrong else CheckResult.CORRECT,
+            why="max error 1 (allowed 1e-06)" if wrong else "",
+            max_abs=1.0 if wrong else 0.0,
+            relative=0.0,
+            times_reference=self.error(run),
+        )
+
+    def start(self, scratch: Path, job: SessionsJob, cubins: Path) -> Sessions:
+        self.jobs.append(job)
+        return Sessions(self, job)
+
+    def session(self, number: int, job: SessionsJob, variants: Sequence[str]) -> Timed:
+        series = tuple(
+            Series(
+                variant=name,
+                instance=instance,
+                regime=Regime.CHAINED,
+                calls=4,
+                microseconds=(one + AROUND,) * ROUNDS,
+                around=(AROUND,) * ROUNDS,
+            )
+            for name in variants
+            for one in [self.drawn(Run(name, job.params[name], job.shape))]
+            for instance in range(INSTANCES)
+        )
+        node = GraphNode(kind=NodeKind.KERNEL, kernel="scale", shared_bytes=512)
+        session = Session(number=number, instances=INSTANCES, series=series)
+        return Timed(session=session, nodes=dict.fromkeys(variants, (node,)), stride=1)
+
+    def drawn(self, run: Run) -> float:
+        return self.time(run) * (1 + self.random.gauss(0, self.noise))
+
+
+@dataclass
+class Sessions:
+    gpu: StandIn
+    job: SessionsJob
+
+    def open_gate(self, variants: list[str]) -> None:
+        self.variants = variants
+
+    def watch(self, limit: float, on_event: Callable[[Any], None]) -> WorkerEnd:
+        self.gpu.timed.append(list(self.variants))
+        events: list[WorkerEvent] = [
+            self.gpu.session(number, self.job, self.variants) for number in range(self.job.sessions)
+        ]
+        events += [SessionsDone(sessions=self.job.sessions), Done()]
+        for event in events:
+            on_event(event)
+        return WorkerEnd(events=events, returncode=0)
+
+    def kill(self) -> None:
+        pass

@@ -1,0 +1,219 @@
+"""``workbench init``: a workspace that runs as it is, and overwrites nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from workbench.cli import main
+from workbench.commands.init import starters, write_new
+from workbench.study.workspace import find_workspace
+
+TEMPLATES = ("cuda", "triton", "torch")
+
+
+def made(root: Path, template: str = "cuda") -> Path:
+    assert main(["init", str(root), "--template", template]) == 0
+    return root
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_template_is_a_workspace_without_a_word_of_configuration(
+    template: str, tmp_path: Path
+) -> None:
+    workspace = find_workspace(made(tmp_path / "rows", template))
+    study = workspace.study()
+    assert workspace.config.study == ""
+    assert [step.variant for step in study.ladder.steps] == ["baseline", "fix1"]
+    assert study.ladder.primary_reference == "builtin"
+    checked = [shape for shape in study.shapes.values() if not shape.profiled]
+    assert any(shape.columns % 2 and shape.rows % 2 for shape in checked)
+    assert study.work(study.default_shape).bytes > 50e6  # more than an L2 holds
+
+
+def test_there_are_no_other_templates() -> None:
+    assert {p.name for p in starters().iterdir()} == {"common", *TEMPLATES}
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_fix_to_fill_in_is_a_copy_and_says_so(template: str, tmp_path: Path) -> None:
+    study = find_workspace(made(tmp_path, template)).study()
+    step = study.ladder.step("fix1")
+    assert step is not None
+    assert "still a copy of baseline" in step.key_change
+
+    def code(name: str) -> str:
+        text = (study.folder / name).read_text()
+        bare = re.sub(r'^""".*?"""|^\s*(//|#(?!include)).*$', "", text, flags=re.MULTILINE)
+        return "\n".join(line for line in bare.splitlines() if line.strip())
+
+    assert code("fix1.py") == code("baseline.py").replace("baseline.cu", "fix1.cu")
+    texts = [path.read_text() for path in sorted(study.folder.glob("fix1.*"))]
+    assert sum(text.count("TODO") for text in texts) == 1
+    if template == "cuda":
+        assert code("fix1.cu") == code("baseline.cu")
+
+
+def test_the_cuda_template_compiles_without_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = made(tmp_path)
+    capsys.readouterr()
+    assert main(["build", "--json", "--project", str(root)]) == 0
+    builds = json.loads(capsys.readouterr().out)["builds"]
+    assert [b["variant"] for b in builds] == ["baseline", "fix1"]
+    assert all(b["kernels"] and not b["warnings"] and not b["error"] for b in builds)
+
+
+def test_the_torch_template_is_right_at_every_odd_shape(tmp_path: Path) -> None:
+    """Baseline, fix and reference on the CPU, against the float64 reference."""
+    import torch
+
+    from workbench.study.model import tolerance_at
+    from workbench.study.workspace import load_module
+
+    study = find_workspace(made(tmp_path, "torch")).study()
+    for name in ("odd", "narrow", "one"):
+        shape = study.shapes[name]
+        bound = tolerance_at(study.tolerance, shape)
+        plain = study.module.inputs(shape, torch.Generator().manual_seed(1))
+        for kind in (None, *study.module.adversarial.values()):
+            given = kind(plain, None) if kind else plain
+            wanted = study.module.reference(**given)
+            for variant in study.variants.values():
+                out = load_module(variant.module, f"starter_{variant.name}").run(**given)
+                assert out.dtype == torch.float16
+                assert (out.double() - wanted).abs().max() <= bound.absolute
+                assert (out.double() - wanted).norm() <= bound.relative * wanted.norm()
+
+
+def test_an_adversarial_kind_breaks_what_it_is_there_for(tmp_path: Path) -> None:
+    import torch
+
+    study = find_workspace(made(tmp_path)).study()
+    plain = study.module.inputs(study.shapes["narrow"], torch.Generator().manual_seed(1))
+    loud = study.module.adversarial["loud"](plain, None)["x"]
+    assert not torch.isfinite((loud * loud).sum(-1)).all()  # squares in fp16
+    silent = study.module.adversarial["silent"](plain, None)["x"]
+    assert (silent == 0).all(-1).any()
+    assert (plain["x"] != 0).any(-1).all()
+
+
+def test_what_is_there_is_left_alone_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = {
+        "kernels/rmsnorm/baseline.cu": "// mine\n",
+        "workbench.toml": "# mine\n",
+        "notes.txt": "mine\n",
+        ".gitignore": "*.o\n__pycache__/",
+    }
+    for name, text in mine.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    made(tmp_path)
+    out = capsys.readouterr().out
+    kept = [line.split(": ")[1] for line in out.splitlines() if "left alone" in line]
+    assert sorted(kept) == ["kernels/rmsnorm/baseline.cu", "workbench.toml"]
+    for name in ("kernels/rmsnorm/baseline.cu", "workbench.toml", "notes.txt"):
+        assert (tmp_path / name).read_text() == mine[name]
+    ignored = (tmp_path / ".gitignore").read_text().splitlines()
+    assert ignored == ["*.o", "__pycache__/", "reports/*/*/"]
+
+
+def test_it_ends_with_the_next_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(tmp_path / "my rows")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith(f"cd '{tmp_path / 'my rows'}' && workbench ablate")
+
+
+def test_its_json_says_what_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(tmp_path), "--template", "triton", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["study"] == "rmsnorm"
+    assert told["left_alone"] == []
+    assert all((tmp_path / name).is_file() for name in told["written"])
+    assert "workbench.toml" in told["written"]
+
+
+def fails(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    capsys.readouterr()
+    assert main(list(command)) == 2
+    err = capsys.readouterr().err
+    assert "error: " in err
+    assert "hint: " in err
+    return err
+
+
+def test_a_workspace_is_not_made_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    err = fails(capsys, "init", str(tmp_path), "--template", "torch")
+    assert "has a study already: rmsnorm" in err
+    assert "workbench new" in err
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_an_unknown_template_names_the_nearest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    err = fails(capsys, "init", str(tmp_path), "--template", "trition")
+    assert "unknown template 'trition'" in err
+    assert "did you mean 'triton'?" in err
+    assert "known: cuda, torch, triton" in fails(capsys, "init", "--template", "opencl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_where_a_folder_is_needed_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "kernels").write_text("mine")
+    assert f"{tmp_path / 'kernels'} is a file" in fails(capsys, "init", str(tmp_path))
+    (tmp_path / "file").write_text("mine")
+    assert f"{tmp_path / 'file'} is a file" in fails(capsys, "init", str(tmp_path / "file"))
+    assert (tmp_path / "kernels").read_text() == (tmp_path / "file").read_text() == "mine"
+
+
+def stopped_after(files: int) -> Callable[[Path, bytes], bool]:
+    """Writes so many files, and is then interrupted: Ctrl-C comes anywhere."""
+    left = [files]
+
+    def write(path: Path, data: bytes) -> bool:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return write_new(path, data)
+
+    return write
+
+
+@pytest.mark.parametrize("files", range(1, 8))
+def test_what_was_interrupted_can_be_made_again(
+    files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("workbench.commands.init.write_new", stopped_after(files))
+        assert main(["init", str(tmp_path)]) == 130
+    made(tmp_path)
+    assert find_workspace(tmp_path).study().name == "rmsnorm"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_on_a_gpu_a_template_goes_to_a_report_without_an_edit(
+    template: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = made(tmp_path, template)
+    capsys.readouterr()
+    assert main(["ablate", "--json", "--project", str(root)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    baseline, fix = told["versions"]
+    assert {row["status"] for row in (baseline, fix, *told["references"])} == {"current"}
+    assert fix["verdict"] in ("rejected", "inconclusive")  # a copy
+    assert fix["bottlenecks"]
+    report = root / "reports" / "rmsnorm" / "OPTIMIZATION_REPORT.md"
+    assert "still a copy of baseline" in report.read_text()

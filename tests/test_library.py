@@ -1,0 +1,277 @@
+"""``import workbench as wb``: the verbs for scripts and notebooks, their results as shown there."""
+
+from __future__ import annotations
+
+import html
+import re
+import subprocess
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from workbench.commands.calls import on_record
+from workbench.commands.target import find_target
+from workbench.errors import BadCapture, EnvironmentLacks, UsageError, WorkbenchError
+from workbench.evidence.recorded import Evidence
+from workbench.judge.inputs import Snapshot
+from workbench.judge.rows import Ablation, Row
+from workbench.library.results import Shown
+from workbench.ncu.report import Report
+from workbench.study.model import Study
+from workspaces import EVIDENCE, ROOT, recorded_report
+
+REPORT = recorded_report("b2h8s512d64")
+
+
+@pytest.fixture(scope="module")
+def ladder() -> Any:
+    return wb.ablate("fix2", project=ROOT)
+
+
+def test_importing_it_loads_no_verb() -> None:
+    code = (
+        "import sys, workbench as wb; wb.Shape(n=1); wb.study; import workbench.study.model;"
+        "print([m for m in ('pandas', 'torch', 'typer', 'rich', 'workbench.library') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert {"ablate", "profile", "read", "study", "try_", "variant"} <= set(dir(wb))
+    with pytest.raises(AttributeError, match="no attribute 'abalte'"):
+        wb.abalte  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_ablate_gives_the_engines_ladder(ladder: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(ladder, Ablation)
+    assert [row.variant for row in ladder.rows] == ["baseline", "fix1", "fix2"]
+    assert getattr(ladder, "failures") == {}  # noqa: B009
+    assert capsys.readouterr().out == ""
+
+
+def test_its_table_has_numbers_with_units_in_their_names(ladder: Any) -> None:
+    table = ladder.table()
+    assert list(table.index) == [row.variant for row in ladder.everything]
+    row = ladder.row("fix1")
+    assert table.loc["fix1", "microseconds"] == row.time.value
+    assert table.loc["fix1", "speedup_over_parent_low"] == row.over_parent.low
+    assert table.loc["fix1", "achieved_occupancy_pct"] == row.figures["achieved_occupancy"].value
+    assert table["memory_gb_per_s"].dtype == float
+    assert table.loc["fix1", "verdict"] == "kept"
+    assert "speedup_over_parent" in table
+    assert table["speedup_over_parent"].isna()["baseline"]
+
+
+class Tags(HTMLParser):
+    """That every element is closed, and what images there are."""
+
+    VOID = ("img", "source", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.images: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            self.images.append(dict(attrs).get("src") or "")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def parsed(shown: Any) -> Tags:
+    tags = Tags()
+    tags.feed(shown._repr_html_())
+    assert tags.open == []
+    return tags
+
+
+def test_a_notebook_shows_table_and_charts(ladder: Any) -> None:
+    tags = parsed(ladder)
+    assert len(tags.images) == 5
+    assert all(image.startswith("data:image/svg+xml;base64,") for image in tags.images)
+    text = ladder._repr_html_()
+    assert "tiles of 64 keys in shared memory" in text
+    assert "<button" not in text
+    assert "http://" not in re.sub(r'src="[^"]*"', "", text)
+
+
+def test_every_result_is_one_bundle_of_three_texts(ladder: Any) -> None:
+    study = wb.study("attention", project=ROOT)
+    results: list[Shown] = [
+        ladder,
+        wb.profile("fix2", project=ROOT),
+        wb.read(REPORT),
+        study.evidence("b4h16s2048d64"),
+    ]
+    for result in results:
+        parsed(result)
+        bundle = result._repr_mimebundle_()
+        assert set(bundle) == {"text/plain", "text/markdown", "text/html"}
+        assert "|" in bundle["text/plain"]
+        assert set(result._repr_mimebundle_(include=["text/html"])) == {"text/html"}
+        assert "text/html" not in result._repr_mimebundle_(exclude=["text/html"])
+        assert len(result.table())
+
+
+def test_text_of_the_user_is_escaped_in_a_notebook(tmp_path: Path) -> None:
+    from workspaces import copy_of_repository
+
+    root = copy_of_repository(tmp_path)
+    path = root / "ablations" / "attention" / "ablation.toml"
+    text = path.read_text().replace("tiles of 64 keys in shared memory", "<script>alert()</script>")
+    path.write_text(text)
+    shown = wb.ablate("fix1", project=root)._repr_html_()
+    assert "<script" not in shown
+    assert html.escape("<script>") in shown
+
+
+def test_a_profile_is_a_row_with_its_figures() -> None:
+    found = wb.profile("fix2", project=ROOT)
+    assert isinstance(found, Row)
+    assert len(found.bottlenecks) == 3
+    table = found.table()
+    assert table.loc["duration", "metric"] == "gpu__time_duration.sum"
+    assert table.loc["duration", "value"] == found.figures["duration"].value
+    assert "Bottlenecks" in found._repr_html_() or "bottleneck" in found._repr_html_()
+
+
+def test_read_gives_launches_and_all_of_one() -> None:
+    report = wb.read(REPORT)
+    assert isinstance(report, Report)
+    table = report.table()
+    assert list(table.index) == [launch.index for launch in report.launches]
+    assert table.loc[0, "microseconds"] == report.launches[0].microseconds
+    assert table.loc[0, "grid"] == "4*16*1"
+    capture = report.capture(0)
+    assert "gpu__time_duration.sum" in set(capture.metrics["metric"])
+    assert report.figures(0).loc["duration", "value"] == report.details(0).figures["duration"].value
+    with pytest.raises(UsageError, match="has no launch 999"):
+        report.capture(999)
+
+
+def test_a_study_is_opened_by_name_and_has_its_evidence() -> None:
+    study = wb.study("attention", project=ROOT)
+    assert isinstance(study, Study)
+    evidence = study.evidence("b4h16s2048d64")
+    assert isinstance(evidence, Evidence)
+    assert evidence.folder.root == EVIDENCE
+    assert evidence.table().loc["fix10", "timing"] == "current"
+    assert evidence.ladder.shape == "b4h16s2048d64"
+    assert evidence.row("fix10").verdict == evidence.ladder.row("fix10").verdict
+    with pytest.raises(UsageError, match="unknown variant 'fix99'"):
+        evidence.row("fix99")
+
+
+def test_the_room_called_study_is_still_a_package() -> None:
+    import workbench.study.workspace as workspace
+
+    assert isinstance(sys.modules["workbench.study"], types.ModuleType)
+    assert workspace.CONFIG_FILE == "workbench.toml"
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: wb.ablate("fix99", project=ROOT), UsageError, "fix99"),
+        (lambda: wb.profile("fix99", project=ROOT), UsageError, "fix99"),
+        (lambda: wb.study("atention", project=ROOT), UsageError, "unknown study 'atention'"),
+        (lambda: wb.ablate(project="/nowhere"), UsageError, "no workbench.toml in"),
+        (lambda: wb.read("none.ncu-rep"), UsageError, "there is no file"),
+        (lambda: wb.variant(lambda x: x), UsageError, "needs a name and the step"),
+        (lambda: wb.variant(name="a"), UsageError, "needs a name and the step"),
+    ],
+)
+def test_errors_are_the_products_own(
+    call: Callable[[], object], kind: type[WorkbenchError], words: str
+) -> None:
+    with pytest.raises(kind, match=words) as caught:
+        call()
+    assert caught.value.hint
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.endswith(f"hint: {caught.value.hint}\n")
+
+
+def test_a_broken_report_is_a_bad_capture(tmp_path: Path) -> None:
+    path = tmp_path / "a.ncu-rep"
+    path.write_bytes(b"NVR\0" + b"x" * 100)
+    with pytest.raises(BadCapture):
+        wb.read(path)
+
+
+def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    import typer
+
+    def stopped(*_: object) -> None:
+        raise typer.Exit(130)
+
+    monkeypatch.setattr("workbench.commands.ablate.measured", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        wb.ablate(project=ROOT)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """As the verb returns it, of which the library only needs this."""
+
+    source: str
+    judged: Ablation | None
+    evidence: Snapshot | None
+    failures: dict[str, str]
+
+
+def test_try_hands_over_a_file_or_the_code_of_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = find_target(ROOT, None, None)
+    judged, evidence = on_record(target.evidence(), target.workspace.config)
+    seen: list[dict[str, Any]] = []
+
+    def attempt(source: str, **options: Any) -> Attempt:
+        seen.append(options)
+        return Attempt(source, judged if options else None, evidence, {})
+
+    module = types.ModuleType("workbench.commands.try_")
+    module.attempt = attempt  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    done: Any = wb.try_("softmax.py:softmax", versus="torch.softmax")
+    assert Attempt in type(done).__mro__
+    assert done.source == "softmax.py:softmax"
+    assert seen == [{"versus": "torch.softmax"}]
+    assert list(done.table().index)[:2] == ["baseline", "fix1"]
+    assert len(parsed(done).images) == 5
+    of_function: Any = wb.try_(doubled)
+    file, _, name = of_function.source.rpartition(":")
+    text = Path(file).read_text()
+    assert name == "doubled"
+    assert "FACTOR = 2\n" in text
+    assert "def doubled(x: Any) -> Any:" in text
+    assert wb.try_(doubled).source == of_function.source  # type: ignore[attr-defined]
+    assert "nothing was measured" in of_function._repr_html_()
+    with pytest.raises(EnvironmentLacks):
+        of_function.table()
+
+
+FACTOR = 2
+
+
+def doubled(x: Any) -> Any:
+    return x * FACTOR
+
+
+def test_where_there_is_no_try_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench.library.ATTEMPT", "workbench.commands.not_there")
+    with pytest.raises(EnvironmentLacks, match="cannot try a file"):
+        wb.try_("softmax.py")

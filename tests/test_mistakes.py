@@ -1,0 +1,346 @@
+"""What a newcomer does wrong ends in an error with a hint, which names the line that is theirs."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+from workbench.run.protocol import ErrorText
+from workbench.run.worker import inline_sources, triton_lines
+from workbench.run.worker.inline_sources import marked
+from workbench.run.worker.telling import describe
+from workbench.run.worker.triton_lines import lines_of_users
+from workbench.study.front_ends import (
+    FRONT_ENDS,
+    front_ends_of,
+    package_of,
+    without_configuration,
+)
+from workbench.study.workspace import load_module
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    folder = tmp_path / "kernels" / "scale"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def told(folder: Path, text: str) -> ErrorText:
+    """What is said of a module that fails when it is imported or called."""
+    path = folder / "fix1.py"
+    path.write_text(textwrap.dedent(text))
+    try:
+        load_module(path, "workbench_variant_of_a_test").run(3)
+    except Exception as error:
+        return describe(error)
+    raise AssertionError("it does not fail")
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("helion", "helion"), ("cutlass.cute", "nvidia-cutlass-dsl")]
+)
+def test_a_missing_package_is_named_as_pip_calls_it(
+    study: Path, module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module.partition(".")[0], None)
+    error = told(study, f"import os\nimport {module}\n")
+    assert "which is not installed (fix1.py:2)" in error.message
+    assert error.hint == f"pip install {package}"
+
+
+# ---- Triton, by stand-ins of its own classes ---------------------------------------------------
+@pytest.fixture
+def triton(study: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package that raises what Triton 3 does, from files of its own."""
+    folder = study.parents[1] / "triton"
+    (folder / "runtime").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "runtime" / "__init__.py").write_text("")
+    (folder / "errors.py").write_text(
+        textwrap.dedent("""
+        class CompilationError(Exception):
+            def __init__(self, src, node, error_message=None):
+                self.src, self.node, self.error_message = src, node, error_message
+                super().__init__("at 3:8:\\ndef scale(x):\\n        ^\\n" + str(error_message))
+        CompilationError.__module__ = "triton.compiler.errors"
+        """)
+    )
+    (folder / "runtime" / "autotuner.py").write_text("def launch(kernel):\n    return kernel(1)\n")
+    monkeypatch.syspath_prepend(str(study.parents[1]))
+    for name in [n for n in sys.modules if n == "triton" or n.startswith("triton.")]:
+        monkeypatch.delitem(sys.modules, name)
+    return folder
+
+
+def test_a_triton_error_names_the_users_line_and_not_the_launch(study: Path, triton: Path) -> None:
+    error = told(
+        study,
+        """
+        import ast
+        from triton.errors import CompilationError
+
+        def scale(x):
+            y = x + 1
+            return tl.nothing(y)
+
+        def run(x):
+            import inspect
+            source = inspect.getsource(scale)
+            raise CompilationError(source, ast.parse(source).body[0].body[1],
+                                   "module 'triton.language' has no attribute 'nothing'")
+        """,
+    )
+    assert error.message == (
+        "Triton cannot compile `return tl.nothing(y)` (fix1.py:7): "
+        "module 'triton.language' has no attribute 'nothing'"
+    )
+    assert error.hint.startswith("mend fix1.py:7; it is launched at fix1.py:12")
+    assert "\n" not in error.message
+
+
+def test_an_autotuner_without_a_configuration_is_told(study: Path, triton: Path) -> None:
+    error = told(
+        study,
+        """
+        from triton.runtime.autotuner import launch
+
+        def dynamic_func(x, BLOCK):
+            return x
+
+        def run(x):
+            return launch(dynamic_func)
+        """,
+    )
+    assert "launched without 'BLOCK', which no configuration of its autotuner" in error.message
+    assert "(fix1.py:8)" in error.message
+    assert 'triton.Config({"BLOCK": ...})' in error.hint
+
+
+def test_too_little_memory_is_told_in_a_line(study: Path) -> None:
+    error = told(
+        study,
+        """
+        class OutOfMemoryError(RuntimeError):
+            pass
+
+        def run(x):
+            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 7.5 GiB. GPU 0 has ...")
+        """,
+    )
+    assert error.message == "CUDA out of memory. Tried to allocate 7.5 GiB (fix1.py:6)"
+    assert "fewer variants" in error.hint
+
+
+# ---- nvcc --------------------------------------------------------------------------------------
+def test_load_inline_without_nvcc_is_told(study: Path) -> None:
+    error = told(
+        study,
+        """
+        raise OSError("CUDA_HOME environment variable is not set. Please set it to your root.")
+        """,
+    )
+    assert error.message == "load_inline needs nvcc, which is not found (fix1.py:2)"
+    assert "cuda.kernel" in error.hint
+    ninja = told(study, 'raise RuntimeError("Ninja is required to load C++ extensions")')
+    assert ninja.hint == "pip install ninja"
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("/workbench/kernels/scale/fix1.py(9): error: identifier", "scale/fix1.py:9: identifier"),
+        ("/tmp/workbench-a1_b2c3d/kernels/scale/k.cu(9): error: i", "scale/k.cu:9: i"),
+        ("/tmp/workbench-a1_b2c3d/kernels/scale/k.cu:9:5: fatal error: i", "scale/k.cu:9: i"),
+    ],
+)
+def test_an_error_of_nvcc_is_that_of_the_users_line(study: Path, said: str, place: str) -> None:
+    error = told(
+        study,
+        f'''
+        raise RuntimeError("""Error building extension 'x': [1/3] nvcc -c cuda.cu
+        /usr/include/torch/x.h(12): error #1: nothing
+        {said}
+        1 error detected in the compilation of "cuda.cu".
+        ninja: build stopped: subcommand failed.""")
+        ''',
+    )
+    assert error.message == f"nvcc cannot compile /workbench/kernels/{place}"
+
+
+def test_code_in_a_string_has_the_lines_of_its_file(study: Path) -> None:
+    path = study / "fix1.py"
+    kernel = "__global__ void f(float* x) {\n    x[0] = 1;  // here\n    x[1] = 2;\n}\n"
+    path.write_text(f'import torch\n\nSOURCE = r"""\n{kernel}"""\n')
+    text = marked(f"#include <a.h>\n#include <b.h>\n{kernel}", path).splitlines()
+    at = text.index('#line 4 "/workbench/kernels/scale/fix1.py"')
+    assert text[at + 1] == "__global__ void f(float* x) {"
+    assert path.read_text().splitlines()[3] == text[at + 1]
+    assert marked("int other;\n", path) == "int other;\n"
+
+
+def test_code_of_another_file_has_its_lines(study: Path) -> None:
+    (study / "fix1.py").write_text('SOURCE = open("scale.cu").read()\n')
+    (study / "scale.cu").write_text("// one\n__global__ void f() {\n}\n")
+    text = marked((study / "scale.cu").read_text(), study / "fix1.py")
+    assert text.startswith('#line 1 "/workbench/kernels/scale/scale.cu"\n// one\n')
+
+
+def test_front_ends_are_prepared_before_a_module_imports_them(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for a file that the module names, and loads itself."""
+    plain: dict[str, Any] = {}
+    numba = SimpleNamespace(jit=lambda *given, **named: plain.update(named))
+    monkeypatch.setattr(inline_sources, "import_module", lambda name: numba)
+    (study / "theirs.py").write_text("from numba import cuda\n")
+    (study / "fix1.py").write_text('SOURCE = "theirs.py"\n')
+    inline_sources.prepare(study / "fix1.py")
+    jit = numba.jit
+    inline_sources.prepare(study / "fix1.py")
+    assert numba.jit is jit
+    numba.jit("void()")
+    assert plain == {"lineinfo": True}
+    plain.clear()
+    numba.jit("void()", debug=True)
+    assert plain == {"debug": True}
+
+
+def test_cupys_classes_are_given_lines_and_all_else_as_it_was(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Raw:
+        def __init__(self, code: str, name: str, options: Any = (), backend: str = "nvrtc") -> None:
+            self.told = (code, name, options, backend)
+
+    class RawModule:
+        def __init__(self, *, code: Any = None, path: Any = None, options: Any = ()) -> None:
+            self.told = (code, path, options)
+
+    cupy = SimpleNamespace(RawKernel=type("RawKernel", (Raw,), {}), RawModule=RawModule)
+    monkeypatch.setattr(inline_sources, "import_module", lambda name: cupy)
+    path = study / "fix1.py"
+    path.write_text(
+        "import cupy\nCODE = '''\nint a;\nint b;\n'''\n"
+        "def run(kernel, module):\n"
+        "    return [kernel(CODE, 'f'), kernel(CODE, 'f', ('-DA',), 'nvcc'), module(code=CODE),\n"
+        "            module(path='x.cubin')]\n"
+    )
+    inline_sources.prepare(path)
+    monkeypatch.setitem(sys.modules, "cupy", cast(ModuleType, cupy))
+    run = load_module(path, "workbench_variant_of_a_test").run
+    told = [one.told for one in run(cupy.RawKernel, cupy.RawModule)]
+    code = '\n#line 3 "/workbench/kernels/scale/fix1.py"\nint a;\nint b;\n'
+    assert told[0] == (code, "f", ("-lineinfo",), "nvrtc")
+    assert told[1] == (code, "f", ("-DA", "-lineinfo"), "nvcc")
+    assert told[2] == (code, None, ("-lineinfo",))
+    assert told[3] == (None, "x.cubin", ())
+
+
+LLVM = """
+define ptx_kernel void @soft() !dbg !4 {
+  %6 = tail call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !7
+  %7 = fadd float %6, %6, !dbg !14
+}
+!1 = !DIFile(filename: "soft.py", directory: "/tmp/workbench-a/kernels/s")
+!4 = distinct !DISubprogram(name: "soft", scope: !1, file: !1, line: 11)
+!7 = !DILocation(line: 12, column: 24, scope: !4)
+!14 = !DILocation(line: 170, column: 27, scope: !15, inlinedAt: !17)
+!15 = distinct !DILexicalBlockFile(scope: !4, file: !16, discriminator: 0)
+!16 = !DIFile(filename: "standard.py", directory: "/x/site-packages/triton/language")
+!17 = !DILocation(line: 191, column: 40, scope: !15, inlinedAt: !18)
+!18 = !DILocation(line: 15, column: 17, scope: !19)
+!19 = distinct !DILexicalBlockFile(scope: !4, file: !1, discriminator: 0)
+!28 = !DILocation(line: 50, column: 30, scope: !15, inlinedAt: !29)
+!29 = !DILocation(line: 7, column: 26, scope: !19, inlinedAt: !30)
+!30 = !DILocation(line: 18, column: 40, scope: !19)
+!31 = !DILocation(line: 51, column: 1, scope: !15)
+"""
+
+
+def test_what_triton_inlines_of_its_library_belongs_to_the_users_line() -> None:
+    """As Triton 3.6 writes it. The user's own helper keeps its line, and what is reached through
+    no call of the user's stays.
+    """
+    before, after = LLVM.splitlines(), lines_of_users(LLVM).splitlines()
+    assert len(before) == len(after)
+    changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
+    assert [other for _, other in changed] == [
+        "!14 = !DILocation(line: 15, column: 17, scope: !19)",
+        "!17 = !DILocation(line: 15, column: 17, scope: !19)",
+        "!28 = !DILocation(line: 7, column: 26, scope: !19, inlinedAt: !30)",
+    ]
+
+
+def test_triton_is_asked_once_and_its_own_hook_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+    runtime = SimpleNamespace(add_stages_inspection_hook=lambda *given: heard.append(given))
+    monkeypatch.setattr(
+        triton_lines, "import_module", lambda name: SimpleNamespace(runtime=runtime)
+    )
+    triton_lines.prepare()
+    hook = runtime.add_stages_inspection_hook
+    triton_lines.prepare()
+    assert runtime.add_stages_inspection_hook is hook
+    stages: dict[str, Any] = {"llir": lambda source, metadata: LLVM, "ptx": None}
+    hook("backend", stages, "options", "language", 90)
+    assert stages["llir"]("", {}) == lines_of_users(LLVM)
+    assert len(heard) == 1
+
+
+# ---- which front end ---------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import torch\n", ("torch",)),
+        ("import torch\nf = torch.compile(g)\n", ("torch.compile",)),
+        ("import torch\n\n@torch.compile\ndef f(x):\n    return x\n", ("torch.compile",)),
+        ("import triton.language as tl\nimport torch\n", ("Triton",)),
+        ("from torch.utils.cpp_extension import load_inline\n", ("nvcc",)),
+        ("import torch\nfrom torch.utils import cpp_extension\n", ("nvcc",)),
+        ("from numba import cuda\n", ("Numba",)),
+        ("import cutlass.cute as cute\nimport cuda.bindings.driver as cuda\n", ("CuTe DSL",)),
+        ("import cuda.tile as ct\n", ("cuTile",)),
+        ("from workbench import cuda\n", ()),
+        ("import math\nimport numpy\nimport torch\nfrom workbench import cuda\n", ("torch",)),
+        ("import torch\nfrom flash_attn.cute import flash_attn_func\n", ()),
+        ("import torch\nimport cupy\nimport triton\n", ("Triton", "CuPy")),
+        ("def broken(:\n", ()),
+    ],
+)
+def test_a_front_end_is_known_by_what_is_imported(
+    text: str, found: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "fix1.py"
+    path.write_text(text)
+    assert front_ends_of([path]) == found
+
+
+def test_every_front_end_names_its_package() -> None:
+    for known in FRONT_ENDS:
+        assert re.fullmatch(r"[a-z0-9-]+", known.package)
+        assert all(package_of(module) == known.package for module in known.modules)
+    assert package_of("einops.layers") == "einops"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "line"),
+    [
+        ("@helion.kernel", 2),
+        ("@helion.kernel()", 2),
+        ("@helion.kernel(static_shapes=True)", 2),
+        ("@helion.kernel(config=helion.Config(num_warps=4))", 0),
+        ("@helion.kernel(**settings)", 0),
+        ("@triton.jit", 0),
+    ],
+)
+def test_a_kernel_of_helion_has_a_configuration(decorator: str, line: int) -> None:
+    assert without_configuration(f"import helion\n{decorator}\ndef f(x):\n    return x\n") == line

@@ -1,0 +1,293 @@
+"""``workbench new``: a variant copied, and a step added that leaves the ladder's text alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.cli import main
+from workbench.commands.new import predicted
+from workbench.errors import UsageError
+from workbench.study.ladder_text import step_text, with_step
+from workbench.study.model import Prediction, Step
+from workbench.study.workspace import find_workspace
+from workspaces import GOOD, copy_of_repository, make, step
+
+CHANGE = ("--change", "eight halves a load")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    assert main(["init", str(tmp_path), "--template", "cuda"]) == 0
+    return tmp_path
+
+
+def new(root: Path, *options: str) -> int:
+    return main(["new", *options, "--project", str(root)])
+
+
+def fails(capsys: pytest.CaptureFixture[str], root: Path, *options: str) -> str:
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert new(root, *options) == 2
+    err = capsys.readouterr().err
+    assert "error: " in err
+    assert "hint: " in err
+    assert before == {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return err
+
+
+def test_the_copy_is_a_variant_of_its_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert new(root, "fix2", "--from", "baseline", *CHANGE) == 0
+    out = capsys.readouterr().out.splitlines()
+    folder = root / "kernels" / "rmsnorm"
+    for ending in (".py", ".cu"):
+        was, now = (folder / f"{name}{ending}" for name in ("baseline", "fix2"))
+        assert now.read_text() == was.read_text().replace('"baseline.cu"', '"fix2.cu"')
+    assert out[-1].startswith("next: change ")
+    assert out[-1].endswith("fix2.cu, then `workbench ablate fix2`")
+    capsys.readouterr()
+    assert main(["build", "fix2", "--json", "--project", str(root)]) == 0
+    (built,) = json.loads(capsys.readouterr().out)["builds"]
+    assert [kernel["source"] for kernel in built["kernels"]] == ["fix2.cu"]
+
+
+def test_the_ladder_keeps_its_comments_and_gains_a_step(root: Path) -> None:
+    ladder = root / "ablations" / "rmsnorm" / "ablation.toml"
+    before = ladder.read_text()
+    options = ("--predict", "time=0.4..0.8", "--predict", "registers=1..1.5")
+    assert new(root, "fix2", "--from", "fix1", *CHANGE, *options) == 0
+    after = ladder.read_text()
+    added = after[len(before) - len(before.partition("# What it is measured against")[2]) :]
+    assert [line for line in before.splitlines() if line not in after.splitlines()] == []
+    assert "bottlenecks of fix1 are not collected" in added + after
+    known = find_workspace(root).study().ladder.step("fix2")
+    assert known is not None
+    assert (known.parent, known.key_change) == ("fix1", "eight halves a load")
+    assert [(p.figure, p.factor) for p in known.predictions] == [
+        ("time", (0.4, 0.8)),
+        ("registers", (1.0, 1.5)),
+    ]
+    assert after.index('variant = "fix2"') < after.index("# What it is measured against")
+    assert after.index("# factor = [") < after.index('variant = "fix2"')
+
+
+def test_the_parents_bottlenecks_stand_beside_the_prediction(tmp_path: Path) -> None:
+    root = copy_of_repository(tmp_path)
+    assert new(root, "fix16", "--from", "fix7", *CHANGE) == 0
+    text = (root / "ablations" / "attention" / "ablation.toml").read_text()
+    added = text[text.index('variant = "fix16"') :].split("[[reference]]")[0]
+    assert "# What limits fix7 at b2h8s512d64 on NVIDIA H200:" in added
+    assert [line[:5] for line in added.splitlines() if line[:3] in ("# 1", "# 2", "# 3")] == [
+        "# 1. ",
+        "# 2. ",
+        "# 3. ",
+    ]
+    assert "NVIDIA estimates" in added
+    assert "# [[step.prediction]]" in added
+    assert find_workspace(root).study().ladder.steps[-1].variant == "fix16"
+
+
+def test_a_stale_parent_has_no_bottlenecks(tmp_path: Path) -> None:
+    root = copy_of_repository(tmp_path)
+    source = root / "kernels" / "attention" / "fix7.cu"
+    source.write_text(source.read_text() + "// changed\n")
+    assert new(root, "fix16", "--from", "fix7", *CHANGE) == 0
+    text = (root / "ablations" / "attention" / "ablation.toml").read_text()
+    assert "# The bottlenecks of fix7 are not collected: its capture is stale." in text
+
+
+def test_kernels_of_another_name_are_copied_and_headers_are_shared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = make(tmp_path / "ws", {"baseline": GOOD})
+    folder = root / "kernels" / "scale"
+    (folder / "baseline.cu").rename(folder / "scale.cu")
+    (folder / "common.cuh").write_text("#pragma once\n")
+    text = (folder / "scale.cu").read_text()
+    (folder / "scale.cu").write_text(f'#include "common.cuh"\n{text}')
+    module = folder / "baseline.py"
+    module.write_text(module.read_text().replace("baseline.cu", "scale.cu"))
+    assert new(root, "fix1", "--from", "baseline", *CHANGE, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [Path(name).name for name in told["written"]] == ["fix1.py", "fix1.cu"]
+    assert told["shared"] == ["common.cuh"]
+    assert '"fix1.cu"' in (folder / "fix1.py").read_text()
+    assert "scale.cu" not in (folder / "fix1.py").read_text()
+
+
+class Terminal:
+    """Stdin with somebody before it."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        return f"{self.lines.pop(0)}\n" if self.lines else ""
+
+
+@pytest.mark.parametrize(
+    ("answers", "predictions"),
+    [
+        (("", "eight halves a load", "tiem=0.4..0.8", "time=0.4..0.8"), [(0.4, 0.8)]),
+        (("eight halves a load", ""), []),
+    ],
+)
+def test_a_terminal_is_asked(
+    root: Path,
+    answers: tuple[str, ...],
+    predictions: list[tuple[float, float]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(*answers))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    capsys.readouterr()
+    assert new(root, "fix2", "--from", "fix1") == 0
+    told = capsys.readouterr()
+    assert told.err.startswith("The bottlenecks of fix1 are not collected")
+    assert ("'tiem' is no figure; did you mean 'time'?" in told.err) == bool(predictions)
+    assert ("no prediction" in told.out) == (not predictions)
+    known = find_workspace(root).study().ladder.step("fix2")
+    assert known is not None
+    assert known.key_change == "eight halves a load"
+    assert [p.factor for p in known.predictions] == predictions
+
+
+def test_a_terminal_that_says_nothing_ends_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert "no answer came" in fails(capsys, root, "fix2", "--from", "fix1")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("fix1", "--from", "baseline"), ["'fix1' is a variant of rmsnorm already", "fix2"]),
+        (("builtin", "--from", "baseline"), ["'builtin' is a variant"]),
+        (("study", "--from", "baseline"), ["'study' is the study itself"]),
+        (("fix-2", "--from", "baseline"), ["'fix-2' is no name for a variant", "letters"]),
+        (("../fix2", "--from", "baseline"), ["is no name for a variant"]),
+        (("fix2", "--from", "basline"), ["unknown step 'basline'", "'baseline'"]),
+        (("fix2", "--from", "builtin"), ["'builtin' is a reference", "baseline, fix1"]),
+        (("fix2", "--from", "fix1[warps=2]"), ["no files of its own", "copy fix1"]),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused(
+    root: Path, options: tuple[str, ...], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    err = fails(capsys, root, *options, *CHANGE)
+    assert all(word in err for word in words)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "words"),
+    [
+        ("time", ["'time' is no prediction", "FIGURE=LOW..HIGH"]),
+        ("time=0.8", ["is no prediction"]),
+        ("time=0.8-0.95", ["is no prediction"]),
+        ("time=0.8...0.95", ["is no prediction"]),
+        ("time=-1..1", ["is no prediction"]),
+        ("time=0.95..0.8", ["has its higher end first"]),
+        ("tme=0.8..0.95", ["'tme' is no figure", "did you mean 'time'?"]),
+    ],
+)
+def test_a_prediction_that_says_nothing_is_refused(
+    root: Path, prediction: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    err = fails(capsys, root, "fix2", "--from", "fix1", *CHANGE, "--predict", prediction)
+    assert all(word in err for word in words)
+
+
+def test_without_a_terminal_the_change_must_be_given(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    err = fails(capsys, root, "fix2", "--from", "fix1", "--predict", "time=0.5..1")
+    assert "a step needs its key change" in err
+    assert "--change" in err
+    assert "cannot be printed" in fails(capsys, root, "fix2", "--from", "fix1", "--change", "a\x07")
+
+
+def test_a_file_that_is_there_is_not_overwritten(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "kernels" / "rmsnorm" / "fix2.cu").write_text("mine")
+    assert "fix2.cu is there already" in fails(capsys, root, "fix2", "--from", "fix1", *CHANGE)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("schema_version = 1\n[[step]\n", ["is not valid TOML", "hint: mend the place named"]),
+        ("schema_version = 1\n", ["has no steps", "write one [[step]]"]),
+        (
+            'schema_version = 1\nstep = [{variant = "baseline", key_change = "a"}]\n',
+            ["has its steps in a form that none can be added to", "by hand"],
+        ),
+    ],
+)
+def test_a_ladder_that_cannot_be_read_or_added_to_is_left_alone(
+    tmp_path: Path, text: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = make(tmp_path / "ws", {"baseline": GOOD})
+    (root / "ablations" / "scale" / "ablation.toml").write_text(text)
+    err = fails(capsys, root, "fix1", "--from", "baseline", *CHANGE)
+    assert all(word in err for word in words)
+
+
+def test_outside_a_workspace_it_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "fix1", "--from", "baseline", *CHANGE]) == 2
+    assert "hint: `workbench init` makes one" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+LADDERS = (
+    "schema_version = 1\n" + step("baseline", None) + "# about the reference\n[[reference]]\n"
+    'variant = "r"\nprimary = true\n',
+    "schema_version = 1\r\n" + step("baseline", None).replace("\n", "\r\n"),
+    '[[reference]]\nvariant = "r"\n' + step("baseline", None) + "# the end",
+    step("baseline", None) + 'summary = 3\n[[step]]\nvariant = """\n[[reference]]\n"""\n',
+    '[[ "step" ]]\nvariant = "a"\n[[step.prediction]]\nfigure = "time" # [[reference]]\n\n\n',
+)
+
+
+@given(st.sampled_from(LADDERS), st.text(max_size=40), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_only_a_step_is_added_whatever_the_layout(text: str, change: str, foretold: bool) -> None:
+    prediction = Prediction(figure="time", factor=(0.5, 0.75), range=None)
+    asked = Step("b", "baseline", change, predictions=(prediction,) * foretold)
+    added = step_text(asked, ["a remark", "another"])
+    try:
+        wanted: dict[str, Any] = tomllib.loads(added)
+    except tomllib.TOMLDecodeError:  # characters that TOML has not; the verb refuses them before
+        assert not change.isprintable()
+        return
+    now = with_step(Path("ablation.toml"), text, added)
+    was = tomllib.loads(text)
+    assert tomllib.loads(now) == {**was, "step": [*was["step"], *wanted["step"]]}
+    for line in text.splitlines():
+        assert line in now.splitlines()
+    assert ("\r" in now) == ("\r" in text)
+
+
+def test_the_grammar_of_a_prediction() -> None:
+    assert predicted("time=0.8..0.95").factor == (0.8, 0.95)
+    assert predicted(" stall.long_scoreboard = .5 .. 1 ").figure == "stall.long_scoreboard"
+    assert predicted("time=1..2").factor == (1.0, 2.0)
+    with pytest.raises(UsageError):
+        predicted("time=a..b")

@@ -1,0 +1,119 @@
+"""What hurt who used it first stays mended: silence, doubled errors, paths that lead nowhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import workspaces
+from workbench.cli import VERBS, main
+from workspaces import ROOT
+
+MISSPELT = '[[step.prediction]]\nfigure = "tiem"\nfactor = [0.8, 0.9]\n'
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    bodies = {"baseline": workspaces.GOOD, "fix1": "if (i < n) out[i] = 2 * y[i];"}
+    return workspaces.make(tmp_path / "ws", bodies)
+
+
+def completed(line: str, here: Path) -> list[str]:
+    """What the shell offers at the end of a line."""
+    words = line.split(" ")
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "profiler"),
+            "_WORKBENCH_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1),
+        },
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("workbench show fix1", "fix15"),
+        ("workbench watch fi", "fix6"),
+        ("workbench diff fix6 fi", "fix7"),
+        ("workbench ablate --shape b4h16s2048d64", "b4h16s2048d64-causal"),
+        ("workbench list --study at", "attention"),
+        ("workbench show fix7 --metric dram__b", "dram__bytes_read.sum"),
+        ("workbench export li", "lines"),
+    ],
+)
+def test_the_shell_completes_names(line: str, offered: str) -> None:
+    assert offered in completed(line, ROOT)
+
+
+def test_the_only_study_needs_no_name_to_be_completed(root: Path) -> None:
+    (root / "workbench.toml").write_text("")
+    assert completed("workbench show ", root) == ["baseline", "fix1"]
+
+
+def test_nothing_is_completed_where_the_workspace_is_broken(root: Path) -> None:
+    (root / "workbench.toml").write_text("study = [")
+    assert completed("workbench show f", root) == []
+    assert completed("workbench show --shape l", root) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["list", "build", "show fix1", "diff baseline fix1", "ablate", "check", "export builds"],
+)
+def test_a_misspelt_figure_is_told_by_every_verb(
+    command: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (root / "ablations" / "scale" / "ablation.toml").open("a") as file:
+        file.write(MISSPELT)
+    assert main([*command.split(), "--project", str(root)]) == 2
+    told = capsys.readouterr().err
+    assert "predicts 'tiem', which is no figure" in told
+    assert "did you mean 'time'?" in told
+
+
+def test_a_compile_error_is_told_once_with_a_path_that_an_editor_opens(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root)
+    assert main(["build"]) == 4
+    told = capsys.readouterr().err
+    assert told.count('identifier "y" is undefined') == 1
+    assert "/workbench/kernels" not in told
+    (place,) = re.findall(r'^(\S+)\(\d+\): error: identifier "y"', told, re.M)
+    assert (root / place).samefile(root / "kernels" / "scale" / "fix1.cu")
+
+
+def test_the_list_comes_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """It took 2.4 seconds: no report and no table is opened for it."""
+    started = time.process_time()
+    assert main(["list"]) == 0
+    assert time.process_time() - started < 1.5
+    baseline = next(
+        li for li in capsys.readouterr().out.splitlines() if li.startswith("| baseline")
+    )
+    assert baseline.count("baseline") == 1
+
+
+def test_an_unknown_name_has_a_hint_at_every_verb_that_takes_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for verb in ("build", "check", "profile", "ablate", "show", "watch", "open"):
+        assert verb in VERBS
+        assert main([verb, "fix99"]) == 2, verb
+        assert "hint: " in capsys.readouterr().err

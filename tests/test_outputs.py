@@ -1,0 +1,391 @@
+"""What ``run`` may return: several outputs, inputs changed in place, gradients; and how it is told
+where it returns anything else. Without a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
+
+from workbench.run.worker import calls, check, deviation  # noqa: E402
+from workbench.run.worker.check import check_variant  # noqa: E402
+from workbench.run.worker.deviation import chunks, compare, same_bits  # noqa: E402
+from workbench.run.worker.output import (  # noqa: E402
+    NoResult,
+    expected_of,
+    outputs_of,
+    paired,
+)
+from workbench.study.model import Tolerance  # noqa: E402
+from workbench.words import CheckResult  # noqa: E402
+
+BOUND = Tolerance(absolute=1e-4, relative=1e-5)
+Pair = namedtuple("Pair", "out lse")
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks run where there is no GPU; what is filled with NaN is memory of the CPU."""
+    real_full = torch.full
+
+    def full(*given: Any, device: Any = None, **named: Any) -> Any:
+        return real_full(*given, device=None if device == "cuda" else device, **named)
+
+    generator = torch.Generator
+
+    class Here:
+        def __new__(cls, device: str) -> Any:
+            return generator()
+
+    monkeypatch.setattr(torch, "full", full)
+    monkeypatch.setattr(torch, "Generator", Here)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+
+def study_of(reference: Callable[..., Any], **parts: Any) -> Any:
+    def inputs(shape: Any, generator: Any) -> dict[str, Any]:
+        return {"x": torch.randn(6, 5, generator=generator)}
+
+    return SimpleNamespace(inputs=inputs, reference=reference, tolerance=BOUND, **parts)
+
+
+def outcome(study: Any, run: Callable[..., Any], peer: Any = None) -> check.CheckOutcome:
+    return check_variant(cast(Any, study), run, None, peer)
+
+
+def two(x: Any) -> Any:
+    return x.double() * 2, x.double().sum(1)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: (x * 2, x.sum(1)),
+        lambda x: [x * 2, x.sum(1)],
+        lambda x: Pair(x * 2, x.sum(1)),
+        lambda x: {"out": x * 2, "lse": x.sum(1)},
+    ],
+    ids=["tuple", "list", "named", "dict"],
+)
+@pytest.mark.parametrize(
+    "reference", [two, lambda x: Pair(*two(x)), lambda x: {"out": two(x)[0], "lse": two(x)[1]}]
+)
+def test_several_outputs_are_compared_each_with_its_own(run: Any, reference: Any) -> None:
+    assert outcome(study_of(reference), run).status == CheckResult.CORRECT
+
+
+def test_names_decide_before_places() -> None:
+    study = study_of(lambda x: {"lse": x.double().sum(1), "out": x.double() * 2})
+    assert outcome(study, lambda x: {"out": x * 2, "lse": x.sum(1)}).status == CheckResult.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (lambda x: (x * 2, x.sum(1) + 1), "'1': max error 1"),
+        (lambda x: Pair(x * 2, x.sum(1) + 1), "'lse': max error 1"),
+        (lambda x: (x * 2, x.sum(0)), "'1' has shape (5,), expected (6,)"),
+        (lambda x: (x * 2, x.sum(1).long()), "'1' has int64, where reference() gives float64"),
+        (lambda x: (x * 2,), "run() gives 0, reference() 0, 1: 1 where reference() gives 2"),
+        (lambda x: x * 2, "run() gives a tensor, reference() 0, 1: 1 where reference() gives 2"),
+        (lambda x: (x * 2, None), "run() returned None at '1', not a tensor"),
+        (lambda x: None, "run() returned None, not a tensor"),
+        (lambda x: (), "run() returned an empty tuple"),
+        (lambda x: (x * 2, 3.0), "run() returned float at '1', not a tensor"),
+        (lambda x: (x * 2, x[:, 0]), "what run() returns at '1' shares memory with its input 'x'"),
+        (lambda x: (x * 2, {"a": x.sum(1).to("meta")}), "returned a tensor on meta at '1.a'"),
+    ],
+)
+def test_what_is_wrong_with_one_of_several_is_told_with_its_name(run: Any, said: str) -> None:
+    found = outcome(study_of(two), run)
+    assert found.status == CheckResult.WRONG
+    assert said in found.why
+
+
+@pytest.mark.parametrize(
+    "run", [lambda x: None, lambda x: x[:2], lambda x: x.to("meta"), lambda x: (x.sum(), x.sum())]
+)
+def test_no_result_has_a_hint(run: Any) -> None:
+    found = outcome(study_of(lambda x: x.double()), run)
+    assert found.status == CheckResult.WRONG
+    assert found.hint
+
+
+def test_the_worst_output_is_named() -> None:
+    found = outcome(study_of(two), lambda x: Pair(x * 2, x.sum(1) * (1 + 1e-6)))
+    assert found.status == CheckResult.CORRECT
+    assert found.output == "lse"
+
+
+def test_the_worst_beside_the_primary_reference_is_named() -> None:
+    def off(by: float, other: float) -> Any:
+        return lambda x: Pair(x * 2 * (1 + by), x.sum(1) * (1 + other))
+
+    found = outcome(study_of(two), off(4e-6, 2e-6), peer=off(3e-6, 6e-7))
+    assert found.output == "lse"
+    assert found.times_reference == pytest.approx(2e-6 / 6e-7, rel=0.4)
+
+
+def test_another_type_than_the_primary_references_is_other_work() -> None:
+    study = study_of(lambda x: x.double() * 2)
+    found = outcome(study, lambda x: x.double() * 2, peer=lambda x: x * 2)
+    assert (found.status, found.hint) == (CheckResult.WRONG, "return float32")
+    assert found.why == "its result is float64, where the primary reference gives float32"
+
+
+# ---- in place ---------------------------------------------------------------------------------
+def doubled(x: Any) -> Any:
+    return x.double() * 2
+
+
+@pytest.mark.parametrize("returns", [lambda x: None, lambda x: x, lambda x: (x,)])
+def test_an_input_changed_in_place_is_an_output(returns: Any) -> None:
+    study = study_of(doubled, in_place=("x",))
+    assert outcome(study, lambda x: returns(x.mul_(2))).status == CheckResult.CORRECT
+    wrong = outcome(study, lambda x: returns(x.mul_(3)))
+    assert (wrong.status, wrong.output) == (CheckResult.WRONG, "x")
+
+
+def test_what_is_returned_stands_before_what_is_changed() -> None:
+    study = study_of(lambda x: (x.double().sum(1), x.double() * 2), in_place=("x",))
+
+    def run(x: Any) -> Any:
+        total = x.sum(1)
+        x.mul_(2)
+        return total
+
+    assert outcome(study, run).status == CheckResult.CORRECT
+    named = study_of(lambda x: {"x": x.double() * 2, "sums": x.double().sum(1)}, in_place=("x",))
+    assert outcome(named, run).status == CheckResult.CORRECT
+
+
+def test_a_reference_may_work_in_place_too() -> None:
+    study = study_of(lambda x: x.mul_(2).double(), in_place=("x",))
+
+    def run(x: Any) -> None:
+        x.mul_(2)
+
+    assert outcome(study, run, peer=run).status == CheckResult.CORRECT
+
+
+def test_other_inputs_must_stay_as_they_are() -> None:
+    def run(x: Any) -> Any:
+        out = x * 2
+        x.zero_()
+        return out
+
+    assert outcome(study_of(doubled), run).why == "changes its input 'x'"
+
+
+def test_in_place_must_name_a_tensor() -> None:
+    from workbench.errors import UsageError
+
+    with pytest.raises(UsageError, match="in_place names 'y', which is no tensor"):
+        outcome(study_of(doubled, in_place=("y",)), lambda x: x)
+
+
+@pytest.mark.parametrize("names", ["x", 3, ("x", 3)])
+def test_in_place_is_a_tuple_of_names(names: Any, tmp_path: Any) -> None:
+    from workbench.errors import UsageError
+    from workbench.study.workspace import check_in_place
+
+    with pytest.raises(UsageError, match="must be the names of the inputs"):
+        check_in_place(tmp_path, names)
+
+
+# ---- gradients --------------------------------------------------------------------------------
+def with_gradients(reference: Callable[..., Any]) -> Any:
+    study = study_of(reference)
+    given = study.inputs
+
+    def inputs(shape: Any, generator: Any) -> dict[str, Any]:
+        drawn: dict[str, Any] = given(shape, generator)
+        return {"x": drawn["x"].requires_grad_(True)}
+
+    study.inputs = inputs
+    return study
+
+
+def gradient(x: Any) -> Any:
+    return torch.autograd.grad(x.square().sum(), x)
+
+
+def test_a_backward_pass_is_a_call() -> None:
+    study = with_gradients(lambda x: (2 * x.double(),))
+    assert outcome(study, gradient, peer=gradient).status == CheckResult.CORRECT
+    forward = with_gradients(lambda x: x.double().square())
+    assert outcome(forward, lambda x: x.square()).status == CheckResult.CORRECT
+
+
+def test_a_gradient_left_in_an_input_is_told() -> None:
+    def run(x: Any) -> Any:
+        x.square().sum().backward()
+        return x.grad.clone()
+
+    found = outcome(with_gradients(lambda x: 2 * x.double()), run)
+    assert "leaves a gradient in its input 'x'" in found.why
+    assert "torch.autograd.grad" in found.hint
+
+
+# ---- the second call --------------------------------------------------------------------------
+def test_what_is_not_written_again_is_told() -> None:
+    written: list[Any] = []
+
+    def run(x: Any) -> Any:
+        if not written:
+            written.append(torch.empty_like(x))
+            written[0].copy_(x * 2)
+        return written[0]
+
+    study = study_of(doubled)
+    found = check.check_once(study, run, None)
+    assert found.why == "leaves NaN in its result when it is called again: not written anew"
+
+
+def test_results_that_differ_from_call_to_call_are_noted() -> None:
+    calls: list[int] = []
+
+    def run(x: Any) -> Any:
+        calls.append(1)
+        return x * 2 * (1 + len(calls) * 1e-7)
+
+    assert outcome(study_of(doubled), run).varies
+    assert not outcome(study_of(doubled), lambda x: x * 2).varies
+
+
+# ---- piece by piece ---------------------------------------------------------------------------
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 50), (2, 3, 40), (40, 1, 2), (1, 99)])
+def test_chunks_cover_every_element_once(shape: tuple[int, ...]) -> None:
+    seen = torch.zeros(shape)
+    for at in chunks(shape, 16):
+        assert seen[at].numel() <= 16
+        seen[at] += 1
+    assert (seen == 1).all()
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deviation.chunks, "__defaults__", (16,))
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_comparison_in_pieces_says_what_a_whole_one_says(transposed: bool) -> None:
+    expected = torch.randn(9, 30, dtype=torch.float64)
+    out = (expected + torch.randn_like(expected) * 1e-3).float()
+    if transposed:
+        out = out.t().contiguous().t()
+    error = out.double() - expected
+    absolute, relative, why = compare(out, expected, BOUND)
+    assert absolute == float(error.abs().max())
+    assert relative == pytest.approx(float(error.norm() / expected.norm()), rel=1e-12)
+    row, column = divmod(int(error.abs().argmax()), 30)
+    assert why.endswith(f"worst at [{row}, {column}]")
+    out[4, 17] = out[7, 3] = math.nan
+    assert (
+        "2 of 270 outputs are NaN or infinite, the first at [4, 17]"
+        in compare(out, expected, BOUND)[2]
+    )
+
+
+def test_nan_and_infinity_are_right_where_the_reference_has_them() -> None:
+    expected = torch.tensor([1.0, math.nan, -math.inf, 4.0], dtype=torch.float64)
+    assert compare(expected.float(), expected, BOUND) == (0.0, 0.0, "")
+    other = expected.float()
+    other[2] = math.inf
+    assert (
+        "1 of 4 outputs are NaN or infinite, the first at [2]" in compare(other, expected, BOUND)[2]
+    )
+    assert compare(torch.ones(4), expected, BOUND)[2].startswith("max error nan")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "complex64", "float8_e4m3fn", "bfloat16"])
+def test_every_type_can_be_compared(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    out = torch.tensor([1.0, 0.0, 1.0]).to(kind)
+    wide = torch.complex128 if kind.is_complex else torch.float64
+    expected = out.to(wide) if kind.is_complex or kind.is_floating_point else out.clone()
+    assert compare(out, expected, BOUND) == (0.0, 0.0, "")
+    assert compare(out, 1 - expected.to(wide), BOUND)[0] == 1.0
+    assert same_bits(out, out.clone())
+
+
+def test_an_error_where_the_reference_is_zero_has_no_bound() -> None:
+    zero = torch.zeros(3, dtype=torch.float64)
+    assert compare(zero.float(), zero, BOUND) == (0.0, 0.0, "")
+    assert compare(zero.float() + 1e-7, zero, BOUND)[1] == math.inf
+
+
+# ---- names ------------------------------------------------------------------------------------
+def test_torchs_own_named_tuples_have_names() -> None:
+    found = outputs_of(torch.max(torch.randn(3, 4), 1), {})
+    assert list(found.tensors) == ["values", "indices"]
+
+
+def test_structures_of_which_nothing_fits_are_refused() -> None:
+    one, other = torch.ones(2), torch.zeros(2)
+    found, expected = outputs_of({"a": one, "b": other}, {}), expected_of({"a": one, "c": other})
+    with pytest.raises(NoResult, match="'b' is on one side alone"):
+        paired(found, expected)
+
+
+# ---- memory -----------------------------------------------------------------------------------
+class Memory(TorchDispatchMode):
+    """Stands in for the allocator's own account: bytes of all storages alive, and their peak."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.alive: dict[StorageWeakRef, int] = {}
+        self.peak = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves((args, found)):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                self.alive[StorageWeakRef(storage)] = storage.nbytes()
+        self.alive = {ref: size for ref, size in self.alive.items() if not ref.expired()}
+        self.peak = max(self.peak, sum(self.alive.values()))
+        return found
+
+
+@pytest.mark.parametrize("shape", [(1 << 20,), (1024, 1024)])
+def test_a_check_takes_no_more_than_three_times_the_operands(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without what the reference itself takes."""
+    monkeypatch.setattr(calls, "POISON_BYTES", 0)
+    monkeypatch.setattr(deviation.chunks, "__defaults__", (1 << 14,))
+    memory, peaks = Memory(), []
+
+    def reference(x: Any, y: Any) -> Any:
+        peaks.append(memory.peak)
+        result = x.double().mul_(2), y.double()
+        memory.peak = 0
+        return result
+
+    def inputs(shape: Any, generator: Any) -> dict[str, Any]:
+        return {name: torch.randn(shape, generator=generator) for name in "xy"}
+
+    def run(x: Any, y: Any) -> Any:
+        return x * 2, y.clone()
+
+    study = SimpleNamespace(inputs=inputs, reference=reference, tolerance=BOUND)
+    with memory:
+        assert check.check_once(cast(Any, study), run, shape, None, run).why == ""
+    operands = 4 * 4 * math.prod(shape)
+    expected = 2 * 8 * math.prod(shape)
+    margins = 4 * calls.GUARD_BYTES
+    assert operands <= peaks[0] <= 2.2 * operands + margins
+    assert memory.peak - expected <= 1.6 * operands

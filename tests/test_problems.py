@@ -1,0 +1,714 @@
+"""Which format a file is of, what is read of it, and what a newcomer is told who got it wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from workbench.commands.attempt import learned, prepare, rounded_up
+from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
+from workbench.problems import detect
+from workbench.problems.expressions import read_call, read_input, read_launch, read_output
+from workbench.problems.given.inputs import made
+from workbench.problems.problem import Kind, Problem
+from workbench.problems.request import Request, split
+from workbench.problems.writing import Facts, write
+from workbench.run.build import sources_of
+from workbench.run.protocol import Learned, TrialJob
+from workbench.run.worker.check import check_variant
+from workbench.run.worker.guard import Guard
+from workbench.run.worker.on_cpu import on_cpu
+from workbench.run.worker.trial import Trial
+from workbench.study.sources import source_files
+from workbench.study.workspace import find_workspace
+from workbench.words import CheckResult
+
+EXAMPLES = Path(__file__).parent / "problems"
+SOFTMAX = "def softmax(x):\n    return x.softmax(-1)\n"
+INPUTS = "def inputs(rows=8, cols=16):\n    return (torch.randn(rows, cols, device='cuda'),)\n"
+LAUNCH = "softmax[(x.shape[0],), 256](x, out, n)"
+
+
+def file(folder: Path, text: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(f"import torch\n\n\n{text}")
+    return path
+
+
+def problem(source: Path | str, **options: Any) -> Problem:
+    path, function = split(str(source))
+    return detect.read(Request(source=path, function=function, **options))
+
+
+@pytest.fixture
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem], Learned]:
+    """Writes a problem and calls it once on the CPU, as the worker does."""
+
+    def work(found: Problem) -> Learned:
+        root = tmp_path / "made"
+        write(found, root, Facts())
+        smallest = min(found.shapes, key=lambda n: sum(
+            v for v in found.shapes[n].parameters.values() if isinstance(v, int)))  # fmt: skip
+        job = TrialJob(
+            study=found.name,
+            shapes=(smallest,),
+            baseline=found.baseline.name,
+            called=found.baseline.called,
+            references=tuple(module.name for module in found.references),
+            device="cpu",
+        )
+        monkeypatch.chdir(root)
+        with on_cpu():
+            told = Trial(job).run()
+        write(found, root, learned(found, told))
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        with on_cpu():
+            checked(root, found, smallest)
+        return told
+
+    return work
+
+
+def checked(root: Path, found: Problem, shape: str) -> None:
+    """What was written goes through the engine's own check, watched as every variant is."""
+    study = find_workspace(root).study(found.name)
+    names = [found.baseline.name, *(module.name for module in found.references)]
+    guard = Guard(study.folder, sources_of(study, names))
+    guard.seal.also(study.module)
+    runs = {n: guard.load(study.folder / f"{n}.py", f"workbench_variant_{n}").run for n in names}
+    peer = guard.unheard(runs[names[1]]) if len(names) > 1 else None
+    for name in names:
+        with guard.watching(name):
+            outcome = check_variant(study.module, runs[name], study.shapes[shape], peer)
+        assert (outcome.status, outcome.why) == (CheckResult.CORRECT, ""), name
+
+
+def small(name: str, folder: Path, **sizes: int) -> Path:
+    """An example with other sizes, for the CPU."""
+    text = (EXAMPLES / name).read_text()
+    for key, value in sizes.items():
+        kept = [line for line in text.splitlines() if line.startswith(f"{key} = ")]
+        text = text.replace(kept[0], f"{key} = {value}")
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+# Formats, each read and called.
+
+
+def test_a_function_of_a_file_is_called_with_its_inputs(tmp_path: Path, tried: Any) -> None:
+    found = problem(file(tmp_path, SOFTMAX + INPUTS), versus="torch.softmax")
+    assert found.kind == Kind.FUNCTION
+    assert found.what == "mine.py, a Python function: its function softmax(x)"
+    told = tried(found)
+    assert told.inputs == {"x": "float32[8, 16]"}
+    assert told.exact
+    assert set(told.errors) == {"baseline", "torch_softmax"}
+    assert max(relative for _, relative in told.errors.values()) < 1e-6
+    assert told.bytes == {"rows=8 cols=16": 2 * 8 * 16 * 4}
+
+
+def test_a_kernelbench_solution_has_the_parameters_of_the_model(tmp_path: Path, tried: Any) -> None:
+    path = small("rms_norm.py", tmp_path, rows=8, features=16)
+    found = problem(path, solution=EXAMPLES / "rms_norm_new.py", versus="compile")
+    assert found.kind == Kind.KERNELBENCH
+    assert [m.called for m in found.references] == ["torch.compile of Model", "rms_norm.py:Model"]
+    told = tried(problem(path, solution=EXAMPLES / "rms_norm_new.py"))
+    assert told.errors["baseline"][1] < 1e-6  # its own weights are all ones
+    assert told.exact
+
+
+def test_a_kernelbench_model_alone_is_tried_itself(tmp_path: Path, tried: Any) -> None:
+    found = problem(small("rms_norm.py", tmp_path, rows=8, features=16))
+    assert found.itself
+    assert found.references == ()
+    assert tried(found).errors["baseline"][1] < 1e-6
+
+
+def test_a_gpu_mode_task_has_tests_and_benchmarks_and_its_own_check(tried: Any) -> None:
+    found = problem(EXAMPLES / "histogram")
+    assert found.kind == Kind.GPU_MODE
+    timed = {name: shape.timed for name, shape in found.shapes.items()}
+    assert timed == {"test0": False, "test1": False, "benchmark0": True, "benchmark1": True}
+    assert found.default_shape == "benchmark1"
+    told = tried(found)
+    assert told.destinations == ("counts",)  # which it only writes into
+    assert told.inputs == {"values": "uint8[1000]"}
+    assert told.errors == {"baseline": (0.0, 0.0), "ref_kernel": (0.0, 0.0)}
+
+
+def test_a_gpu_mode_check_refuses_an_output(tmp_path: Path) -> None:
+    from workbench.study.workspace import load_module
+
+    found = problem(EXAMPLES / "histogram" / "submission.py")
+    write(found, tmp_path, Facts(destinations=("counts",)))
+    with on_cpu():
+        study = load_module(tmp_path / "kernels/histogram/study.py", "workbench_study_histogram")
+        inputs = study.inputs(study.shapes["test0"], torch.Generator())
+        right = study.reference(**inputs).to(torch.int64)
+        wrong = right.clone()
+        wrong[3] += 1
+        assert study.accepts(inputs, right) == ""
+        assert "refuses it: 1 bins differ" in study.accepts(inputs, wrong)
+
+
+def test_what_the_formats_own_check_accepts_is_right(tmp_path: Path, tried: Any) -> None:
+    """As in tasks that allow results in half precision."""
+    shutil.copy(EXAMPLES / "utils.py", tmp_path)
+    folder = tmp_path / "rounded"
+    shutil.copytree(EXAMPLES / "histogram", folder)
+    (folder / "reference.py").write_text(
+        "import torch\n\n\ndef ref_kernel(data):\n    return data * 2\n\n\n"
+        "def generate_input(size, seed):\n    return torch.randn(size, device='cuda')\n\n\n"
+        "def check_implementation(data, output):\n"
+        "    return torch.allclose(output, ref_kernel(data), rtol=2e-2), 'too far'\n"
+    )
+    text = "def custom_kernel(data):\n    return (data.half() * {by}).float()\n"
+    (folder / "submission.py").write_text(text.format(by=2))
+    found = problem(folder)
+    told = tried(found)
+    assert told.accepted
+    assert learned(found, told).relative > told.errors["baseline"][1] > 1e-4
+    (folder / "submission.py").write_text(text.format(by=2.5))
+    error = complaint(lambda: tried(problem(folder)))
+    assert "check_implementation() refuses it: too far" in error.message
+
+
+def test_a_task_may_give_what_its_check_accepts_in_another_form(tmp_path: Path, tried: Any) -> None:
+    """Named tuples, and another type than the reference's."""
+    shutil.copy(EXAMPLES / "utils.py", tmp_path)
+    folder = tmp_path / "sums"
+    shutil.copytree(EXAMPLES / "histogram", folder)
+    (folder / "reference.py").write_text(
+        "import torch\n\n\ndef ref_kernel(data):\n    return torch.sort(data.double())\n\n\n"
+        "def generate_input(size, seed):\n    return torch.randn(size, device='cuda')\n\n\n"
+        "def check_implementation(data, output):\n"
+        "    assert isinstance(output, tuple)\n"
+        "    return torch.equal(output[0].double(), ref_kernel(data)[0]), 'not sorted'\n"
+    )
+    (folder / "submission.py").write_text(
+        "import torch\n\n\ndef custom_kernel(data):\n    return torch.sort(data)\n"
+    )
+    assert tried(problem(folder)).accepted
+
+
+def test_every_draw_of_a_gpu_mode_case_is_another(tmp_path: Path) -> None:
+    from workbench.study.workspace import load_module
+
+    write(problem(EXAMPLES / "histogram"), tmp_path, Facts())
+    with on_cpu():
+        study = load_module(tmp_path / "kernels/histogram/study.py", "workbench_study_drawn")
+        one, other = (
+            study.inputs(study.shapes["test0"], torch.Generator().manual_seed(seed))["values"]
+            for seed in (1, 2)
+        )
+    assert not torch.equal(one, other)
+
+
+def flashinfer(folder: Path, **changes: Any) -> Path:
+    """The example with a solution in plain torch that returns what it computes."""
+    for each in (EXAMPLES / "flashinfer").iterdir():
+        shutil.copy(each, folder)
+    path = folder / "rmsnorm_triton_row.json"
+    solution = json.loads(path.read_text())
+    run = json.loads((folder / "rmsnorm_h4096.json").read_text())["reference"]
+    solution["sources"][0]["content"] = run
+    solution["spec"] |= {"language": "python", "destination_passing_style": False, **changes}
+    path.write_text(json.dumps(solution))
+    return folder / "rmsnorm_h4096.json"
+
+
+def test_a_flashinfer_bench_definition_finds_workloads_and_solution(
+    tmp_path: Path, tried: Any
+) -> None:
+    found = problem(flashinfer(tmp_path))
+    assert found.kind == Kind.FLASHINFER
+    assert dict(found.shapes["batch_size64"].parameters) == {"batch_size": 64, "eps": 1e-06}
+    assert found.default_shape == "batch_size8192"
+    told = tried(found)
+    assert told.inputs == {"hidden_states": "bfloat16[64, 4096]", "weight": "bfloat16[4096]"}
+    assert told.outputs == ("bfloat16[64, 4096]",)
+    assert set(told.errors) == {"baseline", "definition"}
+
+
+def test_a_flashinfer_bench_solution_may_write_into_its_outputs(tmp_path: Path, tried: Any) -> None:
+    path = flashinfer(tmp_path, destination_passing_style=True)
+    solution = tmp_path / "rmsnorm_triton_row.json"
+    data = json.loads(solution.read_text())
+    data["sources"][0]["content"] = (
+        "def run(x, w, eps, out):\n"
+        "    wide = x.float()\n"
+        "    out.copy_(wide * (wide.pow(2).mean(-1, keepdim=True) + eps).rsqrt() * w)\n"
+    )
+    solution.write_text(json.dumps(data))
+    told = tried(problem(path))
+    assert told.errors["baseline"][1] < 0.01
+    assert told.outputs == ("bfloat16[64, 4096]",)
+
+
+def test_a_flashinfer_bench_solution_finds_its_definition(tmp_path: Path) -> None:
+    flashinfer(tmp_path)
+    assert problem(tmp_path / "rmsnorm_triton_row.json").name == "rmsnorm_h4096"
+
+
+def test_a_function_for_nsight_python_needs_no_nsight(tmp_path: Path, tried: Any) -> None:
+    text = (EXAMPLES / "matmul_nsight.py").read_text().replace("(10, 11)", "(4, 5)")
+    path = tmp_path / "matmul_nsight.py"
+    path.write_text(text)
+    found = problem(path)
+    assert found.kind == Kind.NSIGHT
+    assert [dict(shape.parameters) for shape in found.shapes.values()] == [
+        {"n": 16, "dtype": "torch.float16"},
+        {"n": 32, "dtype": "torch.float16"},
+    ]
+    assert [m.called for m in found.references] == ["matmul"]  # normalize_against
+    assert found.baseline.called == "matmul_nsight.py:einsum"
+    told = tried(found)
+    assert told.inputs == {"a": "float16[16, 16]", "b": "float16[16, 16]"}
+    assert told.errors["baseline"][1] < 1e-3
+
+
+def test_a_range_that_writes_into_a_tensor_gives_it(tmp_path: Path, tried: Any) -> None:
+    text = (
+        "import nsight\n\n\n@nsight.analyze.kernel\ndef bench(n):\n"
+        "    x = torch.randn(n, device='cuda')\n    out = torch.empty_like(x)\n"
+        "    with nsight.annotate('double'):\n        torch.mul(x, 2, out=out)\n\n\n"
+        "if __name__ == '__main__':\n    bench(64)\n"
+    )
+    found = problem(file(tmp_path, text), versus="torch.add(x, x)")
+    assert dict(found.shapes[found.default_shape].parameters) == {"n": 64}
+    assert tried(found).destinations == ("out",)
+
+
+def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> None:
+    found = problem(
+        EXAMPLES / "row_softmax.cu",
+        inputs=("x=randn(64,128)", "n=128"),
+        outputs=("out=empty_like(x)",),
+        launch="softmax<<<x.shape[0], 256>>>(x, out, n)",
+        versus="torch.softmax(x, dim=-1)",
+    )
+    assert found.kind == Kind.CUDA
+    write(found, tmp_path, Facts())
+    text = (tmp_path / "kernels/softmax/baseline.py").read_text()
+    assert 'kernel = cuda.kernel("row_softmax.cu", "::softmax", defines={"INFINITY"' in text
+    assert "    out = torch.empty_like(x)\n    kernel[x.shape[0], 256](x, out, n)\n" in text
+
+
+def test_a_cuda_source_compiles_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from workbench.cli import main
+
+    found = problem(
+        EXAMPLES / "row_softmax.cu",
+        inputs=("x=randn(64,128)", "n=128"),
+        outputs=("out=empty_like(x)",),
+        launch=LAUNCH,
+        versus="torch.softmax(x, dim=-1)",
+    )
+    write(found, tmp_path, Facts())
+    assert main(["build", "baseline", "--json", "--project", str(tmp_path)]) == 0
+    built = json.loads(capsys.readouterr().out)["builds"][0]
+    assert built["kernels"][0]["registers"] > 0
+
+
+# What comes along.
+
+
+def test_what_a_file_imports_from_beside_it_comes_along(tmp_path: Path, tried: Any) -> None:
+    (tmp_path / "helper.py").write_text("from parts import two\n")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "__init__.py").write_text("from .number import two\n")
+    (tmp_path / "parts" / "number.py").write_text("two = 2\n")
+    (tmp_path / "other.py").write_text("")
+    text = "from helper import two\n\n\ndef twice(x):\n    return two * x\n"
+    found = problem(file(tmp_path, text), inputs=("x=randn(8)",), versus="torch.mul(x, 2)")
+    assert set(found.files) == {"mine.py", "helper.py", "parts/__init__.py", "parts/number.py"}
+    assert tried(found).errors["baseline"] == (0.0, 0.0)
+    root = tmp_path / "made"
+    study = find_workspace(root).study(found.name)
+    covered = {p.name for p in source_files(study, study.variants["baseline"])}
+    assert {"mine.py", "helper.py", "number.py", "baseline.py"} <= covered
+
+
+def test_the_users_file_stays_as_it_is(tmp_path: Path) -> None:
+    path = file(tmp_path, SOFTMAX + INPUTS)
+    found = problem(path)
+    write(found, tmp_path / "made", Facts())
+    assert (tmp_path / "made/kernels" / found.name / "mine.py").read_bytes() == path.read_bytes()
+
+
+def test_a_function_that_fills_a_tensor_has_it_made_for_every_call(
+    tmp_path: Path, tried: Any
+) -> None:
+    text = "def add(x, y, out):\n    torch.add(x, y, out=out)\n"
+    made_of = ("x=randn(8)", "y=randn(8)", "out=empty(8)")
+    told = tried(problem(file(tmp_path, text), inputs=made_of, versus="torch.add"))
+    assert told.destinations == ("out",)
+    assert told.in_place == ()
+    assert told.errors["baseline"] == told.errors["torch_add"]
+
+
+def test_a_function_that_changes_its_input_says_so(tmp_path: Path, tried: Any) -> None:
+    text = "def double(x):\n    x.mul_(2)\n"
+    found = problem(file(tmp_path, text), inputs=("x=randn(8)",), versus="torch.mul(x, 2)")
+    root = tmp_path / "made"
+    assert tried(found).in_place == ("x",)
+    assert 'in_place = ("x",)' in (root / "kernels/double/study.py").read_text()
+    reference = (root / "kernels/double/torch_mul.py").read_text()
+    assert "given.put(inputs, (\"x\",), _versus(inputs['x'], 2))" in reference
+
+
+def test_a_reference_that_says_float32_is_computed_in_doubles(tmp_path: Path, tried: Any) -> None:
+    """Its own rounding would else be the measure of others'."""
+    text = (
+        "def norm(x):\n    return x / x.double().pow(2).sum().sqrt().to(x.dtype)\n\n\n"
+        "def reference(x):\n    wide = x.to(torch.float32)\n"
+        "    return wide / wide.pow(2).sum().sqrt()\n"
+    )
+    told = tried(problem(file(tmp_path, text), inputs=("x=randn(4096)",)))
+    assert told.exact
+    assert 0 < told.errors["norm" if "norm" in told.errors else "baseline"][1] < 1e-6
+    assert 0 < told.errors["mine_reference"][1] < 1e-6 if "mine_reference" in told.errors else True
+
+
+def test_a_reference_that_takes_no_doubles_is_told_of(tmp_path: Path, tried: Any) -> None:
+    text = (
+        "def same(x):\n    return x * 1\n\n\ndef reference(x):\n"
+        "    assert x.dtype == torch.float32, 'only float32'\n    return x + 0\n"
+    )
+    told = tried(problem(file(tmp_path, text), inputs=("x=randn(8)",)))
+    assert not told.exact
+    assert "only float32" in told.refusal
+
+
+# What is wrong, and the way out.
+
+
+def complaint(work: Any) -> WorkbenchError:
+    with pytest.raises(WorkbenchError) as caught:
+        work()
+    assert caught.value.hint
+    return caught.value
+
+
+MISTAKES: Mapping[str, tuple[str, dict[str, Any], str]] = {
+    "no function": ("x = 1\n", {}, "defines no function to try"),
+    "several functions": ("def a(x): ...\ndef b(x): ...\n", {}, "has several functions: a, b"),
+    "no inputs": (SOFTMAX, {}, "has no inputs() and no --input gives x of softmax()"),
+    "unknown input": (SOFTMAX, {"inputs": ("y=randn(8)",)}, "gives x of softmax()"),
+    "one too many": (
+        SOFTMAX,
+        {"inputs": ("x=randn(8)", "z=1")},
+        "'z', which is no parameter of softmax()",
+    ),
+    "input without default": (
+        SOFTMAX + "def inputs(rows):\n    return {}\n",
+        {},
+        "inputs() has a parameter without a default",
+    ),
+    "syntax": ("def softmax(x)\n    return x\n", {}, "mine.py:4: SyntaxError"),
+    "unknown package": (
+        SOFTMAX,
+        {"inputs": ("x=randn(8)",), "versus": "tortch.softmax"},
+        "the Python package 'tortch' is not installed",
+    ),
+    "versus of nothing": (
+        SOFTMAX,
+        {"inputs": ("x=randn(8)",), "versus": "softmax"},
+        "names no package and no file",
+    ),
+    "a kernel": (
+        "import triton\n\n\n@triton.jit\ndef kernel(x): ...\n",
+        {},
+        "defines no function to try",
+    ),
+    "solution of a function": (
+        SOFTMAX,
+        {"solution": Path("a.py")},
+        "no problem that has solutions",
+    ),
+    "only a solution": (
+        "class ModelNew(torch.nn.Module): ...\n",
+        {},
+        "has a ModelNew without the Model",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_in_a_file_or_an_option_is_named(name: str, tmp_path: Path) -> None:
+    text, options, said = MISTAKES[name]
+    error = complaint(lambda: problem(file(tmp_path, text), **options))
+    assert said in error.message
+    assert error.exit_code in (2, 3)
+
+
+def test_what_is_not_there_or_unknown_is_named(tmp_path: Path) -> None:
+    path = file(tmp_path, SOFTMAX)
+    assert "'mine.py'" in complaint(lambda: problem(tmp_path / "mime.py")).hint
+    assert "name a file in it, such as mine.py" in complaint(lambda: problem(tmp_path)).hint
+    assert "softmax" in complaint(lambda: problem(f"{path}:softmx")).hint
+    text = tmp_path / "notes.txt"
+    text.write_text("")
+    assert "nothing that can be tried" in complaint(lambda: problem(text)).message
+    (tmp_path / "a.json").write_text("{}")
+    assert "no definition" in complaint(lambda: problem(tmp_path / "a.json")).message
+
+
+TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {
+    "returns nothing": (
+        "def softmax(x):\n    x + 1\n",
+        {"inputs": ("x=randn(8)",), "versus": "torch.softmax"},
+        "mine.py:softmax returned None, and changed none of its inputs",
+        GateFailed,
+    ),
+    "wrong shapes": (
+        "def product(x, y):\n    return x @ y\n",
+        {"inputs": ("x=randn(4,8)", "y=randn(4,8)"), "versus": "torch.add"},
+        "mine.py:5: mine.py:product fails: RuntimeError: mat1 and mat2",
+        GateFailed,
+    ),
+    "another shape": (
+        "def total(x):\n    return x.sum(-1)\n",
+        {"inputs": ("x=randn(4,8)",), "versus": "torch.softmax"},
+        "mine.py:total returns float32[4], and the reference [4, 8]",
+        GateFailed,
+    ),
+    "no tensor": (
+        "def length(x):\n    return 3\n",
+        {"inputs": ("x=randn(4,8)",), "versus": "torch.softmax"},
+        "mine.py:length returned int, not a tensor",
+        GateFailed,
+    ),
+    "no tensors in": (
+        "def length(n):\n    return torch.ones(n)\n",
+        {"inputs": ("n=3",), "versus": "torch.ones"},
+        "the inputs have no tensor",
+        UsageError,
+    ),
+    "unknown name": (
+        SOFTMAX,
+        {"inputs": ("x=randn(4,8)",), "versus": "torch.softmx"},
+        "unknown name in torch 'softmx'",
+        UsageError,
+    ),
+    "bad sizes": (
+        SOFTMAX,
+        {"inputs": ("x=randn('a')",), "versus": "torch.softmax"},
+        "cannot be made",
+        UsageError,
+    ),
+    "inputs that fail": (
+        SOFTMAX + "def inputs():\n    return {'x': torch.randn(-1)}\n",
+        {"versus": "torch.softmax"},
+        "mine.py:7: the inputs cannot be made: RuntimeError",
+        GateFailed,
+    ),
+}
+
+
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, **given: Any) -> Learned:
+    found = problem(given.pop("path"), **given)
+    write(found, tmp_path / "made", Facts())
+    references = tuple(module.name for module in found.references)
+    shapes = (found.default_shape,)
+    job = TrialJob(
+        study=found.name,
+        shapes=shapes,
+        baseline="baseline",
+        called=found.baseline.called,
+        references=references,
+        device="cpu",
+    )
+    monkeypatch.chdir(tmp_path / "made")
+    with on_cpu():
+        trial = Trial(job)
+        trial.device = torch.device(device)
+        return trial.run()
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_mistake_that_only_a_call_shows_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, options, said, kind = TRIED[name]
+    path = file(tmp_path, text)
+    if name == "wrong shapes":  # on a CPU, what fails may need a GPU
+        with on_cpu():
+            told = called(tmp_path, monkeypatch, "cpu", path=path, **options)
+        assert said in told.failures["baseline"].message
+        return
+    error = complaint(lambda: called(tmp_path, monkeypatch, "cpu", path=path, **options))
+    assert said in error.message
+    assert isinstance(error, kind)
+
+
+def test_tensors_on_the_cpu_are_refused_where_there_is_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trial, "drawn", lambda trial, shape: {"x": torch.ones(3)})
+    path = file(tmp_path, SOFTMAX + INPUTS)
+    error = complaint(lambda: called(tmp_path, monkeypatch, "cuda", path=path))
+    assert "the input 'x' is on the CPU" in error.message
+    assert "device='cuda'" in error.hint
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file(tmp_path, "import no_such_package\n\n\n" + SOFTMAX)
+    told = called(
+        tmp_path, monkeypatch, "cpu", path=path, inputs=("x=randn(8)",), versus="torch.softmax"
+    )
+    failure = told.failures["baseline"]
+    assert failure.message == "needs no_such_package, which is not installed (mine.py:4)"
+    assert failure.hint == "pip install no_such_package"
+
+
+def test_what_is_too_large_for_a_cpu_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file(tmp_path, SOFTMAX)
+    given = {"inputs": ("x=randn(1048576, 1048576)",), "versus": "torch.softmax"}
+    error = complaint(lambda: called(tmp_path, monkeypatch, "cpu", path=path, **given))
+    assert "4398.0 GB" in error.message
+    assert isinstance(error, EnvironmentLacks)
+
+
+def test_parts_of_other_formats_that_are_missing_are_named(tmp_path: Path) -> None:
+    kernelbench = small("rms_norm.py", tmp_path, rows=8)
+    empty = file(tmp_path, "", "empty.py")
+    error = complaint(lambda: problem(kernelbench, solution=empty))
+    assert "empty.py defines no ModelNew" in error.message
+
+    folder = tmp_path / "task"
+    shutil.copytree(EXAMPLES / "histogram", folder)
+    error = complaint(lambda: problem(folder))
+    assert "names ../utils.py, which is not there" in error.message
+    shutil.copy(EXAMPLES / "utils.py", tmp_path)
+    (folder / "submission.py").write_text("")
+    assert "defines no custom_kernel" in complaint(lambda: problem(folder)).message
+    (folder / "task.yml").write_text("lang: [")
+    assert "is no YAML" in complaint(lambda: problem(folder)).message
+
+    definition = flashinfer(tmp_path, entry_point="main.py::go.there")
+    data = json.loads((tmp_path / "rmsnorm_triton_row.json").read_text())
+    data["spec"]["entry_point"] = "run"
+    (tmp_path / "rmsnorm_triton_row.json").write_text(json.dumps(data))
+    assert "has no entry point among its sources" in complaint(lambda: problem(definition)).message
+    (tmp_path / "rmsnorm_h4096.jsonl").unlink()
+    assert "batch_size and no workload" in complaint(lambda: problem(definition)).message
+
+
+CUDA = {"inputs": ("x=randn(8,8)", "n=8"), "outputs": ("out=empty_like(x)",), "launch": LAUNCH,
+        "versus": "torch.softmax"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("without", "said"),
+    [
+        ({"launch": ""}, "needs --launch: how softmax(const float* x, float* out, int cols)"),
+        ({"inputs": ()}, "needs --input"),
+        ({"versus": ""}, "nothing says what softmax should compute"),
+        ({"launch": "softmx[1, 256](x, out, n)"}, "unknown kernel of row_softmax.cu 'softmx'"),
+        ({"launch": "softmax[1, 256](x, y, n)"}, "'y' is no input or output"),
+        ({"launch": "softmax(x, out, n)"}, "is no launch"),
+        ({"launch": "softmax[open('f'), 256](x, out, n)"}, "'open' cannot be called here"),
+        ({"outputs": ("out=load(x)",)}, "'load' makes no output"),
+    ],
+)
+def test_what_a_cuda_source_needs_is_named(without: dict[str, Any], said: str) -> None:
+    error = complaint(lambda: problem(EXAMPLES / "row_softmax.cu", **CUDA | without))
+    assert said in error.message
+
+
+# Expressions.
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "dtype"),
+    [
+        ("x=randn(4, 8)", (4, 8), torch.float32),
+        ("x=rand((2,3), dtype=float16)", (2, 3), torch.float16),
+        ("x=randn(16, dtype=float8_e4m3fn)", (16,), torch.float8_e4m3fn),
+        ("x=full((2,), -1.5, dtype=torch.float64)", (2,), torch.float64),
+        ("x=randint(0, 10, (5,), dtype=int32)", (5,), torch.int32),
+        ("x=randperm(7)", (7,), torch.int64),
+        ("x=arange(0, 12, 3)", (4,), torch.int64),
+        ("x=zeros(2, dtype=bool)", (2,), torch.bool),
+    ],
+)
+def test_inputs_are_made_as_they_are_written(
+    text: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    call = read_input(text).call
+    assert call is not None
+    tensor = made(call, torch.Generator())
+    assert (tuple(tensor.shape), tensor.dtype) == (shape, dtype)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "randn(4)",
+        "x=",
+        "x=randn",
+        "x=random(4)",
+        "x=randn(n)",
+        "x=randn(4, device=cuda)",
+        "x=randn(4, dtype=float17)",
+        "x=__import__('os').system('true')",
+        "x=randn(*open('f'))",
+        "x=[1]*4",
+        "x=randn(4",
+        "1x=randn(4)",
+    ],
+)
+def test_what_is_no_input_is_refused_and_never_run(text: str) -> None:
+    assert complaint(lambda: read_input(text)).exit_code == 2
+
+
+def test_plain_values_are_what_they_say() -> None:
+    assert [read_input(text).value for text in ("n=-3", "eps=1e-6", "flag=True", "s='a'")] == [
+        -3, 1e-6, True, "a",
+    ]  # fmt: skip
+
+
+def test_launches_are_read_in_both_ways() -> None:
+    names = ("x", "out", "n")
+    one = read_launch("k[(cdiv(n, 256), 2), (32, 8), 4 * n](x, out, n - 1)", names)
+    other = read_launch("k<<<(cdiv(n, 256), 2), (32, 8), 4 * n>>>(x, out, n - 1)", names)
+    assert one == other
+    assert one.extents == "(cdiv(n, 256), 2), (32, 8), 4 * n"
+    assert one.arguments == ("x", "out", "n - 1")
+    assert read_launch("k<float, 4><<<1, 32>>>(x)", names).kernel == "k<float, 4>"
+    assert read_output("out=empty(x.shape[0], n // 2, dtype=float16)", names)[1] == (
+        "torch.empty(x.shape[0], n // 2, dtype=torch.float16, device='cuda')"
+    )
+
+
+def test_a_call_to_compare_with_takes_inputs_and_plain_values_alone() -> None:
+    assert read_call("torch.softmax(x, dim=-1)").arguments == "x, dim=-1"
+    for text in ("torch.softmax(open('f'))", "f(x)(y)", "lambda: 1", "a.b(**c)", "torch.add(x+y)"):
+        complaint(lambda text=text: read_call(text))
+
+
+def test_tolerances_are_rounded_up_so_that_a_draw_changes_nothing() -> None:
+    assert [rounded_up(v) for v in (0.0, 1e-4, 1.1e-4, 0.0021, 6.2, 3e-9)] == [
+        0.0, 1e-4, 2e-4, 5e-3, 10.0, 5e-9,
+    ]  # fmt: skip
+
+
+def test_a_shape_that_is_none_of_a_problem_is_refused(tmp_path: Path) -> None:
+    found = problem(EXAMPLES / "histogram")
+    error = complaint(lambda: prepare(found, tmp_path, "benchmark7", on_gpu=False))
+    assert "unknown shape" in error.message
+    error = complaint(lambda: prepare(found, tmp_path, "test0", on_gpu=False))
+    assert "timed are benchmark0, benchmark1" in error.hint

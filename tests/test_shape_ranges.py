@@ -1,0 +1,304 @@
+"""Shapes that a study does not list: how they are named, checked, kept, and told over the size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from standin import Run, StandIn
+from workbench.cli import main
+from workbench.errors import UsageError
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import derived_shapes
+from workbench.run import machine
+from workbench.study.model import Study
+from workbench.study.shapes import pick_shapes
+from workbench.study.workspace import find_workspace
+from workspaces import GOOD, STUDY, make
+
+SHAPES = """shapes = {
+    "large": Shape(n=4096, rows=2, causal=False, dtype="float16"),
+    "tall": Shape(n=64, rows=512, causal=False, dtype="float16"),
+    "odd": Shape(profiled=False, n=1001, rows=1, causal=False, dtype="float16"),
+}
+"""
+
+
+def write_study(root: Path, extra: str = "") -> None:
+    lines = STUDY.split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith("shapes = "))
+    text = "\n".join([*lines[:at], SHAPES, *lines[at + 1 :]])
+    (root / "kernels" / "scale" / "study.py").write_text(text + extra)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = make(tmp_path / "ws", {"baseline": GOOD, "wide": GOOD})
+    write_study(made)
+    ladder = made / "ablations" / "scale" / "ablation.toml"
+    reference = '[[reference]]\nvariant = "eager"\ntitle = "PyTorch"\nprimary = true\n'
+    ladder.write_text(ladder.read_text() + reference)
+    (made / "kernels" / "scale" / "eager.py").write_text("def run(x):\n    return x * 2\n")
+    return made
+
+
+def study(root: Path) -> Study:
+    return find_workspace(root).study()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n=1024..4096*2", ["n1024", "n2048", "large"]),
+        ("N=1024", ["n1024"]),
+        ("n=64,rows=512", ["tall"]),
+        ("n=8,rows=1|2", ["n8-rows1", "n8"]),
+        ("tall,n=128|64", ["tall-n128", "tall"]),
+        ("causal=1,dtype=bfloat16", ["causal-dtype-bfloat16"]),
+        ("n=1001,rows=1", ["n1001-rows1"]),  # the study's own is only checked
+        ("tall", ["tall"]),
+    ],
+)
+def test_a_derived_shape_has_a_stable_name(root: Path, text: str, names: list[str]) -> None:
+    picked, _ = pick_shapes(study(root), text)
+    assert [each.name for each in picked] == names
+    for each in picked:
+        shape = each.study.shapes[each.name]
+        assert shape.profiled
+        assert (each.name in each.study.derived) == (each.name not in study(root).shapes)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("nn=4", "shape 'large' has no parameter 'nn'"),
+        ("n=0", "'n' of a shape cannot be 0"),
+        ("n=4..16", "does not say its step"),
+        ("lrage", "unknown shape 'lrage'"),
+        ("n=1..300+1", "300 combinations"),
+        ("dtype=a/b", "is no name that a folder can have"),
+    ],
+)
+def test_what_is_no_shape_says_why(root: Path, text: str, told: str) -> None:
+    with pytest.raises(UsageError) as error:
+        pick_shapes(study(root), text)
+    assert told in error.value.message
+    assert error.value.hint
+
+
+def test_a_study_may_name_its_shapes_and_refuse_some(root: Path) -> None:
+    rule = """
+
+def shape_name(shape):
+    if shape.n % 4:
+        raise ValueError("n must be a multiple of 4")
+    return f"{shape.rows}x{shape.n}"
+"""
+    write_study(root, rule)
+    picked, _ = pick_shapes(study(root), "n=8|16")
+    assert [each.name for each in picked] == ["2x8", "2x16"]
+    with pytest.raises(UsageError) as error:
+        pick_shapes(study(root), "n=9")
+    assert "refuses the shape n=9" in error.value.message
+    assert "n must be a multiple of 4" in error.value.message
+
+
+def linear(run: Run) -> float:
+    """A microsecond an element, one in two for ``wide``."""
+    n = 4096 if run.shape == "large" else int(run.shape.removeprefix("n"))
+    return 10 + n / 1000 * {"baseline": 1, "wide": 0.5, "eager": 0.8}[run.variant]
+
+
+Told = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def told(root: Path, capsys: pytest.CaptureFixture[str]) -> Told:
+    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
+        capsys.readouterr()
+        assert main([*arguments, "--json", "--project", str(root)]) == code
+        return dict(json.loads(capsys.readouterr().out))
+
+    return run
+
+
+def evidence(root: Path) -> EvidenceFolder:
+    return EvidenceFolder(root / "ablations" / "scale" / "evidence" / "nvidia-h200")
+
+
+def test_a_range_is_measured_shape_by_shape_and_kept(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    gpu = StandIn(monkeypatch, linear)
+    (over,) = told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"]
+    assert over["parameter"] == "n"
+    assert [each["size"] for each in over["shapes"]] == [1024, 2048, 4096, 8192]
+    assert len(gpu.timed) == 4
+    assert gpu.captured == []
+    lines = {each["variant"]: each for each in over["variants"]}
+    last = lines["wide"]["at"][-1]
+    assert last["microseconds"]["value"] == pytest.approx(14.096, rel=0.01)
+    assert last["unit"] == "byte/s"  # one FLOP in eight bytes
+    assert last["rate"] == pytest.approx(8 * 8192 / 14.096e-6, rel=0.01)
+    assert last["fastest_reference"] == "eager"
+    assert last["over_fastest_reference"]["low"] < 16.55 / 14.096
+    shapes = derived_shapes(evidence(root))
+    assert {name: values["n"] for name, values in shapes.items()} == {
+        "n1024": 1024,
+        "n2048": 2048,
+        "n8192": 8192,
+    }
+    gpu.timed.clear()
+    assert told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"] == [over]
+    assert gpu.timed == []
+
+
+def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
+    monkeypatch: pytest.MonkeyPatch, told: Told
+) -> None:
+    gpu = StandIn(monkeypatch, linear)
+    told("sweep", "wide", "--shape", "n=1024|2048")
+    told("ablate", "--fresh")
+    gpu.timed.clear()
+    gpu.checked.clear()
+    told("sweep", "wide", "--shape", "n=1024|2048")
+    assert gpu.checked == []
+    assert gpu.timed == []
+
+
+def test_a_change_of_the_study_makes_a_derived_shape_stale(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    gpu = StandIn(monkeypatch, linear)
+    told("sweep", "wide", "--shape", "n=1024|2048")
+    gpu.timed.clear()
+    write_study(root, "\nOTHER = 1\n")
+    told("sweep", "wide", "--shape", "n=1024|2048")
+    assert len(gpu.timed) == 2
+
+
+def test_ablate_check_and_profile_take_a_range(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, linear)
+    (over,) = told("ablate", "--shape", "n=1024|2048")["sizes"]
+    assert {each["variant"] for each in over["variants"]} == {"baseline", "wide", "eager"}
+    checks = told("check", "wide", "--shape", "n=512|1024")["checks"]
+    assert [(c["shape"], c["status"]) for c in checks] == [
+        ("n512", "correct"),
+        ("n1024", "correct"),
+    ]
+    shapes = told("profile", "wide", "--shape", "n=1024|2048")["shapes"]
+    assert [each["shape"]["name"] for each in shapes] == ["n1024", "n2048"]
+    assert list((root / "reports" / "scale").glob("over_n*/SIZES.md"))
+
+
+def test_one_shape_is_wanted_where_one_is_shown(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "wide", "--shape", "n=1|2", "--project", str(root)]) == 2
+    assert "names 2 shapes" in capsys.readouterr().err
+
+
+def test_derived_shapes_do_not_stand_in_the_list(
+    monkeypatch: pytest.MonkeyPatch, told: Told
+) -> None:
+    StandIn(monkeypatch, linear)
+    told("sweep", "wide", "--shape", "n=1024|2048")
+    (listed,) = told("list")["studies"]
+    assert listed["shapes"] == ["large", "tall", "odd"]
+    assert all(not each["evidence"] for each in listed["variants"])
+
+
+def test_a_worker_is_told_what_a_derived_shape_is(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    gpu = StandIn(monkeypatch, linear)
+    told("sweep", "wide", "--shape", "n=1024|2048")
+    assert next(job.derived for job in gpu.jobs if job.shape == "n1024") == {
+        "n1024": {"n": 1024, "rows": 2, "causal": False, "dtype": "float16"}
+    }
+
+
+def test_the_report_and_its_page_have_what_is_on_record_over_the_size(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, linear)
+    assert "sizes" not in told("ablate")
+    told("sweep", "wide", "--shape", "n=1024..8192*2")
+    (over,) = told("ablate")["sizes"]
+    lines = {each["variant"]: [at["size"] for at in each["at"]] for each in over["variants"]}
+    assert lines == {"wide": [1024, 2048, 4096, 8192], "eager": [1024, 2048, 4096, 8192]}
+    assert main(["report", "--html", "--project", str(root)]) == 0
+    folder = root / "reports" / "scale"
+    report = (folder / "OPTIMIZATION_REPORT.md").read_text()
+    assert "## Over `n`" in report
+    assert 'src="sizes-light.svg"' in report
+    assert "eager" in (folder / "sizes-dark.svg").read_text()
+    page = (folder / "report.html").read_text()
+    assert 'class="chart wide" data-chart="sizes"' in page
+    assert 'class="chart narrow" data-chart="sizes"' in page
+
+
+def test_a_derived_shape_of_another_study_costs_the_report_nothing(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, linear)
+    told("sweep", "wide", "--shape", "n=1024..8192*2")
+    path = root / "kernels" / "scale" / "study.py"
+    path.write_text(path.read_text().replace("rows=", "lines="))
+    assert "sizes" not in told("ablate")
+
+
+def test_a_single_derived_shape_is_as_any_other(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    StandIn(monkeypatch, linear)
+    judged = told("ablate", "--shape", "n=1024")
+    assert judged["shape"] == {"name": "n1024", "n": 1024, "rows": 2, "causal": False,
+                               "dtype": "float16"}  # fmt: skip
+    times = {row["variant"]: row["microseconds"]["value"] for row in judged["versions"]}
+    assert times["wide"] == pytest.approx(10.5, rel=0.01)
+    assert (root / "reports" / "scale" / "n1024" / "OPTIMIZATION_REPORT.md").is_file()
+    assert told("show", "wide", "--shape", "N=1024")["variant"] == "wide"
+    assert told("diff", "baseline", "wide", "--shape", "n=1024")["speedup"]["ratio"] > 1
+
+
+def test_a_shape_of_more_than_numbers_and_strings_is_not_varied(root: Path) -> None:
+    path = root / "kernels" / "scale" / "study.py"
+    path.write_text(path.read_text().replace("rows=2", "rows=[2, 3]"))
+    with pytest.raises(UsageError) as error:
+        pick_shapes(study(root), "n=4")
+    assert "its 'rows' is a list" in error.value.message
+    with pytest.raises(UsageError):
+        pick_shapes(study(root), "rows=4")
+
+
+def test_a_range_is_of_numbers(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["sweep", "wide", "--shape", "causal=0|1", "--project", str(root)]
+    assert main(arguments) == 2
+    assert "differ in a number alone: large, causal" in capsys.readouterr().err
+
+
+def test_a_range_beside_another_parameter_is_two_ranges(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, lambda run: 10.0)
+    found = told("sweep", "wide", "--shape", "causal=0|1,n=8|16")["sizes"]
+    assert [each["others"]["causal"] for each in found] == [False, True]
+    assert all([shape["size"] for shape in each["shapes"]] == [8, 16] for each in found)
+    (written,) = (root / "reports" / "scale").glob("over_n*/SIZES.md")
+    assert written.read_text().count("<picture>") == 2
+    assert (written.parent / "sizes-2-dark.svg").is_file()
+
+
+def test_without_a_gpu_and_a_record_there_is_no_range(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    assert main(["sweep", "wide", "--shape", "n=8|16", "--project", str(root)]) == 3
+    assert "no evidence is recorded for scale at n8" in capsys.readouterr().err

@@ -1,0 +1,249 @@
+"""This repository's studies: they read anywhere, their kernels compile, their reports render."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from workbench.cli import main
+from workbench.commands.measuring import plan
+from workbench.errors import UsageError
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import Evidence
+from workbench.judge.predictions import check_figures
+from workbench.render import markdown
+from workbench.render.document.checks import Checked, checks
+from workbench.study.model import Shape, Work
+from workbench.study.workspace import find_workspace
+from workspaces import ROOT, step
+
+STUDIES = ("attention", "softmax", "transpose")
+NEW = STUDIES[1:]
+MOST_EVIDENCE = 25e6  # bytes, of all studies together
+
+
+def test_the_workspace_has_them_and_the_default_stays() -> None:
+    workspace = find_workspace(ROOT)
+    assert workspace.studies() == list(STUDIES)
+    assert workspace.study().name == "attention"
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_one_is_read_without_torch_and_without_triton(name: str) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['triton'] = None\n"
+        "from pathlib import Path; from workbench.study.workspace import find_workspace\n"
+        f"study = find_workspace(Path({str(ROOT)!r})).study({name!r})\n"
+        "print(*(study.work(shape).bytes for shape in study.shapes))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(float(amount) > 0 for amount in done.stdout.split())
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_every_step_says_what_was_expected_of_it(name: str) -> None:
+    ladder = find_workspace(ROOT).study(name).ladder
+    check_figures(ladder)
+    first, *steps = ladder.steps
+    assert first.variant == "baseline"
+    for each in steps:
+        assert each.rationale
+        assert each.bottleneck or each.chooses
+        assert any(prediction.figure == "time" for prediction in each.predictions)
+
+
+def test_work_is_what_one_call_needs() -> None:
+    def work(study: str, shape: str) -> Work:
+        return find_workspace(ROOT).study(study).work(shape)
+
+    assert work("softmax", "4096x8192") == Work(3 * 2**25 - 2**12, 2 * 2 * 2**25, "float16")
+    assert work("transpose", "8192x8192") == Work(0, 2 * 4 * 2**26, "float32")
+
+
+@pytest.mark.parametrize(("study", "names"), [("transpose", ()), ("softmax", ("cluster",))])
+def test_kernels_compile_without_warnings_and_spills(
+    study: str, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
+    assert main(["build", *names, "--study", study, "--json", "--project", str(ROOT)]) == 0
+    builds = json.loads(capsys.readouterr().out)["builds"]
+    compiled = {build["variant"] for build in builds if build["kernels"]}
+    steps = {each.variant for each in find_workspace(ROOT).study(study).ladder.steps}
+    assert compiled >= (set(names) or steps)
+    for build in builds:
+        assert not build["warnings"]
+        assert not build["error"]
+        assert all(not kernel["spill_store_bytes"] for kernel in build["kernels"])
+
+
+def test_triton_variants_are_correct_in_its_interpreter() -> None:
+    for name in ("torch", "triton"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    script = Path(__file__).with_name("interpreted.py")
+    done = subprocess.run(
+        [sys.executable, script, ROOT / "kernels" / "softmax"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert not [line for line in told if line.startswith("WRONG")]
+    assert sum(line.startswith("correct") for line in told) > 100
+
+
+def test_adversarial_rows_always_have_a_softmax() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    study = find_workspace(ROOT).study("softmax")
+    for cols in (1, 2, 3, 1000):
+        for kind in study.module.adversarial.values():
+            generator = torch.Generator().manual_seed(7)
+            shape = Shape(rows=4, cols=cols, dtype="float16")
+            inputs = kind(study.module.inputs(shape, generator), generator)
+            rows = study.module.reference(**inputs).sum(-1)
+            torch.testing.assert_close(rows, torch.ones_like(rows))
+
+
+def test_a_study_may_allow_no_error_at_all() -> None:
+    def checked(error: float | None) -> Checked:
+        return Checked("tma", "odd", "correct", "", error, error, bound=0.0, relative_bound=0.0)
+
+    assert [checked(error).used for error in (None, 0.0, 1e-9)] == [None, 0.0, math.inf]
+    for wide in (False, True):
+        for error in (None, 0.0):
+            assert "tma" in markdown.table(checks([checked(error)], wide=wide))
+
+
+def test_a_copy_that_is_called_transposed_is_no_transpose() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from workbench.run.worker import main as worker_main
+
+    def flat(x: Any) -> Any:
+        return x.t().clone()
+
+    x = torch.arange(15.0).reshape(3, 5)
+    assert torch.equal(flat(x), x.t())
+    worker = object.__new__(worker_main.Worker)
+    worker.study = find_workspace(ROOT).study("transpose").module
+    worker.job = cast(Any, SimpleNamespace(references=("copy",)))
+    with pytest.raises(UsageError, match=re.escape("strides (1, 5)")):
+        worker.held("flat", flat)(x=x)
+    with pytest.raises(UsageError, match=re.escape("strides (1, 5)")):
+        worker.held("flat", lambda x: {"out": flat(x)})(x=x)
+    assert worker.held("copy", flat) is flat
+    assert torch.equal(worker.held("tma", lambda x: x.t().contiguous())(x=x), x.t())
+    worker.study = cast(Any, SimpleNamespace())
+    assert worker.held("flat", flat) is flat
+
+
+@pytest.mark.parametrize(
+    ("shape", "always"),
+    [
+        (Shape(n=1), True),
+        (Shape(n=1, captured=False), False),
+        (Shape(n=1, profiled=False), True),
+        (Shape(n=1, profiled=False, captured=False), True),
+    ],
+)
+def test_what_is_only_checked_is_checked_at_any_shape(shape: Shape, always: bool) -> None:
+    assert shape.always_checked is always
+
+
+def test_a_tensor_map_says_what_box_it_takes() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
+    from workbench import cuda
+
+    with pytest.raises(UsageError, match="only float32, float16 and bfloat16"):
+        cuda.tensor_map(torch.zeros(8, 8, dtype=torch.float64), (8, 16))
+    for dtype, wrong, wide in ((torch.float32, 64, 32), (torch.float16, 32, 64)):
+        with pytest.raises(UsageError) as caught:
+            cuda.tensor_map(torch.zeros(8, 64, dtype=dtype), (8, wrong))
+        assert str(caught.value.hint).endswith(f"the last of them {wide}")
+    with pytest.raises(UsageError) as caught:
+        cuda.tensor_map(torch.zeros(8, 64), (8, 6), swizzled=False)
+    assert str(caught.value.hint).endswith("the last of them a multiple of 4")
+
+
+def test_ceilings_are_the_cards_and_not_one_studys() -> None:
+    workspace = find_workspace(ROOT)
+    theirs = EvidenceFolder(workspace.evidence_base("attention") / "nvidia-h200")
+    for name in NEW:
+        study = workspace.study(name)
+        folder = EvidenceFolder(workspace.evidence_base(name) / "nvidia-h200")
+        assert not folder.ceilings.exists()
+        found = Evidence(study, study.default_shape, folder).calibration
+        assert found is not None
+        assert found.date == Evidence(workspace.study(), "b2h8s512d64", theirs).calibration.date  # type: ignore[union-attr]
+
+
+def test_all_evidence_together_stays_small() -> None:
+    files = [path for path in ROOT.glob("ablations/*/evidence/**/*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < MOST_EVIDENCE
+
+
+def recorded(name: str) -> None:
+    if not (ROOT / "ablations" / name / "evidence").is_dir():
+        pytest.skip(f"{name} has not been recorded yet")
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_evidence_is_current_and_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(name)
+    assert main(["ablate", "--study", name, "--json", "--project", str(ROOT)]) == 0
+    found = cast(Any, json.loads(capsys.readouterr().out))
+    assert found["study"] == name
+
+
+def test_steps_are_profiled_where_they_are_judged(tmp_path: Path) -> None:
+    """At a shape that is not captured by itself, those alone, and their parents."""
+    study = find_workspace(ROOT).study("softmax")
+    nothing = Evidence(study, "32x131072-bf16", EvidenceFolder(tmp_path))
+    names = list(study.variants)
+    assert plan(nothing, names, fresh=False).captured == ("online", "split")
+    assert plan(nothing, names, fresh=False, capture=True).captured == tuple(names)
+    assert plan(nothing.at("8192x1024"), names, fresh=False).captured == ()
+    assert plan(nothing.at("4096x8192"), names, fresh=False).captured == tuple(names)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NEW)
+def test_every_variant_is_correct_on_this_gpu(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "softmax":
+        pytest.importorskip("triton", reason="triton is not installed")
+    shutil.copytree(ROOT / "kernels" / name, tmp_path / "kernels" / name)
+    ladder = tmp_path / "ablations" / name / "ablation.toml"
+    ladder.parent.mkdir(parents=True)
+    text = (ROOT / "ablations" / name / "ablation.toml").read_text()
+    if name == "transpose":  # the right elements in the wrong order in memory
+        flat = tmp_path / "kernels" / name / "flat.py"
+        flat.write_text("def run(x):\n    return x.t().clone()\n")
+        text = text.replace("[[reference]]", step("flat") + "[[reference]]", 1)
+    ladder.write_text(text)
+    (tmp_path / "workbench.toml").write_text("")
+    assert main(["check", "--json", "--project", str(tmp_path)]) == (name == "transpose")
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert {check["variant"] for check in checks if check["status"] == "correct"} == set(
+        find_workspace(ROOT).study(name).variants
+    )
+    for check in checks:
+        if check["variant"] == "flat":
+            assert check["status"] in ("failed", "not collected")
+        else:
+            assert check["status"] in ("correct", "unsupported", "not collected"), check

@@ -1,0 +1,178 @@
+"""``workbench try``: what it says where there is no GPU, what it keeps, and how results read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from workbench.cli import main
+from workbench.commands.attempt import attempt
+from workbench.commands.target import find_target
+from workbench.errors import UsageError
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
+from workbench.problems.problem import Problem
+from workbench.render import markdown
+from workbench.render.document import attempt as document
+from workbench.run import machine
+from workbench.run.worker.opened import Opened
+from workspaces import ROOT
+
+SOFTMAX = """import torch
+
+
+def softmax(x):
+    e = torch.exp(x - x.max(dim=-1, keepdim=True).values)
+    return e / e.sum(dim=-1, keepdim=True)
+
+
+def inputs(rows=8, cols=16):
+    return {"x": torch.randn(rows, cols, device="cuda")}
+"""
+without_gpu = pytest.mark.skipif(machine.can_measure(), reason="there is a GPU here")
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "softmax.py"
+    path.write_text(SOFTMAX)
+    return path
+
+
+@without_gpu
+def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "workbench.toml").touch()
+    assert main(["try", str(mine), "--vs", "torch.softmax", "--keep", "softmax"]) == 3
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == ("**softmax.py, a Python function: its function softmax(x)**")
+    assert "takes x float32[8, 16]; gives float32[8, 16]" in out
+    assert "checked against torch.softmax in float64" in out
+    assert "baseline: on the CPU its largest error is" in out
+    assert "kept as kernels/softmax" in err
+    assert "error: nothing was measured: no NVIDIA GPU" in err
+    assert "hint:" in err
+
+    assert main(["list", "--json"]) == 0
+    listed = capsys.readouterr().out
+    assert '"softmax"' in listed
+    assert '"torch_softmax"' in listed
+    assert main(["try", str(mine), "--keep", "softmax"]) == 2
+    assert "kernels/softmax is there already" in capsys.readouterr().err
+
+
+@without_gpu
+def test_json_says_the_same(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["try", f"{mine}:softmax", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["kind"] == "a Python function"
+    assert found["inputs"] == {"x": "float32[8, 16]"}
+    assert found["reference"] == {"exact": True, "refusal": "", "itself": True, "variants": []}
+    assert found["tried"] is None
+    assert Path(found["workspace"]).is_dir()
+
+
+def test_mistakes_end_in_a_hint_before_anything_is_made(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for given, code, said in (
+        (["sofmax.py"], 2, "there is no file or folder sofmax.py"),
+        ([f"{mine}:softmx"], 2, "unknown function of softmax.py 'softmx'"),
+        ([str(mine), "--vs", "tortch.softmax"], 3, "'tortch' is not installed"),
+        ([str(mine), "--input", "x=random(4)"], 2, "'random' makes no input"),
+        ([str(mine), "--keep", "mine"], 2, "--keep mine needs a workspace"),
+    ):
+        assert main(["try", *given]) == code
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert said in err.splitlines()[0]
+        assert "hint:" in err
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_name_that_no_study_can_have_is_refused(mine: Path, tmp_path: Path) -> None:
+    (tmp_path / "workbench.toml").touch()
+    with pytest.raises(UsageError, match="no name of a study"):
+        attempt(mine, keep="a b")
+
+
+@pytest.fixture(scope="module")
+def judged() -> Ablation:
+    target = find_target(ROOT, None, None)
+    return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
+
+
+def test_a_result_has_the_time_the_bottlenecks_and_their_lines(judged: Ablation) -> None:
+    """On the recorded ladder: what it says of a kernel as if it had been tried."""
+    row = judged.row("fix4")
+    text = markdown.blocks(document.result(row, judged, profiled=True))
+    assert row.time is not None
+    assert "as fast as" in text
+    assert text.count("hottest line `fix4.cu:") >= 1
+    assert "What limits it:" in text
+    assert "1. **" in text
+    assert "3. **" in text
+    for reference in judged.references:
+        assert f"| {reference.variant} " in text
+
+
+def test_an_extension_that_is_not_profiled_says_so(judged: Ablation) -> None:
+    from dataclasses import replace
+
+    row = replace(judged.row("fix4"), bottlenecks=(), figures={})
+    assert "profile: not asked for" in markdown.blocks(document.result(row, judged, profiled=False))
+
+
+def test_what_the_reference_opens_is_not_the_variants_doing(tmp_path: Path) -> None:
+    """As torch.compile does, which reads sources at its first call."""
+    mine, other = tmp_path / "mine.py", tmp_path / "other.py"
+    mine.touch()
+    other.touch()
+    opened = Opened(tmp_path)
+    with opened.during() as seen:
+        with opened.paused():
+            other.read_text()
+        mine.read_text()
+    assert [Path(path).name for path in seen] == ["mine.py"]
+
+
+COMMAND = re.compile(
+    r"<!-- recorded: (\w+) -->\n```sh\nworkbench (.*?)```\n(\n```text\n.*?```)?", re.S
+)
+PAGE = (ROOT / "docs" / "try.md").read_text(encoding="utf-8")
+COMMANDS = {name: (command, told) for name, command, told in COMMAND.findall(PAGE)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_commands_of_the_page_are_read_as_it_says(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it has recorded of each is of the same problem."""
+    found: list[Problem] = []
+
+    def stop(problem: Problem, *given: object, **options: object) -> None:
+        found.append(problem)
+        raise UsageError("read", hint="far enough")
+
+    monkeypatch.setattr("workbench.commands.attempt.prepare", stop)
+    monkeypatch.chdir(ROOT / "tests" / "problems")
+    command, told = COMMANDS[name]
+    assert main(shlex.split(command.replace("\\\n", " "))) == 2
+    assert len(found) == 1
+    if told:
+        assert told.strip().splitlines()[1] == f"**{found[0].what}**"
+
+
+def test_the_page_shows_the_function_that_it_tries() -> None:
+    shown = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    text = (ROOT / "tests" / "problems" / "row_softmax.py").read_text()
+    assert shown
+    assert all(block in text for block in shown)

@@ -1,0 +1,84 @@
+"""On a real GPU with ncu: a file in every format goes from nothing to times and bottlenecks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.cli import main
+
+pytestmark = pytest.mark.gpu
+
+EXAMPLES = Path(__file__).parent / "problems"
+SIZES = "x=randn(4096,8192)"
+CASES = {
+    "torch": ["row_softmax.py", "--vs", "torch.softmax"],
+    "triton": ["fused_softmax.py", "--input", SIZES, "--vs", "torch.softmax"],
+    "kernelbench": ["rms_norm.py", "--solution", f"{EXAMPLES}/rms_norm_new.py", "--vs", "compile"],
+    "gpu mode": ["histogram"],
+    "flashinfer-bench": ["flashinfer/rmsnorm_h4096.json"],
+    "nsight-python": ["matmul_nsight.py"],
+    "load_inline": [
+        "inline_scale.py", "--input", "x=randn(67108864)", "--input", "by=2.5", "--vs", "torch.mul",
+    ],
+    "cuda": [
+        "row_softmax.cu", "--input", SIZES, "--input", "n=8192", "--output", "out=empty_like(x)",
+        "--launch", "softmax<<<x.shape[0], 256>>>(x, out, n)", "--vs", "torch.softmax(x, dim=-1)",
+    ],
+}  # fmt: skip
+LINES = {"triton": "fused_softmax.py", "cuda": "row_softmax.cu", "flashinfer-bench": "main.py"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def tried(capsys: pytest.CaptureFixture[str], *given: str) -> dict[str, Any]:
+    assert main(["try", *given, "--quick", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_is_checked_timed_and_profiled(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, *options = CASES[name]
+    found = tried(capsys, str(EXAMPLES / file), *options)
+    row = found["tried"]
+    assert row["status"] == "current", row["problem"]
+    assert row["regimes"]["chained"]["microseconds"]["value"] > 0
+    assert row["regimes"]["chained"]["speedup_over_reference"]["ratio"] > 0
+    assert row["bottlenecks"]
+    if name in LINES:
+        lines = [limit["hot_line"] for limit in row["bottlenecks"] if limit["hot_line"]]
+        assert any(line["file"].endswith(LINES[name]) for line in lines), lines
+
+
+def test_what_is_kept_has_its_evidence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "workbench.toml").touch()
+    source = str(EXAMPLES / "fused_softmax.py")
+    tried(capsys, source, "--input", SIZES, "--vs", "torch.softmax", "--keep", "softmax")
+    assert main(["profile", "baseline", "--json"]) == 0
+    kept = json.loads(capsys.readouterr().out)
+    assert kept["evidence"]["source"] == "recorded"
+    assert kept["versions"][0]["status"] == "current"
+
+
+def test_a_triton_compile_error_shows_the_users_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (EXAMPLES / "fused_softmax.py").read_text()
+    broken = folder / "broken.py"
+    broken.write_text(text.replace("tl.exp(x - tl.max", "tl.expp(x - tl.max"))
+    assert main(["try", str(broken), "--input", SIZES, "--vs", "torch.softmax"]) == 1
+    err = capsys.readouterr().err
+    assert "Triton cannot compile `powers = tl.expp(x" in err
+    assert "(broken.py:14)" in err
+    assert "hint:" in err
