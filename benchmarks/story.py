@@ -59,7 +59,7 @@ def faults(page: str, known: Evidence) -> Iterator[str]:
         if not holds(text, fact.value):
             yield f"[{text}][{label}]: it is {fact.told}"
     for text, path in LINKED.findall(prose(page)):
-        other = (PAGE.parent / path).read_text(encoding="utf-8")
+        other = set(NUMBER.findall((PAGE.parent / path).read_text(encoding="utf-8")))
         yield from (
             f"{n} of '{text}' is not in {path}" for n in NUMBER.findall(text) if n not in other
         )
