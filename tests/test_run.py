@@ -389,6 +389,7 @@ def test_further_sessions_are_asked_for_while_a_verdict_is_open(play: Runner) ->
     assert clock.opened == [["baseline", "bad"], ["bad", "baseline"], []]
     assert result.failures == {}
     timing = only_timing(folder)
+    assert list(result.seconds) == ["build and check", "timing", "ncu"]
     assert [session.number for session in timing.sessions] == list(range(10))
     assert (timing.planned, timing.is_complete) == (5, True)
 

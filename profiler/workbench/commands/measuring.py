@@ -164,6 +164,7 @@ def carry_out(
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)
-    note(f"measured in {time.monotonic() - started:.1f} s")
+    parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.seconds.items())
+    note(f"measured in {time.monotonic() - started:.1f} s ({parts})")
     failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
     return Ensured(Origin.MEASURED, failures, result.unsupported)

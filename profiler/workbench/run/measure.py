@@ -7,8 +7,8 @@ itself: the others go on, in a fresh worker where it took the process along.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import structs
@@ -101,17 +101,29 @@ class Measurement:
                 ahead = self.start_capture(scratch, self.plan.captured, gated=True)
                 self.clock = self.start_sessions(scratch) if self.plan.timed else None
                 if self.plan.built:
-                    self.prepare(scratch)
+                    with self.part("build and check"):
+                        self.prepare(scratch)
                 if self.plan.timed and not self.result.interrupted:
-                    self.time(scratch)
+                    with self.part("timing"):
+                        self.time(scratch)
                 if not self.result.interrupted:
-                    self.capture(scratch, ahead)
+                    with self.part("ncu"):
+                        self.capture(scratch, ahead)
             finally:
                 for worker in (ahead, self.clock):
                     if worker is not None:
                         worker.kill()
         self.result.written += self.recorder.written
         return self.result
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Note the seconds of what is done inside."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.result.seconds[name] = time.monotonic() - began
 
     def job(
         self, variants: Iterable[str], phases: tuple[Phase, ...], *, gated: bool = False

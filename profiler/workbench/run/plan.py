@@ -31,7 +31,8 @@ class Plan:
 
 @dataclass
 class Measured:
-    """What came out besides the files: failures by variant with hints, and what was written.
+    """What came out besides the files: failures by variant with hints, what was written, and the
+    seconds of each part of the run.
 
     A variant that does not support the shape, or whose build was ``refused``, has not failed, and
     is neither timed nor captured.
@@ -42,6 +43,7 @@ class Measured:
     unsupported: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     written: list[Path] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
     interrupted: bool = False
 
     @property
