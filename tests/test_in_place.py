@@ -85,6 +85,23 @@ def test_without_any_there_is_one_node_as_before(
     assert len(launched) == 1
 
 
+def test_indices_are_those_of_one_draw(around: Surroundings, launched: list[Launch]) -> None:
+    """Of a large input a piece in four is written; a table of indices so made would be none."""
+    around.like["c"] = torch.arange(64)
+    around.sources["c"] = [torch.randperm(64) for _ in range(DRAWS)]
+    table = around.table(around.inputs())
+    assert table.indices is not None
+    assert table.indices.shape[0] == 1
+    around.write(table, 7)
+    assert [given[2] for _, _, given in launched] == [4, 1, 1]
+    seen = set()
+    for replay in range(40):
+        written = around.written(replay, 5)["c"]
+        assert any(torch.equal(written, draw) for draw in around.sources["c"])
+        seen.add(tuple(written.tolist()))
+    assert len(seen) == DRAWS
+
+
 def test_what_is_changed_in_place_is_on_the_gpu(around: Surroundings) -> None:
     around.in_place = ("n",)
     with pytest.raises(UsageError, match="in_place names 'n', which is no tensor on the GPU"):
@@ -134,7 +151,7 @@ def instance(heard: Heard) -> Instance:
     flush = SimpleNamespace(zero_=lambda: heard.events.append("flush"))
     made.around = cast(Any, SimpleNamespace(inputs=heard, flush=flush))
     made.calls = dict.fromkeys(Regime, 2)
-    made.table = Table(None, None)
+    made.table = Table(None, None, None)
     made.kept = {"0": torch.tensor([10]), "x": torch.tensor([11])}
     made.idle = {"0": torch.tensor([20]), "x": torch.tensor([21])}
     made.own = {"x": torch.tensor([1])}

@@ -26,6 +26,7 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.model import SourceDiff, Sources
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
+from workbench.judge.lessons import Technique, lessons, techniques
 from workbench.judge.pairs import VariantPair, judge_pair
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
@@ -34,10 +35,12 @@ from workbench.judge.times import timings
 from workbench.render import as_json, markdown, page, report, terminal
 from workbench.render.as_json import diff as diff_json
 from workbench.render.as_json import ladder as ladder_json
+from workbench.render.as_json import lessons as lessons_json
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_view, pair
 from workbench.render.document import report as document
 from workbench.render.document.blocks import Block
+from workbench.render.document.lessons import page as lessons_page
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
 
@@ -116,6 +119,7 @@ class Judged:
     samples: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
     pair: VariantPair
     change: SourceDiff
+    learned: Sequence[Technique]
 
 
 Writer = Callable[[Judged], object]
@@ -136,6 +140,8 @@ def writers() -> Mapping[str, Writer]:
         "json of a pair": lambda x: as_json.dumps(
             diff_json.variant_pair(x.ablation, x.pair, x.change)
         ),
+        "lessons": lambda x: markdown.document(lessons_page(x.learned, whole=True)),
+        "json of lessons": lambda x: as_json.dumps(lessons_json.techniques(x.learned)),
         "terminal": lambda x: printed(blocks_of(x)),
         "markdown": lambda x: markdown.blocks(blocks_of(x)),
     }
@@ -182,6 +188,7 @@ def judge_all(evidence: Snapshot, config: Config) -> Judged:
         samples=timings(evidence),
         pair=judge_pair(evidence, config, first, last),
         change=pair_sources(evidence, first.variant, last.variant),
+        learned=techniques(lessons(evidence, found, config)),
     )
 
 

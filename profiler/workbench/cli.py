@@ -45,6 +45,7 @@ VERBS: dict[str, type] = {
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
     "advise": options.AdviseOptions,
+    "lessons": options.LessonsOptions,
     "open": options.OpenOptions,
     "export": options.ExportOptions,
     "adopt": options.AdoptOptions,

@@ -358,6 +358,28 @@ class AdviseOptions:
 
 
 @dataclass(frozen=True)
+class LessonsOptions:
+    """What each kind of change brought, at every step of every ladder that made it."""
+
+    word: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="WORD",
+            help="A technique, step, figure, or a word of their texts.",
+            autocompletion=_completed("lesson"),
+        ),
+    ] = None
+    project: Project = None
+    study: Annotated[
+        str | None,
+        typer.Option("--study", help="Only this study.", autocompletion=_study),
+    ] = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
 class WatchOptions:
     """Build, check and time a variant on every save; without a GPU, build. Ctrl-C ends it."""
 

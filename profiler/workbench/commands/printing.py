@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.render import markdown as markdown_writer
-from workbench.render.document.blocks import Block
+from workbench.render.document.blocks import Block, Document, Section
 from workbench.render.plain import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ class Output:
             terminal.write(blocks, console(), wide=self.wide)
         else:
             print(printable_lines(markdown_writer.blocks(blocks)))
+
+    def document(self, document: Document) -> None:
+        """A page by itself: as Markdown its title is a heading of the first level."""
+        if self.on_terminal:
+            return self.show(Section("", document.title, document.blocks))
+        return print(printable_lines(markdown_writer.document(document)))
 
     def lines(self, lines: Callable[[int | None], Iterator[Pieces]]) -> None:
         """Source, cut to the width of a terminal unless all of it is wanted."""

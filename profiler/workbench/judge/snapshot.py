@@ -62,15 +62,18 @@ class Texts:
         return self._known[variant]
 
 
-def snapshot(evidence: Evidence, steps: Sequence[Step], *, sources: bool = False) -> Snapshot:
+def snapshot(
+    evidence: Evidence, steps: Sequence[Step], *, sources: bool = False, everywhere: bool = False
+) -> Snapshot:
     """What is on record of ``steps`` and of all references at the shape of ``evidence``, and at
     every other at which one of the steps is judged; of the last step its times at all shapes.
 
-    ``sources``: their texts as well.
+    ``sources``: their texts as well; ``everywhere``: the times of all steps at all shapes.
     """
     catalog()  # a file, too
     study = evidence.study
-    wanted = dict(_wanted(evidence, steps, Texts() if sources else None))
+    timed = steps if everywhere else steps[-1:]
+    wanted = dict(_wanted(evidence, steps, timed, Texts() if sources else None))
     journal = load_journal(evidence.folder)
     shapes = {shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted}
     return Snapshot(
@@ -117,27 +120,30 @@ def at_one_shape(evidence: Evidence, variants: Sequence[str], *, captures: bool)
 
 
 def _wanted(
-    evidence: Evidence, steps: Sequence[Step], texts: Texts | None
+    evidence: Evidence, steps: Sequence[Step], timed: Sequence[Step], texts: Texts | None
 ) -> Iterator[tuple[str, Wanted]]:
-    """Shape to what is wanted there, in the order of the study."""
+    """Shape to what is wanted there, in the order of the study; ``timed`` steps at all of them."""
     study, table = evidence.study, evidence.shape
     ladders = shapes_of(steps, table)
     for name, shape in study.shapes.items():
         if name in ladders:
-            variants = [*_compared(steps, name, table), *_beside(study.ladder)]
+            variants = [*_compared(steps, name, table), *_names(timed), *_beside(study.ladder)]
             yield name, Wanted(_once(variants), captures=True, texts=texts)
         elif shape.profiled and steps and table == study.default_shape:
             references = (reference.name for reference in study.ladder.references)
-            yield name, Wanted(_once([steps[-1].variant, *references]))
+            yield name, Wanted(_once([*_names(timed), *references]))
 
 
 def _compared(steps: Sequence[Step], shape: str, table: str) -> Iterator[str]:
-    """What the ladder at a shape shows and compares, and the last step, for all shapes."""
+    """What the ladder at a shape shows and compares."""
     for step in steps if shape == table else shown_at(steps, shape, table):
         yield step.variant
         yield from step.chooses
         yield step.parent or ""
-    yield from (step.variant for step in steps[-1:])
+
+
+def _names(steps: Iterable[Step]) -> Iterator[str]:
+    return (step.variant for step in steps)
 
 
 def _beside(ladder: Ladder) -> Iterator[str]:

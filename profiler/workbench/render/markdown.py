@@ -239,6 +239,11 @@ def blocks(contents: Sequence[Block], changes: Changes | None = None, level: int
     return "\n\n".join(text for each in contents if (text := block(each, known, level)))
 
 
+def document(whole: Document) -> str:
+    """With its title, and no contents."""
+    return f"# {spans(whole.title)}\n\n{blocks(whole.blocks)}"
+
+
 def contents(document: Document) -> str:
     """Links to the sections; those inside of one stand behind it."""
     slugs = _Slugs()

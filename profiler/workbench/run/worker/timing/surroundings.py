@@ -113,17 +113,20 @@ def fresh(study: ModuleType, shape: Shape) -> dict[str, Any]:
 class Table:
     """Where the neighbours write the inputs of an instance: [tensors, 5] each, see neighbours.cu.
 
-    ``restored`` are those that a call changes, None where it changes none: they are written whole.
+    ``indices`` are integers and flags, ``restored`` those that a call changes: both are written
+    whole. None where there are none.
     """
 
     given: torch.Tensor | None
+    indices: torch.Tensor | None
     restored: torch.Tensor | None
 
 
 class Surroundings:
     """Draws of the study's inputs at a shape; of ``stride`` pieces of 16 bytes one is written.
 
-    Of the inputs that a call changes, ``in_place``, every piece is.
+    Of the inputs that a call changes, ``in_place``, every piece is, and so it is of integers and
+    flags: half of one table of indices and half of another would be none that the study made.
     """
 
     def __init__(self, card: Card, study: ModuleType, shape: Shape) -> None:
@@ -171,8 +174,13 @@ class Surroundings:
 
     @property
     def given(self) -> list[str]:
-        """The names of the inputs that no call changes."""
-        return [name for name in self.names if name not in self.in_place]
+        """The names of the floating-point inputs that no call changes."""
+        return [n for n in self.names if n not in self.in_place and self.like[n].dtype in KINDS]
+
+    @property
+    def indices(self) -> list[str]:
+        """The names of the others that no call changes."""
+        return [n for n in self.names if n not in self.in_place and n not in self.given]
 
     @property
     def restored(self) -> list[str]:
@@ -181,7 +189,8 @@ class Surroundings:
 
     def table(self, inputs: Mapping[str, Any]) -> Table:
         """Of the inputs of an instance."""
-        return Table(self._rows(inputs, self.given), self._rows(inputs, self.restored))
+        names = self.given, self.indices, self.restored
+        return Table(*(self._rows(inputs, group) for group in names))
 
     def _rows(self, inputs: Mapping[str, Any], names: Sequence[str]) -> torch.Tensor | None:
         rows = []
@@ -199,6 +208,7 @@ class Surroundings:
     def write(self, table: Table, call: int) -> None:
         """Nodes that write the inputs of a call."""
         self._write(table.given, self.stride, call)
+        self._write(table.indices, 1, call)
         self.restore(table, call)
 
     def restore(self, table: Table, call: int) -> None:
@@ -235,7 +245,8 @@ class Surroundings:
         """The inputs as the neighbours wrote them in a call of a replay."""
         found = self.inputs()
         draw = secret(replay, call, DRAW) % DRAWS
-        for names, stride in ((self.given, self.stride), (self.restored, 1)):
+        groups = (self.given, self.stride), (self.indices, 1), (self.restored, 1)
+        for names, stride in groups:
             for at, name in enumerate(names):
                 source = pieces_in_memory(self.sources[name][draw])
                 touched = torch.arange(0, len(source), stride, device=source.device)
