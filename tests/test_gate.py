@@ -26,15 +26,8 @@ from workbench.derive.intervals import Ratio
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.evidence import store
 from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance, Timing
-from workbench.judge.commits import (
-    AtCommit,
-    Change,
-    Rules,
-    Timed,
-    judge_change,
-    time_verdict,
-    with_controls,
-)
+from workbench.judge.commits import Change, Rules, Timed, judge_change, time_verdict, with_controls
+from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
 from workbench.run import machine
 from workbench.run.joint import join, older

@@ -17,7 +17,8 @@ from workbench.commands.sides import Side, build_all
 from workbench.commands.together import measure_together
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, WorkbenchError, unknown
-from workbench.judge.commits import AtCommit, Rules, is_same, judge_change
+from workbench.judge.commits import Rules, judge_change
+from workbench.judge.differences import AtCommit, is_same
 from workbench.judge.search import Found, first_bad
 from workbench.run import machine
 from workbench.run.commits import Commit, Repository, repository_of

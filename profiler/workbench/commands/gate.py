@@ -23,14 +23,8 @@ from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import CannotTell, GateFailed, UsageError, unknown
 from workbench.evidence.store import write_bytes
-from workbench.judge.commits import (
-    Change,
-    Rules,
-    Spot,
-    is_same,
-    judge_change,
-    with_controls,
-)
+from workbench.judge.commits import Change, Rules, Spot, judge_change, with_controls
+from workbench.judge.differences import is_same
 from workbench.ncu.captures import Captures
 from workbench.render.as_json import commits as as_json
 from workbench.render.document import commits as document

@@ -15,7 +15,7 @@ from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
 from workbench.errors import BadCapture
 from workbench.evidence.layout import evidence_folders
 from workbench.evidence.recorded import Evidence
-from workbench.judge.commits import AtCommit
+from workbench.judge.differences import AtCommit
 from workbench.judge.gates import HARMLESS
 from workbench.ncu.captures import Captures
 from workbench.run.build import build_only

@@ -20,7 +20,8 @@ from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Timing
-from workbench.judge.commits import AtCommit, Rules, Timed, time_verdict
+from workbench.judge.commits import Rules, Timed, time_verdict
+from workbench.judge.differences import AtCommit
 from workbench.judge.inputs import TimedTogether
 from workbench.judge.sessions import timing_facts
 from workbench.ncu.captures import Captures

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.judge.commits import Change, Finding
+from workbench.judge.commits import Change
+from workbench.judge.differences import Finding
 from workbench.render.document.blocks import (
     Block,
     Kind,

@@ -1,0 +1,176 @@
+"""What is another at two commits: what the compiler made of a variant, and its counters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import Figure
+from workbench.derive.noise import Noise
+from workbench.derive.standouts import CERTAIN, counted
+from workbench.ncu.catalog import catalog
+from workbench.study.config import CommitGate
+
+if TYPE_CHECKING:
+    from workbench.evidence.records import BuiltKernel, CaptureIndex
+
+# What repeats from run to run: instructions, sectors, conflicts, bytes. All are amounts: of a ratio
+# such as sectors a request nobody knows which way is better.
+REQUESTS, SECTORS_EACH = "global_load_requests", "sectors_per_request"
+REPEATING = (
+    "warp_instructions",
+    REQUESTS,
+    "shared_conflicts",
+    "local_loads",
+    "dram_read",
+    "dram_write",
+)
+SIZES = (
+    ("registers", "registers"),
+    ("shared_bytes", "shared memory, bytes"),
+    ("stack_bytes", "stack, bytes"),
+)
+SPILLS, WARNINGS, CODE, HOST = "spills, bytes", "warnings", "machine code", "host code"
+COMPILES = "compiles"
+
+
+@dataclass(frozen=True)
+class AtCommit:
+    """A variant at one commit.
+
+    ``fingerprint`` is of its sources, ``plain`` of these without comments, ``host`` of what its
+    Python means, ``method`` of the study's code. ``kernels`` with their macros are what was
+    compiled; None where that was not needed. ``error`` is the compiler's, ``wrong`` what a check
+    found. ``figures`` are of the capture that ``index`` names; empty and None are not collected.
+    """
+
+    fingerprint: str
+    plain: str
+    host: str
+    method: str
+    kernels: tuple[tuple[BuiltKernel, str], ...] | None = None
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    wrong: str = ""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    index: CaptureIndex | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as before. ``worse`` is None where more is neither worse nor better."""
+
+    tier: int
+    what: str
+    before: float | str
+    after: float | str
+    worse: bool | None = None
+    kernel: str = ""
+
+
+def same_code(before: AtCommit, after: AtCommit) -> bool | None:
+    """Whether the GPU runs the same; None where the machine code of a side is not known."""
+    if before.kernels is None or after.kernels is None:
+        return True if before.fingerprint == after.fingerprint else None
+    codes = [[k.code for k, _ in side.kernels or () if k.code] for side in (before, after)]
+    if any(side.kernels and not known for side, known in zip((before, after), codes, strict=True)):
+        return None
+    return sorted(codes[0]) == sorted(codes[1])
+
+
+def is_same(before: AtCommit, after: AtCommit) -> bool:
+    """Whether nothing of what runs is another: neither kernels nor what launches them."""
+    if before.fingerprint == after.fingerprint:
+        return same_code(before, after) is not False
+    if before.plain == after.plain:
+        return True
+    return bool(same_code(before, after)) and before.host == after.host
+
+
+def compiled(before: AtCommit, after: AtCommit) -> Iterator[Finding]:
+    """Tier 0."""
+    if after.error != before.error and bool(after.error) != bool(before.error):
+        yield Finding(0, COMPILES, _yes(not before.error), _yes(not after.error), bool(after.error))
+    if before.kernels is not None and after.kernels is not None and not after.error:
+        for old, new in _paired(before.kernels, after.kernels):
+            yield from _kernel(old, new)
+        if len(before.warnings) != len(after.warnings):
+            more = len(after.warnings) > len(before.warnings)
+            yield Finding(0, WARNINGS, len(before.warnings), len(after.warnings), more)
+    if before.host != after.host:
+        yield Finding(0, HOST, "", "changed")
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "no"
+
+
+def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Finding]:
+    if old is None or new is None:
+        known = old or new
+        name = known.kernel if known else ""
+        yield Finding(0, "kernel", _yes(old is not None), _yes(new is not None), None, name)
+        return
+    name = new.kernel
+    for key, label in SIZES:
+        one, other = getattr(old, key), getattr(new, key)
+        if one != other:
+            yield Finding(0, label, one, other, other > one, name)
+    spilled = [k.spill_store_bytes + k.spill_load_bytes for k in (old, new)]
+    if spilled[0] != spilled[1]:
+        yield Finding(0, SPILLS, spilled[0], spilled[1], spilled[1] > spilled[0], name)
+    if old.code != new.code:
+        yield Finding(0, CODE, old.code[:12], new.code[:12], None, name)
+
+
+def _paired(
+    before: Sequence[tuple[BuiltKernel, str]], after: Sequence[tuple[BuiltKernel, str]]
+) -> Iterator[tuple[BuiltKernel | None, BuiltKernel | None]]:
+    """By name and macros, then what is left in order; kernels that are not launched are left out.
+
+    Two commits often give a kernel other macros, which makes it no other kernel.
+    """
+    old = [one for one in before if one[0].code or not one[0].source]
+    new = [one for one in after if one[0].code or not one[0].source]
+    old, new = old or list(before), new or list(after)
+    left = list(old)
+    alone: list[tuple[BuiltKernel, str]] = []
+    for one in new:
+        same = (o for o in left if (o[0].kernel, o[1]) == (one[0].kernel, one[1]))
+        partner = next(same, None)
+        if partner is None:
+            alone.append(one)
+        else:
+            left.remove(partner)
+            yield partner[0], one[0]
+    for place in range(max(len(left), len(alone))):
+        yield (
+            left[place][0] if place < len(left) else None,
+            alone[place][0] if place < len(alone) else None,
+        )
+
+
+def counters(
+    before: AtCommit, after: AtCommit, gate: CommitGate, noise: Noise
+) -> Iterator[Finding]:
+    """Tier 1: those that moved by more than their noise and the least that counts."""
+    known = [_with_sectors(side.figures) for side in (before, after)]
+    for name in REPEATING:
+        if any(name not in figures for figures in known):
+            continue
+        old, new = counted(catalog()[name], *known)
+        size = abs(new.value - old.value) / max(abs(old.value), 1e-12)
+        if size < gate.counters or noise.surprise(old, new) < CERTAIN:
+            continue
+        one, other = (figures[name] for figures in known)
+        yield Finding(1, one.label, one.value, other.value, new.value > old.value)
+
+
+def _with_sectors(figures: Mapping[str, Figure]) -> Mapping[str, Figure]:
+    """Requests of loads as the sectors that they ask for, where both are known."""
+    if REQUESTS not in figures or SECTORS_EACH not in figures:
+        return figures
+    one, each = figures[REQUESTS], figures[SECTORS_EACH]
+    label = "Sectors of global loads"
+    return {**figures, REQUESTS: replace(one, label=label, value=one.value * each.value)}
