@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -59,7 +60,7 @@ def test_a_missing_package_is_named_as_pip_calls_it(
 
 # ---- Triton, by stand-ins of its own classes ---------------------------------------------------
 @pytest.fixture
-def triton(study: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def triton(study: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package that raises what Triton 3 does, from files of its own."""
     folder = study.parents[1] / "triton"
     (folder / "runtime").mkdir(parents=True)
@@ -76,9 +77,16 @@ def triton(study: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (folder / "runtime" / "autotuner.py").write_text("def launch(kernel):\n    return kernel(1)\n")
     monkeypatch.syspath_prepend(str(study.parents[1]))
-    for name in [n for n in sys.modules if n == "triton" or n.startswith("triton.")]:
+    for name in imported():
         monkeypatch.delitem(sys.modules, name)
-    return folder
+    yield folder
+    for name in imported():
+        del sys.modules[name]
+
+
+def imported() -> list[str]:
+    """Triton's modules, or those of what stands for it."""
+    return [name for name in sys.modules if name == "triton" or name.startswith("triton.")]
 
 
 def test_a_triton_error_names_the_users_line_and_not_the_launch(study: Path, triton: Path) -> None:

@@ -140,6 +140,8 @@ def run(arguments: list[str] | None) -> int:
             "`workbench doctor` lists what is needed and how to install it",
         )
         return EnvironmentLacks.exit_code
+    except streams.NotWritten:
+        raise
     except OSError as error:
         from workbench.commands.refused import refused
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import suppress
 
 import typer
 
@@ -66,14 +65,19 @@ def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[st
         note(f"error: {name}: {in_place(why, target.study)}")
     if failed:
         note("hint: everything else that was measured is kept and in the table")
-    with suppress(BrokenPipeError):  # of which there is word again at the end
+    gone: BrokenPipeError | None = None
+    try:
         sys.stdout.flush()
+    except BrokenPipeError as error:  # the report is written all the same
+        gone = error
     if target.workspace.packaged:
         folder = target.workspace.reports(target.study, judged.shape, target.part)
         note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
     else:
         for path in write_reports(target, evidence, judged, page=False):
             note(f"wrote {shown_path(path)}")
+    if gone is not None:
+        raise gone
     if failed:
         raise typer.Exit(1)
 

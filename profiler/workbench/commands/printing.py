@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from workbench.commands.streams import printing
 from workbench.render import markdown as markdown_writer
 from workbench.render.document.blocks import Block, Document, Section
 from workbench.render.plain import printable, printable_lines
@@ -29,6 +30,7 @@ class Output:
         """Whether a reader sits before stdout, and did not ask for Markdown."""
         return sys.stdout.isatty() and not self.markdown
 
+    @printing()
     def show(self, *blocks: Block) -> None:
         """What is printed in several calls stays apart by a blank line, as within one."""
         if self.on_terminal:
@@ -38,12 +40,14 @@ class Output:
         else:
             print(printable_lines(markdown_writer.blocks(blocks)))
 
+    @printing()
     def document(self, document: Document) -> None:
         """A page by itself: as Markdown its title is a heading of the first level."""
         if self.on_terminal:
             return self.show(Section("", document.title, document.blocks))
         return print(printable_lines(markdown_writer.document(document)))
 
+    @printing()
     def lines(self, lines: Callable[[int | None], Iterator[Pieces]]) -> None:
         """Source, cut to the width of a terminal unless all of it is wanted."""
         from workbench.render.source_lines import text_of
@@ -58,6 +62,7 @@ class Output:
             safe = [(printable(text), style) for text, style in pieces]
             out.print(Text.assemble(*safe), soft_wrap=True)
 
+    @printing()
     def gap(self) -> None:
         print()
 
@@ -68,11 +73,13 @@ def console() -> Console:
     return Console(highlight=False)
 
 
+@printing()
 def say(*lines: str) -> None:
     """Plain lines on stdout."""
     print(printable_lines("\n".join(lines)))
 
 
+@printing()
 def show_json(data: Mapping[str, Any]) -> None:
     from workbench.render.as_json import dumps
 

@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 NAMES = ("stdin", "stdout", "stderr")
 READER_GONE = 141  # as of a process that SIGPIPE ended
+
+
+class NotWritten(OSError):
+    """Stdout takes no more, as on a full disk."""
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Inside, an OSError is stdout's: it tells no file, and what could not be written is lost.
+    Raises NotWritten, or BrokenPipeError where nobody reads any more.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NotWritten(error.errno, error.strerror) from error
 
 
 def prepare() -> None:

@@ -15,6 +15,8 @@ from workbench.errors import UsageError
 from workbench.study.users_code import users_code
 from workbench.words import Change, Parameter, Written
 
+EXAMPLE = "see 'A whole workspace' in docs/variants.md"
+
 
 class Shape(Mapping[str, Parameter]):
     """A named set of a study's parameters, readable as ``shape.S`` or ``shape["S"]``.
@@ -221,7 +223,7 @@ class Study:
         raise UsageError(
             f"{path}: work() must return workbench.Work with flops and bytes as numbers, "
             f"not {result!r} at '{shape}'",
-            hint="see 'Your own kernel' in README",
+            hint=EXAMPLE,
         )
 
 

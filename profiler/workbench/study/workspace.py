@@ -15,6 +15,7 @@ from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
 from workbench.study.ladder import read_ladder
 from workbench.study.model import (
+    EXAMPLE,
     Ladder,
     Shape,
     Step,
@@ -159,12 +160,14 @@ def check_study_module(path: Path, module: ModuleType) -> None:
     for part in STUDY_PARTS:
         if not hasattr(module, part):
             raise UsageError(
-                f"{path} does not define '{part}'", hint="see 'Your own kernel' in README"
+                f"{path} does not define '{part}'",
+                hint=EXAMPLE,
             )
     for part in ("inputs", "reference", "work"):
         if not callable(getattr(module, part)):
             raise UsageError(
-                f"{path}: '{part}' must be a function", hint="see 'Your own kernel' in README"
+                f"{path}: '{part}' must be a function",
+                hint=EXAMPLE,
             )
     shapes, default = module.shapes, module.default_shape
     if not (isinstance(shapes, dict) and all(isinstance(s, Shape) for s in shapes.values())):
