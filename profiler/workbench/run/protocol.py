@@ -66,7 +66,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
 
     The ``references`` are timed by themselves first. Variants that are ``twins`` have two groups of
     instances. The gate says which variants, and after these sessions which of them once more, in
-    one session at a time; none is the end. ``derived`` as in ``VariantsJob``.
+    as many again; none is the end. ``derived`` as in ``VariantsJob``.
     """
 
     study: str

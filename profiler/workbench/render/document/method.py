@@ -87,13 +87,13 @@ def _timing(facts: TimingFacts | None) -> str:
             "Times: one process of one instance of every variant, back to back and behind an "
             "overwritten L2; no chained time, and no interval, since one session has none."
         )
-    more = f" ({facts.most} where a verdict was open)" if facts.most > facts.sessions else ""
+    added = f" ({facts.most} where a verdict was open, then at 99 %)"
+    more = added if facts.most > facts.sessions else ""
     return (
         f"Times: {facts.sessions} sessions (processes) of {facts.instances} instances of every "
         f"variant{more}, each with buffers and graphs of its own, in {facts.rounds} rounds of "
-        "random order: geometric means of the instances' medians. A session gives one number to a "
-        "ratio; "
-        "its 95 % interval is Student's t over sessions."
+        "random order: geometric means of the instances' medians. The 95 % interval of a ratio is "
+        "Student's t over sessions."
     )
 
 
