@@ -1,0 +1,179 @@
+"""Attention forward as models call it: views of [B, S, H, D], fewer key heads than heads of
+queries, other lengths, and the result laid out for the output projection.
+
+Read on machines without torch too, so torch is imported inside the functions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+from workbench import Shape, Tolerance, Work
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _shape(B: int, S: int, H: int, D: int, *, T: int = 0, key_heads: int = 0,
+           causal: bool = True, dtype: str = "bfloat16", cached: bool = False,
+           profiled: bool = True, captured: bool = False) -> Shape:  # fmt: skip
+    """S queries and T keys, as many where none are given; so with heads. ``cached`` keys
+    and values lie in memory as [B, H, S, D], as a cache holds them.
+    """
+    return Shape(profiled=profiled, captured=captured, B=B, S=S, T=T or S, H=H,
+                 key_heads=key_heads or H, D=D, causal=causal, cached=cached,
+                 dtype=dtype)  # fmt: skip
+
+
+shapes = {
+    # Heads of Llama-3-8B, Llama-3.2-1B, Qwen2-7B, Falcon-7B (64 of its 71), BERT-large.
+    "llama-2048": _shape(1, 2048, 32, 128, key_heads=8, captured=True),
+    "llama-2048-float16": _shape(1, 2048, 32, 128, key_heads=8, dtype="float16"),
+    "llama-512": _shape(1, 512, 32, 128, key_heads=8),
+    "llama-8192": _shape(1, 8192, 32, 128, key_heads=8),
+    "small-llama-2048": _shape(1, 2048, 32, 64, key_heads=8),
+    "small-llama-512": _shape(1, 512, 32, 64, key_heads=8),
+    "qwen-2048": _shape(2, 2048, 28, 128, key_heads=4),
+    "falcon-2048": _shape(2, 2048, 64, 64, key_heads=1),
+    "bert-512": _shape(1, 512, 16, 64, causal=False, dtype="float16"),
+    "bert-512-bfloat16": _shape(1, 512, 16, 64, causal=False),
+    "bert-512-b8": _shape(8, 512, 16, 64, causal=False, dtype="float16"),
+    "bert-128-b32": _shape(32, 128, 16, 64, causal=False, dtype="float16"),
+    # The next 512 tokens of a prompt of 4096; speech that is listened to; one token each of 16.
+    "chunk": _shape(1, 512, 32, 128, T=4096, key_heads=8, cached=True),
+    "whisper": _shape(4, 448, 20, 64, T=1500, causal=False, dtype="float16"),
+    "decode": _shape(16, 1, 32, 128, T=2048, key_heads=8, cached=True),
+    "ragged": _shape(2, 197, 6, 64, key_heads=2, causal=False, dtype="float16", profiled=False),
+    "ragged-causal": _shape(2, 333, 6, 64, key_heads=3, profiled=False),
+    "ragged-causal-d128": _shape(1, 700, 4, 128, key_heads=1, dtype="float16", profiled=False),
+    "one-head": _shape(2, 300, 1, 128, dtype="float16", profiled=False),
+    "few-queries": _shape(2, 5, 8, 64, T=777, key_heads=4, cached=True, profiled=False),
+    "few-queries-d128": _shape(2, 9, 16, 128, T=500, key_heads=2, profiled=False),
+    "one-query": _shape(3, 1, 32, 64, T=333, key_heads=2, cached=True, profiled=False),
+    "some-queries": _shape(2, 70, 6, 64, T=200, key_heads=2, dtype="float16", profiled=False),
+    "offset": _shape(1, 300, 8, 128, T=901, key_heads=2, dtype="float16", profiled=False),
+    "offset-d64": _shape(2, 301, 4, 64, T=1030, key_heads=1, profiled=False),
+    "more-queries": _shape(1, 900, 4, 128, T=77, key_heads=2, causal=False, profiled=False),
+}  # fmt: skip
+default_shape = "llama-2048"
+# What a model goes on with is read in the order [B, S, H * D]: whoever gives it otherwise leaves
+# the model a copy.
+contiguous = True
+
+
+def tolerance(shape: Shape) -> Tolerance:
+    """Rounding of the output and of P before the second product, 2^-11 each (2^-8 in bf16), of
+    the largest of a million normal(0, 1) values, 4.9, where one key has all the weight.
+    """
+    if shape.dtype == "bfloat16":
+        return Tolerance(absolute=4e-2, relative=1.2e-2)
+    return Tolerance(absolute=5e-3, relative=2e-3)
+
+
+def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:
+    """q: [B, H, S, D], k and v: [B, key_heads, T, D], normal(0, 1) in the shape's dtype, on the
+    generator's device. All are views of memory [B, S, H, D], as a projection leaves it, but for
+    keys and values that are ``cached``.
+    """
+    import torch
+
+    dtype = getattr(torch, shape.dtype)
+
+    def drawn(length: int, heads: int, cached: bool) -> torch.Tensor:
+        size = (shape.B, heads, length) if cached else (shape.B, length, heads)
+        full = torch.randn((*size, shape.D), generator=generator, device=generator.device)
+        return full.to(dtype) if cached else full.to(dtype).transpose(1, 2)
+
+    return {
+        "q": drawn(shape.S, shape.H, False),
+        "k": drawn(shape.T, shape.key_heads, shape.cached),
+        "v": drawn(shape.T, shape.key_heads, shape.cached),
+        "causal": shape.causal,
+    }
+
+
+def _sink(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """Every query scores 16 with the first 16 keys, exactly, and normal(0, 1) with the others."""
+    inputs["q"][..., 0] = math.sqrt(inputs["q"].shape[-1])
+    inputs["k"][..., :16, :] = 0
+    inputs["k"][..., :16, 0] = 16
+    return inputs
+
+
+def _far_sink(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """The same with 128 in place of 16: whoever has taken another reference by then overflows."""
+    inputs = _sink(inputs, generator)
+    inputs["k"][..., :16, 0] = 128
+    return inputs
+
+
+def _outliers(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """One element of q and k in a thousand is thirty times as large."""
+    import torch
+
+    for name in "qk":
+        value = inputs[name]
+        large = torch.rand(value.shape, generator=generator, device=value.device) < 1e-3
+        value.masked_fill_(large, 0).add_(large * 30)
+    return inputs
+
+
+def _constant_keys(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """All keys of a head are one: every key has the same weight."""
+    inputs["k"][:] = inputs["k"][..., :1, :].clone()
+    return inputs
+
+
+def _ramp(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """Scores rise by 20 from the first key to the last: every tile has a new maximum."""
+    import torch
+
+    keys = inputs["k"].shape[-2]
+    inputs["q"][..., 0] = math.sqrt(inputs["q"].shape[-1])
+    inputs["k"][..., 0] = torch.linspace(0, 20, keys, device=inputs["k"].device)
+    return inputs
+
+
+adversarial = {
+    "sink": _sink,
+    "far sink": _far_sink,
+    "outliers": _outliers,
+    "constant keys": _constant_keys,
+    "ramp": _ramp,
+}
+
+
+def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    """The same in float64: [B, S, H, D].
+
+    Under a causal mask the last query sees all keys, and each one before it one key less: the
+    queries are the newest tokens, as FlashAttention has it since 2.1 (SDPA's ``is_causal`` counts
+    from the first one). Where there are more queries than keys some would see none.
+    """
+    import torch
+
+    b, h, s, d = q.shape
+    keys, group = k.shape[2], h // k.shape[1]
+    out = torch.empty((b, s, h, d), dtype=torch.float64, device=q.device)
+    keep = torch.ones((s, keys), dtype=torch.bool, device=q.device).tril(keys - s)
+    for batch, head in itertools.product(range(b), range(h)):  # one head's scores fit
+        key, value = k[batch, head // group].double(), v[batch, head // group].double()
+        scores = q[batch, head].double() @ key.T / d**0.5
+        if causal:
+            scores.masked_fill_(~keep, float("-inf"))
+        out[batch, :, head] = scores.softmax(-1) @ value
+    return out
+
+
+def work(shape: Shape) -> Work:
+    """4 D operations (two matrix products) for each pair of a query and a key that it sees; q, k,
+    v and the result once.
+    """
+    hidden = shape.S * (shape.S - 1) // 2 if shape.causal else 0
+    pairs = shape.B * shape.H * (shape.S * shape.T - hidden)
+    moved = shape.S * shape.H + shape.T * shape.key_heads
+    return Work(
+        flops=4 * shape.D * pairs, bytes=2 * shape.B * moved * shape.D * 2, dtype=shape.dtype
+    )

@@ -1,0 +1,65 @@
+"""Weights by bulk copies, tokens by threads of their own, into a ring that wgmma takes from."""
+
+import torch
+
+from workbench import cuda
+
+params = cuda.params(persistent=0, grain=128, cluster=1, lag=2, pending=1, together=0)
+STAGES, TOKENS = 4, 128  # tokens of a tile
+SHARED_BYTES = STAGES * (2 * 128 + TOKENS) * 128 + 2 * TOKENS * 128 + 3072
+MOST_TOPK = 8
+ROW = 256 * 8  # elements of a row that a block of pieces.cuh has
+sorting = cuda.variant("dispatch")
+defines = {name: params[name] for name in ("grain", "cluster", "lag", "pending")}
+defines |= {"stages": STAGES, "shared_bytes": SHARED_BYTES}
+up = cuda.kernel("fix6.cu", "product", defines={"gather": 1, **defines})
+down = cuda.kernel("fix6.cu", "product", defines={"gather": 0, **defines})
+combine = cuda.kernel("combine.cu", "combine")
+weigh = {
+    topk: cuda.kernel("weigh.cu", "weigh", defines={"topk": topk})
+    for topk in range(1, MOST_TOPK + 1)
+}
+
+
+def blocks(experts: int, slots: int, row_tiles: int, device: torch.device) -> int:
+    """As many as there may be tiles, or as there are SMs."""
+    if params["persistent"]:
+        return torch.cuda.get_device_properties(device).multi_processor_count
+    together = params["cluster"] * TOKENS
+    return (slots // together + min(experts, slots)) * row_tiles * params["cluster"]
+
+
+def run(
+    x: torch.Tensor,
+    topk_ids: torch.Tensor,
+    topk_weights: torch.Tensor,
+    w13: torch.Tensor,
+    w2: torch.Tensor,
+) -> torch.Tensor:
+    tokens, hidden = x.shape
+    experts, _, intermediate = w2.shape
+    topk = topk_ids.shape[1]
+    slots = tokens * topk
+    if hidden % 128 or intermediate % 128 or topk > MOST_TOPK:
+        raise NotImplementedError("multiples of 128, and at most 8 experts of a token")
+    first, token, place, _ = sorting.run(topk_ids, experts)
+
+    part = (1, 2 // params["cluster"], 128, 64)  # of a tile of weights that a block copies
+    h = x.new_empty(slots, intermediate)
+    weights = cuda.tensor_map(w13.view(experts, 2, intermediate, hidden), part)
+    grid = blocks(experts, slots, intermediate // 128, x.device)
+    up[grid, 384, SHARED_BYTES](weights, x, token, first, h, experts, hidden // 64, intermediate)
+
+    rows = x.new_empty(slots, hidden)
+    weights = cuda.tensor_map(w2.view(experts, hidden // 128, 128, intermediate), part)
+    places = cuda.tensor_map(h, (32, 64))
+    grid = blocks(experts, slots, -(-hidden // 256), x.device)
+    down[grid, 384, SHARED_BYTES](weights, places, first, rows, experts, intermediate // 64, hidden)
+
+    out = torch.empty_like(x)
+    if params["together"]:
+        weigh[topk][tokens, hidden // 8](rows, place, topk_weights, out)
+    else:
+        grid_2 = tokens, -(-hidden // ROW)
+        combine[grid_2, 256](rows, place, topk_weights, out, topk, hidden)
+    return out

@@ -1,0 +1,37 @@
+// Matrix products of a warp in bf16, summed in fp32.
+//
+// Fragments (m16n8k16), with g = lane / 4 and t = lane % 4:
+//   A: rows g and g + 8, columns 2t, 2t + 1 and 8 further;  C: rows g and g + 8, columns 2t, 2t + 1
+//   B: rows 2t, 2t + 1 and 8 further, column g
+#pragma once
+#include <cuda_bf16.h>
+
+__device__ __forceinline__ void mma(float (&c)[4], const unsigned (&a)[4], unsigned b0,
+                                    unsigned b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four 8x8 matrices: lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void load_matrices(unsigned (&to)[4], const __nv_bfloat16* from) {
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(from));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// What a lane of a warp points at in a matrix of rows of kStride elements, for ldmatrix: 16 x 16 of
+// A, whose rows are rows; and 16 columns of B, of which each is a row here.
+template <int kStride>
+__device__ __forceinline__ const __nv_bfloat16* a_part(const __nv_bfloat16* matrix, int lane) {
+    return matrix + lane % 16 * kStride + lane / 16 * 8;
+}
+
+template <int kStride>
+__device__ __forceinline__ const __nv_bfloat16* b_part(const __nv_bfloat16* matrix, int lane) {
+    return matrix + (lane / 16 * 8 + lane % 8) * kStride + lane / 8 % 2 * 8;
+}
