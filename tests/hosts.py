@@ -1,0 +1,162 @@
+"""A host to be reached: a real ``sshd`` on the loopback, with a home and a PATH of its own.
+
+``nvidia-smi`` and ``ncu`` there are scripts, which say what a machine with these cards would.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from onplaces import NCU, card, smi
+from workbench.places.connection import free_port as free_port
+from workbench.run.cards import Card
+from workbench.study.places import SshPlace
+
+SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+NAME = "gpu1"
+CARDS = (card(0), card(1))
+
+
+def needed() -> None:
+    """Skips where there is no sshd, or no ssh to reach it with."""
+    missing = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None]
+    if SSHD is None or missing:
+        pytest.skip(f"no {', '.join(missing or ['sshd'])} here (apt-get install openssh-server)")
+
+
+@dataclass
+class Host:
+    """``root`` has its home and programs, ``config`` is for ``ssh -F``."""
+
+    root: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def programs(self) -> Path:
+        return self.root / "bin"
+
+    @property
+    def config(self) -> Path:
+        return self.root / "ssh_config"
+
+    @property
+    def folder(self) -> Path:
+        """Of the place."""
+        return self.home / ".workbench"
+
+    def place(self, **given: object) -> SshPlace:
+        """With this Python's packages, so that nothing is fetched."""
+        known: dict[str, object] = {
+            **{"name": "lab", "hosts": (NAME,), "config": str(self.config)},
+            **{"python": sys.executable, "inherit": True},
+        }
+        return SshPlace(**{**known, **given})  # type: ignore[arg-type]
+
+    def toml(self) -> str:
+        """The same, as ``workbench.toml`` has it."""
+        return (
+            f'[places.lab]\nkind = "ssh"\nhosts = ["{NAME}"]\nconfig = "{self.config}"\n'
+            f'python = "{sys.executable}"\ninherit = true\n'
+        )
+
+    def program(self, name: str, text: str) -> None:
+        path = self.programs / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def cards(self, cards: Sequence[Card]) -> None:
+        self.program("nvidia-smi", smi(cards, self.root))
+
+    def files(self) -> set[str]:
+        """All in the home and beside it."""
+        return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
+
+
+def key(path: Path) -> str:
+    """Make one; its public part."""
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    return path.with_suffix(".pub").read_text()
+
+
+@contextmanager
+def running(
+    root: Path, environment: Mapping[str, str] | None = None, command: str = "none"
+) -> Iterator[Host]:
+    """``environment`` is of whoever logs in, beside a HOME and a PATH; ``command`` is run in place
+    of what he asks for.
+    """
+    needed()
+    host = Host(root, free_port())
+    for folder in (host.home, host.programs):
+        folder.mkdir(parents=True)
+    host.cards(CARDS)
+    host.program("ncu", NCU)
+    (host.home / ".bashrc").write_text("echo 'Welcome {}'\n")  # as some machines greet everybody
+    public = key(root / "host_key").split()
+    (root / "authorized").write_text(key(root / "user_key"))
+    (root / "known").write_text(f"[127.0.0.1]:{host.port} {public[0]} {public[1]}\n")
+    host.config.write_text(
+        f"Host {NAME}\n HostName 127.0.0.1\n Port {host.port}\n IdentityFile {root}/user_key\n"
+        f" IdentitiesOnly yes\n IdentityAgent none\n UserKnownHostsFile {root}/known\n"
+        " GlobalKnownHostsFile /dev/null\n StrictHostKeyChecking yes\n"
+    )
+    path = f"{host.programs}:/usr/bin:/bin"
+    given = {"HOME": str(host.home), "PATH": path, **(environment or {})}
+    (root / "sshd_config").write_text(
+        "\n".join(
+            [
+                f"Port {host.port}",
+                "ListenAddress 127.0.0.1",
+                f"HostKey {root}/host_key",
+                f"AuthorizedKeysFile {root}/authorized",
+                f"PidFile {root}/pid",
+                f"ForceCommand {command}",
+                "StrictModes no",
+                "UsePAM no",
+                "PasswordAuthentication no",
+                "KbdInteractiveAuthentication no",
+                f"SetEnv {' '.join(f'{name}={value}' for name, value in given.items())}",
+            ]
+        )
+    )
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where it sits while it asks who is there
+    assert SSHD is not None
+    with (root / "sshd.log").open("wb") as log:
+        host.process = subprocess.Popen(
+            [SSHD, "-D", "-e", "-f", str(root / "sshd_config")], stderr=log
+        )
+    try:
+        until_it_listens(host)
+        yield host
+    finally:
+        host.process.terminate()
+        host.process.wait()
+
+
+def until_it_listens(host: Host) -> None:
+    last = time.monotonic() + 20
+    while True:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", host.port), timeout=1):
+            return
+        assert host.process is not None
+        if host.process.poll() is not None or time.monotonic() > last:
+            pytest.skip(f"sshd does not start here: {(host.root / 'sshd.log').read_text()[-300:]}")
+        time.sleep(0.05)

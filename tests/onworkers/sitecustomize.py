@@ -1,0 +1,64 @@
+"""Puts the stand-in for the GPU under the process of a block, where a test asks for it.
+
+Python imports this of every process that has its folder on PYTHONPATH. ``WORKBENCH_STANDIN`` is a
+folder: a file in it that is called after a fault happens to the first block that finds it, and is
+gone then. Every block adds its process to ``ran``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+FOLDER = "WORKBENCH_STANDIN"
+
+
+def fault(folder: Path) -> str:
+    """The next one; each is met once."""
+    for path in sorted(folder.glob("fault-*")):
+        try:
+            path.unlink()
+        except FileNotFoundError:  # another block was faster
+            continue
+        return path.name.split("-")[1]
+    return ""
+
+
+def meet(what: str, folder: Path) -> None:
+    match what:
+        case "kill":  # the Dask worker, and with it its block
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(60)
+        case "crash":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "hang":
+            time.sleep(600)
+        case "lost":  # from now on nvidia-smi does not list it
+            with (folder / "lost").open("a") as file:
+                file.write(os.environ["CUDA_VISIBLE_DEVICES"] + "\n")
+
+
+def stand_in(folder: Path) -> None:
+    import pytest
+
+    from standin import StandIn
+    from workbench.run.measure import Measurement
+
+    with (folder / "ran").open("a") as file:
+        file.write(f"{os.getpid()} {os.environ['CUDA_VISIBLE_DEVICES']} {os.environ['TMPDIR']}\n")
+    times = {"baseline": 10.0, "fix": 8.0}
+    StandIn(pytest.MonkeyPatch(), lambda run: times.get(run.variant, 5.0))
+    run = Measurement.run
+
+    def faulty(self: Measurement) -> object:
+        meet(fault(folder), folder)
+        return run(self)
+
+    Measurement.run = faulty  # type: ignore[method-assign, assignment]
+
+
+if FOLDER in os.environ and "workbench.places.execute" in sys.orig_argv:
+    stand_in(Path(os.environ[FOLDER]))
