@@ -8,7 +8,8 @@ import threading
 import typer
 
 from workbench.commands import leave_one_out, sizes, sweep
-from workbench.commands.measuring import ensure
+from workbench.commands.elsewhere import on_a_place
+from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_ahead
 from workbench.commands.options import AblateOptions, SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -38,22 +39,29 @@ def load_pandas() -> None:
     import pandas  # noqa: F401
 
 
+def named(target: Target, fixes: list[str]) -> list[str]:
+    """The steps up to the fixes, and the references."""
+    return [s.variant for s in target.steps(fixes)] + [
+        r.name for r in target.study.ladder.references
+    ]
+
+
 def measured(
-    target: Target, fixes: list[str], fresh: bool
+    target: Target, fixes: list[str], fresh: bool, ahead: Ensured | None = None
 ) -> tuple[Ablation, Snapshot, dict[str, str]]:
     """The ladder at the target's shape, the evidence it was judged on, and what failed of it.
+    ``ahead``: it was measured with others.
 
     Ctrl-C leaves with 130.
     """
     steps = target.steps(fixes)
-    names = [s.variant for s in steps] + [r.name for r in target.study.ladder.references]
     if target.live:
         threading.Thread(target=load_pandas, daemon=True).start()
-    ensured = ensure(target, names, fresh=fresh)
+    ensured = ahead or ensure(target, named(target, fixes), fresh=fresh)
     evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
     judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)
-    named = {name: why for name, why in ensured.unsupported.items() if name in fixes}
-    return judged, evidence, {**ensured.failures, **named}
+    asked = {name: why for name, why in ensured.unsupported.items() if name in fixes}
+    return judged, evidence, {**ensured.failures, **asked}
 
 
 def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[str, str]) -> None:
@@ -82,6 +90,7 @@ def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[st
         raise typer.Exit(1)
 
 
+@on_a_place
 def run(options: AblateOptions) -> None:
     if options.leave_one_out:
         return leave_one_out.run(options)
@@ -108,13 +117,14 @@ def run_sweep(options: AblateOptions) -> None:
     """All combinations of what has parameters with several values."""
     if options.all_shapes:
         raise UsageError("--all-shapes is of the ladder", hint="--shape takes a range of shapes")
-    sweep.run(
+    sweep.swept(
         SweepOptions(
             variants=options.fixes or [],
             project=options.project,
             study=options.study,
             shape=options.shape,
             fresh=options.fresh,
+            on=options.on,
             wide=options.wide,
             markdown=options.markdown,
             json=options.json,
@@ -125,8 +135,10 @@ def run_sweep(options: AblateOptions) -> None:
 def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
     """The ladder at every shape of a range: times and rates over the size."""
     failed: dict[str, str] = {}
-    for target in targets:
-        judged, _, failures = measured(target, options.fixes or [], options.fresh)
+    fixes = options.fixes or []
+    ahead = ensure_ahead([Wanted(t, named(t, fixes)) for t in targets], fresh=options.fresh)
+    for i, target in enumerate(targets):
+        judged, _, failures = measured(target, fixes, options.fresh, ahead[i] if ahead else None)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
     found = sizes.Measured(tuple(targets), tuple(row.variant for row in judged.rows))
     sizes.tell(found, options.fixes or [], failed, json=options.json, wide=options.wide,
@@ -143,16 +155,21 @@ def run_all(options: AblateOptions) -> None:
     out = Output(options.wide, options.markdown)
     tables: list[Ablation] = []
     failed: dict[str, str] = {}
+    targets: list[Target] = []
     for name in names:
         try:
-            target = find_target(options.project, options.study, name, tell=False)
+            targets.append(find_target(options.project, options.study, name, tell=False))
         except EnvironmentLacks as error:
             if name == study.default_shape:
                 raise
             note(f"{name}: {error.message}")
-            continue
-        judged, evidence, failures = measured(target, options.fixes or [], options.fresh)
-        failed |= {f"{variant} at {name}": why for variant, why in failures.items()}
+    fixes = options.fixes or []
+    ahead = ensure_ahead([Wanted(t, named(t, fixes)) for t in targets], fresh=options.fresh)
+    for i, target in enumerate(targets):
+        judged, evidence, failures = measured(
+            target, fixes, options.fresh, ahead[i] if ahead else None
+        )
+        failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
         tables.append(judged)
         if not options.json:
             out.show(*ladder_view.ablation(judged, by_shape=False))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from workbench.commands.measuring import ensure
+from workbench.commands.measuring import cubin_folder, ensure
 from workbench.commands.profile import needed
 from workbench.commands.target import Target, find_target, shown_path
 from workbench.errors import UsageError, unknown
@@ -149,7 +149,7 @@ def prepare(
     shapes = tuple(dict.fromkeys([name, *timed]))
     if not on_gpu:
         shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
-    trial = try_once(study, shapes, problem.baseline.called, on_gpu=on_gpu)
+    trial = try_once(study, shapes, problem.baseline.called, cubin_folder(), on_gpu=on_gpu)
     facts = learned(problem, trial)
     write(problem, root, facts)
     return facts, trial, name

@@ -145,7 +145,6 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
             good,
             side,
             [name],
-            rules,
             shape=options.shape,
             tier=2,
             folder=history.scratch / side.commit.sha / "timed",

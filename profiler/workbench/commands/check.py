@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from workbench.commands.measuring import collectable
+from workbench.commands import elsewhere
+from workbench.commands.measuring import collectable, job, settled
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
@@ -20,6 +21,7 @@ from workbench.commands.target import (
     target_at,
 )
 from workbench.evidence.recorded import Evidence
+from workbench.judge.deciding import Deciding
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Block, Paragraph, words
 from workbench.render.document.checks import Checked
@@ -29,10 +31,16 @@ from workbench.study.model import tolerance_at
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
-def measure(target: Target, names: list[str]) -> None:
+def measure(target: Target, names: list[str]) -> dict[str, str]:
+    """What a place gave up, by variant: all else that is wrong is on record."""
     plan = Plan(target.shape, checked=tuple(collectable(target.study, names)))
+    if (there := elsewhere.PLACE.get()) is not None:
+        (measured,) = elsewhere.carry_out(there, [job(target, plan, Deciding())])
+        evidence = target.evidence()
+        return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
     with spending(target.workspace, target.evidence(), []), Progress() as progress:
         Measurement(target.study, target.workspace.config, target.folder, plan, progress).run()
+    return {}
 
 
 def results(target: Target, names: list[str], *, alone: bool = False) -> Iterator[Checked]:
@@ -92,6 +100,7 @@ def _fields(check: Checked, keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: getattr(check, key) for key in keys} | told
 
 
+@elsewhere.on_a_place
 def run(options: CheckOptions) -> None:
     if options.against:
         from workbench.commands.check_against import run as against
@@ -100,10 +109,11 @@ def run(options: CheckOptions) -> None:
     workspace, study = find_study(options.project, options.study)
     targets = [target_at(workspace, each) for each in profiled_shapes(study, options.shape)]
     checks: list[Checked] = []
+    lost: dict[str, str] = {}
     for target in targets:
         names = target.runnable(options.variants or [])
         if target.live:
-            measure(target, names)
+            lost |= measure(target, names)
         checks += results(target, names, alone=len(targets) > 1)
     if options.json:
         show_json(as_data(target, checks))
@@ -120,6 +130,9 @@ def run(options: CheckOptions) -> None:
         for hint in dict.fromkeys(check.hint for check in checks if check.variant == name):
             if hint:
                 note(f"hint: {in_place(hint, target.study)}")
+    for name, why in lost.items():
+        note(f"error: {name}: {in_place(why, study)}")
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
+    if bad or lost:
         raise typer.Exit(1)

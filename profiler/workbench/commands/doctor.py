@@ -6,13 +6,15 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from workbench.commands.options import DoctorOptions
 from workbench.commands.printing import Output, show_json
 from workbench.cuda import header_folders
+from workbench.render.document.blocks import Section, words
 from workbench.render.document.machine import Finding, findings
 from workbench.run import machine
 from workbench.words import INSTALL
@@ -162,6 +164,20 @@ def disk_row() -> Finding:
     )
 
 
+def slices_row() -> Finding:
+    divided = machine.is_divided()
+    return Finding(
+        "MIG",
+        WARN if divided else OK,
+        "on: a card is divided into slices" if divided else "off",
+        "a slice shares power and clocks with its neighbours, and ncu has fewer counters of it; "
+        "`nvidia-smi -mig 0` (root) makes one card of them"
+        if divided
+        else "",
+        "measure",
+    )
+
+
 CHECKS: tuple[Callable[[], Finding], ...] = (
     python_row,
     reader_row,
@@ -175,10 +191,28 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     torch_row,
     compressor_row,
     disk_row,
+    slices_row,
 )
 
 
-def works(rows: list[Finding]) -> dict[str, bool]:
+def rows(temporary: Path | None = None) -> list[Finding]:
+    """What there is in this process; ``temporary`` is where ncu will be told to keep its files."""
+    return [check() for check in CHECKS] + [lock_row(temporary)]
+
+
+def lock_row(temporary: Path | None = None) -> Finding:
+    """ncu waits for a lock in a file, which another user's may not be opened."""
+    foreign = machine.foreign_lock(temporary or Path(tempfile.gettempdir()))
+    return Finding(
+        "ncu lock",
+        FAIL if foreign else OK,
+        f"{foreign} belongs to another user (InterprocessLockFailed)" if foreign else "free",
+        "set TMPDIR to a folder of your own, or have that file removed" if foreign else "",
+        "measure",
+    )
+
+
+def works(rows: Sequence[Finding]) -> dict[str, bool]:
     """What works here: reading evidence, building, measuring (which needs the other two)."""
     failed = {row.needed_for for row in rows if row.result == FAIL}
     read = "read" not in failed
@@ -199,13 +233,76 @@ def conclusion(can: dict[str, bool]) -> str:
 
 
 def run(options: DoctorOptions) -> None:
-    rows = [check() for check in CHECKS]
-    can = works(rows)
+    if options.on is not None:
+        return run_on(options, options.on)
+    found = rows()
+    can = works(found)
     told = conclusion(can)
     if options.json:
-        show_json({"rows": rows, "works": can, "conclusion": told})
+        show_json({"rows": found, "works": can, "conclusion": told})
     else:
         out = Output(options.wide, options.markdown)
-        out.show(*findings(rows, told))
+        out.show(*findings(found, told))
     if not can["read"]:
+        raise SystemExit(3)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """``rows`` of a worker or of a host called ``name``."""
+
+    name: str
+    rows: Sequence[Finding]
+
+    @property
+    def works(self) -> dict[str, bool]:
+        return works(self.rows)
+
+
+def examine() -> Examined:
+    """Of the process that calls it, a worker; its blocks are given temporary folders of their own.
+
+    What it finds is called after the machine that it runs on.
+    """
+    from workbench.run.cards import own_folder
+
+    return Examined(platform.node(), rows(own_folder()))
+
+
+def run_on(options: DoctorOptions, name: str) -> None:
+    """Exit code 3 where none of its workers can measure."""
+    from workbench.commands.progress import note
+    from workbench.places.opening import client_of
+    from workbench.places.workers import wait_for_workers
+    from workbench.study.places import find_place
+    from workbench.study.workspace import find_workspace
+
+    place = find_place(find_workspace(options.project).config.places, name)
+    with client_of(place, note) as client:
+        wait_for_workers(name, client, note)
+        names = {address: w["name"] for address, w in client.scheduler_info(-1)["workers"].items()}
+        told = client.run(examine)
+    found = sorted(
+        (Examined(f"{names[address]} ({one.name})", one.rows) for address, one in told.items()),
+        key=lambda one: one.name,
+    )
+    show_examined(Output(options.wide, options.markdown), name, found, json=options.json)
+
+
+def show_examined(out: Output, place: str, found: Sequence[Examined], *, json: bool) -> None:
+    """A table each. Exit code 3 where none of them can measure."""
+    if json:
+        workers = [
+            {"worker": f.name, "rows": f.rows, "works": f.works, "conclusion": conclusion(f.works)}
+            for f in found
+        ]
+        show_json({"place": place, "workers": workers})
+    else:
+        out.show(
+            *(
+                Section("", words(f.name), tuple(findings(f.rows, conclusion(f.works))))
+                for f in found
+            )
+        )
+    if not any(one.works["measure"] for one in found):
         raise SystemExit(3)

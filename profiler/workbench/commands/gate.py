@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from workbench.commands import elsewhere
 from workbench.commands.measuring import collectable
 from workbench.commands.options import GateOptions
 from workbench.commands.printing import Output, show_json
@@ -104,9 +105,9 @@ def compare(
     open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
     open_ = collectable(head.study, open_)
     together: Together | None = None
-    if tier and open_ and machine.can_measure():
+    if tier and open_ and elsewhere.gpu() is not None:
         together = measure_together(
-            base, head, open_, rules, shape=options.shape, tier=tier, folder=folder, payer=payer
+            base, head, open_, shape=options.shape, tier=tier, folder=folder, payer=payer
         )
     changes = []
     for name, (old, new) in sides.items():
@@ -188,11 +189,11 @@ def finish(changes: Sequence[Change]) -> None:
 
 def tier_of(options: GateOptions) -> int:
     """What is asked for, else all that this machine can. Raises EnvironmentLacks."""
-    if options.tier == 2 and not machine.can_measure():
+    if options.tier == 2 and elsewhere.gpu() is None:
         raise machine.why_not_measuring()
     if options.tier is not None:
         return options.tier
-    return 2 if machine.can_measure() else 1
+    return 2 if elsewhere.gpu() is not None else 1
 
 
 def opened(options: GateOptions, workspace: Workspace) -> tuple[Repository, list[Commit]]:
@@ -206,6 +207,7 @@ def opened(options: GateOptions, workspace: Workspace) -> tuple[Repository, list
     return repository, commits
 
 
+@elsewhere.on_a_place
 def run(options: GateOptions) -> None:
     workspace = find_workspace(options.project)
     repository, commits = opened(options, workspace)

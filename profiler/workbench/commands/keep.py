@@ -131,13 +131,13 @@ def entry_of(workspace: Workspace, study: Study, name: str, note: str) -> KeptEn
             if is_there(path)
         },
         times=times,
-        commit=_commit(workspace),
+        commit=commit_of(workspace),
         note=note,
         workbench=workbench.__version__,
     )
 
 
-def _commit(workspace: Workspace) -> str:
+def commit_of(workspace: Workspace) -> str:
     """The one that is checked out where the kernels are as they are there; "" is not collected."""
     try:
         repository = repository_of(workspace)

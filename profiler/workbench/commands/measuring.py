@@ -8,25 +8,26 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import typer
 
+from workbench.commands import elsewhere
 from workbench.commands.progress import Progress, note, with_hint
 from workbench.commands.spending import spending
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import Build, Timing
-from workbench.judge.open_verdicts import open_variants
-from workbench.run import machine
-from workbench.run.measure import Measurement, decided
-from workbench.run.plan import Plan
+from workbench.evidence.records import Build
+from workbench.judge.deciding import Deciding
+from workbench.run.measure import Measurement
+from workbench.run.plan import Measured, Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.words import CheckResult, Origin
 
-INTERRUPTED = 130
+INTERRUPTED = elsewhere.INTERRUPTED
+SEVERAL = 2  # sessions, from which on a time has an interval
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,23 @@ def collectable(study: Study, variants: list[str]) -> list[str]:
     found = []
     for name in variants:
         needs = study.variants[name].needs
-        if needs and machine.package_version(needs) is None:
+        if needs and elsewhere.package_version(needs) is None:
             tell_missing(name, needs)
         else:
             found.append(name)
     return found
 
 
-def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool = False) -> Plan:
-    """All variants are timed together when any lacks a current chained time beside the others.
+def plan(
+    evidence: Evidence,
+    variants: list[str],
+    *,
+    fresh: bool,
+    capture: bool = False,
+    least: int = 1,
+) -> Plan:
+    """All variants are timed together when any lacks a current chained time beside the others, in
+    ``least`` sessions.
 
     At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so, but
     the steps that are judged there and their parents.
@@ -84,7 +93,9 @@ def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool 
     known = evidence.study.variants
     usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
     file = evidence.timing(usable)
-    held = set(evidence.chained(file.timing)) if file else set()
+    held = (
+        set(evidence.chained(file.timing)) if file and len(file.timing.together) >= least else set()
+    )
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
     timed = usable if fresh or not checked or not set(usable) <= held else []
     wanted = capture or evidence.study.shapes[evidence.shape].captured
@@ -97,6 +108,11 @@ def plan(evidence: Evidence, variants: list[str], *, fresh: bool, capture: bool 
     return Plan(evidence.shape, timed=tuple(timed), captured=tuple(captured))
 
 
+def sessions_needed(target: Target) -> int:
+    """That a time on record must have, to be enough."""
+    return min(SEVERAL, target.workspace.config.timing.sessions)
+
+
 def ensure(
     target: Target, variants: list[str], *, fresh: bool = False, capture: bool = False
 ) -> Ensured:
@@ -106,12 +122,45 @@ def ensure(
         if fresh:
             note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
         return Ensured(Origin.RECORDED)
-    todo = plan(evidence, collectable(target.study, variants), fresh=fresh, capture=capture)
+    known = collectable(target.study, variants)
+    least = sessions_needed(target)
+    todo = plan(evidence, known, fresh=fresh, capture=capture, least=least)
     if not todo.variants:
         return Ensured(Origin.RECORDED)
-    config = for_study(target.workspace.config, target.study.ladder.cache_control)
-    undecided = partial(open_variants, ladder=target.study.ladder, gates=config.gates)
-    return carry_out(target, todo, undecided, asked=variants)
+    return carry_out(target, todo, Deciding(steps=True), asked=variants)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Variants of a target that are to be measured with others."""
+
+    target: Target
+    variants: list[str]
+    capture: bool = False
+
+
+def ensure_ahead(every: Sequence[Wanted], *, fresh: bool, timed: bool = False) -> list[Ensured]:
+    """At a place, all of them side by side; else nothing, and each is measured in its turn.
+
+    ``timed``: as ``ensure_timed``, else as ``ensure``. Ctrl-C leaves with 130.
+    """
+    if (there := elsewhere.PLACE.get()) is None:
+        return []
+    jobs, found = [], [Ensured(Origin.RECORDED)] * len(every)
+    places = []
+    for i, one in enumerate(every):
+        known = collectable(one.target.study, one.variants)
+        least = sessions_needed(one.target)
+        evidence = one.target.evidence()
+        todo = plan(evidence, known, fresh=fresh, capture=one.capture, least=least)
+        todo = replace(todo, captured=()) if timed else todo
+        if todo.variants:
+            places.append(i)
+            jobs.append(job(one.target, todo, Deciding(steps=not timed), one.variants))
+    if jobs:
+        for i, measured in zip(places, elsewhere.carry_out(there, jobs), strict=True):
+            found[i] = ensured(measured)
+    return found
 
 
 def ensure_timed(
@@ -130,10 +179,11 @@ def ensure_timed(
     if refused is not None and not fresh:
         builds = {name: evidence.build(name).current for name in known}
         known = [name for name, build in builds.items() if build is None or not refused(build)]
-    todo = replace(plan(evidence, known, fresh=fresh), captured=())
+    todo = plan(evidence, known, fresh=fresh, least=sessions_needed(target))
+    todo = replace(todo, captured=())
     if not todo.timed:
         return Ensured(Origin.RECORDED)
-    return carry_out(target, todo, refused=refused, asked=variants)
+    return carry_out(target, todo, Deciding(refusing=refused is not None), asked=variants)
 
 
 @cache
@@ -144,16 +194,19 @@ def cubin_folder() -> Path:
     return folder
 
 
-def carry_out(
-    target: Target,
-    todo: Plan,
-    undecided: Callable[[Timing], Sequence[str]] = decided,
-    refused: Callable[[Build], str] | None = None,
-    asked: Sequence[str] = (),
-) -> Ensured:
-    """Measure what a plan says; ``asked`` are the variants that the user meant. Ctrl-C keeps what
-    was finished, and leaves with 130.
+def job(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str] = ()) -> elsewhere.Job:
+    """For a place."""
+    names = asked or todo.variants
+    return elsewhere.job_at(target.workspace, target.study, target.folder, todo, deciding, names)
+
+
+def carry_out(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str] = ()) -> Ensured:
+    """Measure what a plan says, here or at the place that the verb was given; ``asked`` are the
+    variants that the user meant. Ctrl-C keeps what was finished, and leaves with 130.
     """
+    if (there := elsewhere.PLACE.get()) is not None:
+        (measured,) = elsewhere.carry_out(there, [job(target, todo, deciding, asked)])
+        return ensured(measured)
     started = time.monotonic()
     config = for_study(target.workspace.config, target.study.ladder.cache_control)
     with (
@@ -166,8 +219,8 @@ def carry_out(
             target.folder,
             todo,
             progress,
-            undecided,
-            refused,
+            deciding.undecided(target.study.ladder, config),
+            deciding.refused(config),
             cubin_folder(),
         ).run()
     if result.interrupted:
@@ -175,5 +228,9 @@ def carry_out(
         raise typer.Exit(INTERRUPTED)
     parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.seconds.items())
     note(f"measured in {time.monotonic() - started:.1f} s ({parts})")
+    return ensured(result)
+
+
+def ensured(result: Measured) -> Ensured:
     failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
     return Ensured(Origin.MEASURED, failures, result.unsupported)

@@ -6,7 +6,8 @@ from typing import Any
 
 import typer
 
-from workbench.commands.measuring import ensure
+from workbench.commands.elsewhere import on_a_place
+from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_ahead
 from workbench.commands.options import ProfileOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -43,10 +44,16 @@ def blocks(judged: Ablation, rows: list[Row]) -> list[Block]:
     return [*told, *(variant.variant(row, judged) for row in rows)]
 
 
+@on_a_place
 def run(options: ProfileOptions) -> None:
     workspace, study = find_study(options.project, options.study)
     picked = profiled_shapes(study, options.shape)
-    told = [profiled(options, target_at(workspace, each)) for each in picked]
+    targets = [target_at(workspace, each) for each in picked]
+    wanted = [Wanted(t, needed(t, t.variants(options.variants)), capture=True) for t in targets]
+    ahead = ensure_ahead(wanted, fresh=options.fresh)
+    told = [
+        profiled(options, target, ahead[i] if ahead else None) for i, target in enumerate(targets)
+    ]
     if options.json:
         show_json(told[0][0] if len(told) == 1 else {"shapes": [data for data, _ in told]})
     if any(failed for _, failed in told):
@@ -54,10 +61,12 @@ def run(options: ProfileOptions) -> None:
         raise typer.Exit(1)
 
 
-def profiled(options: ProfileOptions, target: Target) -> tuple[dict[str, Any], bool]:
-    """One shape: its JSON, and whether a variant failed."""
+def profiled(
+    options: ProfileOptions, target: Target, ahead: Ensured | None = None
+) -> tuple[dict[str, Any], bool]:
+    """One shape: its JSON, and whether a variant failed. ``ahead``: it was measured with others."""
     names = target.variants(options.variants)
-    ensured = ensure(target, needed(target, names), fresh=options.fresh, capture=True)
+    ensured = ahead or ensure(target, needed(target, names), fresh=options.fresh, capture=True)
     steps = target.study.ladder.chain([])
     evidence = snapshot(target.evidence(), steps)
     judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)

@@ -16,6 +16,7 @@ from workbench.run.protocol import (
     Event,
     Failed,
     Passes,
+    Round,
     Start,
     Timed,
 )
@@ -24,7 +25,7 @@ from workbench.words import CheckResult, Phase
 VERBS = {
     Phase.BUILD: "building",
     Phase.CHECK: "checking",
-    Phase.TIME: "timing",
+    Phase.TIME: "loading",
     Phase.CAPTURE: "profiling",
 }
 
@@ -93,6 +94,8 @@ class Progress:
                 self.line(f"built {event.variant} for {event.arch}: {used}{warned}")
             case Checked():
                 self.checked(event)
+            case Round():
+                self.live(self.round(event))
             case Timed():
                 self.timed(event.session)
             case Passes():
@@ -121,10 +124,20 @@ class Progress:
         if session.alone:
             self.line("timed references alone")
             return
-        count, number = len({one.variant for one in session.series}), session.number + 1
-        more = number > self.wanted
-        which = f"session {number}" + (", a verdict is open" if more else f" of {self.wanted}")
-        self.line(f"timed {count} variant{'s' * (count != 1)}, {which}")
+        count = len({one.variant for one in session.series})
+        self.line(f"timed {count} variant{'s' * (count != 1)}, {self.which(session.number)}")
+
+    def which(self, session: int) -> str:
+        """A session by its number, which counts from 0."""
+        if session >= self.wanted:
+            return f"session {session + 1}, a verdict is open"
+        return f"session {session + 1} of {self.wanted}"
+
+    def round(self, event: Round) -> str:
+        """``timing, session 3 of 5, round 4 of 6: fix1``."""
+        which = "references alone" if event.alone else self.which(event.session)
+        at = f"round {event.number + 1} of {event.rounds}" if event.number >= 0 else "warming up"
+        return f"timing, {which}, {at}" + (f": {event.variant}" if event.variant else "")
 
     def checked(self, event: Checked) -> None:
         if event.status == CheckResult.WRONG:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import typer
 
-from workbench.commands.measuring import Ensured, ensure_timed
+from workbench.commands.measuring import Ensured, Wanted, ensure_ahead, ensure_timed
 from workbench.commands.options import SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -68,11 +68,17 @@ def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
         )
     targets = targets_of(workspace, picked)
     failures: dict[str, str] = {}
+    wanted: list[Wanted] = []
     for target in targets:
         names = target.runnable(options.variants)
         references = [r.name for r in target.study.ladder.references if not r.captured]
-        wanted = list(dict.fromkeys([*names, *references]))
-        ensured: Ensured = ensure_timed(target, wanted, fresh=options.fresh)
+        wanted.append(Wanted(target, list(dict.fromkeys([*names, *references]))))
+    ahead = ensure_ahead(wanted, fresh=options.fresh, timed=True)
+    for i, one in enumerate(wanted):
+        target = one.target
+        ensured: Ensured = (
+            ahead[i] if ahead else ensure_timed(target, one.variants, fresh=options.fresh)
+        )
         failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
     found = Measured(tuple(targets), tuple(names))
     tell(found, options.variants, failures, json=options.json, wide=options.wide,

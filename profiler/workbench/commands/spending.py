@@ -15,6 +15,7 @@ from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Refusal, Run, refusal
 from workbench.run import machine
 from workbench.run.recording import now
+from workbench.study.places import LOCAL
 from workbench.study.workspace import Workspace
 from workbench.words import CheckResult
 
@@ -31,34 +32,54 @@ def spending(workspace: Workspace, evidence: Evidence, variants: Sequence[str]) 
     them. Raises GateFailed where the budget does not allow it.
     """
     gpu = machine.find_gpu()
-    run = Run(
-        verb=VERB.get(),
-        study=evidence.study.name,
-        shape=evidence.shape,
-        gpu=gpu.name if gpu else "",
-        wrong=tuple(wrong_of(evidence, variants)),
-    )
-    if no := may_begin(workspace, run):
-        raise GateFailed(no.why, hint=no.hint)
+    run = begin(workspace, evidence, variants, gpu.name if gpu else "")
     started, before = time.monotonic(), {path.name for path in _timings(evidence)}
     try:
         yield
     finally:
-        budget = workspace.config.budget
-        fresh = Evidence(evidence.study, evidence.shape, evidence.folder)
-        timed = any(path.name not in before for path in _timings(fresh))
-        entry = SpentEntry(
-            date=now(),
-            verb=run.verb,
-            study=run.study,
-            gpu=run.gpu,
-            seconds=round(time.monotonic() - started, 2),
-            shape=run.shape,
-            rate=budget.rate_per_hour,
-            currency=budget.currency,
-            best=best_of(fresh) if timed else None,
-        )
-        store.append(workspace.ledger, entry)
+        timed = any(path.name not in before for path in _timings(evidence))
+        charge(workspace, evidence, run, time.monotonic() - started, timed=timed)
+
+
+def begin(workspace: Workspace, evidence: Evidence, variants: Sequence[str], gpu: str) -> Run:
+    """A run on GPUs of this name. Raises GateFailed where the budget does not allow it."""
+    run = Run(
+        verb=VERB.get(),
+        study=evidence.study.name,
+        shape=evidence.shape,
+        gpu=gpu,
+        wrong=tuple(wrong_of(evidence, variants)),
+    )
+    if no := may_begin(workspace, run):
+        raise GateFailed(no.why, hint=no.hint)
+    return run
+
+
+def charge(
+    workspace: Workspace,
+    evidence: Evidence,
+    run: Run,
+    seconds: float,
+    *,
+    timed: bool,
+    place: str = LOCAL,
+) -> None:
+    """Put the GPU seconds of a run on the ledger; with what came of it, where it timed."""
+    budget = workspace.config.budget
+    fresh = Evidence(evidence.study, evidence.shape, evidence.folder)
+    entry = SpentEntry(
+        date=now(),
+        verb=run.verb,
+        study=run.study,
+        gpu=run.gpu,
+        seconds=round(seconds, 2),
+        shape=run.shape,
+        place=place,
+        rate=budget.rate_per_hour,
+        currency=budget.currency,
+        best=best_of(fresh) if timed else None,
+    )
+    store.append(workspace.ledger, entry)
 
 
 def may_begin(workspace: Workspace, run: Run) -> Refusal | None:

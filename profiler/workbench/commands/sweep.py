@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import typer
 
 from workbench.commands import sizes
+from workbench.commands.elsewhere import on_a_place
 from workbench.commands.measuring import carry_out, ensure_timed
 from workbench.commands.options import SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
 from workbench.commands.report import write_document
+from workbench.commands.search import Search
 from workbench.commands.target import (
     Target,
     find_study,
@@ -24,9 +27,10 @@ from workbench.commands.target import (
 )
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.records import Build, Provenance
+from workbench.judge.deciding import Deciding
 from workbench.judge.fates import refusal
 from workbench.judge.snapshot import at_one_shape
-from workbench.judge.sweep import Sweep, judge_builds, judge_sweep
+from workbench.judge.sweep import Searched, Sweep, judge_builds, judge_sweep
 from workbench.render.as_json import sweep as as_json
 from workbench.render.chart.sweep_chart import sweep_chart
 from workbench.render.document import sweep as document
@@ -37,7 +41,7 @@ from workbench.study.config import Config, Gates
 from workbench.study.model import Study
 from workbench.study.params import base_name, declared, find_variant
 from workbench.study.shapes import Picked
-from workbench.study.spaces import expanded, is_space, names_of
+from workbench.study.spaces import Axis, expanded, is_space, names_of
 from workbench.study.workspace import Workspace, including
 from workbench.words import Origin, Parameter
 
@@ -60,10 +64,28 @@ def space_of(study: Study, text: str) -> tuple[Study, Space]:
     """The study with all variants of a space. Raises UsageError for what is none."""
     axes = expanded(study.folder, text, study.variants)
     base = base_name(text)
-    study, names = including(study, [base, *names_of(base, axes)])
+    return within(study, text, axes, names_of(base, axes))
+
+
+def within(
+    study: Study, text: str, axes: tuple[Axis, ...], wanted: Sequence[str]
+) -> tuple[Study, Space]:
+    """The study with some variants of a space."""
+    base = base_name(text)
+    study, names = including(study, [base, *wanted])
     own = declared(find_variant(study.folder, base, study.variants).module)
     values = {name: {**own, **dict(study.variants[name].params)} for name in names}
     return study, Space(text, base, {axis.name: axis.values for axis in axes}, values)
+
+
+def found_in(
+    workspace: Workspace, picked: Picked, text: str, trials: int, *, fresh: bool
+) -> tuple[Study, Space, Searched]:
+    """The study with those variants of a space that a search found to be the fastest."""
+    axes = expanded(picked.study.folder, text, picked.study.variants, searched=True)
+    search = Search(measurable(workspace, picked), base_name(text), axes)
+    told = search.run(trials, fresh=fresh)
+    return *within(picked.study, text, axes, search.trials.fastest), told
 
 
 def refused_by(gates: Gates) -> partial[str]:
@@ -85,7 +107,7 @@ def measured(target: Target, space: Space, *, fresh: bool) -> Origin:
     todo = follow_up(target, found, reference)
     if not todo.variants:
         return ensured.source
-    return carry_out(target, todo).source
+    return carry_out(target, todo, Deciding()).source
 
 
 def follow_up(target: Target, found: Sweep, reference: str) -> Plan:
@@ -119,7 +141,13 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
     )
 
 
+@on_a_place
 def run(options: SweepOptions) -> None:
+    swept(options)
+
+
+def swept(options: SweepOptions) -> None:
+    """On the place that the verb was given."""
     workspace, study = find_study(options.project, options.study)
     if not any(map(is_space, options.variants)):
         return sizes.run(options, workspace, study)
@@ -128,16 +156,23 @@ def run(options: SweepOptions) -> None:
             f"'{mixed[0]}' is one variant, and is swept with nothing",
             hint="give parameters several values, or leave it out",
         )
+    if options.build_only and options.trials:
+        raise UsageError("--build-only times nothing", hint="leave out --trials")
     if options.build_only:
         return run_build_only(options, study, workspace.config)
     out = Output(options.wide, options.markdown)
     found: list[Sweep] = []
     for picked in profiled_shapes(study, options.shape):
         for text in options.variants:
-            whole, space = space_of(picked.study, text)
+            if options.trials:
+                whole, space, searched = found_in(
+                    workspace, picked, text, options.trials, fresh=options.fresh
+                )
+            else:
+                (whole, space), searched = space_of(picked.study, text), None
             target = measurable(workspace, Picked(whole, picked.name))
             source = measured(target, space, fresh=options.fresh)
-            sweep = judged(target, space, source)
+            sweep = replace(judged(target, space, source), searched=searched)
             if not target.live and not sweep.timed:
                 raise EnvironmentLacks(
                     f"no sweep of {text} is on record at {sweep.shape}, and nothing can be "

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.commands import elsewhere
 from workbench.commands.progress import note
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
@@ -168,8 +169,8 @@ def find_target(
 def target_at(workspace: Workspace, picked: Picked) -> Target:
     """Raises EnvironmentLacks with neither a GPU nor evidence at that shape."""
     found, name = picked.study, picked.name
-    gpu = machine.find_gpu()
-    if gpu is not None and machine.can_measure():
+    gpu = elsewhere.gpu()
+    if gpu is not None:
         base = workspace.evidence_base(found.name)
         return Target(workspace, found, name, EvidenceFolder(base / gpu.slug), True)
     folder = latest(evidence_folders(workspace.ablations, found.name), name)

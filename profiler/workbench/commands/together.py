@@ -4,34 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import typer
 
+from workbench.commands import elsewhere
 from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.progress import Progress
 from workbench.commands.sides import Side
 from workbench.commands.spending import spending
 from workbench.commands.target import profiled_shape
 from workbench.derive.figures import Figure, figures
-from workbench.derive.speedup import SessionTimes, ratio_of, session_times, time_of
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import Timing
-from workbench.judge.commits import Rules, Timed, time_verdict
+from workbench.judge.commits import Timed
+from workbench.judge.deciding import Deciding
 from workbench.judge.differences import AtCommit
 from workbench.judge.inputs import TimedTogether
+from workbench.judge.open_verdicts import timed_pair
 from workbench.judge.sessions import timing_facts
 from workbench.ncu.captures import Captures
-from workbench.run import machine
 from workbench.run.joint import join, older
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.study.config import for_study
 from workbench.study.workspace import Workspace
-from workbench.words import HEADLINE, Move
+from workbench.words import HEADLINE
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Together:
 
     def timed(self, variant: str) -> Timed | None:
         """The newer over the older; None where they were not timed in the same sessions."""
-        names = [older(variant), variant]
+        names = (older(variant), variant)
         file = self.evidence.timing(names)
         if file is None:
             return None
@@ -68,40 +67,15 @@ class Together:
             file.name, frozenset(self.evidence.timed(file.timing)), file.timing
         )
         facts = timing_facts(together, "")
-        found = timed_of(file.timing, variant)
+        found = timed_pair(file.timing, *names)
         twins = [t for t in facts.twins if t.regime == HEADLINE] if facts else []
         return replace(found, twins=tuple(twins)) if found else None
-
-
-def timed_of(timing: Timing, variant: str) -> Timed | None:
-    """By the regime that decides."""
-    every = session_times(timing.together)
-    sides: list[SessionTimes] = [
-        every.get((name, HEADLINE, False), {}) for name in (older(variant), variant)
-    ]
-    times = [time_of(side, HEADLINE) for side in sides]
-    ratio = ratio_of(sides[0], sides[1], timing.first_planned)
-    if ratio is None or times[0] is None or times[1] is None:
-        return None
-    return Timed(ratio=ratio, before=times[0].value, after=times[1].value)
-
-
-def still_open(timing: Timing, variants: Sequence[str], rules: Rules) -> list[str]:
-    """Both commits' variants of which these sessions cannot tell, for as many sessions again."""
-    found = {variant: timed_of(timing, variant) for variant in variants}
-    wide = [
-        variant
-        for variant, timed in found.items()
-        if timed and time_verdict(timed.ratio, rules.gate)[0] == Move.CANNOT_TELL
-    ]
-    return [name for variant in wide for name in (older(variant), variant)]
 
 
 def measure_together(
     base: Side,
     head: Side,
     variants: Sequence[str],
-    rules: Rules,
     *,
     shape: str | None,
     tier: int,
@@ -112,7 +86,7 @@ def measure_together(
     at ``tier`` 1, at 2 times as well. ``shape`` is as the user gave it, ``payer`` the workspace
     whose budget it is. Ctrl-C leaves with 130.
     """
-    gpu = machine.find_gpu()
+    gpu = elsewhere.gpu()
     assert gpu is not None
     control = control_of(base, head)
     workspace = join(folder, base.study, head.study, head.workspace.root, variants, control)
@@ -121,11 +95,16 @@ def measure_together(
     plan = plan_of(variants, control, name, tier)
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder.cache_control)
+    deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
+    if (there := elsewhere.PLACE.get()) is not None:
+        job = elsewhere.Job(payer, study, config, target, plan, deciding, tuple(plan.variants))
+        (result,) = elsewhere.carry_out(there, [job])
+        return Together(Evidence(study, name, target), {**result.unsupported, **result.failures})
     with (
         spending(payer, Evidence(study, name, target), plan.variants),
         Progress(len(plan.captured), config.timing.sessions) as progress,
     ):
-        undecided = partial(still_open, variants=variants, rules=rules)
+        undecided = deciding.undecided(study.ladder, config)
         result = Measurement(study, config, target, plan, progress, undecided).run()
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)

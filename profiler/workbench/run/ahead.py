@@ -12,6 +12,8 @@ from workbench.run import machine
 from workbench.run.process import Worker
 from workbench.run.protocol import VariantsJob
 from workbench.study.params import base_name
+from workbench.study.sources import named_from
+from workbench.study.text import readable_text
 
 MOST_COMPILERS = 6
 CORES_EACH = 2  # the worker, the sessions' process and ncu load their libraries meanwhile
@@ -26,12 +28,12 @@ def copy_sources(scratch: Path, folder: Path) -> None:
 
 
 def has_own_compiler(scratch: Path, variant: str) -> bool:
-    """Whether a module builds an extension of torch: that holds a lock while it does, which a
-    process that is ended in the middle leaves behind.
+    """Whether a module, or a file that it names, builds an extension of torch: that holds a lock
+    while it does, which a process that is ended in the middle leaves behind.
     """
     modules = (scratch / "kernels").glob(f"*/{base_name(variant)}.py")
-    texts = (path.read_text(encoding="utf-8", errors="replace") for path in modules)
-    return any("cpp_extension" in text for text in texts)
+    files = (path for module in modules for path in named_from(module.parent, module.name))
+    return any("cpp_extension" in readable_text(path) for path in files if path.suffix == ".py")
 
 
 @contextmanager

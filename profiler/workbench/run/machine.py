@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,6 +53,30 @@ def find_gpu() -> Gpu | None:
     if done.returncode != 0 or not lines or lines[0].count(",") != 2:
         return None
     return Gpu(*(part.strip() for part in lines[0].split(",")))
+
+
+def is_divided() -> bool:
+    """Whether MIG divides a GPU here into slices."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and "(UUID: MIG-" in done.stdout
+
+
+def foreign_lock(folder: Path) -> Path | None:
+    """ncu's lock file in a temporary folder where it belongs to another user, whose files nobody
+    may open to write there, root neither (``fs.protected_regular``): ncu then fails with
+    InterprocessLockFailed.
+    """
+    lock = folder / "nsight-compute-lock"
+    try:
+        owner, mode = lock.lstat().st_uid, folder.stat().st_mode
+    except OSError:
+        return None
+    return lock if owner != os.geteuid() and mode & stat.S_ISVTX else None
 
 
 @lru_cache

@@ -11,13 +11,15 @@ class Plan:
     """What to measure at one shape.
 
     ``checked`` are built and compared with the reference, ``timed`` also timed together in
-    sessions, ``captured`` profiled in one ncu.
+    sessions, ``captured`` profiled in one ncu. ``proven``: those that are timed were checked
+    before, by whoever planned this.
     """
 
     shape: str
     checked: tuple[str, ...] = ()
     timed: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()
+    proven: bool = False
 
     @property
     def variants(self) -> list[str]:
@@ -26,7 +28,8 @@ class Plan:
     @property
     def built(self) -> list[str]:
         """Those of the first worker; the others are only profiled."""
-        return list(dict.fromkeys([*self.checked, *self.timed]))
+        timed = () if self.proven else self.timed
+        return list(dict.fromkeys([*self.checked, *timed]))
 
 
 @dataclass

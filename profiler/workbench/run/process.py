@@ -30,6 +30,7 @@ from workbench.run.protocol import (
     Hello,
     Job,
     SessionsJob,
+    ShipJob,
     Start,
     TrialJob,
     WorkerEvent,
@@ -46,6 +47,7 @@ MAIN = "workbench.run.worker.main"
 MODULES = {
     CeilingsJob: "workbench.run.worker.benchmarks",
     SessionsJob: "workbench.run.worker.sessions",
+    ShipJob: "workbench.run.worker.shipping",
     TrialJob: "workbench.run.worker.trial",
 }
 

@@ -21,6 +21,7 @@ from workbench.evidence.records import (
     GraphNode,
     Session,
 )
+from workbench.shipped.domain import Domain
 from workbench.words import CheckResult, Parameter, Phase
 
 JOB = "job.json"
@@ -102,7 +103,23 @@ class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
     device: str
 
 
-Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob
+class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
+    """What a package of a ``variant`` has to carry: see ``worker.shipping``.
+
+    Its kernels are built for the ``archs``, its inputs drawn at the ``shapes`` at which it is
+    correct. ``reference`` is the variant that answers for it, "" for the study's own function.
+    """
+
+    study: str
+    variant: str
+    params: dict[str, Parameter]
+    archs: tuple[str, ...]
+    shapes: tuple[str, ...]
+    reference: str
+    reference_params: dict[str, Parameter]
+
+
+Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob | ShipJob
 
 
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +176,19 @@ class Checked(_Event, frozen=True, kw_only=True, tag="checked"):
     varies: bool = False
     output: str = ""
     hint: str = ""
+
+
+class Round(_Event, frozen=True, kw_only=True, tag="round"):
+    """The card is at a round of a session; numbers count from 0, and below it warms up.
+
+    ``variant`` is at work where a round takes so long that it is told more than once.
+    """
+
+    session: int
+    alone: bool
+    number: int
+    rounds: int
+    variant: str = ""
 
 
 class Timed(_Event, frozen=True, kw_only=True, tag="timed"):
@@ -222,6 +252,21 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     failures: dict[str, ErrorText] = {}
 
 
+class Packable(_Event, frozen=True, kw_only=True, tag="packable"):
+    """What a variant's operator looks like: names and kinds of its arguments, the names of its
+    outputs ("" for none) and in what they come, the inputs for which it was checked. ``kernels``
+    were compiled, and their cubins stand in the worker's folder; ``compiler`` is NVRTC's version,
+    "" without any.
+    """
+
+    arguments: tuple[tuple[str, str], ...]
+    outputs: tuple[str, ...]
+    returns: str
+    domain: Domain
+    kernels: int
+    compiler: str
+
+
 class ContextLost(_Event, frozen=True, kw_only=True, tag="context_lost"):
     """The last event of a worker whose CUDA context a variant took along."""
 
@@ -244,6 +289,7 @@ WorkerEvent = (
     | Start
     | Built
     | Checked
+    | Round
     | Timed
     | SessionsDone
     | Captured
@@ -251,6 +297,7 @@ WorkerEvent = (
     | CeilingMeasured
     | CeilingFailed
     | Learned
+    | Packable
     | ContextLost
     | Broken
     | Done

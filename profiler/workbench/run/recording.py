@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import UNSET, to_builtins
+from msgspec import UNSET, structs, to_builtins
 
 import workbench
 from workbench.errors import UsageError
@@ -121,6 +121,26 @@ def remove_superseded(session: Path, variants: set[str]) -> None:
         with suppress(UsageError):  # a damaged one is its owner's to mend
             if path != session and set(store.read(path, Timing).fingerprints) <= variants:
                 path.unlink()
+
+
+def with_repeats(folder: EvidenceFolder, new: CaptureIndex) -> CaptureIndex:
+    """With the earlier reports on record of the same sources, ncu, flags and driver, and their
+    sha256: they tell the noise of a capture. Those that are not what was recorded are none.
+    """
+    path, found = folder.capture_index(new.shape, new.variant), dict[str, str]()
+    old = store.read(path, CaptureIndex) if is_there(path) else None
+    if old is not None and _is_repeated(old, new):
+        reports = {name: folder.reports / name for name in (old.report, *(old.repeats or ()))}
+        there = {name: store.digest_of(file) for name, file in reports.items() if is_there(file)}
+        known = old.known_sha256
+        same_still = {name: sha for name, sha in there.items() if known.get(name, sha) == sha}
+        found = dict(list(same_still.items())[:REPEATS_KEPT])
+    return structs.replace(new, repeats=tuple(found), repeats_sha256=found or None)
+
+
+def _is_repeated(old: CaptureIndex, new: CaptureIndex) -> bool:
+    of = [(i.fingerprint, i.ncu, i.ncu_flags, i.provenance.driver) for i in (old, new)]
+    return of[0] == of[1]
 
 
 class Recorder:
@@ -303,47 +323,26 @@ class Recorder:
         command = shlex.join(ncu.command("ncu", settings))
         origin = provenance(self.environment, ncu_command=command)
         name = f"{self.shape}-{stamp(origin.date)}.ncu-repz"
-        repeats = {variant: self.repeats(variant, version, flags) for variant in launches}
         indexes = [
-            CaptureIndex(
-                variant=variant,
-                shape=self.shape,
-                fingerprint=self.fingerprint(variant),
-                report=name,
-                repeats=tuple(repeats[variant]),
-                repeats_sha256=repeats[variant] or None,
-                sha256=sha256,
-                range=range_name(self.study.name, variant, self.shape),
-                launches=number,
-                ncu=version,
-                ncu_flags=flags,
-                provenance=origin,
-                resources=(resources or {}).get(variant),
+            with_repeats(
+                self.folder,
+                CaptureIndex(
+                    variant=variant,
+                    shape=self.shape,
+                    fingerprint=self.fingerprint(variant),
+                    report=name,
+                    sha256=sha256,
+                    range=range_name(self.study.name, variant, self.shape),
+                    launches=number,
+                    ncu=version,
+                    ncu_flags=flags,
+                    provenance=origin,
+                    resources=(resources or {}).get(variant),
+                ),
             )
             for variant, number in launches.items()
         ]
         self.written += write_captures(self.folder, name, data, indexes)
-
-    def repeats(self, variant: str, version: str, flags: tuple[str, ...]) -> dict[str, str]:
-        """Earlier reports of the same sources, ncu and flags, and their sha256: they tell the noise
-        of a capture. Those that are not what was recorded are none.
-        """
-        path = self.folder.capture_index(self.shape, variant)
-        if not is_there(path):
-            return {}
-        old = store.read(path, CaptureIndex)
-        same = (old.fingerprint, old.ncu, old.ncu_flags) == (
-            self.fingerprint(variant),
-            version,
-            flags,
-        )
-        if not same or old.provenance.driver != self.environment.driver:
-            return {}
-        reports = {name: self.folder.reports / name for name in (old.report, *(old.repeats or ()))}
-        there = {name: store.digest_of(file) for name, file in reports.items() if is_there(file)}
-        known = old.known_sha256
-        same_still = {name: sha for name, sha in there.items() if known.get(name, sha) == sha}
-        return dict(list(same_still.items())[:REPEATS_KEPT])
 
     def _write(self, path: Path, record: Record) -> None:
         store.write(path, record)

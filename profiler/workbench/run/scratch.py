@@ -12,6 +12,7 @@ from pathlib import Path
 
 from workbench.cuda.build import CUBINS
 from workbench.evidence.store import disk_full
+from workbench.run.front_ends import EXTENSIONS
 from workbench.study.model import Study
 
 
@@ -28,21 +29,41 @@ def empty_scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_folder(study: Study, cubins: Path | None = None) -> Iterator[Path]:
+def scratch_folder(
+    study: Study, cubins: Path | None = None, *, extensions: bool = False
+) -> Iterator[Path]:
     """With a copy of the study's sources. What is compiled in it is kept in ``cubins``, and taken
-    from there: one command may measure several times.
+    from there: one command may measure several times. So are torch's ``extensions`` where nobody
+    else builds any there meanwhile.
     """
     with empty_scratch() as scratch:
         if cubins is not None:
             _copy_cubins(cubins, scratch)
-        shutil.copytree(
-            study.folder,
-            scratch / "kernels" / study.name,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
+            if extensions:
+                _share_extensions(cubins / EXTENSIONS, scratch / EXTENSIONS)
+                _copy_sources(study, cubins)
+        _copy_sources(study, scratch)
         yield scratch
         if cubins is not None:
             _copy_cubins(scratch, cubins)
+
+
+def _copy_sources(study: Study, folder: Path) -> None:
+    """With the times of the files, by which ninja knows what it has built."""
+    shutil.copytree(
+        study.folder,
+        folder / "kernels" / study.name,
+        ignore=shutil.ignore_patterns("__pycache__"),
+        dirs_exist_ok=True,
+    )
+
+
+def _share_extensions(kept: Path, there: Path) -> None:
+    """Without the locks that a process has left behind which was ended while it built."""
+    kept.mkdir(exist_ok=True)
+    for lock in kept.glob("*/lock"):
+        lock.unlink()
+    there.symlink_to(kept.resolve(), target_is_directory=True)
 
 
 def _copy_cubins(before: Path, after: Path) -> None:

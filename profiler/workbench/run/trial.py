@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError
 from workbench.run import machine
 from workbench.run.build import worker_stopped
@@ -15,9 +17,11 @@ KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFail
 SECONDS = 300.0  # the longest silence: an extension may be compiled in it
 
 
-def try_once(study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool) -> Learned:
+def try_once(
+    study: Study, shapes: tuple[str, ...], called: str, builds: Path, *, on_gpu: bool
+) -> Learned:
     """In a process of its own, on the GPU or else the CPU. ``called``: how the user knows what is
-    tried.
+    tried. ``builds`` is a folder that keeps extensions for a measurement.
 
     Raises what the study's own code is wrong with, KeyboardInterrupt when it was stopped, and
     EnvironmentLacks without torch.
@@ -32,7 +36,7 @@ def try_once(study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool
         references=tuple(reference.name for reference in study.ladder.references),
         device="cuda" if on_gpu else "cpu",
     )
-    with scratch_folder(study) as scratch:
+    with scratch_folder(study, builds, extensions=True) as scratch:
         outcome = run_worker(scratch, job, SECONDS, lambda event: None)
     if outcome.interrupted:
         raise KeyboardInterrupt

@@ -2,12 +2,15 @@
 
 ``load_inline`` of torch and ``RawKernel`` and ``RawModule`` of CuPy write it to files of their own,
 whose lines a profiler and compiler errors would name. Those of CuPy, and ``jit`` of Numba, are also
-asked for line information, and Triton for lines of the user: ``triton_lines``. Runs in the worker.
+asked for line information, and Triton for lines of the user: ``triton_lines``. Torch's ``load``
+is given the sources under a path that all workers have in common, or each would build them anew.
+Runs in the worker.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from workbench.run.front_ends import EXTENSIONS_DIR
 from workbench.run.worker import triton_lines
 from workbench.study.front_ends import front_ends_of
 from workbench.study.sources import CODE, named_from, virtual_name
@@ -43,6 +47,7 @@ def _prepare(used: Sequence[str]) -> None:
 
         if not hasattr(cpp_extension.load_inline, "__wrapped__"):
             cpp_extension.load_inline = _load_inline(cpp_extension.load_inline)
+            cpp_extension.load = _load(cpp_extension.load)
     if "CuPy" in used:
         cupy = import_module("cupy")
         for name in ("RawKernel", "RawModule"):
@@ -80,6 +85,33 @@ def _load_inline(real: Callable[..., Any]) -> Callable[..., Any]:
         return real(name, cpp_sources, cuda_sources, *given, **named)
 
     return load_inline
+
+
+def _load(real: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def load(name: str, sources: Any, *given: Any, **named: Any) -> Any:
+        each = [sources] if isinstance(sources, str) else sources
+        if folders := named.get("extra_include_paths"):
+            named["extra_include_paths"] = [shared(folder) for folder in folders]
+        return real(name, [shared(source) for source in each], *given, **named)
+
+    return load
+
+
+def shared(path: Any) -> Any:
+    """Of what is in this worker's copy of the sources, the same in the copy beside its extensions,
+    see ``run.front_ends``; all else as it is.
+    """
+    own, beside = Path.cwd() / "kernels", Path(os.environ.get(EXTENSIONS_DIR, ""))
+    given = Path(path).resolve()
+    if not given.is_relative_to(own.resolve()):
+        return path
+    there = beside.parent / "kernels" / given.relative_to(own.resolve())
+    if not there.exists():
+        return path
+    if given.is_file():
+        given.open("rb").close()  # heard of as a source of the variant: ``opened``
+    return str(there)
 
 
 def _each(sources: Any, module: Path) -> Any:

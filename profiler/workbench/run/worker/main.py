@@ -34,6 +34,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.gate import wait_at_gate
+from workbench.run.worker.inline_sources import prepare
 from workbench.run.worker.mistakes import STREAM_HINT
 from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
@@ -57,6 +58,7 @@ class Worker:
         self.journal = journal
         self.folder = Path.cwd() / "kernels" / job.study
         study = self.folder / "study.py"
+        prepare(study)  # it may load what variants are made of
         self.study = load_module(study, "workbench_study")
         check_study_module(study, self.study)
         add_shapes(self.study.shapes, job.derived)

@@ -22,6 +22,7 @@ from workbench.run.protocol import (
     Done,
     Failed,
     Hello,
+    Round,
     SessionsDone,
     SessionsJob,
     Start,
@@ -121,7 +122,7 @@ class Server:
         add_shapes(study.shapes, self.job.derived)
         loader = Loader(folder, self.job.params, guard)
         self.start(variants[0])
-        timing = Timing(self.job, study, loader, guard, self.fail, self.current)
+        timing = Timing(self.job, study, loader, guard, self.fail, self.current, self.heard)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
         stride = timing.around.inputs.stride
@@ -133,6 +134,11 @@ class Server:
         self.journal.current(name)
         if name:
             self.start(name)
+
+    def heard(self, event: Round) -> None:
+        """Who is at work in a round has the GPU, so that one that hangs is known by its name."""
+        self.journal.current(event.variant)
+        self.journal.write(event)
 
     def start(self, name: str) -> None:
         """Every session compiles what its front end does not keep."""

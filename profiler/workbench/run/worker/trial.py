@@ -33,6 +33,7 @@ from workbench.run.worker.called import (
     tensors,
     written,
 )
+from workbench.run.worker.inline_sources import prepare
 from workbench.run.worker.mistakes import in_words, place
 from workbench.run.worker.on_cpu import on_cpu
 from workbench.run.worker.telling import Journal, describe, or_broken
@@ -49,7 +50,7 @@ class Trial:
         self.job = job
         self.device = torch.device(job.device)
         self.folder = Path.cwd() / "kernels" / job.study
-        self.study = load_module(self.folder / "study.py", "workbench_study")
+        self.study = self.module("study.py", "workbench_study")
         self.failures: dict[str, ErrorText] = {}
         self.bytes: dict[str, float] = {}
         self.largest = 0.0
@@ -199,9 +200,12 @@ class Trial:
         return self.job.called if name == self.job.baseline else name
 
     def load(self, name: str) -> Run:
-        module: ModuleType = load_module(self.folder / f"{name}.py", f"workbench_tried_{name}")
-        run: Run = module.run
+        run: Run = self.module(f"{name}.py", f"workbench_tried_{name}").run
         return run
+
+    def module(self, file: str, name: str) -> ModuleType:
+        prepare(self.folder / file)
+        return load_module(self.folder / file, name)
 
     def add(self, shape: str, inputs: Mapping[str, Any], expected: Any) -> None:
         """What a call at a shape must move. Of inputs with indices among them not all need be read,

@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from workbench.ncu.places import is_library
+from workbench.run.worker.generated_lines import ENTRY, FIELD, lines_of_origin
 
 HOOK = "add_stages_inspection_hook"  # of triton.knobs.runtime, from Triton 3.5 on
 STAGE = "llir"
-ENTRY = re.compile(r"^!(\d+) = (?:distinct )?!(\w+)\((.*)\)$", re.MULTILINE)
-FIELD = re.compile(r'(\w+): (?:!(\d+)|"([^"]*)")')
 MOST_CALLS = 64
 
 
@@ -48,7 +48,9 @@ def _hook(before: Callable[..., Any] | None) -> Callable[..., Any]:
 
 def _of_users(code: Any) -> Any:
     """Whatever a stage of another version gives stays as it is."""
-    return lines_of_users(code) if isinstance(code, str) else code
+    if not isinstance(code, str):
+        return code
+    return lines_of_origin(lines_of_users(code), Path.cwd() / "kernels")
 
 
 def lines_of_users(code: str) -> str:

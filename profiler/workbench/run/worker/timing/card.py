@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ import torch
 from workbench import cuda
 
 SLOTS = 8192  # replays whose stamps are held
+POLL_SECONDS = 1e-3
+TOLD_SECONDS = 1.0  # between two looks at how far the card is
 SKEW_NS = 200_000  # a stamp further than this from the others is of an older replay
 KERNELS = ("advance", "write_inputs", "read_output", "stamp")
 
@@ -36,6 +39,8 @@ class Card:
         self.state = torch.zeros(1, dtype=torch.int32, device="cuda")
         self.stamps = torch.zeros((SLOTS, self.sms * 4), dtype=torch.int64, device="cuda")
         self.side = torch.cuda.Stream()
+        self.looking = torch.cuda.Stream()  # past what is queued
+        self.seen = torch.zeros(1, dtype=torch.int32).pin_memory()
         self.replays = 0
         self.kernels = {name: cuda.kernel("neighbours.cu", name) for name in KERNELS}
         cuda.take_declared()
@@ -72,6 +77,24 @@ class Card:
         to[:head].copy_(self.stamps[first : first + head], non_blocking=True)
         if count > head:
             to[head:].copy_(self.stamps[: count - head], non_blocking=True)
+
+    def wait(self, done: torch.cuda.Event, tell: Callable[[int], None]) -> None:
+        """Until an event. Where that takes seconds, ``tell`` is given the replay that the card is
+        at, as often as that is another: of one that hangs nothing more is told.
+        """
+        look, at, copied = time.monotonic() + TOLD_SECONDS, -1, None
+        while not done.query():
+            time.sleep(POLL_SECONDS)
+            if time.monotonic() < look or (copied is not None and not copied.query()):
+                continue
+            look = time.monotonic() + TOLD_SECONDS
+            if copied is not None and int(self.seen) > at:
+                at = int(self.seen)
+                tell(at)
+            with torch.cuda.stream(self.looking):
+                self.seen.copy_(self.state, non_blocking=True)
+                copied = torch.cuda.Event()
+                copied.record()
 
     def times(self, fetched: torch.Tensor) -> Times:
         """Of fetched stamps; see ``between``."""

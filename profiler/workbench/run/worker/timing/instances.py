@@ -238,17 +238,24 @@ class Instance:
             self.last = self.around.card.replays
 
     def inputs_of_kept(self) -> dict[str, Any]:
-        """Those of the call whose output is kept."""
+        """Those of the call whose output is kept: of one more replay where some are constant, and
+        renewed since the rounds. What a variant made of them earlier is of no use there.
+        """
+        if self.around.inputs.constant:
+            self.replay(Regime.CHAINED)
         return self.around.inputs.written(
             self.last, kept_call(self.last, self.calls[Regime.CHAINED])
         )
 
     def changed_input(self) -> str:
-        """The name of an input that is not what the neighbours wrote, after one more replay."""
+        """The name of an input that is not what the neighbours wrote, after one more replay, or of
+        a constant one that is not as it was.
+        """
         self.replay(Regime.CHAINED)
         wanted = self.around.inputs.written(self.last, self.calls[Regime.CHAINED] - 1)
         names = self.around.inputs.given
-        return next((n for n in names if not torch.equal(self.own[n], wanted[n])), "")
+        changed = (name for name in names if not torch.equal(self.own[name], wanted[name]))
+        return next(changed, "") or self.around.inputs.changed_constant()
 
     @property
     def found(self) -> Outputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -70,11 +70,18 @@ class Rounds:
     """The next round is queued before the stamps of the last are read."""
 
     def __init__(
-        self, card: Card, instances: Sequence[Timed], bared: Sequence[Regime] = BARE
+        self,
+        card: Card,
+        instances: Sequence[Timed],
+        bared: Sequence[Regime] = BARE,
+        tell: Callable[[int, int | None], None] = lambda number, instance: None,
     ) -> None:
-        self.card, self.bared = card, bared
+        """``tell`` is given the number of the round that is waited for and, where it is a long
+        one, the instance at work in it.
+        """
+        self.card, self.bared, self.tell = card, bared, tell
         self.instances = instances
-        self.queued: list[tuple[list[Replayed], torch.Tensor, torch.cuda.Event]] = []
+        self.queued: list[tuple[list[Replayed], int, torch.Tensor, torch.cuda.Event]] = []
         self.columns: dict[tuple[int, Regime, bool], Column] = defaultdict(Column)
         self.clock: list[float] = []  # MHz, the mean of each round
         self.seconds = 0.0  # on the GPU, in the last round that was read
@@ -90,13 +97,21 @@ class Rounds:
         self.card.fetch(pinned)
         done = torch.cuda.Event()
         done.record()
-        self.queued.append((order, pinned, done))
+        first = self.card.replays - len(order) + 1
+        self.queued.append((order, first, pinned, done))
         if len(self.queued) == QUEUED:
             self.read()
 
     def read(self) -> None:
-        order, pinned, done = self.queued.pop(0)
-        done.synchronize()
+        order, first, pinned, done = self.queued.pop(0)
+        number = order[0].round
+
+        def look(replay: int) -> None:
+            place = min(max(replay - first, 0), len(order) - 1)
+            self.tell(number, order[place].instance)
+
+        self.tell(number, None)
+        self.card.wait(done, look)
         self.take(order, self.card.times(pinned))
 
     def take(self, order: Sequence[Replayed], times: Times) -> None:

@@ -11,9 +11,10 @@ from statistics import median
 from types import ModuleType
 
 import torch
+from msgspec import structs
 
 from workbench.evidence.records import Audit, GraphNode, Session
-from workbench.run.protocol import SessionsJob
+from workbench.run.protocol import Round, SessionsJob
 from workbench.run.worker.deviation import compare
 from workbench.run.worker.device import Gauge
 from workbench.run.worker.guard import Guard
@@ -36,7 +37,9 @@ AUDIT_SECONDS = 1.5  # after which no further output is audited
 
 
 class Timing:
-    """Of a job's variants in this process; those that cannot be timed are told to ``fail``."""
+    """Of a job's variants in this process; those that cannot be timed are told to ``fail``, and how
+    far it is to ``heard``.
+    """
 
     def __init__(
         self,
@@ -46,10 +49,13 @@ class Timing:
         guard: Guard,
         fail: Callable[[str, BaseException], None],
         current: Callable[[str], None],
+        heard: Callable[[Round], None],
     ) -> None:
         self.job, self.study = job, study
         self.shape = study.shapes[job.shape]
-        self.guard, self.fail, self.current = guard, fail, current
+        self.guard, self.fail, self.current, self.heard = guard, fail, current, heard
+        self.wanted = job.rounds
+        self.round = Round(session=0, alone=False, number=0, rounds=job.rounds)
         card = Card()
         inputs = Surroundings(card, study, self.shape)
         self.around = Around(card, loader, inputs, job.graph_microseconds)
@@ -62,13 +68,15 @@ class Timing:
 
     def session(self, number: int, variants: Sequence[str], alone: bool) -> Session:
         """Build, warm up, time, audit."""
+        self.round = structs.replace(self.round, session=number, alone=alone)
         made = self.build(variants)
-        rounds = Rounds(self.around.card, self.instances, self.around.bared)
+        rounds = Rounds(self.around.card, self.instances, self.around.bared, self.tell)
         if self.instances:
             switch_contexts()
             self.warm_up(rounds)
             self.rounds(rounds)
         self.guard.require_whole()
+        self.around.inputs.renew()
         audits = tuple(self.audits(number))
         load = self.gauge.load()
         return Session(
@@ -144,15 +152,22 @@ class Timing:
             before = now
 
     def rounds(self, rounds: Rounds) -> None:
-        wanted = self.job.rounds
         number = 0
-        while number < wanted:
+        while number < self.wanted:
             rounds.run(number)
             self.note_throttling()
             number += 1
             if number > 2 and rounds.seconds > LONG_ROUND_SECONDS:
-                wanted = min(wanted, FEWEST_ROUNDS)
+                self.wanted = min(self.wanted, FEWEST_ROUNDS)
         rounds.finish()
+
+    def tell(self, number: int, instance: int | None) -> None:
+        """Once a round, and again with who is at work in a long one."""
+        variant = "" if instance is None else self.instances[instance].group.variant
+        now = structs.replace(self.round, number=number, rounds=self.wanted, variant=variant)
+        if now != self.round or variant:
+            self.round = now
+            self.heard(now)
 
     def note_throttling(self) -> None:
         load = self.gauge.load()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from workbench.errors import UsageError, nearest
+from workbench.run.worker.deviation import same_bits
 from workbench.run.worker.timing.card import Card
 from workbench.study.model import Shape
 
@@ -127,23 +129,30 @@ class Surroundings:
 
     Of the inputs that a call changes, ``in_place``, every piece is, and so it is of integers and
     flags: half of one table of indices and half of another would be none that the study made.
+    What is ``constant`` nobody writes: all instances have it in common until it is ``renewed``.
     """
 
     def __init__(self, card: Card, study: ModuleType, shape: Shape) -> None:
         self.card = card
-        self.like = fresh(study, shape)
-        self.names = [name for name, value in self.like.items() if on_gpu(value)]
+        self.draw = partial(fresh, study, shape)
+        self.like = self.draw()
+        self.constant: tuple[str, ...] = tuple(getattr(study, "constant", ()))
+        self.names = [
+            name for name, value in self.like.items() if on_gpu(value) and name not in self.constant
+        ]
         self.in_place: tuple[str, ...] = tuple(getattr(study, "in_place", ()))
         self._require_writable()
         tensors = [self.like[name] for name in self.names]
         self.sources = {name: room_for(self.like[name], DRAWS) for name in self.names}
         for draw in range(DRAWS):
-            drawn = fresh(study, shape)
+            drawn = self.draw()
             for name in self.names:
                 self.sources[name][draw].copy_(drawn[name].detach())
+            del drawn
         half = card.l2_bytes / 2
         self.stride = TOUCH if sum(map(size_of, tensors)) > half else 1
         self.most_pieces = max(map(pieces_of, tensors))
+        self.as_drawn = {name: self.like[name].detach().clone() for name in self.constant}
 
     def _require_writable(self) -> None:
         if not 0 < len(self.names) <= MOST_TENSORS:
@@ -157,6 +166,12 @@ class Surroundings:
                     f"in_place names '{name}', which is no tensor on the GPU that inputs() gives",
                     hint=nearest(name, self.names),
                 )
+        for name in self.constant:
+            if not on_gpu(self.like.get(name)):
+                raise UsageError(
+                    f"constant names '{name}', which is no tensor on the GPU that inputs() gives",
+                    hint=nearest(name, self.names),
+                )
         for name in self.names:
             if not is_dense(self.like[name]):
                 raise UsageError(
@@ -164,8 +179,20 @@ class Surroundings:
                     hint="give a contiguous tensor or a transposed view of one",
                 )
 
+    def renew(self) -> None:
+        """Other values for what is constant, where it stands."""
+        drawn = self.draw() if self.constant else {}
+        for name in self.constant:
+            self.as_drawn[name].copy_(drawn[name].detach())
+            self.like[name].detach().copy_(self.as_drawn[name])
+
+    def changed_constant(self) -> str:
+        """The name of one that is not as it was drawn; "" where there is none."""
+        drawn = self.as_drawn.items()
+        return next((name for name, own in drawn if not same_bits(self.like[name], own)), "")
+
     def inputs(self) -> dict[str, Any]:
-        """In memory of their own, as in the first draw."""
+        """In memory of their own, as in the first draw, but for what is constant."""
         own = {name: room_for(self.like[name], 1)[0] for name in self.names}
         for name, tensor in own.items():
             tensor.copy_(self.sources[name][0])

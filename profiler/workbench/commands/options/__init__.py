@@ -1,0 +1,47 @@
+"""The options of every verb, each typed once: what it is called, what it means, its default.
+
+A verb's fields are its arguments and options, its docstring is what ``--help`` says of it. Nothing
+heavy is imported here: this is read for every ``workbench --help``.
+"""
+
+from __future__ import annotations
+
+from workbench.commands.options.making import DoctorOptions as DoctorOptions
+from workbench.commands.options.making import InitOptions as InitOptions
+from workbench.commands.options.making import ListOptions as ListOptions
+from workbench.commands.options.making import NewOptions as NewOptions
+from workbench.commands.options.making import SetupOptions as SetupOptions
+from workbench.commands.options.making import StatusOptions as StatusOptions
+from workbench.commands.options.measuring import AblateOptions as AblateOptions
+from workbench.commands.options.measuring import BuildOptions as BuildOptions
+from workbench.commands.options.measuring import CalibrateOptions as CalibrateOptions
+from workbench.commands.options.measuring import CheckOptions as CheckOptions
+from workbench.commands.options.measuring import ProfileOptions as ProfileOptions
+from workbench.commands.options.measuring import SweepOptions as SweepOptions
+from workbench.commands.options.measuring import TryOptions as TryOptions
+from workbench.commands.options.measuring import WatchOptions as WatchOptions
+from workbench.commands.options.shared import Arch as Arch
+from workbench.commands.options.shared import Fresh as Fresh
+from workbench.commands.options.shared import Json as Json
+from workbench.commands.options.shared import Kernel as Kernel
+from workbench.commands.options.shared import Launch as Launch
+from workbench.commands.options.shared import Markdown as Markdown
+from workbench.commands.options.shared import On as On
+from workbench.commands.options.shared import Project as Project
+from workbench.commands.options.shared import ShapeName as ShapeName
+from workbench.commands.options.shared import Shapes as Shapes
+from workbench.commands.options.shared import StudyName as StudyName
+from workbench.commands.options.shared import Variants as Variants
+from workbench.commands.options.shared import Wide as Wide
+from workbench.commands.options.telling import AdoptOptions as AdoptOptions
+from workbench.commands.options.telling import AdviseOptions as AdviseOptions
+from workbench.commands.options.telling import DiffOptions as DiffOptions
+from workbench.commands.options.telling import ExportOptions as ExportOptions
+from workbench.commands.options.telling import LessonsOptions as LessonsOptions
+from workbench.commands.options.telling import OpenOptions as OpenOptions
+from workbench.commands.options.telling import ReportOptions as ReportOptions
+from workbench.commands.options.telling import ShowOptions as ShowOptions
+from workbench.commands.options.versions import BisectOptions as BisectOptions
+from workbench.commands.options.versions import GateOptions as GateOptions
+from workbench.commands.options.versions import KeepOptions as KeepOptions
+from workbench.commands.options.versions import ShipOptions as ShipOptions

@@ -1,0 +1,201 @@
+"""Of the verbs that build, check, time and profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workbench.commands.options.shared import (
+    Arch,
+    Fresh,
+    Json,
+    Markdown,
+    On,
+    Project,
+    ShapeName,
+    Shapes,
+    StudyName,
+    Variants,
+    Wide,
+    variant_names,
+)
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """Compile without a GPU: registers, shared memory, stack, spills and warnings."""
+
+    variants: Variants = None
+    arch: Arch = "sm_90a"
+    project: Project = None
+    study: StudyName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Compare variants with the float64 reference, for every shape."""
+
+    variants: Variants = None
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against",
+            help="A commit to check them at, too: the last good one is named. May be repeated.",
+            metavar="REV",
+        ),
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: Shapes = None
+    on: On = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class CalibrateOptions:
+    """Measure what this GPU really reaches: ceilings for the rooflines."""
+
+    project: Project = None
+    study: StudyName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """Build, check, time and profile variants; show where the time goes."""
+
+    variants: Annotated[
+        list[str], typer.Argument(metavar="VARIANT...", autocompletion=variant_names)
+    ]
+    project: Project = None
+    study: StudyName = None
+    shape: Shapes = None
+    fresh: Fresh = False
+    on: On = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class TryOptions:
+    """Check, time and profile a file that you already have: no workspace, no study.
+
+    A Python file with a function and inputs(), a KernelBench problem, a GPU MODE task folder, a
+    FlashInfer-Bench definition, a function for nsight-python, or a .cu file with --launch.
+    """
+
+    source: Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]")]
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", help="x=randn(4096,8192), n=1024; may be repeated.", metavar="X=.."
+        ),
+    ] = None
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--output", help="Of a .cu file: out=empty_like(x).", metavar="X=.."),
+    ] = None
+    launch: Annotated[
+        str | None,
+        typer.Option("--launch", help="Of a .cu file: 'name[grid, block](x, out, n)'."),
+    ] = None
+    versus: Annotated[
+        str | None,
+        typer.Option("--vs", help="Compare with torch.softmax, FILE:FUNCTION or compile."),
+    ] = None
+    solution: Annotated[
+        Path | None, typer.Option("--solution", help="Of a problem: the solution.", metavar="FILE")
+    ] = None
+    workload: Annotated[
+        Path | None,
+        typer.Option("--workload", help="Of a definition: its workloads.", metavar="FILE"),
+    ] = None
+    shape: ShapeName = None
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Make it a study of the workspace.", metavar="NAME")
+    ] = None
+    project: Project = None
+    no_profile: Annotated[bool, typer.Option("--no-profile", help="Only check and time.")] = False
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three timing sessions: a wider interval, sooner.")
+    ] = False
+    fresh: Fresh = False
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class AblateOptions:
+    """Measure what is missing of the ladder up to the named fixes; print the table; report."""
+
+    fixes: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIX]...", autocompletion=variant_names)
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: Shapes = None
+    all_shapes: Annotated[
+        bool, typer.Option("--all-shapes", help="One table a shape, and one of all shapes.")
+    ] = False
+    leave_one_out: Annotated[
+        bool,
+        typer.Option("--leave-one-out", help="Of one variant: what each switch is worth in it."),
+    ] = False
+    fresh: Fresh = False
+    on: On = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """Time a variant at all combinations of its parameters, or variants over a range of shapes."""
+
+    variants: Annotated[
+        list[str],
+        typer.Argument(metavar="VARIANT[a=1|2,b=4..16*2]...", autocompletion=variant_names),
+    ]
+    build_only: Annotated[
+        bool,
+        typer.Option("--build-only", help="What the compiler makes of each, without a GPU."),
+    ] = False
+    trials: Annotated[
+        int | None,
+        typer.Option(min=1, help="Let Optuna search: so many combinations are tried."),
+    ] = None
+    arch: Arch = "sm_90a"
+    project: Project = None
+    study: StudyName = None
+    shape: Shapes = None
+    fresh: Fresh = False
+    on: On = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Build, check and time a variant on every save; without a GPU, build. Ctrl-C ends it."""
+
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
+    arch: Annotated[str, typer.Option("--arch", help="To compile for where there is no GPU.")] = (
+        "sm_90a"
+    )
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a save.")] = False

@@ -1,0 +1,193 @@
+"""Of the verbs that tell what is on record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workbench.commands.options.shared import (
+    Json,
+    Kernel,
+    Launch,
+    Markdown,
+    Project,
+    ShapeName,
+    StudyName,
+    Variants,
+    Wide,
+    completed,
+    study_names,
+    variant_names,
+)
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Write the report again from the evidence on record."""
+
+    fixes: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIX]...", autocompletion=variant_names)
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    html: Annotated[bool, typer.Option("--html", help="Write report.html too.")] = False
+    open_: Annotated[bool, typer.Option("--open", help="Write report.html and open it.")] = False
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """Everything known of one variant, or of the launches in anyone's .ncu-rep file."""
+
+    name: Annotated[
+        str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=completed("variant or file"))
+    ]
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric", help="Any ncu metric in the capture.", autocompletion=completed("metric")
+        ),
+    ] = None
+    source: Annotated[bool, typer.Option("--source", help="Source with stalls by line.")] = False
+    top: Annotated[
+        int | None,
+        typer.Option("--top", help="With --source: only the hottest lines.", metavar="N", min=1),
+    ] = None
+    sass: Annotated[
+        bool, typer.Option("--sass", help="With --source: the SASS and PTX of each line.")
+    ] = False
+    kernel: Kernel = None
+    launch: Launch = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class DiffOptions:
+    """Two variants, or two .ncu-rep files: what moved, and with --source what the lines cost."""
+
+    before: Annotated[str, typer.Argument(metavar="A", autocompletion=completed("variant or file"))]
+    after: Annotated[str, typer.Argument(metavar="B", autocompletion=completed("variant or file"))]
+    source: Annotated[
+        bool, typer.Option("--source", help="The diff with what its lines cost, costliest first.")
+    ] = False
+    sass: Annotated[
+        bool, typer.Option("--sass", help="The mix of instructions, and the hot blocks aligned.")
+    ] = False
+    kernel: Kernel = None
+    launch: Annotated[
+        str | None,
+        typer.Option("--launch", help="Of reports: this launch of A and of B.", metavar="A:B"),
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class AdviseOptions:
+    """What limits a variant now, and what kind of change to try next: three at most."""
+
+    name: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class LessonsOptions:
+    """What each kind of change brought, at every step of every ladder that made it."""
+
+    word: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="WORD",
+            help="A technique, step, figure, or a word of their texts.",
+            autocompletion=completed("lesson"),
+        ),
+    ] = None
+    project: Project = None
+    study: Annotated[
+        str | None,
+        typer.Option("--study", help="Only this study.", autocompletion=study_names),
+    ] = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """Open a variant's capture, or anyone's report, in Nsight Compute's own window."""
+
+    name: Annotated[
+        str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=completed("variant or file"))
+    ]
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """A table of the evidence for other programs, numbers unrounded: as CSV, JSON or Parquet."""
+
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="ladder, figures, metrics, lines, sass, rules, timings, checks or builds",
+            autocompletion=completed("table"),
+        ),
+    ]
+    variants: Variants = None
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default is stdout.", metavar="FILE")
+    ] = None
+    csv: Annotated[bool, typer.Option("--csv", help="The default on stdout.")] = False
+    json: Json = False
+    parquet: Annotated[bool, typer.Option("--parquet", help="Needs pyarrow.")] = False
+    all_shapes: Annotated[bool, typer.Option("--all-shapes", help="Every shape with evidence.")] = (
+        False
+    )
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+
+
+@dataclass(frozen=True)
+class AdoptOptions:
+    """Take a capture made elsewhere into a study, as evidence without timing."""
+
+    report: Annotated[Path, typer.Argument(metavar="REPORT")]
+    name: Annotated[
+        str,
+        typer.Option(
+            "--as", help="Variant or reference of the study.", autocompletion=variant_names
+        ),
+    ]
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option("--kernel", help="Kernel of the variant; may be repeated."),
+    ] = None
+    launch: Annotated[
+        list[int] | None,
+        typer.Option("--launch", help="Launch of the variant, from 0; may be repeated."),
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    json: Json = False

@@ -1,0 +1,143 @@
+"""The folder of a package: sources and the runtime that they need, cubins, texts, evidence."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import keyword
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import workbench
+from workbench.errors import UsageError
+from workbench.study.front_ends import FRONT_ENDS, package_of
+from workbench.study.text import read_text, stands
+
+NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
+ENGINE = Path(workbench.__file__).parent
+# What travels of the engine, as it is there.
+RUNTIME = ("errors.py", "cuda/*.py", "shipped/*.py", "study/values.py")
+PROVENANCE = "provenance.json"
+RUNTIME_PACKAGE = "_runtime"
+_IMPORT = re.compile(r"^(\s*)from workbench((?:\.\w+)*) import", re.MULTILINE)
+ITS_OWN = ("cuda", "Shape", "Tolerance", "Work")  # of ``workbench``, in a package as well
+NEEDED_BY_CUDA = ("cuda-core>=1.0", "cuda-bindings>=12.8", "numpy>=1.26")
+TORCH = "torch>=2.8"
+COMES_ALONG = ("torch", "triton")  # torch brings it
+
+
+def require_name(name: str) -> tuple[str, str]:
+    """What pip and Python call a package. Raises UsageError for what cannot be one."""
+    if NAME.fullmatch(name) is None or keyword.iskeyword(name):
+        raise UsageError(
+            f"'{name}' is no name for a package",
+            hint="small letters, digits and '-' or '_' between them, such as attention-h200",
+        )
+    module = name.replace("-", "_")
+    if module in sys.stdlib_module_names or module in ("workbench", *COMES_ALONG):
+        raise UsageError(f"'{name}' is the name of another package", hint="choose one that is free")
+    return module.replace("_", "-"), module
+
+
+def require_room(folder: Path) -> None:
+    """Raises UsageError where something is there."""
+    if stands(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            f"{folder} is there already, and is no empty folder",
+            hint="name another with --to, or remove it",
+        )
+
+
+def runtime() -> Mapping[str, str]:
+    """The modules of the engine that a package carries, by their path in it."""
+    found = {}
+    for pattern in RUNTIME:
+        for path in sorted(ENGINE.glob(pattern)):
+            inside = path.relative_to(ENGINE).as_posix()
+            text = path.read_text(encoding="utf-8")
+            found[f"{RUNTIME_PACKAGE}/{inside}"] = relative(text, inside.count("/"))
+    found[f"{RUNTIME_PACKAGE}/study/__init__.py"] = ""
+    return found
+
+
+def relative(text: str, depth: int) -> str:
+    """With imports of the engine as those of a module so many folders below the runtime."""
+
+    def put(match: re.Match[str]) -> str:
+        dots = "." * (depth + 1)
+        return f"{match[1]}from {dots}{match[2].removeprefix('.')} import"
+
+    return _IMPORT.sub(put, text)
+
+
+def localised(path: Path) -> str:
+    """A Python source of a study that imports the package's runtime in place of the workbench.
+
+    Raises UsageError for one that imports more of it than travels.
+    """
+    text = read_text(path)
+    for node in ast.walk(ast.parse(text)):
+        for name in _of_workbench(node):
+            if name not in ITS_OWN and name.partition(".")[0] != "cuda":
+                raise UsageError(
+                    f"{path.name}:{getattr(node, 'lineno', 0)} imports {name} of the workbench, "
+                    "which does not travel",
+                    hint=f"what does: from workbench import {', '.join(ITS_OWN)}",
+                )
+    return _IMPORT.sub(rf"\1from ...{RUNTIME_PACKAGE}\2 import", text)
+
+
+def of_the_workbench(text: str) -> str:
+    """The other way round: a source of a package as one of a workspace."""
+    return re.sub(
+        rf"^(\s*)from \.\.\.{RUNTIME_PACKAGE}((?:\.\w+)*) import",
+        r"\1from workbench\2 import",
+        text,
+        flags=re.MULTILINE,
+    )
+
+
+def _of_workbench(node: ast.AST) -> Iterator[str]:
+    """What a statement imports of it; ``import workbench`` would give all of it."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+        yield from ("itself" for name in names if name.partition(".")[0] == "workbench")
+    elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "workbench":
+        inside = (node.module or "").removeprefix("workbench").removeprefix(".")
+        yield from ([inside] if inside else [alias.name for alias in node.names])
+
+
+def dependencies(sources: Mapping[str, str], *, kernels: bool) -> list[str]:
+    """What pip has to install for these Python sources, by name."""
+    imported = {name for text in sources.values() for name in _imports(text)}
+    found = [TORCH, *(NEEDED_BY_CUDA if kernels else ())]
+    for name in sorted(imported - sys.stdlib_module_names - {"workbench", "cuda", "numpy"}):
+        package = package_of(_module_of(name, sources))
+        if package not in COMES_ALONG and package not in found:
+            found.append(package)
+    return found
+
+
+def _module_of(name: str, sources: Mapping[str, str]) -> str:
+    """The module of a front end that a package name stands for, else the name."""
+    known = [m for f in FRONT_ENDS for m in f.modules if m.partition(".")[0] == name]
+    return known[0] if len(known) == 1 else name
+
+
+def _imports(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """sha256 of all files in a folder that are the package's own, by their path."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }

@@ -1,0 +1,240 @@
+"""What is shipped: a kept variant, what answers for it, and all that is told of the two."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import workbench
+from workbench.commands import packaging
+from workbench.commands.calls import on_record
+from workbench.commands.keep import commit_of, sources_of
+from workbench.commands.shipped_evidence import (
+    Shapes,
+    require_kept,
+    role_words,
+    shapes_of,
+    times_of,
+)
+from workbench.commands.target import Target, require_arch
+from workbench.errors import UsageError
+from workbench.evidence.recorded import Evidence
+from workbench.evidence.records import Provenance, Shipped, ShippedCubin, ShippedTime
+from workbench.judge.rows import Row
+from workbench.render import package as rendered
+from workbench.run.protocol import Packable
+from workbench.run.recording import now
+from workbench.shipped.facts import Facts
+from workbench.study.front_ends import is_compiling
+from workbench.study.keeps import kept_between_calls
+from workbench.study.model import Study, Variant
+from workbench.study.params import base_name
+from workbench.study.sources import Fingerprints, named_from, source_files
+from workbench.study.text import readable_text
+from workbench.study.workspace import Workspace, including
+
+DISTRIBUTION = "kernel-workbench"
+LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "COPYING")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is shipped: a variant that is kept, by evidence of the sources as they are."""
+
+    target: Target
+    evidence: Evidence
+    row: Row
+    variant: Variant
+    reference: Variant | None
+    shapes: Shapes
+    times: tuple[ShippedTime, ...]
+    archs: tuple[str, ...]
+
+    @property
+    def study(self) -> Study:
+        return self.target.study
+
+
+def subject_of(target: Target, name: str, archs: Sequence[str]) -> Subject:
+    """Raises GateFailed for what is not kept, or stale, and UsageError for unknown names."""
+    target.study, (name,) = including(target.study, [name])
+    judged, _ = on_record(target.evidence(), target.workspace.config)
+    row = judged.row(name)
+    evidence = target.evidence()
+    require_kept(row, evidence)
+    build = evidence.build(name).current
+    kernels = build is not None and bool(build.kernels)
+    for arch in archs:
+        require_arch(arch)
+    wanted = tuple(archs) or ((build.arch,) if build and build.arch else ())
+    reference = reference_of(target.study)
+    beside = target.study.ladder.primary_reference
+    return Subject(
+        target=target,
+        evidence=evidence,
+        row=row,
+        variant=target.study.variants[name],
+        reference=reference,
+        shapes=shapes_of(evidence, name),
+        times=times_of(evidence, name, reference.name if reference else beside),
+        archs=wanted if kernels else (),
+    )
+
+
+def reference_of(study: Study) -> Variant | None:
+    """The reference that is torch alone, the primary one where it is: everybody who has the package
+    has torch. None where there is no such reference.
+    """
+    plain = [one for one in study.ladder.references if is_plain(study, one)]
+    primary = [one for one in plain if one.name == study.ladder.primary_reference]
+    return next(iter([*primary, *plain]), None)
+
+
+def is_plain(study: Study, reference: Variant) -> bool:
+    """Whether torch alone runs it, and nothing of it is compiled."""
+    paths = source_files(study, reference)
+    texts = {path.name: readable_text(path) for path in paths}
+    return (
+        bool(paths)
+        and not reference.needs
+        and all(path.suffix == ".py" for path in paths)
+        and not any("cuda.kernel" in text for text in texts.values())
+        and not is_compiling(paths)
+        and packaging.dependencies(texts, kernels=False) == [packaging.TORCH]
+    )
+
+
+def sources(subject: Subject) -> dict[str, bytes]:
+    """The study's files that travel, by name, with imports of the package's runtime."""
+    study = subject.study
+    chosen = [subject.variant, *([subject.reference] if subject.reference else [])]
+    paths = [path for each in chosen for path in source_files(study, each)]
+    paths += named_from(study.folder, "study.py")
+    found = {}
+    for path in dict.fromkeys(paths):
+        name = path.relative_to(study.folder).as_posix()
+        python = path.suffix == ".py"
+        found[name] = packaging.localised(path).encode() if python else path.read_bytes()
+    return found
+
+
+def facts_of(subject: Subject, package: str, found: Packable) -> Facts:
+    study, variant, reference = subject.study, subject.variant, subject.reference
+    if not study.name.isidentifier():
+        raise UsageError(
+            f"the study '{study.name}' has no name that a function can have",
+            hint="letters, digits and '_': rename its folders",
+        )
+    function = f"{study.name}_" if study.name in rendered.RESERVED else study.name
+    return Facts(
+        package=package,
+        function=function,
+        study=study.name,
+        variant=variant.name,
+        module=base_name(variant.name),
+        params=dict(variant.params),
+        arguments=found.arguments,
+        outputs=found.outputs,
+        returns=found.returns,
+        in_place=tuple(getattr(study.module, "in_place", ())),
+        reference=base_name(reference.name) if reference else "",
+        reference_params=dict(reference.params) if reference else {},
+        keeps=kept_between_calls(source_files(study, variant)),
+        checked=subject.shapes.checked,
+        refused=subject.shapes.refused,
+        default_shape=study.default_shape,
+        domain=found.domain,
+    )
+
+
+def licence_of(workspace: Workspace) -> tuple[str, bytes | None]:
+    """What its ``pyproject.toml`` calls the licence ("" for nothing), and the text. That of the
+    built-in workspace is the workbench's own.
+    """
+    found = next((p for n in LICENCES if (p := workspace.root / n).is_file()), None)
+    if found is None and workspace.packaged:
+        return _own_licence()
+    project = workspace.root / "pyproject.toml"
+    name = ""
+    if project.is_file():
+        try:
+            told = tomllib.loads(project.read_text("utf-8")).get("project", {}).get("license")
+            name = told if isinstance(told, str) else ""
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            name = ""
+    return name, found.read_bytes() if found else None
+
+
+def _own_licence() -> tuple[str, bytes | None]:
+    try:
+        own = metadata.distribution(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "", None
+    texts = [file for file in own.files or () if file.name in LICENCES]
+    text = own.locate_file(texts[0]).read_bytes() if texts else None  # type: ignore[attr-defined]
+    return str(own.metadata.json.get("license_expression", "")), text
+
+
+def environment_of(subject: Subject) -> Provenance:
+    """That of the timing at the shape where the step is judged, else of its check."""
+    shape = subject.row.judged_at or subject.target.shape
+    file = subject.evidence.at(shape).timing([subject.variant.name])
+    if file is not None:
+        return file.timing.provenance
+    checks = subject.evidence.build(subject.variant.name).current
+    assert checks is not None  # it is kept
+    return checks.provenance
+
+
+def provenance_of(subject: Subject, facts: Facts, found: Packable, cubins: Path) -> Shipped:
+    study, row, name = subject.study, subject.row, subject.variant.name
+    assert row.step is not None  # it is kept
+    return Shipped(
+        date=now(),
+        workbench=workbench.__version__,
+        study=study.name,
+        variant=name,
+        key_change=row.step.key_change,
+        fingerprint=Fingerprints(study).of_sources(name),
+        judged_at=row.judged_at or subject.target.shape,
+        verdict=role_words(row),
+        gates={gate.name: gate.why for gate in row.gates},
+        commit=commit_of(subject.target.workspace),
+        sources=sources_of(study, name),
+        environment=environment_of(subject),
+        times=subject.times,
+        cubins=tuple(cubins_of(subject, cubins)),
+        compiler=found.compiler,
+        keeps=facts.keeps,
+    )
+
+
+def cubins_of(subject: Subject, folder: Path) -> Iterator[ShippedCubin]:
+    """Those that were built, beside the machine code that was measured on its architecture."""
+    build = subject.evidence.build(subject.variant.name).current
+    known = {kernel.code for kernel in build.kernels if kernel.code} if build else set()
+    there = build.arch if build else ""
+    index = folder / "index.json"
+    built = json.loads(index.read_text("utf-8")) if index.is_file() else {}
+    for each in built.values():
+        found = {key: each[key] for key in ShippedCubin.__struct_fields__ if key in each}
+        yield ShippedCubin(
+            **found, measured=each["code"] in known if known and each["arch"] == there else None
+        )
+
+
+def other_code(shipped: Shipped) -> str:
+    """What of the cubins is, or may be, other machine code than was measured; "" for nothing."""
+    here, there = shipped.compiler, shipped.environment.nvrtc or "another"
+    built = f"built with NVRTC {here}, and what was measured with {there}"
+    other = sum(cubin.measured is False for cubin in shipped.cubins)
+    if other:
+        return f"{other} of {len(shipped.cubins)} cubins are other machine code: {built}"
+    unknown = all(cubin.measured is None for cubin in shipped.cubins)
+    if shipped.cubins and unknown and here.partition(" ")[0] != there:
+        return f"the cubins may be other machine code: {built}"
+    return ""

@@ -1,0 +1,152 @@
+"""What the events of a measurement bring: kept as it comes, and who is out for which reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import structs
+
+from workbench.evidence.records import Build
+from workbench.ncu import output
+from workbench.run import machine
+from workbench.run.build import worker_stopped
+from workbench.run.plan import Measured, Plan
+from workbench.run.process import WorkerEnd
+from workbench.run.protocol import (
+    Built,
+    Captured,
+    Checked,
+    ContextLost,
+    ErrorText,
+    Event,
+    Failed,
+    Passes,
+    Start,
+    Surroundings,
+)
+from workbench.run.recording import Recorder
+from workbench.study.model import Study
+from workbench.words import CheckResult, Phase
+
+LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
+
+
+class Listener:
+    """Of one measurement: writes evidence with ``recorder``, notes in ``result`` what failed, and
+    passes all on to ``on_event``. ``refused`` as in ``Measurement``.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        plan: Plan,
+        recorder: Recorder,
+        result: Measured,
+        on_event: Callable[[Event], None],
+        refused: Callable[[Build], str] | None = None,
+    ) -> None:
+        self.study, self.plan = study, plan
+        self.recorder, self.result = recorder, result
+        self.on_event, self.refused = on_event, refused
+
+    def take(self, event: Event) -> None:
+        """Keep what an event brings, as soon as it comes."""
+        match event:
+            case Surroundings():
+                self.recorder.environment = structs.replace(
+                    event.environment, packages=self.packages() or None
+                )
+            case Built():
+                build = self.recorder.build(
+                    event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
+                )
+                if self.refused is not None and (why := self.refused(build)):
+                    self.result.refused[event.variant] = why
+            case Checked():
+                self.checked(event)
+            case Failed():
+                error = event.error
+                self.fail(event.variant, event.phase, error.message, CheckResult.FAILED, error.hint)
+        self.on_event(event)
+
+    def packages(self) -> dict[str, str]:
+        """Versions of what the variants of this run need."""
+        needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
+        return {name: known for name in needed if (known := machine.package_version(name))}
+
+    def checked(self, event: Checked) -> None:
+        self.recorder.check(
+            event.variant,
+            event.shape,
+            status=event.status,
+            why=event.why,
+            max_abs=event.max_abs,
+            relative=event.relative,
+            times_reference=event.times_reference,
+            kind=event.kind,
+            varies=event.varies,
+            output=event.output,
+            hint=event.hint,
+        )
+        if event.status == CheckResult.WRONG:
+            self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
+            if event.hint:
+                self.result.hints[event.variant] = event.hint
+        elif event.status == CheckResult.UNSUPPORTED and event.shape == self.plan.shape:
+            why = f"does not support this shape: {event.why}"
+            self.result.unsupported[event.variant] = why
+
+    def fail(
+        self, variant: str, phase: Phase, why: str, status: CheckResult, hint: str = ""
+    ) -> None:
+        self.result.failures[variant] = why
+        if hint:
+            self.result.hints[variant] = hint
+        if phase in (Phase.CHECK, Phase.TIME):
+            self.recorder.check(variant, self.plan.shape, status=status, why=why, hint=hint)
+        elif phase == Phase.BUILD:
+            self.recorder.build(variant, error=why, hint=hint)
+
+    def blame(self, outcome: WorkerEnd, limit: float) -> str | None:
+        """The variant that took the worker down, recorded as failed; None when it ended well."""
+        if outcome.finished or outcome.interrupted:
+            return None
+        if lost := outcome.of(ContextLost):
+            return lost[0].variant
+        variant = outcome.current
+        if not variant:
+            raise worker_stopped(outcome)
+        phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
+        phase = phases[-1] if phases else Phase.BUILD
+        status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
+        why = (
+            f"hangs: nothing came for {outcome.waited or limit:g} s ({phase})"
+            if outcome.timed_out
+            else f"crashed its process ({phase}, exit {outcome.returncode})"
+        )
+        self.fail(variant, phase, why, status)
+        self.on_event(Failed(variant=variant, phase=phase, error=ErrorText(kind="", message=why)))
+        return variant
+
+    def fail_without_kernel(self, outcome: WorkerEnd, stored: list[str]) -> None:
+        """Those that ran to their end, and launched nothing that ncu saw."""
+        error = output.no_kernel()
+        for event in outcome.of(Captured):
+            if event.variant not in stored:
+                why = f"{error.message} ({error.hint})"
+                self.fail(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
+                text = ErrorText(kind="", message=why)
+                self.on_event(Failed(variant=event.variant, phase=Phase.CAPTURE, error=text))
+
+
+def passes(on_event: Callable[[Event], None]) -> Callable[[str], None]:
+    """Tells from ncu's output, piece by piece, how far it is."""
+    text = ""
+
+    def on_log(piece: str) -> None:
+        nonlocal text
+        text = (text + piece)[-LOG_KEPT:]
+        if state := output.progress(text):
+            on_event(Passes(kernel=state[0], percent=state[1]))
+
+    return on_log

@@ -1,0 +1,197 @@
+"""What a package of a variant carries: ``python -m workbench.run.worker.shipping job.json``.
+
+Compiles its kernels for named architectures, and draws the inputs of the shapes at which it is
+correct, without their values where that is possible. Needs no GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from workbench import cuda
+from workbench.cuda import carried
+from workbench.cuda.build import compiler_version
+from workbench.errors import UsageError
+from workbench.run.protocol import Done, Hello, Packable, ShipJob, read_job
+from workbench.run.worker.telling import Journal, or_broken
+from workbench.shipped.domain import Given, Scalar, given_of, inferred
+from workbench.shipped.facts import CUBINS, NAMED, NOTHING, ONE, SEVERAL, TENSOR
+from workbench.study.params import base_name
+from workbench.study.workspace import load_module
+from workbench.words import Parameter
+
+LARGEST_ON_CPU = 1 << 30  # bytes of inputs that are drawn in earnest
+OURS = ("strict", "self")  # what a package's functions have themselves
+SCALARS = (bool, int, float, str)
+OUTPUTS = (
+    "give study.py a function outputs(**inputs) that returns empty tensors like the results, "
+    "such as torch.empty_like(x)"
+)
+
+
+class Shipping:
+    """Does one job in the current directory."""
+
+    def __init__(self, job: ShipJob) -> None:
+        self.job = job
+        self.folder = Path.cwd() / "kernels" / job.study
+        self.study = load_module(self.folder / "study.py", "workbench_study")
+        self.in_place: tuple[str, ...] = tuple(getattr(self.study, "in_place", ()))
+
+    def run(self) -> Packable:
+        kernels = self.compile()
+        drawn = [self.drawn(shape) for shape in self.job.shapes]
+        kinds = {name: self.kind(name, value) for name, value in drawn[0][0].items()}
+        tensors = [name for name, kind in kinds.items() if kind == TENSOR]
+        if not tensors:
+            raise UsageError("the inputs have no tensor", hint="an operator has at least one")
+        calls = []
+        for inputs, _ in drawn:
+            given: list[Given] = [given_of(inputs[name]) for name in tensors]
+            values: dict[str, Scalar] = {n: v for n, v in inputs.items() if n not in tensors}
+            calls.append((given, values))
+        returns, outputs = self.outputs(drawn[0][1])
+        return Packable(
+            arguments=tuple(kinds.items()),
+            outputs=outputs,
+            returns=returns,
+            domain=inferred(tensors, calls),
+            kernels=kernels,
+            compiler=compiler_version() if kernels else "",
+        )
+
+    def compile(self) -> int:
+        """How many kernels the variant declares, each built for every architecture. One that is to
+        be built for none has none, and what it imports need not be here.
+        """
+        if not self.job.archs:
+            return 0
+        cuda.take_declared()
+        self.load(self.job.variant, self.job.params)
+        kernels = cuda.take_declared()
+        sources = {carried.key_of(k.source, ""): k.source for k in kernels}
+        for arch in self.job.archs:
+            for source in sources.values():
+                carried.write(Path.cwd() / CUBINS, source, arch)
+        return len(sources)
+
+    def load(self, variant: str, params: Mapping[str, Parameter]) -> Callable[..., Any]:
+        path = self.folder / f"{base_name(variant)}.py"
+        with cuda.overridden(params):
+            run: Callable[..., Any] = load_module(path, f"workbench_shipped_{path.stem}").run
+        return run
+
+    def drawn(self, shape: str) -> tuple[dict[str, Any], Any]:
+        """Inputs at a shape, and at the first one what the reference makes of them."""
+        told = ""
+        for real in (False, True):
+            try:
+                with nullcontext() if real else _without_values():
+                    inputs = self.inputs(shape)
+                    result = self.result(inputs) if shape == self.job.shapes[0] else None
+                return inputs, result
+            except UsageError:
+                raise
+            except Exception as error:
+                told = told or f"{type(error).__name__}: {str(error).splitlines()[0]}"
+                if real or self.bytes(shape) > LARGEST_ON_CPU:
+                    break
+        raise UsageError(
+            f"what is returned at '{shape}' cannot be told without a GPU: {told}", hint=OUTPUTS
+        )
+
+    def inputs(self, shape: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.study.inputs(self.study.shapes[shape], torch.Generator())
+        for name, value in found.items():
+            if self.kind(name, value) == TENSOR and value.requires_grad:
+                raise UsageError(
+                    f"the input '{name}' requires a gradient: a backward pass is not shipped alone",
+                    hint="ship the forward pass; study.py may have a backward(gradients, **inputs)",
+                )
+        return found
+
+    def result(self, inputs: dict[str, Any]) -> Any:
+        """By what the package answers where the variant does not: its fake implementation asks the
+        same. The names and the kind of container are those of ``reference``.
+        """
+        if outputs := getattr(self.study, "outputs", None):
+            return outputs(**inputs)
+        with torch.no_grad():
+            if self.job.reference and not self.in_place:
+                return self.load(self.job.reference, self.job.reference_params)(**inputs)
+            return self.study.reference(**inputs)
+
+    def bytes(self, shape: str) -> int:
+        """Of the inputs; as many as nobody has where they cannot be drawn without values."""
+        try:
+            with _without_values():
+                found = self.study.inputs(self.study.shapes[shape], torch.Generator())
+        except Exception:
+            return LARGEST_ON_CPU + 1
+        return sum(x.numel() * x.element_size() for x in found.values() if torch.is_tensor(x))
+
+    def kind(self, name: str, value: Any) -> str:
+        """Raises UsageError for what no operator takes."""
+        if not name.isidentifier() or iskeyword(name) or name in OURS:
+            raise UsageError(
+                f"an operator can have no argument '{name}'", hint="give the input another name"
+            )
+        if isinstance(value, torch.Tensor):
+            return TENSOR
+        for kind in SCALARS:
+            if type(value) is kind:
+                return kind.__name__
+        raise UsageError(
+            f"the input '{name}' is a {type(value).__name__}: an operator takes tensors, truth "
+            "values, numbers and words",
+            hint="give the study such inputs",
+        )
+
+    def outputs(self, result: Any) -> tuple[str, tuple[str, ...]]:
+        """In what they come, and their names. What was changed in place is none of them."""
+        if isinstance(result, Mapping):
+            names = tuple(str(name) for name in result if name not in self.in_place)
+            found = [result[name] for name in names]
+            kind = NAMED
+        else:
+            several = isinstance(result, tuple | list)
+            found = list(result) if several else [result]
+            found = found[: len(found) - len(self.in_place)]
+            kind, names = SEVERAL if several and found else ONE, ("",) * len(found)
+        if not all(isinstance(out, torch.Tensor) for out in found):
+            raise UsageError(
+                "what is returned is nested: an operator returns tensors",
+                hint="return a tensor, or a tuple or dict of tensors",
+            )
+        return (kind, names) if found else (NOTHING, ())
+
+
+def _without_values() -> AbstractContextManager[Any]:
+    """Tensors inside have extents and types, and take no memory. Extents that depend on values may
+    be unknown on the way.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return FakeTensorMode(shape_env=ShapeEnv())
+
+
+def main() -> None:
+    job = read_job(Path(sys.argv[1]))
+    assert isinstance(job, ShipJob)
+    with Journal(Path.cwd()) as journal, or_broken(journal):
+        journal.write(Hello(pid=os.getpid()))
+        journal.write(Shipping(job).run())
+        journal.write(Done())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The tables of docs/models.md: made from what benchmarks/models.py recorded, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.study.workspace import find_workspace
+from workspaces import ROOT
+
+sys.path.append(str(ROOT))  # where the benchmarks are imported from
+
+from benchmarks import models_page
+from benchmarks.models_page import FA4, NONE, OURS, SDPA, Recording, launched
+
+
+def recorded(sessions: int = 3) -> Recording:
+    made = Recording(sources="of then", gpu="a card", driver="1", date="2026-11-22T03:00:00Z")
+    made.packages = {"torch": "2.11", "flash-attn-4": ""}
+    made.parameters = {"bert": 950_000_000}
+    for number in range(sessions):
+        slower = 1 + number / 100
+        eager = {launched(SDPA): 20.0, launched(OURS): 25.0}
+        graphs = {SDPA: 10.0 * slower, FA4: 12.0, OURS: 8.0, NONE: 6.0}
+        made.add_times("bert", 512, graphs | eager)
+        made.add_times("bert", 8192, {SDPA: 100.0, OURS: 80.0, NONE: 60.0})
+    made.add_errors("bert", 512, {SDPA: 1e-3, OURS: 1.1e-3, FA4: 1e-3})
+    return made
+
+
+def test_a_row_has_times_the_ratio_with_its_interval_and_the_shares() -> None:
+    first, second = models_page.rows(recorded(), "bert")
+    assert first[:4] == ("512", "10.1", "12.0", "8.00")
+    assert first[4].startswith("1.26x [1.2")
+    assert first[4].endswith("(SDPA)")
+    assert first[5:] == ("41 % → 25 %", "0.800x [0.800, 0.800]", "1.100x")
+    assert second[0] == "16 × 512"
+    assert second[2] == "not collected"
+    assert second[4] == "1.25x [1.250, 1.250] (SDPA)"
+    assert second[6:] == ("not collected", "not collected")
+
+
+def test_one_session_has_no_interval() -> None:
+    first, _ = models_page.rows(recorded(sessions=1), "bert")
+    assert first[4] == "1.25x (SDPA)"
+
+
+def test_the_page_names_what_was_not_collected() -> None:
+    head, end = "<!-- models: {} -->\n", "<!-- /models -->\n"
+    text = f"{head.format('bert')}old\n{end}{head.format('llama_d128')}{end}"
+    made = models_page.page(text, recorded())
+    assert "0.95 billion parameters, 3 sessions" in made
+    assert (
+        "Llama-like: 16 layers, 16 heads of 128 over 8 of keys, causal, bf16: not collected" in made
+    )
+    assert "old" not in made
+    assert models_page.page(made, recorded()) == made
+
+
+def test_a_record_of_other_sources_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = find_workspace(ROOT).study("attention_served")
+    monkeypatch.setattr(models_page, "RECORDED", tmp_path / "models.json")
+    assert models_page.current(study) is None
+    made = recorded()
+    models_page.save(made, models_page.RECORDED)
+    assert models_page.current(study) is None
+    made.sources = models_page.sources(study)
+    models_page.save(made, models_page.RECORDED)
+    assert models_page.current(study) == made
+
+
+def test_the_worst_error_is_a_multiple_of_sdpas() -> None:
+    made = recorded()
+    assert made.worst_error() == pytest.approx(1.1)
+    made.add_errors("llama", 512, {SDPA: 1e-3, OURS: float("nan")})
+    assert made.worst_error() != made.worst_error()
+
+
+def test_the_page_is_what_is_on_record() -> None:
+    text = models_page.PAGE.read_text(encoding="utf-8")
+    found = models_page.current(find_workspace(ROOT).study("attention_served"))
+    assert models_page.page(text, found) == text, "python -m benchmarks.models_page writes it"

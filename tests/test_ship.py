@@ -1,0 +1,755 @@
+"""``workbench ship``: what is refused, what a package carries, and how it is checked again."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from packages import alone
+from standin import Sessions, StandIn
+from workbench import cuda
+from workbench.cli import main
+from workbench.commands import packaging, ship_check, shipped_subject, timed_again
+from workbench.commands.shipped_evidence import timed
+from workbench.commands.shipped_subject import other_code
+from workbench.cuda import build, carried
+from workbench.cuda.cubin import code_digests
+from workbench.cuda.launch import Kernel
+from workbench.errors import EnvironmentLacks, UsageError
+from workbench.evidence import store
+from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime, Timing
+from workbench.run import machine
+from workbench.run.protocol import Packable, ShipJob
+from workbench.run.worker.shipping import Shipping
+from workbench.shipped import facts as facts_files
+from workbench.study.workspace import find_workspace, load_module
+from workspaces import ROOT, make
+
+Capture = pytest.CaptureFixture[str]
+NAME, MODULE = "transpose-h200", "transpose_h200"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The best transpose of this repository, shipped."""
+    folder = tmp_path_factory.mktemp("shipped") / NAME
+    assert (
+        main(["ship", "chosen", "--study", "transpose", "--as", NAME, "--to", str(folder),
+              "--project", str(ROOT)]) == 0
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its wheel, in a folder of its own."""
+    site, dist = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("dist")
+    python(package, "build", "--wheel", "--no-isolation", "--outdir", str(dist))
+    (wheel,) = dist.glob("*.whl")
+    python(package, "pip", "install", "-q", "--no-deps", "--no-index", "--no-compile",
+           "--target", str(site), str(wheel))  # fmt: skip
+    return site
+
+
+def python(cwd: Path, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def shipped(package: Path) -> Shipped:
+    return store.read(package / "torch-ext" / MODULE / "provenance.json", Shipped)
+
+
+# ---- the package -----------------------------------------------------------------------------
+
+
+def test_installed_it_passes_its_tests_where_there_is_no_workbench(
+    package: Path, installed: Path
+) -> None:
+    done = alone("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests",
+                 path=[installed], cwd=package)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= 8
+
+
+def test_the_runtime_loads_with_torch_and_cuda_core_alone(installed: Path) -> None:
+    code = f"""
+import importlib, pathlib, sys
+import {MODULE} as package
+top = pathlib.Path(package.__file__).parent
+for path in sorted(top.rglob("*.py")):
+    name = ".".join([package.__name__, *path.relative_to(top).with_suffix("").parts])
+    importlib.import_module(name.removesuffix(".__init__"))
+run = importlib.import_module("{MODULE}.kernels.transpose.chosen").run
+assert sys.modules["workbench"] is None
+roots = {{name.partition(".")[0] for name in sys.modules}}
+assert not roots & {{"msgspec", "typer", "pandas", "jinja2", "ncu_report", "zstandard"}}, roots
+print(package.provenance()["variant"])
+"""
+    done = alone("-c", code, path=[installed])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "chosen"
+
+
+def test_the_runtime_is_the_engines_own_code(package: Path) -> None:
+    carried = package / "torch-ext" / MODULE / "_runtime"
+    engine = ROOT / "profiler" / "workbench"
+    same = {"__init__.py", "words.py", "study/__init__.py"}
+    for path in sorted(carried.rglob("*.py")):
+        inside = path.relative_to(carried).as_posix()
+        if inside in same:
+            continue
+        mine, its = ast.parse(path.read_text()), ast.parse((engine / inside).read_text())
+        for tree in (mine, its):
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and (
+                    node.level or (node.module or "").startswith("workbench")
+                ):
+                    node.module, node.level = (node.module or "").removeprefix("workbench."), 0
+        assert ast.dump(mine) == ast.dump(its), inside
+
+
+def declared(folder: Path) -> list[Kernel]:
+    """The kernels of the best transpose, from the sources in a folder."""
+    cuda.take_declared()
+    load_module(folder / "chosen.py", "workbench_test_chosen")
+    return cuda.take_declared()
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    folder = tmp_path / "kernels" / "transpose"
+    shutil.copytree(ROOT / "kernels" / "transpose", folder)
+    return folder
+
+
+@pytest.fixture
+def cubins(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the package's, from which kernels are loaded."""
+    folder = tmp_path / "cubins"
+    shutil.copytree(package / "torch-ext" / MODULE / "cubins", folder)
+    monkeypatch.setattr(carried, "_codes", {})
+    monkeypatch.setattr(carried, "_folder", folder)
+    return folder
+
+
+def test_every_kernel_finds_its_cubin_and_no_other_source_does(cubins: Path, sources: Path) -> None:
+    def found(arch: str) -> list[bool]:
+        keys = [carried.key_of(kernel.source, arch) for kernel in declared(sources)]
+        return [carried._carried(cubins, key) is not None for key in keys]
+
+    assert found("sm_90a") == [True] * 4
+    assert found("sm_80") == [False] * 4
+    header = sources / "element.cuh"
+    header.write_text(header.read_text() + "// another\n")
+    assert found("sm_90a") == [False] * 4
+
+
+def test_a_carried_cubin_is_what_was_compiled(cubins: Path, sources: Path) -> None:
+    kernel = declared(sources)[0]
+    code = carried.code_of(kernel.source, "sm_90a")
+    assert carried.code_of(kernel.source, "sm_90a") is code  # loaded once
+    compiled = kernel.compile("sm_90a")[1]
+    assert code_digests(bytes(code.code)) == code_digests(bytes(compiled.code)) != {}
+
+
+def test_a_cubin_that_is_another_is_refused(cubins: Path, sources: Path) -> None:
+    for cubin in cubins.glob("*.cubin"):
+        cubin.write_bytes(cubin.read_bytes()[:-1] + b"x")
+    with pytest.raises(UsageError, match="is not the cubin that was shipped"):
+        carried.code_of(declared(sources)[0].source, "sm_90a")
+
+
+def test_without_nvrtc_other_architectures_say_so(
+    cubins: Path, sources: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "compiler_version", lambda: "")
+    said = r"there is no cubin of \w+.cu for sm_80, and NVRTC is not installed"
+    with pytest.raises(EnvironmentLacks, match=said):
+        carried.code_of(declared(sources)[0].source, "sm_80")
+    words = (package / "torch-ext" / MODULE / "_runtime" / "words.py").read_text()
+    assert "INSTALL = \"pip install 'transpose-h200[nvrtc]'\"" in words
+
+
+def test_where_it_comes_from(package: Path) -> None:
+    told = shipped(package)
+    study = find_workspace(ROOT).study("transpose")
+    assert told.variant == "chosen"
+    assert told.verdict == "kept, a choice"
+    assert set(told.sources) == {
+        "chosen.py", "vectorised.py", "vectorised.cu", "padded.py", "padded.cu", "element.cuh"
+    }  # fmt: skip
+    assert told.environment.gpu == "NVIDIA H200"
+    at = next(time for time in told.times if time.shape == study.default_shape)
+    assert at.reference == "eager"
+    assert at.low is not None
+    assert at.ratio is not None
+    assert at.low < at.ratio
+    assert {cubin.arch for cubin in told.cubins} == {"sm_90a"}
+    assert len(told.cubins) == 4
+    build = store.read(next(package.glob("evidence/*/builds/chosen.json")), Build)
+    codes = {kernel.code for kernel in build.kernels}
+    codes -= {""}
+    measured = [cubin.code in codes if codes else None for cubin in told.cubins]
+    assert [cubin.measured for cubin in told.cubins] == measured
+    assert told.files == {
+        name: digest
+        for name, digest in packaging.digests(package).items()
+        if not name.endswith("provenance.json")
+    }
+
+
+def test_its_records_give_the_figures_that_it_tells(package: Path) -> None:
+    (evidence,) = package.glob("evidence/*")
+    for time in shipped(package).times:
+        timing = store.read(evidence / time.file, Timing)
+        assert set(timing.fingerprints) == {"chosen", "eager"}
+        again = timed(
+            timing, "chosen", "eager", file=time.file, times_reference=time.times_reference
+        )
+        assert again == time
+
+
+def test_the_readme_tells_what_it_supports_and_what_was_measured(package: Path) -> None:
+    text = (package / "README.md").read_text()
+    told = shipped(package)
+    at = next(time for time in told.times if time.shape == "8192x8192")
+    assert f"| 8192x8192 | {at.microseconds:.0f} | {at.ratio:.3g}x [" in text
+    assert "Tensors x [any, any] on one GPU." in text
+    assert "Types: float32; bfloat16; float16." in text
+    assert "PyTorch, x.t().contiguous()" in text
+    assert ("other machine code: built with NVRTC" in text) == bool(other_code(told))
+
+
+def test_machine_code_that_was_not_measured_is_told(package: Path) -> None:
+    told = shipped(package)
+    known = structs.replace(told, cubins=tuple(c(told, True) for _ in told.cubins))
+    assert other_code(known) == ""
+    mixed = structs.replace(told, cubins=(c(told, True), c(told, False)), compiler="13.5 13.5.37")
+    assert other_code(mixed) == (
+        "1 of 2 cubins are other machine code: built with NVRTC 13.5 13.5.37, and what was "
+        "measured with 13.0"
+    )
+    unknown = structs.replace(told, cubins=(c(told, None),), compiler="13.5 13.5.37")
+    assert other_code(unknown).startswith("the cubins may be other machine code")
+    assert other_code(structs.replace(unknown, compiler="13.0 13.0.88")) == ""
+
+
+def c(told: Shipped, measured: bool | None) -> ShippedCubin:
+    return structs.replace(told.cubins[0], measured=measured)
+
+
+def test_pip_and_kernels_are_told_what_it_is(package: Path) -> None:
+    project = tomllib.loads((package / "pyproject.toml").read_text())
+    assert project["project"]["name"] == NAME
+    assert project["project"]["license"] == "Apache-2.0"
+    assert project["project"]["dependencies"][0].startswith("torch")
+    assert not any("workbench" in each for each in project["project"]["dependencies"])
+    assert (package / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    build = tomllib.loads((package / "build.toml").read_text())
+    assert build["general"] == {
+        "name": NAME, "version": 1, "edition": 5, "backends": ["cuda"]
+    }  # fmt: skip
+    assert build["torch-noarch"]["cuda-capabilities"] == ["9.0a"]
+    metadata = json.loads((package / "torch-ext" / MODULE / "metadata.json").read_text())
+    assert metadata["name"] == NAME
+    assert metadata["backend"] == {"type": "cuda"}
+    assert metadata["license"] == "Apache-2.0"
+    assert metadata["id"].startswith(f"_{MODULE}_cuda_")
+
+
+def test_what_is_written_is_as_the_engines_own_code_should_be(
+    package: Path, tmp_path: Path
+) -> None:
+    settings = tmp_path / "ruff.toml"
+    settings.write_text(f'extend = "{ROOT / "pyproject.toml"}"\nsrc = ["torch-ext"]\n')
+    for command in (["check"], ["format", "--check"]):
+        python(package, "ruff", *command, "--no-cache", "--config", str(settings), ".")
+
+
+def test_no_path_of_this_machine_travels(package: Path) -> None:
+    for path in package.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert str(ROOT).encode() not in data, path
+            assert str(Path.home()).encode() + b"/" not in data, path
+
+
+# ---- what is refused -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository's transpose, to be changed."""
+    root = tmp_path_factory.mktemp("workspace")
+    for name in ("kernels", "ablations"):
+        shutil.copytree(ROOT / name / "transpose", root / name / "transpose")
+    (root / "workbench.toml").write_text('study = "transpose"\n')
+    return root
+
+
+def refused(capsys: Capture, *arguments: str) -> tuple[int, str]:
+    code = main(["ship", *arguments])
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("baseline", "'baseline' is the baseline, and not a step that was kept"),
+        ("eager", "'eager' is a reference, and not a step that was kept"),
+        ("tma", "'tma' is rejected, and not kept: faster: "),
+    ],
+)
+def test_what_is_not_kept(
+    variant: str, said: str, workspace: Path, capsys: Capture, tmp_path: Path
+) -> None:
+    to = tmp_path / "out"
+    code, told = refused(
+        capsys, variant, "--as", NAME, "--to", str(to), "--project", str(workspace)
+    )
+    assert code == 1
+    assert told.startswith(f"error: {said}")
+    assert "hint: " in told
+    assert not to.exists()
+
+
+def test_what_is_stale(workspace: Path, capsys: Capture, tmp_path: Path) -> None:
+    root = tmp_path / "workspace"
+    shutil.copytree(workspace, root)
+    header = root / "kernels" / "transpose" / "element.cuh"
+    header.write_text(header.read_text() + "// another\n")
+    code, told = refused(
+        capsys, "chosen", "--as", NAME, "--to", str(tmp_path / "out"), "--project", str(root)
+    )
+    assert code == 1
+    assert told.startswith("error: the evidence of 'chosen' is stale: ")
+    assert "of other sources than there are now" in told
+    assert list(tmp_path.iterdir()) == [root]
+
+
+def test_a_check_elsewhere_that_is_stale(workspace: Path, capsys: Capture, tmp_path: Path) -> None:
+    root = tmp_path / "workspace"
+    shutil.copytree(workspace, root)
+    path = root / "ablations/transpose/evidence/nvidia-h200/checks/chosen.json"
+    checks = json.loads(path.read_text())
+    checks["shapes"]["odd-fp16"]["fingerprint"] = "0" * 64
+    path.write_text(json.dumps(checks))
+    code, told = refused(
+        capsys, "chosen", "--as", NAME, "--to", str(tmp_path / "out"), "--project", str(root)
+    )
+    assert code == 1
+    assert "check at odd-fp16" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "ship wants a variant"),
+        (("chosen",), "ship wants a variant and a name"),
+        (("chosen", "--as", "No Name"), "'No Name' is no name for a package"),
+        (("chosen", "--as", "torch"), "'torch' is the name of another package"),
+        (("chosen", "--as", "json"), "'json' is the name of another package"),
+        (("nothing", "--as", NAME), "unknown variant 'nothing'"),
+        (("chosen", "--as", NAME, "--arch", "hopper"), "'hopper' is no architecture"),
+        (("--check", "nowhere"), "is no package of `workbench ship`"),
+    ],
+)
+def test_mistakes(
+    arguments: tuple[str, ...], said: str, workspace: Path, capsys: Capture, tmp_path: Path
+) -> None:
+    to = ("--to", str(tmp_path / "out"))
+    code, told = refused(capsys, *arguments, *to, "--project", str(workspace))
+    assert code == 2
+    assert said in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(workspace: Path, capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    code, told = refused(
+        capsys, "chosen", "--as", NAME, "--to", str(tmp_path), "--project", str(workspace)
+    )
+    assert code == 2
+    assert "is there already, and is no empty folder" in told
+
+
+def test_more_of_the_workbench_than_travels(tmp_path: Path) -> None:
+    path = tmp_path / "fix.py"
+    path.write_text("from workbench.problems import given\n")
+    with pytest.raises(UsageError, match=r"fix.py:1 imports problems of the workbench"):
+        packaging.localised(path)
+    path.write_text("import workbench\n")
+    with pytest.raises(UsageError, match="imports itself of the workbench"):
+        packaging.localised(path)
+
+
+def test_imports_go_there_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "fix.py"
+    text = (
+        "from workbench import cuda\nfrom workbench.cuda import tensor_map\n\n"
+        "def run(x):\n    from workbench import cuda\n"
+    )
+    path.write_text(text)
+    there = packaging.localised(path)
+    assert there.splitlines()[:2] == [
+        "from ..._runtime import cuda",
+        "from ..._runtime.cuda import tensor_map",
+    ]
+    assert packaging.of_the_workbench(there) == text
+
+
+def test_what_pip_has_to_install() -> None:
+    text = "import os\nimport torch\nimport triton\nimport einops\nfrom cutlass import cute\n"
+    assert packaging.dependencies({"a.py": text}, kernels=False) == [
+        packaging.TORCH, "nvidia-cutlass-dsl", "einops"
+    ]  # fmt: skip
+    with_kernels = packaging.dependencies({"a.py": "import torch\n"}, kernels=True)
+    assert with_kernels == [packaging.TORCH, *packaging.NEEDED_BY_CUDA]
+
+
+# ---- other kinds of studies ------------------------------------------------------------------
+
+SEVERAL = """
+from workbench import Shape, Tolerance, Work
+
+shapes = {"large": Shape(n=64), "odd": Shape(profiled=False, n=33)}
+default_shape = "large"
+tolerance = Tolerance(absolute=1e-6, relative=1e-6)
+in_place = ("y",)
+
+
+def inputs(shape, generator):
+    import torch
+
+    def draw(*size):
+        return torch.randn(size, generator=generator, device=generator.device)
+
+    return {"x": draw(shape.n, 4).t(), "y": draw(4), "scale": 2.0, "mode": "sum"}
+
+
+def reference(x, y, scale, mode):
+    x, y = x.double(), y.double()
+    return {"sum": x.sum(0), "most": x.argmax(1), "y": y * scale}
+
+
+def work(shape):
+    return Work(flops=shape.n, bytes=shape.n, dtype="float32")
+"""
+CHANGES = "def run(x, y, scale, mode):\n    y.mul_(scale)\n    return x.sum(0), x.argmax(1)\n"
+
+
+def test_several_outputs_words_and_strides(tmp_path: Path) -> None:
+    found = learned(tmp_path, SEVERAL, CHANGES)
+    assert found.arguments == (
+        ("x", "Tensor"), ("y", "Tensor"), ("scale", "float"), ("mode", "str")
+    )  # fmt: skip
+    assert (found.outputs, found.returns) == (("sum", "most"), "dict")
+    assert found.domain.strided == ("x",)
+    assert found.domain.values == {"scale": (2.0,), "mode": ("sum",)}
+    (case,) = found.domain.cases
+    assert (0, 0, 4) in case.fixed
+    assert (1, 0, 4) in case.fixed
+    assert found.kernels == 0
+
+
+def test_inputs_whose_sizes_depend_on_values_are_drawn_without_them(tmp_path: Path) -> None:
+    old = '    return {"x": draw(shape.n, 4).t(), '
+    new = (
+        "    many = torch.full((4,), shape.n // 4)\n"
+        "    rows = torch.arange(4).repeat_interleave(many).view(4, shape.n // 4)\n"
+        '    return {"rows": rows, "x": draw(shape.n, 4).t(), '
+    )
+    text = SEVERAL.replace(old, new).replace("reference(x,", "reference(rows, x,")
+    text = text.replace("n=64", "n=1 << 40").replace("n=33", "n=36")  # too large for any memory
+    found = learned(tmp_path, text, CHANGES)
+    (case,) = found.domain.cases
+    assert case.dtypes == (("int64", "float32", "float32"),)
+    assert not any((which, at) == (0, 1) for which, at, _ in case.fixed)
+
+
+def learned(root: Path, study: str, run: str) -> Packable:
+    """As the worker has it, in this process."""
+    make(root / "ws", {}, {"baseline": run, "fast": run})
+    (root / "ws/kernels/scale/study.py").write_text(study)
+    job = ShipJob(study="scale", variant="fast", params={}, archs=(), shapes=("large", "odd"),
+                  reference="", reference_params={})  # fmt: skip
+    before = Path.cwd()
+    os.chdir(root / "ws")
+    try:
+        return Shipping(job).run()
+    finally:
+        os.chdir(before)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"scale": 2.0', '"scale": [2.0]', "the input 'scale' is a list"),
+        ("draw(4), ", "draw(4).requires_grad_(), ", "the input 'y' requires a gradient"),
+        ('"mode": "sum"', '"strict": "sum"', "an operator can have no argument 'strict'"),
+        ("x.argmax(1)", "[x.argmax(1)]", "what is returned is nested"),
+    ],
+)
+def test_what_an_operator_cannot_be(tmp_path: Path, old: str, new: str, said: str) -> None:
+    text = SEVERAL.replace(old, new)
+    if "strict" in new:
+        text = text.replace("mode):", "strict):")
+    with pytest.raises(UsageError, match=re.escape(said)):
+        learned(tmp_path, text, CHANGES)
+
+
+IN_PLACE = """
+def run(x, y, scale, mode):
+    y.mul_(scale)
+    return {"sum": x.sum(0), "most": x.argmax(1)}
+"""
+
+
+def test_a_package_of_such_a_study_passes_its_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path / "ws", {}, {"baseline": CHANGES, "fast": CHANGES, "eager": IN_PLACE})
+    (root / "kernels/scale/study.py").write_text(SEVERAL)
+    ladder = root / "ablations/scale/ablation.toml"
+    steps, _, _ = ladder.read_text().partition('[[step]]\nvariant = "eager"')
+    reference = '[[reference]]\nvariant = "eager"\ntitle = "eager"\nprimary = true\n'
+    ladder.write_text(steps + reference)
+    with monkeypatch.context() as patch:
+        StandIn(patch, lambda run: {"baseline": 20.0, "fast": 10.0, "eager": 15.0}[run.variant])
+        assert main(["ablate", "--project", str(root)]) == 0
+    # Nothing was captured, so that nothing is kept.
+    monkeypatch.setattr(shipped_subject, "require_kept", lambda row, evidence: None)
+    folder = tmp_path / "several"
+    arguments = ["fast", "--as", "several", "--to", str(folder), "--project", str(root)]
+    assert main(["ship", *arguments]) == 0
+    done = alone("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests",
+                 path=[folder / "torch-ext"], cwd=folder)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["dependencies"] == [packaging.TORCH]
+    assert "license" not in project
+    assert "has no `LICENSE`" in (folder / "README.md").read_text()
+
+
+# ---- checked again ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def standin(package: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """A card on which the package takes as long as it did, and its tests pass."""
+    at = next(t for t in shipped(package).times if t.shape == "8192x8192")
+    assert at.ratio is not None
+    TIMES.update(shipped=at.microseconds, reference=at.microseconds * at.ratio)
+    monkeypatch.setattr(ship_check, "tested", lambda package: "8 passed")
+    return StandIn(monkeypatch, lambda run: TIMES[run.variant])
+
+
+TIMES: dict[str, float] = {}  # microseconds, by variant
+
+
+def check(capsys: Capture, *arguments: str) -> tuple[int, Any, str]:
+    code = main(["ship", "--check", *arguments, "--json", "--project", str(ROOT)])
+    out, err = capsys.readouterr()
+    return code, json.loads(out) if out else None, err
+
+
+def test_as_fast_as_its_evidence(package: Path, standin: StandIn, capsys: Capture) -> None:
+    code, told, err = check(capsys, str(package))
+    assert code == 0, err
+    assert told["move"] == "same"
+    assert told["tests"] == "8 passed"
+    assert told["changed"] == []
+    assert standin.timed[0] == ["shipped", "reference"]
+    assert told["now"]["ratio"] == pytest.approx(told["on_record"]["ratio"], rel=0.01)
+
+
+def test_slower_than_its_evidence(package: Path, standin: StandIn, capsys: Capture) -> None:
+    TIMES["shipped"] *= 1.1
+    code, told, err = check(capsys, str(package))
+    assert code == 1
+    assert told["move"] == "slower"
+    assert f"error: {MODULE} is slower than its evidence: 0.909x [" in err
+    TIMES["reference"] *= 1.1
+    assert check(capsys, str(package))[0] == 0  # the card is slower, not the package
+
+
+@pytest.mark.parametrize(("noise", "asked"), [(1e-3, []), (0.05, ["shipped", "reference"])])
+def test_while_it_cannot_be_told_more_sessions_follow(
+    noise: float,
+    asked: list[str],
+    package: Path,
+    standin: StandIn,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gates: list[list[str]] = []
+    opened = Sessions.open_gate
+
+    def open_gate(self: Sessions, names: list[str]) -> None:
+        gates.append(names)
+        opened(self, names)
+
+    monkeypatch.setattr(Sessions, "open_gate", open_gate)
+    standin.noise = noise
+    check(capsys, str(package))
+    assert gates == [["shipped", "reference"], asked]
+
+
+def test_on_another_card_nothing_is_compared(
+    package: Path, standin: StandIn, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = machine.Gpu("NVIDIA B200", "580", "10.0")
+    monkeypatch.setattr(machine, "find_gpu", lambda: other)
+    code, told, err = check(capsys, str(package))
+    assert code == 5
+    assert told["move"] is None
+    assert "its evidence is of NVIDIA H200, and this is NVIDIA B200" in err
+
+
+def test_wrong_it_is_not_timed(package: Path, standin: StandIn, capsys: Capture) -> None:
+    standin.wrong = lambda run: run.variant == "shipped"
+    code, _, err = check(capsys, str(package))
+    assert code == 1
+    assert "at 8192x8192 it is not timed" in err
+
+
+def test_a_file_that_is_another(
+    package: Path, standin: StandIn, capsys: Capture, tmp_path: Path
+) -> None:
+    folder = tmp_path / "package"
+    shutil.copytree(package, folder)
+    source = folder / "torch-ext" / MODULE / "kernels/transpose/padded.cu"
+    source.write_text(source.read_text() + "// mine\n")
+    code, told, err = check(capsys, str(folder))
+    assert code == 1
+    assert told["changed"] == [f"torch-ext/{MODULE}/kernels/transpose/padded.cu"]
+    assert "files are not as they were shipped" in err
+
+
+def test_a_test_that_fails(package: Path, tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "package"
+    shutil.copytree(package, folder)
+    (path,) = (folder / "tests").glob("*.py")
+    path.write_text("def test_it():\n    assert 1 == 2\n")
+    code, _, err = check(capsys, str(folder))
+    assert code == 1
+    assert "its tests fail" in err
+    assert "1 == 2" in err
+
+
+def test_without_a_gpu_the_tests_are_run_and_nothing_is_timed(
+    package: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ship_check, "tested", lambda package: "8 passed")
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    code, told, err = check(capsys, str(package))
+    assert code == 3
+    assert told["now"] is None
+    assert "its tests passed, and nothing was timed" in err
+
+
+def test_shapes_that_are_not_timed(package: Path, capsys: Capture) -> None:
+    for shape in ("odd", "nothing", "rows=1|2"):
+        code, _, err = check(capsys, str(package), "--shape", shape)
+        assert code == 2, err
+
+
+def test_the_package_is_a_variant_of_the_study_that_is_made_of_it(
+    package: Path, tmp_path: Path
+) -> None:
+    opened = timed_again.opened(package)
+    timed_again.workspace_of(opened, tmp_path)
+    study = find_workspace(tmp_path).study()
+    assert list(study.variants) == ["shipped", "reference"]
+    code = f"""
+import sys, torch
+sys.path.insert(0, {str(ROOT / "profiler")!r})
+from pathlib import Path
+from workbench.run.worker.guard import Guard
+folder = Path({str(study.folder)!r})
+guard = Guard(folder, {{"shipped": ("shipped.py",), "reference": ("reference.py", "eager.py")}})
+x = torch.randn(8, 4)
+with guard.watching("reference"):
+    module = guard.load(folder / "reference.py", "one")
+    assert torch.equal(module.run(x=x), x.t())
+with guard.watching("shipped"):
+    module = guard.load(folder / "shipped.py", "two")
+    try:
+        module.run(x=x)
+    except NotImplementedError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("the inputs are on cpu, and not on one GPU")
+
+
+def test_two_intervals_that_know_nothing_of_each_other() -> None:
+    def at(ratio: float, half: float) -> ShippedTime:
+        return ShippedTime(
+            shape="s", microseconds=1.0, sessions=5, file="", reference="r", ratio=ratio,
+            low=ratio * math.exp(-half), high=ratio * math.exp(half),
+        )  # fmt: skip
+
+    found = timed_again.quotient(at(2.0, 0.03), at(1.6, 0.04))
+    assert found is not None
+    assert found.ratio == pytest.approx(1.25)
+    assert found.low == pytest.approx(1.25 * math.exp(-0.05))
+    assert found.high == pytest.approx(1.25 * math.exp(0.05))
+
+
+def test_a_damaged_package(package: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    shutil.copytree(package, folder)
+    facts = folder / "torch-ext" / MODULE / facts_files.FILE
+    facts.write_text("{}")
+    with pytest.raises(UsageError, match="is damaged"):
+        timed_again.opened(folder)
+
+
+# ---- on a GPU --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["transpose", "attention"])
+def on_gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The best of a study, shipped on this machine."""
+    variant = {"transpose": "chosen", "attention": "fix15"}[request.param]
+    folder = tmp_path_factory.mktemp("shipped") / f"{request.param}-here"
+    arguments = ["--study", request.param, "--as", folder.name, "--to", str(folder)]
+    assert main(["ship", variant, *arguments, "--project", str(ROOT)]) == 0
+    return folder
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_package_passes_its_tests_and_is_as_fast_as_its_evidence(
+    on_gpu: Path, capsys: Capture
+) -> None:
+    code, told, err = check(capsys, str(on_gpu))
+    assert "skipped" not in told["tests"], told["tests"]
+    assert code == 0, err
+    assert told["now"]["ratio"] > 1
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_it_runs_where_there_is_no_workbench(on_gpu: Path) -> None:
+    done = alone("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "-k", "streams or right",
+                 path=[on_gpu / "torch-ext"], cwd=on_gpu)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout
