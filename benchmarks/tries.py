@@ -29,19 +29,19 @@ CACHE = re.compile(r"/\S*/workbench/try/")
 
 
 def printed(command: str, cache: str) -> str:
-    """What a command prints on stdout. Raises RuntimeError where it fails."""
+    """What a command prints on stdout; progress is shown. Raises RuntimeError where it fails."""
     words = shlex.split(command.replace("\\\n", " "))
     done = subprocess.run(
         [sys.executable, "-m", *words],
         cwd=ROOT / "tests" / "problems",
         env={**os.environ, "XDG_CACHE_HOME": cache},
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         timeout=SECONDS,
         check=False,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"exit {done.returncode}: {done.stderr.strip()[-800:]}")
+        raise RuntimeError(f"exit {done.returncode}")
     return CACHE.sub("~/.cache/workbench/try/", done.stdout)
 
 

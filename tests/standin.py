@@ -39,6 +39,7 @@ from workbench.run.protocol import (
 from workbench.words import CheckResult, NodeKind, Parameter, Phase, Regime
 
 AROUND, ROUNDS, INSTANCES = 4.0, 3, 2
+ENVIRONMENT = Environment(gpu="NVIDIA H200")
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class StandIn:
         self, scratch: Path, job: VariantsJob, limit: float, on_event: Callable[[Any], None]
     ) -> WorkerEnd:
         self.jobs.append(job)
-        events: list[WorkerEvent] = [Surroundings(environment=Environment(gpu="NVIDIA H200"))]
+        events: list[WorkerEvent] = [Surroundings(environment=ENVIRONMENT)]
         left = list(job.variants)
         if Phase.BUILD in job.phases:
             for name in job.variants:
@@ -181,7 +182,8 @@ class Sessions:
     def watch(self, limit: float, on_event: Callable[[Any], None]) -> WorkerEnd:
         self.gpu.timed.append(list(self.variants))
         events: list[WorkerEvent] = [
-            self.gpu.session(number, self.job, self.variants) for number in range(self.job.sessions)
+            Surroundings(environment=ENVIRONMENT),
+            *(self.gpu.session(n, self.job, self.variants) for n in range(self.job.sessions)),
         ]
         events += [SessionsDone(sessions=self.job.sessions), Done()]
         for event in events:

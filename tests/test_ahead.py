@@ -13,7 +13,11 @@ from workbench.cuda import CUBIN_FOLDER, build
 from workbench.cuda.build import Compiled, Source
 from workbench.run import ahead
 from workbench.run.ahead import compilers
+from workbench.run.front_ends import compiler_environment
 from workbench.run.machine import Gpu
+from workbench.run.scratch import scratch_folder
+from workbench.study.workspace import find_workspace
+from workspaces import GOOD, make
 
 H200 = Gpu("NVIDIA H200", "580", "9.0")
 
@@ -111,8 +115,33 @@ def test_extensions_of_torch_are_left_to_the_worker_that_is_not_ended(
     folder = tmp_path / "kernels" / "scale"
     folder.mkdir()
     (folder / "ext.py").write_text("from torch.utils.cpp_extension import load_inline\n")
-    with compilers(tmp_path, ["ext", "ext[a=1]", *"abcd"], job):
+    (folder / "tried.py").write_text('FILE = "ext.py"\n')
+    with compilers(tmp_path, ["ext", "ext[a=1]", "tried", *"abcd"], job):
         assert sorted(name for one in made for name in one.job[1]) == list("abcd")
+
+
+def test_extensions_are_found_again_by_the_next_measurement_of_a_command(tmp_path: Path) -> None:
+    """Under the same path, or ninja builds them anew; and no lock of a killed process is waited
+    for.
+    """
+    make(tmp_path / "ws", {"baseline": GOOD})
+    study = find_workspace(tmp_path / "ws").study()
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    told = []
+    for _ in range(2):
+        with scratch_folder(study, kept, extensions=True) as scratch:
+            place = Path(compiler_environment(scratch, {})["TORCH_EXTENSIONS_DIR"])
+            assert not list(place.glob("*/lock"))
+            (place / "twice").mkdir(exist_ok=True)
+            (place / "twice" / "lock").touch()
+            (place / "twice" / "twice.so").write_text("built")
+            told.append(place)
+        assert (place / "twice" / "twice.so").is_file()
+    assert told[0] == told[1] == kept / "extensions"
+    with scratch_folder(study, kept) as scratch:
+        alone = Path(compiler_environment(scratch, {})["TORCH_EXTENSIONS_DIR"])
+    assert alone == scratch.resolve() / "extensions"
 
 
 def test_without_a_gpu_an_architecture_that_is_said_is_compiled_for(

@@ -244,7 +244,7 @@ def test_compilers_are_told_to_keep_lines_and_where_to_build() -> None:
     assert told["CUTE_DSL_LINEINFO"] == "1"
     assert told["TRITON_DISABLE_LINE_INFO"] == "0"
     folders = {value for value in told.values() if value.startswith("/scratch/")}
-    assert len(folders) == 7
+    assert len(folders) == 9
 
 
 def test_a_call_that_compiles_is_given_time() -> None:
@@ -274,24 +274,23 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
 ) -> None:
     """Decoding a report takes memory that is never given back."""
     from workbench.errors import BadCapture
-    from workbench.run import measure
+    from workbench.run import reports
     from workbench.study.model import Variant
 
     texts = {"own": "import torch\nfrom workbench import cuda\n", "fused": "import triton\n"}
     variants = {name: Variant(name, tmp_path / f"{name}.py") for name in texts}
     for name, text in texts.items():
         variants[name].module.write_text(text)
-    made = object.__new__(measure.Measurement)
-    made.study = cast(Any, SimpleNamespace(name="s", folder=tmp_path, variants=variants))
-    made.plan = cast(Any, SimpleNamespace(shape="large"))
-    monkeypatch.setattr(measure, "resources_of", lambda report, wanted: (wanted,))
+    study = cast(Any, SimpleNamespace(name="s", folder=tmp_path, variants=variants))
+    made = reports.Reports(study, "large", cast(Any, None), cast(Any, None))
+    monkeypatch.setattr(reports, "resources_of", lambda report, wanted: (wanted,))
     found: Any = made.resources(tmp_path, texts)
     assert found == {"fused": ("workbench:s/fused/large",)}
 
     def damaged(report: Path, wanted: str) -> Any:
         raise BadCapture("cut short")
 
-    monkeypatch.setattr(measure, "resources_of", damaged)
+    monkeypatch.setattr(reports, "resources_of", damaged)
     assert made.resources(tmp_path, texts) == {}
 
 

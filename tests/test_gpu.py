@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from workbench.cli import main
+from workbench.words import Regime
 from workspaces import GOOD, make
 
 pytestmark = pytest.mark.gpu
@@ -22,6 +23,12 @@ KERNELS = {
     "reads": "if (i < n) out[i] = 2 * x[i + (i == n - 1)];",
     "illegal": "if (i < n) out[i] = 2 * x[i + (1ll << 40)];",
     "hangs": "if (i < n) { out[i] = 2 * x[i]; while (*(volatile float*)(out + i) != 1e9f) {} }",
+    "later": """
+        static int calls;
+        if (i < n) out[i] = 2 * x[i];
+        if (i == 0) atomicAdd(&calls, 1);
+        while (*(volatile int*)&calls > 400) {}
+    """,
     "broken": "if (i < n) out[i] = 2 * y[i];",
     "pairs": "for (long long j = 2 * i; j < n && j < 2 * i + 2; ++j) out[j] = 2 * x[j];",
 }
@@ -35,6 +42,7 @@ SAID = {
     "reads": "read out of bounds",
     "illegal": "illegal memory access",
     "hangs": "hangs: nothing came for 20 s",
+    "later": "hangs: nothing came for 20 s (time)",
     "broken": "does not compile",
     "raises": "no such thing (raises.py:2)",
 }
@@ -96,3 +104,38 @@ def test_the_ceilings_it_measures_are_near_the_theoretical_ones(
         assert 0.4 < share < 1.05, (name, ceiling)
         assert ceiling["value"] > 0.9 * ceiling["best"], (name, ceiling)
         assert ceiling["sm_clock_mhz"] > 300
+
+
+def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from workbench.run.worker.timing import card as cards
+    from workbench.run.worker.timing.rounds import Rounds
+
+    monkeypatch.setattr(cards, "TOLD_SECONDS", 0.1)
+    card = cards.Card()
+    card.warm()
+
+    class Sleeper:
+        calls = dict.fromkeys(Regime, 1)
+        is_slow = False
+
+        def __init__(self, cycles: int) -> None:
+            self.cycles = cycles
+
+        def replay(self, regime: Regime, bare: bool = False) -> None:
+            card.advance()
+            card.stamp(0)
+            torch.cuda._sleep(0 if bare else self.cycles)
+            card.stamp(1)
+            card.replays += 1
+
+    told: list[tuple[int, int | None]] = []
+    half_a_second = 1_000_000_000
+    sleepers = [Sleeper(1000), Sleeper(half_a_second), Sleeper(1000)]
+    rounds = Rounds(card, sleepers, tell=lambda *each: told.append(each))
+    for number in (1, 3):
+        rounds.run(number)
+    rounds.finish()
+    assert told == [(1, None), (1, 1), (3, None), (3, 1)]
+    assert rounds.seconds > 0.3

@@ -48,6 +48,7 @@ def around(launched: list[Launch], monkeypatch: pytest.MonkeyPatch) -> Surroundi
     made.like = {name: torch.randn(64) for name in "abc"} | {"n": 3}
     made.like["a"].requires_grad_(True)
     made.names, made.in_place, made.stride, made.most_pieces = ["a", "b", "c"], ("b",), 4, 16
+    made.constant, made.as_drawn = (), {}
     made.sources = {name: [torch.randn(64) for _ in range(DRAWS)] for name in "abc"}
     kernels = {name: Kernel(name) for name in ("write_inputs", "read_output")}
     made.card = cast(Any, SimpleNamespace(sms=4, state=None, kernels=kernels))
@@ -215,22 +216,17 @@ def test_each_output_of_a_timed_call_is_audited(shift: tuple[int, int], said: st
 # ---- hints -------------------------------------------------------------------------------------
 def test_a_hint_is_recorded_and_printed_with_its_error() -> None:
     from workbench.commands.progress import with_hint
-    from workbench.run.measure import Measurement
-    from workbench.run.plan import Measured
+    from workbench.run.events import Listener
+    from workbench.run.plan import Measured, Plan
     from workbench.run.protocol import ErrorText, Failed
     from workbench.words import Phase
 
     told: list[dict[str, Any]] = []
-    made = object.__new__(Measurement)
-    made.result, made.on_event = Measured(), lambda event: None
-    made.plan = cast(Any, SimpleNamespace(shape="s"))
-    made.recorder = cast(
-        Any,
-        SimpleNamespace(
-            build=lambda name, **given: told.append(given),
-            check=lambda name, shape, **given: told.append(given),
-        ),
+    recorder: Any = SimpleNamespace(
+        build=lambda name, **given: told.append(given),
+        check=lambda name, shape, **given: told.append(given),
     )
+    made = Listener(cast(Any, None), Plan("s"), recorder, Measured(), lambda event: None)
     error = ErrorText(kind="", message="needs helion", hint="pip install helion")
     for phase in (Phase.BUILD, Phase.CHECK):
         made.take(Failed(variant="a", phase=phase, error=error))

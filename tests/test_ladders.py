@@ -223,6 +223,19 @@ def test_the_rate_is_of_bytes_where_those_are_what_counts(intensity: float, unit
     assert (" 1.00 " in first) is (unit == "TB/s")
 
 
+def test_both_rates_are_shown_where_some_shapes_are_traffic_and_others_arithmetic() -> None:
+    """As with a mixture of experts: few tokens are bound by its weights, many by its products."""
+    judged = made()
+    assert judged.across is not None
+    few, many = judged.across.results
+    few = replace(few, flops_per_second=1e12, bytes_per_second=2e12)
+    many = replace(many, flops_per_second=500e12, bytes_per_second=1e12)
+    shown = shapes_table(replace(judged, across=replace(judged.across, results=(few, many))))
+    assert [column.key for column in shown.columns][1:4] == ["time", "rate", "traffic"]
+    assert [markdown.spans(row.cells["rate"].text) for row in shown.rows] == ["1.00", "500"]
+    assert [markdown.spans(row.cells["traffic"].text) for row in shown.rows] == ["2.00", "1.00"]
+
+
 def test_a_card_that_was_slowed_down_at_a_shape_of_the_last_step_alone_is_told_of() -> None:
     steps = [step("base", None), step("fix", "base")]
     times = {"base": 20.0, "fix": 10.0, "library": 15.0}

@@ -16,6 +16,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.run.protocol import ErrorText
 from workbench.run.worker import inline_sources, triton_lines
+from workbench.run.worker.generated_lines import lines_of_origin, origins
 from workbench.run.worker.inline_sources import marked
 from workbench.run.worker.telling import describe
 from workbench.run.worker.triton_lines import lines_of_users
@@ -222,6 +223,97 @@ def test_front_ends_are_prepared_before_a_module_imports_them(
     assert plain == {"debug": True}
 
 
+EXTENSION = '''
+from torch.utils.cpp_extension import load_inline
+
+CODE = """
+int doubled(int x) {
+    return 2 * x;
+}
+"""
+module = load_inline("twice", CODE)
+
+
+def run(x):
+    return x
+'''
+STUDY = """
+from workbench import Shape, Tolerance, Work
+from workbench.problems import given
+
+module = given.File(__file__, "theirs.py").module
+shapes, default_shape, tolerance = {"n": Shape(n=4)}, "n", Tolerance(1.0, 1.0)
+inputs = reference = work = print
+"""
+
+
+@pytest.mark.parametrize("kind", ["variants", "trial"])
+def test_what_study_and_variant_both_build_is_built_alike(
+    kind: str, study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or every process would build it once for each."""
+    from torch.utils import cpp_extension
+
+    from workbench.run.protocol import TrialJob, VariantsJob
+    from workbench.run.worker.main import Worker
+    from workbench.run.worker.telling import Journal
+    from workbench.run.worker.trial import Trial
+
+    built: list[str] = []
+    monkeypatch.setattr(cpp_extension, "load_inline", lambda name, code, *rest: built.append(code))
+    (study / "study.py").write_text(STUDY)
+    (study / "theirs.py").write_text(EXTENSION)
+    monkeypatch.chdir(study.parents[1])
+    name, nothing = study.name, dict[str, Any]()
+    if kind == "trial":
+        Trial(TrialJob(study=name, shapes=(), baseline="theirs", called="it", references=(),
+                       device="cpu")).load("theirs")  # fmt: skip
+    else:
+        with Journal(study) as journal:
+            job = VariantsJob(study=name, variants=("theirs",), params=nothing, phases=())
+            Worker(job, journal)
+        inline_sources.prepare(study / "theirs.py")
+        load_module(study / "theirs.py", "workbench_variant_of_a_test")
+    assert len(built) == 2
+    assert built[0] == built[1]
+    assert f'#line 5 "/workbench/kernels/{name}/theirs.py"' in built[0]
+
+
+def test_all_workers_load_an_extension_from_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the folder of its builds; and what is loaded so is still heard of as a source."""
+    from torch.utils import cpp_extension
+
+    from workbench.run.worker.opened import Opened
+
+    loaded: list[Any] = []
+
+    def load(name: str, sources: Any, **named: Any) -> None:
+        loaded.append((sources, named["extra_include_paths"]))
+
+    monkeypatch.setattr(cpp_extension, "load", load)
+    monkeypatch.setattr(cpp_extension, "load_inline", lambda name: None)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "kept" / "extensions"))
+    folders = [tmp_path / name / "kernels" / "scale" for name in ("kept", "w", "w/timing")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "theirs.cu").touch()
+        (folder / "fix1.py").write_text("from torch.utils.cpp_extension import load\n")
+    elsewhere = str(tmp_path / "elsewhere.cu")
+    for folder in folders[1:]:
+        monkeypatch.chdir(folder.parents[1])
+        inline_sources.prepare(folder / "fix1.py")
+        opened = Opened(folder.parent)
+        with opened.during() as seen:
+            source = str(folder / "theirs.cu")
+            cpp_extension.load("it", source, extra_include_paths=[str(folder), "/usr/include"])
+            cpp_extension.load("it", [source, elsewhere], extra_include_paths=None)
+        assert list(seen) == [source]
+    own = str(folders[0] / "theirs.cu")
+    assert loaded == [([own], [str(folders[0]), "/usr/include"]), ([own, elsewhere], None)] * 2
+
+
 def test_cupys_classes_are_given_lines_and_all_else_as_it_was(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +378,66 @@ def test_what_triton_inlines_of_its_library_belongs_to_the_users_line() -> None:
         "!17 = !DILocation(line: 15, column: 17, scope: !19)",
         "!28 = !DILocation(line: 7, column: 26, scope: !19, inlinedAt: !30)",
     ]
+
+
+GENERATED = """import triton
+
+@triton.jit
+def _helion_silu(x, out):
+    # src[mine.py:12]: for tile in hl.tile(x.numel()):
+    pid = tl.program_id(0)
+
+    # src[mine.py:13]: v = load(
+    # src[mine.py:14]:     x[tile])
+    v = tl.load(x + pid)
+    # src[elsewhere.py:3]: y = 2 * v
+    y = 2 * v
+    tl.store(out + pid, y)
+
+def silu(x):
+    # src[mine.py:16]: return out
+    return out
+"""
+OF_GENERATED = """
+define ptx_kernel void @_helion_silu() !dbg !4 {
+}
+!1 = !DIFile(filename: "chash.py", directory: "FOLDER")
+!4 = distinct !DISubprogram(name: "_helion_silu", scope: !1, file: !1, line: 4)
+!7 = !DILocation(line: 6, column: 26, scope: !4)
+!8 = !DILocation(line: 10, column: 8, scope: !9)
+!9 = distinct !DILexicalBlockFile(scope: !4, file: !1, discriminator: 0)
+!10 = !DILocation(line: 12, column: 8, scope: !4)
+!11 = !DILocation(line: 4, column: 0, scope: !4)
+"""
+
+
+def test_what_helion_generates_belongs_to_the_lines_that_it_names(
+    study: Path, tmp_path: Path
+) -> None:
+    """As Helion 1.5 writes it, and Triton 3.6 compiles it. What came from a file that is none of
+    the study stays, as does what has no comment.
+    """
+    generated = tmp_path / "inductor"
+    generated.mkdir()
+    (generated / "chash.py").write_text(GENERATED)
+    (study / "mine.py").touch()
+    code = OF_GENERATED.replace("FOLDER", str(generated))
+    before, after = code.splitlines(), lines_of_origin(code, tmp_path / "kernels").splitlines()
+    assert [line for line in after if line not in before] == [
+        "!7 = !DILocation(line: 12, column: 26, scope: !13)",
+        "!8 = !DILocation(line: 13, column: 8, scope: !13)",
+        f'!12 = !DIFile(filename: "mine.py", directory: "{study}")',
+        "!13 = distinct !DILexicalBlockFile(scope: !4, file: !12, discriminator: 0)",
+    ]
+    assert len(after) == len(before) + 2
+    assert origins(GENERATED) == {
+        6: ("mine.py", 12),
+        10: ("mine.py", 13),
+        12: ("elsewhere.py", 3),
+        13: ("elsewhere.py", 3),
+        17: ("mine.py", 16),
+    }
+    assert lines_of_origin(LLVM, tmp_path / "kernels") == LLVM
 
 
 def test_triton_is_asked_once_and_its_own_hook_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,9 +81,9 @@ def test_the_ladder_keeps_its_comments_and_gains_a_step(root: Path) -> None:
 
 def test_the_parents_bottlenecks_stand_beside_the_prediction(tmp_path: Path) -> None:
     root = copy_of_repository(tmp_path)
-    assert new(root, "fix16", "--from", "fix7", *CHANGE) == 0
+    assert new(root, "mine", "--from", "fix7", *CHANGE) == 0
     text = (root / "ablations" / "attention" / "ablation.toml").read_text()
-    added = text[text.index('variant = "fix16"') :].split("[[reference]]")[0]
+    added = text[text.index('variant = "mine"') :].split("[[reference]]")[0]
     assert "# What limits fix7 at b2h8s512d64 on NVIDIA H200:" in added
     assert [line[:5] for line in added.splitlines() if line[:3] in ("# 1", "# 2", "# 3")] == [
         "# 1. ",
@@ -92,14 +92,14 @@ def test_the_parents_bottlenecks_stand_beside_the_prediction(tmp_path: Path) -> 
     ]
     assert "NVIDIA estimates" in added
     assert "# [[step.prediction]]" in added
-    assert find_workspace(root).study().ladder.steps[-1].variant == "fix16"
+    assert find_workspace(root).study().ladder.steps[-1].variant == "mine"
 
 
 def test_a_stale_parent_has_no_bottlenecks(tmp_path: Path) -> None:
     root = copy_of_repository(tmp_path)
     source = root / "kernels" / "attention" / "fix7.cu"
     source.write_text(source.read_text() + "// changed\n")
-    assert new(root, "fix16", "--from", "fix7", *CHANGE) == 0
+    assert new(root, "mine", "--from", "fix7", *CHANGE) == 0
     text = (root / "ablations" / "attention" / "ablation.toml").read_text()
     assert "# The bottlenecks of fix7 are not collected: its capture is stale." in text
 

@@ -196,12 +196,13 @@ def test_in_place_must_name_a_tensor() -> None:
 
 
 @pytest.mark.parametrize("names", ["x", 3, ("x", 3)])
-def test_in_place_is_a_tuple_of_names(names: Any, tmp_path: Any) -> None:
+@pytest.mark.parametrize("part", ["in_place", "constant"])
+def test_names_of_inputs_are_a_tuple(names: Any, part: str, tmp_path: Any) -> None:
     from workbench.errors import UsageError
-    from workbench.study.workspace import check_in_place
+    from workbench.study.workspace import check_names
 
-    with pytest.raises(UsageError, match="must be the names of the inputs"):
-        check_in_place(tmp_path, names)
+    with pytest.raises(UsageError, match=f"'{part}' must be the names of the inputs"):
+        check_names(tmp_path, part, names, "that matter")
 
 
 # ---- gradients --------------------------------------------------------------------------------

@@ -125,3 +125,16 @@ def test_a_serialised_wgmma_counts_as_a_warning() -> None:
     _, warnings = cuda.parse_log(log)
     assert len(warnings) == 1
     assert "serialized" in warnings[0]
+
+
+@pytest.mark.parametrize(("named", "wanted"), [("", 4), (", warps=2", 2)])
+def test_parameters_of_a_variant_are_not_those_of_a_part_of_it(
+    folder: Path, named: str, wanted: int
+) -> None:
+    """Whichever it imports first."""
+    whole = f'from workbench import cuda\npart = cuda.variant("fix"{named})\n'
+    (folder / "whole.py").write_text(whole + "params = cuda.params(warps=8)\n")
+    with cuda.overridden({"warps": 16}):
+        found = load_module(folder / "whole.py", "whole")
+    assert found.params == {"warps": 16}
+    assert found.part.params["warps"] == wanted

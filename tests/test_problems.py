@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -712,3 +714,23 @@ def test_a_shape_that_is_none_of_a_problem_is_refused(tmp_path: Path) -> None:
     assert "unknown shape" in error.message
     error = complaint(lambda: prepare(found, tmp_path, "test0", on_gpu=False))
     assert "timed are benchmark0, benchmark1" in error.hint
+
+
+def test_doubles_do_not_load_torchs_compiler() -> None:
+    """In every session of a ``try`` that took two seconds of six."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, torch\n"
+            "from workbench.problems.given.calls import exact\n"
+            "out = exact(lambda given: given['x'] + torch.ones(3, dtype=torch.float32),\n"
+            "            {'x': torch.ones(3)})\n"
+            "assert out.dtype == torch.float64\n"
+            "assert 'torch._dynamo' not in sys.modules\n",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -41,6 +41,8 @@ from workbench.run.protocol import (
     Hello,
     Job,
     Learned,
+    Packable,
+    Round,
     SessionsDone,
     SessionsJob,
     Start,
@@ -51,6 +53,7 @@ from workbench.run.protocol import (
     decode,
     encode,
 )
+from workbench.shipped.domain import Case, Domain
 from workbench.words import CheckResult, NodeKind, Phase, Regime
 from workspaces import make
 
@@ -111,6 +114,7 @@ EVERY: list[WorkerEvent] = [
         max_abs=0.5,
         relative=None,
     ),
+    Round(session=2, alone=False, number=3, rounds=6, variant="fix1"),
     Timed(session=SESSION, nodes={"fix2[warps=12]": (NODE,)}, stride=256),
     SessionsDone(sessions=5),
     Captured(variant="fix1"),
@@ -128,6 +132,18 @@ EVERY: list[WorkerEvent] = [
         largest=3.5,
         errors={"baseline": (1e-6, 1e-7)},
         failures={"eager": ERROR},
+    ),
+    Packable(
+        arguments=(("x", "Tensor"), ("n", "int")),
+        outputs=("",),
+        returns="tensor",
+        domain=Domain(
+            cases=(Case(ranks=(2,), dtypes=(("float32",),), equal=(((0, 0), (0, 1)),), fixed=()),),
+            values={"n": (1, 2.5, True, "a")},
+            strided=("x",),
+        ),
+        kernels=2,
+        compiler="13.0",
     ),
     ContextLost(variant="fix1"),
     Broken(error=ERROR),

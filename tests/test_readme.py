@@ -11,6 +11,7 @@ import pytest
 from workbench.cli import main
 from workbench.study.ladder import PREDICTION_KEYS, REFERENCE_KEYS, STEP_KEYS, TOP_KEYS
 from workbench.study.params import base_name
+from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
 from workspaces import copy_of_repository
 
@@ -159,7 +160,18 @@ def test_the_files_of_a_study_are_the_variants_of_its_ladder() -> None:
     for name in workspace.studies():
         study = workspace.study(name)
         modules = {p.stem for p in study.folder.glob("*.py")} - {"study"}
-        assert modules == set(map(base_name, study.variants))
+        called = {
+            path.stem
+            for variant in study.variants.values()
+            for path in source_files(study, variant)
+            if path.suffix == ".py"
+        }
+        assert set(map(base_name, study.variants)) <= modules
+        later = workspace.ablations / name / "next.toml"
+        waiting = (
+            re.findall(r'^variant = "(\w+)', later.read_text(), re.M) if later.exists() else []
+        )
+        assert modules == called | set(waiting), "a module is a variant, or one calls it"
 
 
 def test_recorded_evidence_is_current() -> None:

@@ -21,7 +21,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import open_variants
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
-from workbench.render.as_json import dumps
+from workbench.render.as_json import dumps, plain_data
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import method, phrases, result, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
@@ -234,11 +234,52 @@ def test_a_reference_that_is_slower_in_company_rejects() -> None:
     assert gate(row, "in company").passed is False
     told = "something in these sessions slows the reference down: library takes"
     assert told in gate(row, "in company").why
-    assert "by itself and 9.7 µs in company, +38.6 % in cycles" in gate(row, "in company").why
+    assert "by itself and 9.7 µs in company, +38.6 % [+" in gate(row, "in company").why
     assert row.verdict == Verdict.REJECTED
     assert any(told in text for text in slowed.warnings)
     missing = judged(in_regimes(EARLY)).row("fix11[early=1]")
     assert gate(missing, "in company").passed is None
+
+
+def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> None:
+    """5 % slower in sessions that differ by 5 %: by itself it has been seen but once."""
+    times = {CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0, REFERENCE: 9.7}}
+
+    def among(*factors: float) -> Row:
+        sessions = [
+            in_regimes({CHAINED: {**times[CHAINED], REFERENCE: 9.7 * factor}}, n).sessions[n - 1]
+            for n, factor in enumerate(factors, 1)
+        ]
+        alone = in_regimes(times, 5, alone=9.24).sessions[-1]
+        known = msgspec.structs.replace(in_regimes(times), sessions=(*sessions, alone))
+        return judged(known).row("fix11[early=1]")
+
+    steady = among(1.0, 1.001, 0.999, 1.0, 1.001)
+    assert (gate(steady, "in company").passed, steady.verdict) == (False, Verdict.REJECTED)
+    row = among(1.0, 1.05, 0.95, 1.04, 0.96)
+    assert gate(row, "in company").passed is None
+    assert gate(row, "in company").binding
+    assert gate(row, "in company").why.startswith("too uncertain to say: library takes 9.2")
+    assert row.verdict == Verdict.INCONCLUSIVE
+
+
+def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> None:
+    known = in_regimes(EARLY, sessions=5, alone=9.7)
+    added = in_regimes(EARLY, sessions=10).sessions[5:]
+    more = msgspec.structs.replace(known, sessions=(*known.sessions, *added), planned=5)
+    told = []
+    for each in (known, more):
+        row = as_json.row(found := judged(each), found.row("fix11[early=1]"))
+        over = plain_data(row["speedup_over_parent"])
+        told.append((over["level"], over["cycles"]["level"]))
+        assert row["microseconds"].get("level", 95) == 95
+        assert row["gates"]["faster"]["binding"] is True
+        (cell,) = (r.cells["parent"] for r in ladder_table(found).rows if r.key == row["variant"])
+        assert cell.note.endswith(" at 99 %") is (each is more)
+        assert ("lower end at 99 %" in row["gates"]["faster"]["why"]) is (each is more)
+    assert told == [(95, 95), (99, 99)]
+    accurate = row["gates"]["accurate"]
+    assert (accurate["passed"], accurate["binding"]) == (None, False)
 
 
 def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:

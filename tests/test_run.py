@@ -23,7 +23,6 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import (
     CaptureIndex,
     Checks,
-    Environment,
     Provenance,
     Series,
     Session,
@@ -49,7 +48,13 @@ from workbench.run.protocol import (
     VariantsJob,
     WorkerEvent,
 )
-from workbench.run.recording import Recorder, digest, remove_superseded, remove_unused
+from workbench.run.recording import (
+    Recorder,
+    digest,
+    remove_superseded,
+    remove_unused,
+    with_repeats,
+)
 from workbench.study.config import Config, Profiler
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult, Phase, Regime
@@ -616,31 +621,30 @@ def test_an_earlier_capture_of_the_same_sources_is_kept_as_a_repeat(tmp_path: Pa
     study = find_workspace(tmp_path / "ws").study()
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     recorder = Recorder(study, "large", folder, ["baseline"])
-    recorder.environment = Environment(driver="1")
-    flags = index_of().ncu_flags
-    path = folder.capture_index("large", "baseline")
-    assert recorder.repeats("baseline", "2025.3.1", flags) == {}
-    same = index_of(
+    new = index_of(
         fingerprint=recorder.fingerprint("baseline"),
-        sha256=digest(b"new"),
-        repeats=("b.ncu-repz", "c.ncu-repz"),
+        provenance=structs.replace(ORIGIN, driver="1"),
     )
+    path = folder.capture_index("large", "baseline")
+    assert with_repeats(folder, new).repeats == ()
+    same = structs.replace(new, sha256=digest(b"new"), repeats=("b.ncu-repz", "c.ncu-repz"))
     store.write(path, same)
     folder.reports.mkdir(parents=True)
     for name in ("new", "b", "c"):
         (folder.reports / f"{name}.ncu-repz").write_bytes(name.encode())
-    found = recorder.repeats("baseline", "2025.3.1", flags)
-    assert found == {f"{n}.ncu-repz": digest(n.encode()) for n in ("new", "b")}
-    assert recorder.repeats("baseline", "2026.1.0", flags) == {}
+    found = with_repeats(folder, new)
+    assert found.repeats == ("new.ncu-repz", "b.ncu-repz")
+    assert found.repeats_sha256 == {f"{n}.ncu-repz": digest(n.encode()) for n in ("new", "b")}
+    assert with_repeats(folder, structs.replace(new, ncu="2026.1.0")).repeats == ()
     (folder.reports / "new.ncu-repz").write_bytes(b"another")
-    assert list(recorder.repeats("baseline", "2025.3.1", flags)) == ["b.ncu-repz", "c.ncu-repz"]
+    assert with_repeats(folder, new).repeats == ("b.ncu-repz", "c.ncu-repz")
     for other in (
         {"fingerprint": "of other sources"},
         {"provenance": structs.replace(ORIGIN, driver="2")},
         {"ncu_flags": ("--set", "basic")},
     ):
         store.write(path, structs.replace(same, **other))
-        assert recorder.repeats("baseline", "2025.3.1", flags) == {}
+        assert with_repeats(folder, new).repeats == ()
 
 
 def test_reports_that_an_index_names_as_repeats_are_not_deleted(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from workbench.run.protocol import (
     Broken,
     Done,
     Hello,
+    Round,
     SessionsDone,
     SessionsJob,
     Timed,
@@ -190,6 +191,15 @@ class FakeCard:
     def __init__(self) -> None:
         self.replayed: list[float] = []
         self.fetched: list[list[float]] = []
+        self.at: list[int] = []  # replays, counted back from the last one, that a wait looks at
+
+    @property
+    def replays(self) -> int:
+        return len(self.replayed)
+
+    def wait(self, done: Any, tell: Callable[[int], None]) -> None:
+        for back in self.at:
+            tell(self.replays - back)
 
     def pinned(self, count: int) -> int:
         return count
@@ -217,8 +227,7 @@ class FakeInstance:
 def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench.run.worker.timing import rounds
 
-    event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
-    monkeypatch.setattr("torch.cuda.Event", lambda: event)
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
     instances: Any = [
         FakeInstance(card, "a", 10.0),
@@ -241,6 +250,81 @@ def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.Monkey
         assert one.around == (() if regime == Regime.BACK_TO_BACK else (2.0,) * count)
         assert one.mhz == (2000.0,) * count
     assert timed.clock == [2000.0] * 7
+
+
+def test_a_long_round_tells_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for the round before the last that was queued."""
+    from workbench.run.worker.timing import rounds
+
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+    card: Any = FakeCard()
+    instances: Any = [FakeInstance(card, name, 10.0) for name in "abc"]
+    told: list[tuple[int, int | None]] = []
+    timed = rounds.Rounds(card, instances, tell=lambda *seen: told.append(seen))
+    timed.run(0)
+    timed.run(1)
+    (order, *_), _ = [*timed.queued, None]
+    third = len(rounds.order_of(range(3), 3))
+    card.at = [third + each for each in (len(order) + 5, len(order) - 1, len(order) - 2, 0, -1)]
+    timed.run(3)
+    assert told == [(0, None), (1, None), *((1, order[at].instance) for at in (0, 0, 1, -1, -1))]
+
+
+class FakeEvent:
+    """Over when so many looks have been taken."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def record(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_what_hangs_is_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.run.worker.timing import card
+
+    monkeypatch.setattr(card, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr("torch.cuda.Event", lambda: FakeEvent(0))
+    made: Any = object.__new__(card.Card)
+    made.looking, made.seen = None, torch.zeros(1, dtype=torch.int32)
+    made.state = torch.full((1,), 7, dtype=torch.int32)
+    told: list[int] = []
+
+    def tell(replay: int) -> None:
+        told.append(replay)
+        made.state.fill_(9)
+
+    done: Any = FakeEvent(40)
+    made.wait(done, tell)
+    assert told == [7, 9]
+
+
+def test_a_round_is_told_once_unless_somebody_is_at_work_in_it() -> None:
+    heard: list[Round] = []
+    before = Round(session=0, alone=False, number=0, rounds=6)
+    instances = [SimpleNamespace(group=SimpleNamespace(variant="fix1"))]
+    made = timing_of(2, instances=instances, wanted=6, round=before, heard=heard.append)
+    for number, instance in ((-2, None), (-2, None), (0, None), (0, 0), (0, 0), (1, None)):
+        made.tell(number, instance)
+    assert [(one.number, one.variant) for one in heard] == [
+        (-2, ""),
+        (0, ""),
+        (0, "fix1"),
+        (0, "fix1"),
+        (1, ""),
+    ]
+
+
+def test_who_is_at_work_in_a_round_has_the_gpu(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        server = Server(JOB_OF_TWO, journal)
+        for variant, holder in (("fix1", "fix1"), ("", "")):
+            server.heard(Round(session=1, alone=False, number=3, rounds=6, variant=variant))
+            assert (tmp_path / "current").read_text().strip() == holder
 
 
 def test_stamps_of_an_older_replay_do_not_count() -> None:
@@ -505,6 +589,18 @@ def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture
         "timed 0 variants, session 2 of 2",
         "timed 0 variants, session 3, a verdict is open",
     ]
+
+
+def test_progress_tells_where_a_session_is() -> None:
+    from workbench.commands.progress import Progress
+
+    progress = Progress(sessions=5)
+    one = Round(session=2, alone=False, number=3, rounds=6)
+    assert progress.round(one) == "timing, session 3 of 5, round 4 of 6"
+    long = structs.replace(one, session=5, variant="fix1")
+    assert progress.round(long) == "timing, session 6, a verdict is open, round 4 of 6: fix1"
+    warming = structs.replace(one, alone=True, number=-2)
+    assert progress.round(warming) == "timing, references alone, warming up"
 
 
 # ---- where a worker waits ----------------------------------------------------------------------

@@ -8,7 +8,14 @@ import random
 import pytest
 
 from snapshots import AROUND, MHZ, series, session, timing
-from workbench.derive.intervals import T_975, Ratio, over_sessions, ratio_interval
+from workbench.derive.intervals import (
+    T_975,
+    Interval,
+    Ratio,
+    between_sessions,
+    over_sessions,
+    ratio_interval,
+)
 from workbench.derive.speedup import (
     adds_nothing,
     instance_time,
@@ -17,6 +24,7 @@ from workbench.derive.speedup import (
     time_of,
 )
 from workbench.evidence.records import Series
+from workbench.render.numbers import ends
 from workbench.words import Regime
 
 CHAINED = Regime.CHAINED
@@ -49,6 +57,25 @@ def test_the_interval_is_students_over_the_sessions() -> None:
     assert found.value == pytest.approx(math.exp(0.03))
     assert found.half_width == pytest.approx(2.776 * sd / math.sqrt(5))
     assert found.sessions == 5
+
+
+def test_the_interval_between_sessions_that_share_nothing_takes_one_spread_for_both() -> None:
+    found = between_sessions([0.01], [0.02, 0.03, 0.04])
+    assert found.value == pytest.approx(math.exp(0.02))
+    assert found.half_width == pytest.approx(4.303 * 0.01 * math.sqrt(1 + 1 / 3))
+    both = between_sessions([0.0, 0.02], [0.02, 0.03, 0.04])
+    pooled = math.sqrt((2 * 0.01**2 + 2 * 0.01**2) / 3)
+    assert both.half_width == pytest.approx(3.182 * pooled * math.sqrt(1 / 2 + 1 / 3))
+    assert between_sessions([0.01], [0.02]).low is None
+
+
+def test_a_ratio_turned_round_keeps_its_level() -> None:
+    cycles = Interval(1.9, 1.8, 2.0, 15, 99)
+    turned = Ratio(2.0, 1.9, 2.1, 15, cycles, 99).inverse
+    assert turned.cycles is not None
+    assert (turned.level, turned.cycles.level) == (99, 99)
+    assert ends(turned) == "[0.476, 0.526] at 99 %"
+    assert ends(Ratio(2.0, 1.9, 2.1, 5)) == "[1.90, 2.10]"
 
 
 def test_one_session_has_a_ratio_and_no_interval() -> None:

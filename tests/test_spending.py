@@ -95,7 +95,7 @@ class Bench:
 
     begun = 0
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, *given: Any, **named: Any) -> None:
         pass
 
     def run(self) -> Measured:

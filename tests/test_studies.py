@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from workbench.cli import main
@@ -28,8 +29,9 @@ from workbench.study.model import Shape, Work
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT, step
 
-STUDIES = ("attention", "softmax", "transpose")
+STUDIES = ("attention", "attention_served", "moe", "softmax", "transpose")
 NEW = STUDIES[1:]
+WITH_TRITON = ("moe", "softmax")
 MOST_EVIDENCE = 25e6  # bytes, of all studies together
 
 
@@ -72,7 +74,15 @@ def test_work_is_what_one_call_needs() -> None:
     assert work("transpose", "8192x8192") == Work(0, 2 * 4 * 2**26, "float32")
 
 
-@pytest.mark.parametrize(("study", "names"), [("transpose", ()), ("softmax", ("cluster",))])
+@pytest.mark.parametrize(
+    ("study", "names"),
+    [
+        ("transpose", ()),
+        ("softmax", ("cluster",)),
+        ("attention_served", ("grouped", "chosen")),
+        ("moe", ("baseline", "fix1", "fix3", "fix5[trim=1]", "wgmma", "fix13")),
+    ],
+)
 def test_kernels_compile_without_warnings_and_spills(
     study: str, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,13 +99,14 @@ def test_kernels_compile_without_warnings_and_spills(
         assert all(not kernel["spill_store_bytes"] for kernel in build["kernels"])
 
 
-def test_triton_variants_are_correct_in_its_interpreter() -> None:
+@pytest.mark.parametrize(("study", "checked"), [("softmax", 100), ("moe", 20)])
+def test_triton_variants_are_correct_in_its_interpreter(study: str, checked: int) -> None:
     for name in ("torch", "triton"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
     script = Path(__file__).with_name("interpreted.py")
     done = subprocess.run(
-        [sys.executable, script, ROOT / "kernels" / "softmax"],
+        [sys.executable, script, ROOT / "kernels" / study],
         capture_output=True,
         text=True,
         env={**os.environ, "TRITON_INTERPRET": "1"},
@@ -103,7 +114,47 @@ def test_triton_variants_are_correct_in_its_interpreter() -> None:
     assert done.returncode == 0, done.stderr
     told = done.stdout.splitlines()
     assert not [line for line in told if line.startswith("WRONG")]
-    assert sum(line.startswith("correct") for line in told) > 100
+    assert sum(line.startswith("correct") for line in told) > checked
+
+
+@pytest.mark.parametrize("routing", ["balanced", "zipf", "one", "few"])
+def test_loads_of_experts_are_what_tokens_can_choose(routing: str) -> None:
+    study = find_workspace(ROOT).study("moe")
+    for shape in study.shapes.values():
+        loads = study.module.loads(routing, shape.E, shape.k, shape.T)
+        assert sum(loads) == shape.k * shape.T
+        assert 0 <= loads[-1] <= loads[0] <= shape.T
+        assert loads == sorted(loads, reverse=True)
+        if routing == "one":
+            assert loads[0] == shape.T
+        if routing == "few":
+            assert loads == [shape.T] * shape.k + [0] * (shape.E - shape.k)
+
+
+def test_balanced_loads_are_as_uneven_as_a_random_choice() -> None:
+    """Of 1024 tokens that choose 8 of 128: 64 on average, with a standard deviation of 7.7."""
+    loads = find_workspace(ROOT).study("moe").module.loads("balanced", 128, 8, 1024)
+    assert np.std(loads) == pytest.approx(math.sqrt(64 * 15 / 16), rel=0.05)
+
+
+def test_tokens_go_to_different_experts_in_the_numbers_that_the_work_counts() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    study = find_workspace(ROOT).study("moe").module
+    for routing in ("balanced", "zipf", "one", "few"):
+        ids = study._routed(routing, 60, 4, 200, torch.Generator().manual_seed(1))
+        assert ids.shape == (200, 4)
+        assert all(len(set(row)) == 4 for row in ids.tolist())
+        counts = ids.flatten().bincount(minlength=60).sort(descending=True).values
+        assert counts.tolist() == study.loads(routing, 60, 4, 200)
+
+
+def test_weights_of_experts_without_tokens_are_no_work() -> None:
+    study = find_workspace(ROOT).study("moe")
+    one, many = study.work("qwen3-t1"), study.work("qwen3-t1024")
+    expert = 3 * 2048 * 768 * 2
+    assert one.bytes == 8 * expert + 2 * 2 * 2048 + 8 * 8
+    assert many.bytes == 128 * expert + 2 * 2 * 1024 * 2048 + 8 * 1024 * 8
+    assert many.flops == pytest.approx(2 * 1024 * 8 * 3 * 2048 * 768, rel=1e-2)
 
 
 def test_adversarial_rows_always_have_a_softmax() -> None:
@@ -225,7 +276,7 @@ def test_steps_are_profiled_where_they_are_judged(tmp_path: Path) -> None:
 def test_every_variant_is_correct_on_this_gpu(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if name == "softmax":
+    if name in WITH_TRITON:
         pytest.importorskip("triton", reason="triton is not installed")
     shutil.copytree(ROOT / "kernels" / name, tmp_path / "kernels" / name)
     ladder = tmp_path / "ablations" / name / "ablation.toml"

@@ -47,6 +47,7 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
         "templates/report.html.j2",
         "templates/report.css",
         "templates/report.js",
+        "templates/package/test_package.py.j2",
         "starters/common/kernels/rmsnorm/study.py",
         "starters/cuda/kernels/rmsnorm/baseline.cu",
         "starters/triton/ablations/rmsnorm/ablation.toml",
@@ -89,3 +90,26 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
     assert "fix1.cu" in run("workbench", "build", "fix1", "--project", "mine", cwd=here, site=site)
     where = run("workbench", "--version", cwd=here, site=site)
     assert where.strip() == "0.1.0"
+
+
+def test_what_is_shipped_of_the_packaged_workspace_has_the_workbenchs_licence(
+    wheel: Path, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    run("pip", "install", "-q", "--no-deps", "--no-index", "--no-compile", "--target", str(site),
+        str(wheel), cwd=tmp_path)  # fmt: skip
+    code = (
+        "from workbench.commands.shipped_subject import licence_of\n"
+        "from workbench.study.workspace import find_workspace\n"
+        "name, text = licence_of(find_workspace())\n"
+        "print(name, len(text))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        check=True,
+    )
+    assert done.stdout.strip() == f"Apache-2.0 {len((ROOT / 'LICENSE').read_bytes())}"

@@ -30,6 +30,7 @@ app = typer.Typer(
 # In the order of the help; each is run by the module of its name in ``workbench.commands``.
 VERBS: dict[str, type] = {
     "doctor": options.DoctorOptions,
+    "setup": options.SetupOptions,
     "try": options.TryOptions,
     "init": options.InitOptions,
     "new": options.NewOptions,
@@ -52,6 +53,7 @@ VERBS: dict[str, type] = {
     "gate": options.GateOptions,
     "bisect": options.BisectOptions,
     "keep": options.KeepOptions,
+    "ship": options.ShipOptions,
     "status": options.StatusOptions,
 }
 

@@ -66,12 +66,17 @@ def params(**defaults: Value) -> dict[str, Value]:
 
 @contextmanager
 def overridden(values: Mapping[str, Parameter]) -> Iterator[None]:
-    """The values ``params`` gives to a module imported inside."""
+    """The values ``params`` gives to a module imported inside; of variants that it imports in turn
+    those that it names itself.
+    """
+    around = dict(_overrides)
+    _overrides.clear()
     _overrides.update(values)
     try:
         yield
     finally:
         _overrides.clear()
+        _overrides.update(around)
 
 
 class Part(Protocol):
@@ -87,10 +92,13 @@ def variant(name: str, **values: Parameter) -> Part:
 
     For a variant that chooses among kernels, by shape for instance.
     """
-    module_file = Path(sys._getframe(1).f_globals["__file__"]).resolve()
+    caller = sys._getframe(1).f_globals
+    module_file = Path(caller["__file__"]).resolve()
     folder, path = module_file.parent, module_file.parent / f"{name}.py"
     _stay_within(module_file, f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"workbench_part_{name}_{len(_declared)}", path)
+    package = f"{caller['__package__']}." if caller.get("__package__") else ""
+    called = f"{package}workbench_part_{name}_{len(_declared)}"
+    spec = importlib.util.spec_from_file_location(called, path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise UsageError(f"there is no {name}.py in {folder.name}/", hint="cuda.variant names it")
     module = importlib.util.module_from_spec(spec)

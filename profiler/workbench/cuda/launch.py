@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cuda.build import Compiled, Source, arch_of
+from workbench.cuda.carried import code_of
 from workbench.errors import UsageError
 from workbench.words import Parameter
 
@@ -39,8 +40,12 @@ class Kernel:
         compiler's own message, or for one that starts early and never waits, and EnvironmentLacks
         without cuda-core or its headers.
         """
-        source = Source(self.path, self.name, self.defines, self.options, self.early_start)
-        return source.compile(arch)
+        return self.source.compile(arch)
+
+    @property
+    def source(self) -> Source:
+        """What it is compiled from."""
+        return Source(self.path, self.name, self.defines, self.options, self.early_start)
 
     @property
     def shown_defines(self) -> str:
@@ -53,7 +58,7 @@ class Kernel:
 
         device = Device()
         device.set_current()
-        _, code = self.compile(arch_of(*device.compute_capability))
+        code = code_of(self.source, arch_of(*device.compute_capability))
         loaded = code.get_kernel(self.name)
         return loaded, [info.size for info in loaded.arguments_info]
 
@@ -80,10 +85,11 @@ class Kernel:
                 f"{self.name} takes {len(sizes)} arguments, {len(args)} were given",
                 hint="compare the call with the kernel's parameters",
             )
+        device = Device()
         if shared_bytes > SHARED_BY_DEFAULT:
-            _allow_shared(loaded, shared_bytes)
+            _allow_shared(loaded, shared_bytes, device.device_id)
         handle = torch.cuda.current_stream().cuda_stream
-        stream = Device().create_stream(_Stream(handle))
+        stream = device.create_stream(_Stream(handle))
         config = LaunchConfig(
             grid=grid,
             block=block,
@@ -101,13 +107,13 @@ class _Stream:
         return 0, self.handle
 
 
-def _allow_shared(loaded: Any, shared_bytes: int) -> None:
-    """More than 48 KB of dynamic shared memory has to be asked for, per kernel."""
+def _allow_shared(loaded: Any, shared_bytes: int, device: int) -> None:
+    """More than 48 KB of dynamic shared memory has to be asked for, per kernel and device."""
     from cuda.bindings import driver
 
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     (status,) = driver.cuKernelSetAttribute(
-        attribute, shared_bytes, driver.CUkernel(int(loaded.handle)), driver.CUdevice(0)
+        attribute, shared_bytes, driver.CUkernel(int(loaded.handle)), driver.CUdevice(device)
     )
     if int(status) != 0:
         raise UsageError(f"a block cannot have {shared_bytes} bytes of shared memory ({status!r})")

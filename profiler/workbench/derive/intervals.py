@@ -3,6 +3,9 @@
 A session (a process) gives one number, whatever number of instances and rounds it is made of: what
 its instances have in common cancels in a ratio, and what they do not is in the spread of the
 sessions. docs/measuring.md has how often such intervals hold, and that those over rounds do not.
+
+Where sessions ran on several cards, a card gives one number in the same way: what its sessions have
+in common is drawn with the card. With a card for every session the two are the same interval.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean, stdev, variance
 
 # Quantiles 0.975 of Student's t for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook of
 # Statistical Methods, 1.3.6.7.2). With more the last one is taken: the interval is a little wide.
@@ -24,12 +27,14 @@ T_995 = (  # and 0.995, where sessions were added because a verdict was open: se
     3.106, 3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845,
     2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
 )  # fmt: skip
+LEVEL, LEVEL_AGAIN = 95, 99  # percent
 LEAST_APART = 0.01  # ratios in time and in cycles that differ by less say the same
 
 
 @dataclass(frozen=True)
 class Interval:
-    """``value`` and the ends of its 95 % interval, which are None (not collected) of one session.
+    """``value`` and the ends of its interval of ``level`` percent, which are None (not collected)
+    of one session.
 
     A geometric mean over ``sessions``, each of which is one independent number.
     """
@@ -38,6 +43,7 @@ class Interval:
     low: float | None
     high: float | None
     sessions: int
+    level: int = LEVEL
 
     @property
     def half_width(self) -> float | None:
@@ -53,8 +59,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times faster; above 1 is faster. ``low`` and ``high`` are of the 95 % interval over
-    ``sessions``, None (not collected) where there is but one; ``cycles`` is the same in SM cycles.
+    """How many times faster; above 1 is faster. ``low`` and ``high`` are of the interval of
+    ``level`` percent over ``sessions``, None (not collected) where there is but one; ``cycles`` is
+    the same in SM cycles.
     """
 
     ratio: float
@@ -62,6 +69,7 @@ class Ratio:
     high: float | None
     sessions: int = 0
     cycles: Interval | None = None
+    level: int = LEVEL
 
     @property
     def differs_in_cycles(self) -> bool:
@@ -87,28 +95,59 @@ class Ratio:
                 None if cycles.high is None else 1 / cycles.high,
                 None if cycles.low is None else 1 / cycles.low,
                 cycles.sessions,
+                cycles.level,
             ),
+            self.level,
         )
 
 
-def over_sessions(logarithms: Sequence[float], *, again: bool = False) -> Interval:
+def over_sessions(
+    logarithms: Sequence[float], *, again: bool = False, cards: Sequence[str] = ()
+) -> Interval:
     """Of one logarithm a session: mean ± t(0.975, S - 1) · sd / √S, and back by the exponential.
 
-    ``again``: t(0.995, S - 1), for an interval that is looked at a second time.
+    ``again``: t(0.995, S - 1), for an interval that is looked at a second time. ``cards`` are those
+    of the sessions; with several, the same over the means of the cards.
     """
-    sessions = len(logarithms)
-    middle = fmean(logarithms)
-    if sessions < 2:
-        return Interval(math.exp(middle), None, None, sessions)
-    quantiles = T_995 if again else T_975
-    quantile = quantiles[min(sessions - 2, len(quantiles) - 1)]
-    width = quantile * stdev(logarithms) / math.sqrt(sessions)
+    sessions, level = len(logarithms), LEVEL_AGAIN if again else LEVEL
+    drawn = list(logarithms)
+    if len(set(cards)) > 1:
+        by_card: dict[str, list[float]] = {}
+        for card, one in zip(cards, logarithms, strict=True):
+            by_card.setdefault(card, []).append(one)
+        drawn = [fmean(each) for each in by_card.values()]
+    number, middle = len(drawn), fmean(drawn)
+    if number < 2:
+        return Interval(math.exp(middle), None, None, sessions, level)
+    quantile = _quantile(T_995 if again else T_975, number - 1)
+    width = quantile * stdev(drawn) / math.sqrt(number)
     return Interval(
         value=math.exp(middle),
         low=math.exp(middle - width),
         high=math.exp(middle + width),
         sessions=sessions,
+        level=level,
     )
+
+
+def between_sessions(first: Sequence[float], second: Sequence[float]) -> Interval:
+    """Of exp(mean(second) - mean(first)), one logarithm a session, of sessions that share nothing:
+    Student's t with the pooled spread (NIST/SEMATECH e-Handbook, 7.3.1), so that a single session
+    on one side is taken to vary as those on the other do.
+    """
+    n, m = len(first), len(second)
+    middle, freedom = fmean(second) - fmean(first), n + m - 2
+    if freedom < 1:
+        return Interval(math.exp(middle), None, None, n + m)
+    squares = math.fsum(
+        variance(side) * (len(side) - 1) for side in (first, second) if len(side) > 1
+    )
+    width = _quantile(T_975, freedom) * math.sqrt(squares / freedom * (1 / n + 1 / m))
+    return Interval(math.exp(middle), math.exp(middle - width), math.exp(middle + width), n + m)
+
+
+def _quantile(quantiles: Sequence[float], freedom: int) -> float:
+    return quantiles[min(freedom, len(quantiles)) - 1]
 
 
 def mean_log(values: Sequence[float]) -> float:
@@ -117,15 +156,20 @@ def mean_log(values: Sequence[float]) -> float:
 
 
 def ratio_interval(
-    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], *, again: bool = False
+    first: Sequence[Sequence[float]],
+    second: Sequence[Sequence[float]],
+    *,
+    again: bool = False,
+    cards: Sequence[str] = (),
 ) -> Interval:
     """Of first ÷ second, both [session][instance]: how much faster the second is."""
     return over_sessions(
         [mean_log(one) - mean_log(other) for one, other in zip(first, second, strict=True)],
         again=again,
+        cards=cards,
     )
 
 
-def time_interval(times: Sequence[Sequence[float]]) -> Interval:
+def time_interval(times: Sequence[Sequence[float]], cards: Sequence[str] = ()) -> Interval:
     """The geometric mean over the instances of a session, then over sessions."""
-    return over_sessions([mean_log(session) for session in times])
+    return over_sessions([mean_log(session) for session in times], cards=cards)

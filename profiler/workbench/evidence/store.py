@@ -52,9 +52,19 @@ class _Header(msgspec.Struct):
 
 def read(path: Path, kind: type[R]) -> R:
     """Raises UsageError for what is no evidence, is of a newer schema, or is no such record."""
-    stood: type[Record] = kind
     try:
         data = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except ValueError as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
+    return decode(path, data, kind)
+
+
+def decode(path: Path, data: bytes, kind: type[R]) -> R:
+    """What stands in a file, or is to; raises as ``read``."""
+    stood: type[Record] = kind
+    try:
         older = OLDER.get((kind, require_schema(path, data, kind.schema)))
         if older is None:
             return msgspec.json.decode(data, type=kind)
@@ -67,8 +77,6 @@ def read(path: Path, kind: type[R]) -> R:
         raise UsageError(f"{path} is damaged: {told}", hint=kind.mend) from None
     except RecursionError:
         raise UsageError(f"{path} cannot be read: nested too deeply", hint=kind.mend) from None
-    except OSError as error:
-        raise unreadable(path, error) from None
     except (msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
 

@@ -13,6 +13,7 @@ from workbench.derive.roofline.point import point
 from workbench.judge import compiled
 from workbench.judge.accuracy import accuracy_gate, accuracy_of, given_up
 from workbench.judge.case import case_of
+from workbench.judge.effort import effort
 from workbench.judge.gates import (
     Gate,
     by_speed,
@@ -218,6 +219,7 @@ def _with_capture(row: Row, view: View) -> Row:
         no_lines=compiled.lines_missing(capture, evidence.front_ends),
         adopted=index.adopted,
         advice=view.advice(row.variant),
+        effort=effort(capture, view.evidence.work),
     )
 
 

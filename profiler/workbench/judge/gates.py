@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.intervals import Ratio
+from workbench.derive.intervals import LEVEL, Ratio
 from workbench.study.config import Gates
 from workbench.words import ABSENT, CheckResult, GateState, Verdict
 
@@ -105,7 +105,8 @@ def faster_gate(
         return Gate(FASTER, GateState.OPEN, f"one session: its interval is {ABSENT}")
     passed = over_parent.low >= gates.min_speedup
     sign = "≥" if passed else "<"
-    why = f"lower end {over_parent.low:.3f}x {sign} {gates.min_speedup:g}x over the parent"
+    end = "lower end" if over_parent.level == LEVEL else f"lower end at {over_parent.level} %"
+    why = f"{end} {over_parent.low:.3f}x {sign} {gates.min_speedup:g}x over the parent"
     return Gate(FASTER, GateState.PASSED if passed else GateState.FAILED, why)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from workbench.derive.speedup import ratio_of, session_times
+from workbench.derive.speedup import SessionTimes, ratio_of, session_times, time_of
+from workbench.judge.commits import Timed, time_verdict
 from workbench.judge.gates import speed_verdict
-from workbench.words import Regime, Verdict
+from workbench.words import HEADLINE, Move, Regime, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Timing
-    from workbench.study.config import Gates
+    from workbench.study.config import CommitGate, Gates
     from workbench.study.model import Ladder
 
 
@@ -33,3 +35,27 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
         if over is not None and speed_verdict(over, gates) == Verdict.INCONCLUSIVE:
             found |= {step.variant, step.parent}
     return tuple(step.variant for step in ladder.steps if step.variant in found)
+
+
+def timed_pair(timing: Timing, before: str, after: str) -> Timed | None:
+    """Of two variants, by the regime that decides; None where they were not timed together."""
+    every = session_times(timing.together)
+    sides: list[SessionTimes] = [every.get((name, HEADLINE, False), {}) for name in (before, after)]
+    times = [time_of(side, HEADLINE) for side in sides]
+    ratio = ratio_of(sides[0], sides[1], timing.first_planned)
+    if ratio is None or times[0] is None or times[1] is None:
+        return None
+    return Timed(ratio=ratio, before=times[0].value, after=times[1].value)
+
+
+def open_pairs(
+    timing: Timing, pairs: Sequence[tuple[str, str]], gate: CommitGate
+) -> tuple[str, ...]:
+    """Both of each pair of which a timing cannot tell whether the second is faster or slower."""
+    found = ((pair, timed_pair(timing, *pair)) for pair in pairs)
+    return tuple(
+        name
+        for pair, timed in found
+        if timed and time_verdict(timed.ratio, gate)[0] == Move.CANNOT_TELL
+        for name in pair
+    )

@@ -19,6 +19,7 @@ from workbench.judge.advice.advise import Advice
 from workbench.judge.advice.record import Record, Trial
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
+from workbench.judge.effort import Effort
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome
@@ -58,7 +59,8 @@ class Row:
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
     choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
     a reference is not measured. ``advice`` is all that could be
-    tried next, see ``ranking``; None is not collected.
+    tried next, see ``ranking``; None is not collected. ``effort`` is what its capture did beside
+    what the work needs.
     """
 
     variant: str
@@ -96,6 +98,7 @@ class Row:
     chosen: str = ""
     over_chosen: Ratio | None = None
     advice: tuple[Advice, ...] | None = None
+    effort: Effort | None = None
 
     @property
     def chained(self) -> InRegime:

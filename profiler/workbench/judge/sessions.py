@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from workbench.derive.intervals import Ratio, time_interval
+from workbench.derive.intervals import Ratio, between_sessions, mean_log, over_sessions
 from workbench.derive.speedup import SessionTimes, adds_nothing, ratio_of
 from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, Regime
@@ -45,8 +45,8 @@ class Twin:
 @dataclass(frozen=True)
 class Company:
     """The primary reference in sessions of references only, and beside the steps: microseconds,
-    and the ratio of the two (``in_cycles`` where the clocks were collected: other kernels draw
-    other power, and the clock follows).
+    and the ratio of the two with its 95 % interval (``in_cycles`` where the clocks were collected:
+    other kernels draw other power, and the clock follows).
     """
 
     reference: str
@@ -54,10 +54,18 @@ class Company:
     together: float
     ratio: float
     in_cycles: bool
+    low: float | None = None
+    high: float | None = None
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether it differs by more than 3 %."""
+        """Whether it differs by more than 3 %, wherever in its interval it is."""
+        low, high = (self.ratio if end is None else end for end in (self.low, self.high))
+        return self.is_off and (low > 1 + COMPANY_WITHIN or high < 1 - COMPANY_WITHIN)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it seems to differ by more than 3 %."""
         return abs(self.ratio - 1) > COMPANY_WITHIN
 
     @property
@@ -66,8 +74,14 @@ class Company:
         unit = "cycles" if self.in_cycles else "time"
         return (
             f"{self.reference} takes {self.alone:.4g} µs by itself and {self.together:.4g} µs in "
-            f"company, {100 * (self.ratio - 1):+.1f} % in {unit}"
+            f"company, {_change(self.ratio)} %{self._interval} in {unit}"
         )
+
+    @property
+    def _interval(self) -> str:
+        if self.low is None or self.high is None:
+            return ""
+        return f" [{_change(self.low)}, {_change(self.high)}]"
 
     @property
     def why(self) -> str:
@@ -172,36 +186,41 @@ def company(timing: TimedTogether, reference: str) -> Company | None:
     alone, together = timing.alone.get(key), timing.times.get(key)
     if not alone or not together or adds_nothing(alone) or adds_nothing(together):
         return None
-    before, after = _mean(alone), _mean(together)
-    cycles = [_mean_cycles(side) for side in (alone, together)]
-    by_cycles = cycles[1] / cycles[0] if cycles[0] and cycles[1] else None
+    times = [
+        [mean_log([one.microseconds for one in each]) for each in side.values()]
+        for side in (alone, together)
+    ]
+    cycles = [_cycles(side) for side in (alone, together)]
+    in_cycles = all(cycles)
+    ratio = between_sessions(*(cycles if in_cycles else times))
+    before, after = (over_sessions(side).value for side in times)
     return Company(
         reference=reference,
         alone=before,
         together=after,
-        ratio=after / before if by_cycles is None else by_cycles,
-        in_cycles=by_cycles is not None,
+        ratio=ratio.value,
+        in_cycles=in_cycles,
+        low=ratio.low,
+        high=ratio.high,
     )
 
 
-def _mean(times: SessionTimes) -> float:
-    return _geometric([[one.microseconds for one in each] for each in times.values()])
-
-
-def _mean_cycles(times: SessionTimes) -> float | None:
+def _cycles(times: SessionTimes) -> list[float]:
+    """The mean logarithm of every session; empty where the clock of an instance is not known."""
     cycles = [[one.kilocycles or 0.0 for one in each] for each in times.values()]
     if any(value <= 0 for each in cycles for value in each):
-        return None
-    return _geometric(cycles)
+        return []
+    return [mean_log(each) for each in cycles]
 
 
-def _geometric(values: list[list[float]]) -> float:
-    return time_interval(values).value
+def _change(ratio: float) -> str:
+    """``+1.2``, in percent."""
+    return f"{100 * (ratio - 1):+.1f}"
 
 
 def company_gate(timing: TimedTogether | None, reference: str) -> Gate | None:
     """Whether the primary reference takes as long beside the steps as by itself; None where it was
-    not timed chained at all.
+    not timed chained at all. Open where it seems not to, and that may be chance.
     """
     if timing is None or (reference, Regime.CHAINED, False) not in timing.times:
         return None
@@ -210,6 +229,8 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate | None:
         return Gate(COMPANY, GateState.OPEN, f"{reference} by itself: {ABSENT}")
     if found.is_disturbed:
         return Gate(COMPANY, GateState.FAILED, found.why)
+    if found.is_off:
+        return Gate(COMPANY, GateState.OPEN, f"too uncertain to say: {found.words}")
     return Gate(COMPANY, GateState.PASSED, found.words)
 
 
@@ -257,10 +278,23 @@ def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> 
     """
     facts = {shape: timing_facts(timing, reference) for shape, timing in timings.items()}
     for shape, found in facts.items():
-        yield from timing_warnings(found, f" at {shape}" if len(facts) > 1 else "")
+        where = f" at {shape}" if len(facts) > 1 else ""
+        yield from timing_warnings(found, where)
+        yield from _several_cards(timings[shape], where)
     yield from throttling_warnings(
         {shape: found.throttling for shape, found in facts.items() if found and found.throttling}
     )
+
+
+def _several_cards(timing: TimedTogether | None, where: str) -> Iterator[str]:
+    """One number a card makes a wide interval, where there are few."""
+    together = timing.timing.together if timing else ()
+    cards = {session.card for session in together}
+    if len(cards) > 1:
+        yield (
+            f"{len(together)} sessions{where} ran on {len(cards)} equal cards: intervals are over "
+            "the cards"
+        )
 
 
 def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[str]:

@@ -18,11 +18,15 @@ EARLIER = "timed by an earlier way; measure again"
 
 def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogether | None:
     """The timing that has the most of ``variants`` chained as they are now, else in any regime;
-    the newest of equals.
+    of equals one of several sessions, and the newest.
     """
     names = set(variants)
-    newest = reversed(evidence.timings)
-    best = max(newest, key=lambda t: (len(t.chained & names), len(t.timed & names)), default=None)
+
+    def worth(timing: TimedTogether) -> tuple[int, int, bool]:
+        several = len(timing.timing.together) > 1
+        return len(timing.chained & names), len(timing.timed & names), several
+
+    best = max(reversed(evidence.timings), key=worth, default=None)
     return best if best is not None and best.timed & names else None
 
 

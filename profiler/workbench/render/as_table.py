@@ -217,7 +217,15 @@ def _ladder(held: Held) -> Iterator[Values]:
         "error_times_reference": row.accuracy.times_reference if row.accuracy else None,
         "dram_gb_per_s": dram.value if dram else None,
         "achieved_occupancy_pct": occupancy.value if occupancy else None,
+        "speedup_over_baseline_level": _level(row.over_baseline),
+        "speedup_over_parent_level": _level(row.over_parent),
+        "speedup_over_reference_level": _level(row.over_reference),
+        "speedup_over_fastest_level": _level(row.over_fastest),
     }
+
+
+def _level(ratio: Ratio | None) -> int | None:
+    return ratio.level if ratio else None
 
 
 def _time(name: str, time: Time | None) -> Values:
@@ -238,11 +246,7 @@ def _numbers(*names: str) -> dict[str, str]:
     return dict.fromkeys(names, "number")
 
 
-SPEEDUPS = [
-    each
-    for over in ("baseline", "parent", "reference", "fastest")
-    for each in _ends(f"speedup_over_{over}")
-]
+OVER = [f"speedup_over_{name}" for name in ("baseline", "parent", "reference", "fastest")]
 TABLES: Mapping[str, Kind] = {
     "ladder": Kind(
         {
@@ -251,10 +255,11 @@ TABLES: Mapping[str, Kind] = {
             **dict.fromkeys(("status", "problem", "verdict", "judged_at"), "text"),
             **_numbers(*_ends("microseconds")),
             "sessions": "whole",
-            **_numbers(*SPEEDUPS),
+            **_numbers(*(end for over in OVER for end in _ends(over))),
             "fastest": "text",
             **_numbers("microseconds_back_to_back", "microseconds_cold"),
             **_numbers("error_times_reference", "dram_gb_per_s", "achieved_occupancy_pct"),
+            **dict.fromkeys((f"{over}_level" for over in OVER), "whole"),
         },
         _ladder,
         "a variant, judged",

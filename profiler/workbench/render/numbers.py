@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from workbench.derive.intervals import LEVEL
 from workbench.words import ABSENT, NONE
 
 if TYPE_CHECKING:
@@ -86,15 +87,20 @@ def ratio(value: Ratio | None) -> str:
 
 
 def ends(value: Ratio | Time) -> str:
-    """``[2.88, 2.95]``: the 95 % interval."""
+    """``[2.88, 2.95]``: the 95 % interval; ``[2.88, 2.95] at 99 %`` where it is of that level."""
     if value.low is None or value.high is None:
         return f"[{ABSENT}]"
     both = (fine(end).removesuffix("x") for end in (value.low, value.high))
-    return f"[{', '.join(both)}]"
+    return f"[{', '.join(both)}]{at_level(value)}"
+
+
+def at_level(value: Ratio | Time) -> str:
+    """`` at 99 %``, of an interval that was looked at before; else nothing."""
+    return "" if value.level == LEVEL else f" at {value.level} %"
 
 
 def interval(value: Ratio | None) -> str:
-    """``2.91x [2.88, 2.95]``: the ratio and its 95 % interval."""
+    """``2.91x [2.88, 2.95]``: the ratio and its interval, see ``ends``."""
     return f"{fine(value.ratio)} {ends(value)}" if value else ABSENT
 
 

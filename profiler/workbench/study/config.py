@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import tomllib
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_type_hints
 
-from workbench.errors import UsageError, nearest
-from workbench.study.text import read_text
+from workbench.errors import UsageError
+from workbench.study.places import Place, read_places
+from workbench.study.toml import Rules, fill, read_toml, require_table
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,7 @@ class Config:
     profiler: Profiler = field(default_factory=Profiler)
     gate: CommitGate = field(default_factory=CommitGate)
     budget: Budget = field(default_factory=Budget)
+    places: Mapping[str, Place] = field(default_factory=dict)
 
 
 CHOICES = {
@@ -119,96 +119,6 @@ MOST = {
 }
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Raises UsageError naming the file for what cannot be read, or is not TOML."""
-    try:
-        return tomllib.loads(read_text(path))
-    except ValueError as error:  # also of a number with more digits than Python reads
-        named = isinstance(error, tomllib.TOMLDecodeError)
-        hint = "mend the place named" if named else "write a number with fewer digits"
-        raise UsageError(f"{path} is not valid TOML: {error}", hint=hint) from None
-    except RecursionError:
-        raise UsageError(
-            f"{path} is not valid TOML here: too deeply nested", hint="nothing in it needs depth"
-        ) from None
-
-
-def is_number(value: object) -> bool:
-    """Whether it is an integer or float of TOML that a float can hold: no inf, no nan."""
-    most = sys.float_info.max
-    return type(value) in (int, float) and -most <= value <= most  # type: ignore[operator]
-
-
-def check_keys(path: Path, table: str, found: dict[str, Any], known: list[str]) -> None:
-    """Raise UsageError for the first key of ``found`` that is not known."""
-    for key in found:
-        if key not in known:
-            where = f"{table}.{key}" if table else key
-            if where in GONE:
-                raise UsageError(f"{path}: '{where}' is gone", hint=GONE[where])
-            raise UsageError(f"{path}: unknown key '{where}'", hint=nearest(key, known))
-
-
-def _fill(kind: Any, path: Path, table: str, found: dict[str, Any]) -> Any:
-    hints = get_type_hints(kind)
-    check_keys(path, table, found, [f.name for f in fields(kind)])
-    values: dict[str, Any] = {}
-    for key, value in found.items():
-        where = f"{table}.{key}" if table else key
-        want = hints[key]
-        if is_dataclass(want):
-            if not isinstance(value, dict):
-                raise UsageError(f"{path}: '{where}' must be a table", hint=f"write [{where}]")
-            values[key] = _fill(want, path, where, value)
-        elif want in (int, float) and type(value) in (int, want):
-            _check_range(path, where, value)
-            values[key] = want(value)
-        elif want in (bool, str) and type(value) is want:
-            values[key] = value
-        elif want not in (int, float, bool, str) and _is_strings(value):
-            values[key] = tuple(value)
-        else:
-            name = want.__name__ if isinstance(want, type) else "list of strings"
-            raise UsageError(
-                f"{path}: '{where}' must be of type {name}, not {_shown(value)}",
-                hint=f"leave '{key}' out for the default",
-            )
-        _check_text(path, where, values[key])
-        if where in CHOICES and value not in CHOICES[where]:
-            known = CHOICES[where]
-            raise UsageError(f"{path}: '{where}' is {value!r}", hint=nearest(str(value), known))
-    return kind(**values)
-
-
-def _is_strings(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _check_range(path: Path, where: str, value: float) -> None:
-    most = MOST[where]
-    if is_number(value) and 0 < value <= most:
-        return
-    raise UsageError(
-        f"{path}: '{where}' must be above zero and at most {most:g}, not {_shown(value)}",
-        hint=f"leave '{where.rpartition('.')[2]}' out for the default",
-    )
-
-
-def _check_text(path: Path, where: str, value: object) -> None:
-    """No control characters: such a value goes into a command line or a file's name."""
-    texts = value if isinstance(value, tuple) else (value,)
-    if wrong := [text for text in texts if isinstance(text, str) and not text.isprintable()]:
-        raise UsageError(
-            f"{path}: '{where}' has a character that cannot be printed: {_shown(wrong[0])}",
-            hint="take it out",
-        )
-
-
 def for_study(config: Config, cache_control: str) -> Config:
     """With the cache control that a study's ladder asks for; "" leaves the workspace's."""
     if not cache_control:
@@ -218,8 +128,11 @@ def for_study(config: Config, cache_control: str) -> Config:
 
 def read_config(path: Path) -> Config:
     """Raises UsageError naming the file and the key for anything that is not a known setting."""
-    result = _fill(Config, path, "", read_toml(path))
+    found = read_toml(path)
+    places = read_places(path, require_table(path, "places", found.pop("places", {})))
+    result = fill(Config, path, "", found, Rules(MOST, CHOICES, GONE))
     assert isinstance(result, Config)
+    result = replace(result, places=places)
     timing = result.timing
     if timing.sessions > timing.max_sessions:
         raise UsageError(

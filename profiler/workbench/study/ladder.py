@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest
-from workbench.study.config import CHOICES, check_keys, is_number, read_toml
+from workbench.study.config import CHOICES
 from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
 from workbench.study.text import is_plain_name, stands
+from workbench.study.toml import check_keys, is_number, read_toml
 from workbench.words import AUTHORED, Change, Written
 
 TOP_KEYS = ["schema_version", "title", "summary", "cache_control", "step", "reference"]

@@ -6,96 +6,21 @@ import hashlib
 import json
 import math
 import numbers
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError
 from workbench.study.users_code import users_code
+from workbench.study.values import Shape as Shape
+from workbench.study.values import Tolerance as Tolerance
+from workbench.study.values import ToleranceRule as ToleranceRule
+from workbench.study.values import Work as Work
+from workbench.study.values import tolerance_at as tolerance_at
 from workbench.words import Change, Parameter, Written
 
 EXAMPLE = "see 'A whole workspace' in docs/variants.md"
-
-
-class Shape(Mapping[str, Parameter]):
-    """A named set of a study's parameters, readable as ``shape.S`` or ``shape["S"]``.
-
-    A shape with ``profiled=False`` is checked for correctness but neither timed nor profiled. One
-    with ``captured=False`` is checked and timed where it is asked for, and profiled only by
-    ``workbench profile``.
-    """
-
-    def __init__(
-        self, *, profiled: bool = True, captured: bool = True, **parameters: Parameter
-    ) -> None:
-        self.profiled = profiled
-        self.captured = captured
-        self.parameters = dict(parameters)
-        for name, value in parameters.items():
-            try:
-                json.dumps(value)
-            except (TypeError, ValueError, RecursionError):
-                kind = type(value).__name__
-                raise TypeError(
-                    f"a shape's parameters are numbers and strings, which '{name}' ({kind}) is not"
-                ) from None
-
-    @property
-    def always_checked(self) -> bool:
-        """Whether a variant is checked there whatever shape is asked for."""
-        return self.captured or not self.profiled
-
-    def __getitem__(self, key: str) -> Parameter:
-        return self.parameters[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.parameters)
-
-    def __len__(self) -> int:
-        return len(self.parameters)
-
-    def __getattr__(self, key: str) -> Any:
-        try:
-            return self.__dict__["parameters"][key]
-        except KeyError:
-            raise AttributeError(f"this shape has no parameter '{key}'") from None
-
-    def __repr__(self) -> str:
-        return " ".join(f"{key}={value}" for key, value in self.parameters.items())
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """Largest error allowed against the float64 reference.
-
-    ``absolute`` bounds max |out - ref|; ``relative`` bounds ||out - ref|| / ||ref||.
-    """
-
-    absolute: float
-    relative: float
-
-
-ToleranceRule = Tolerance | Callable[[Shape], Tolerance]
-
-
-def tolerance_at(rule: ToleranceRule, shape: Shape) -> Tolerance:
-    """A study has one tolerance, or a function that gives that of a shape."""
-    return rule if isinstance(rule, Tolerance) else rule(shape)
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one call needs at the least.
-
-    ``flops`` are its additions and multiplications (an FMA is two; exponentials, comparisons and
-    conversions are none), ``bytes`` the traffic: every input and output once. A capture that did
-    less is no capture of this work.
-    """
-
-    flops: float
-    bytes: float
-    dtype: str
 
 
 @dataclass(frozen=True)

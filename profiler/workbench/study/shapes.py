@@ -41,7 +41,7 @@ def pick_shapes(study: Study, text: str | None) -> tuple[list[Picked], tuple[Axi
     base = base or study.default_shape
     own = {name: v for name, v in study.shapes[base].items() if isinstance(v, Parameter)}
     axes = read_axes(Part(text, start, text[start:]), own, f"shape '{base}'")
-    require_few(text, axes)
+    require_few(text, axes, hint="take larger steps, or fewer parameters")
     return [derived(study, base, values) for values in combinations(axes)], axes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +21,7 @@ from workbench.words import Parameter
 MOST = 200  # combinations: each is built, checked and timed beside all others
 MOST_STEPS = 10_000  # of one range, so that a slip is told and not counted out
 ROOM = 1e-9  # of a step, that rounding may take
-TUNERS = (
-    "narrow it, or let Kernel Tuner or Optuna search and sweep the neighbourhood of what they find"
-)
+TUNERS = "narrow it, or let Optuna search it: workbench sweep SPACE --trials 64"
 _RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^*+]*?)(?:(?P<how>[*+])(?P<by>.*))?")
 
 
@@ -151,10 +149,13 @@ def is_space(name: str) -> bool:
     return "|" in given or ".." in given
 
 
-def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> tuple[Axis, ...]:
+def expanded(
+    folder: Path, name: str, known: Mapping[str, Variant], *, searched: bool = False
+) -> tuple[Axis, ...]:
     """The axes of a variant's name, those of several values and of one.
 
-    Raises UsageError for a name that is no such, and for more than ``MOST`` combinations.
+    Raises UsageError for a name that is no such, and for more than ``MOST`` combinations, unless
+    they are ``searched``.
     """
     base = base_name(name)
     plain = find_variant(folder, base, known)
@@ -167,15 +168,21 @@ def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> tuple[Axi
             f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
         )
     axes = read_axes(Part(name, len(base) + 1, name[len(base) + 1 : -1]), own, base)
-    require_few(name, axes)
+    if not searched:
+        require_few(name, axes)
     return axes
 
 
-def require_few(name: str, axes: tuple[Axis, ...]) -> None:
+def count_of(axes: Sequence[Axis]) -> int:
+    """How many combinations they have."""
+    return math.prod(len(axis.values) for axis in axes)
+
+
+def require_few(name: str, axes: tuple[Axis, ...], hint: str = TUNERS) -> None:
     """Raises UsageError for more than ``MOST`` combinations."""
-    count = math.prod(len(axis.values) for axis in axes)
+    count = count_of(axes)
     if count > MOST:
-        raise UsageError(f"{name} has {count} combinations, more than {MOST}", hint=TUNERS)
+        raise UsageError(f"{name} has {count} combinations, more than {MOST}", hint=hint)
 
 
 def combinations(axes: tuple[Axis, ...]) -> Iterator[dict[str, Parameter]]:

@@ -191,7 +191,8 @@ def check_study_module(path: Path, module: ModuleType) -> None:
             f"{path}: 'tolerance' must be a workbench.Tolerance, or a function of a shape",
             hint="such as tolerance = Tolerance(absolute=1e-3, relative=1e-3)",
         )
-    check_in_place(path, getattr(module, "in_place", ()))
+    check_names(path, "in_place", getattr(module, "in_place", ()), "that run() changes")
+    check_names(path, "constant", getattr(module, "constant", ()), "that no call finds changed")
     kinds = getattr(module, "adversarial", {})
     if not (isinstance(kinds, dict) and all(map(callable, kinds.values()))):
         raise UsageError(
@@ -200,12 +201,12 @@ def check_study_module(path: Path, module: ModuleType) -> None:
         )
 
 
-def check_in_place(path: Path, names: object) -> None:
+def check_names(path: Path, part: str, names: object, which: str) -> None:
     """Raises UsageError for anything but names of inputs."""
     if not (isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)):
         raise UsageError(
-            f"{path}: 'in_place' must be the names of the inputs that run() changes",
-            hint='such as in_place = ("x",)',
+            f"{path}: '{part}' must be the names of the inputs {which}",
+            hint=f'such as {part} = ("x",)',
         )
 
 

@@ -56,6 +56,11 @@ def exact(function: Callable[[dict[str, Any]], Any], inputs: Mapping[str, Any]) 
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Widened(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Else torch imports its compiler, seconds in every process."""
+            return False
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

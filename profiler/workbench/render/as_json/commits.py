@@ -45,6 +45,7 @@ def _change(change: Change) -> dict[str, Any]:
             "ratio": timed.ratio.ratio,
             "low": timed.ratio.low,
             "high": timed.ratio.high,
+            "level": timed.ratio.level,
             "sessions": timed.ratio.sessions,
         },
     }

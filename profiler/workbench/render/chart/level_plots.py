@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from workbench.derive.roofline.ceilings import DRAM, L1, L2
 from workbench.judge.rows import Ablation
 from workbench.render.chart import ground, names
+from workbench.render.chart.frame import Drawn, framed
 from workbench.render.chart.key import key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import Mark, arrows, choices, entries, marks_at
-from workbench.render.chart.notes import NO_ARITHMETIC, empty, not_drawn, where
+from workbench.render.chart.notes import NO_ARITHMETIC, where
 from workbench.render.chart.roofs import Roofs, roofs
 from workbench.render.chart.scale import Plot, plot
 from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, Scene, Width
@@ -48,26 +49,26 @@ LAYOUTS = {
 
 def levels(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
     layout = LAYOUTS[width]
-    drawn = roofs(ablation)
-    marks = {level: marks_at(ablation, level, drawn) for level in TITLES} if drawn else {}
-    if drawn is not None and ablation.moves_only:
-        items, height = empty(NO_ARITHMETIC, layout.width)
-    elif drawn is None or not any(marks.values()):
-        items, height = empty("traffic by level not collected", layout.width)
+    known = roofs(ablation)
+    marks = {level: marks_at(ablation, level, known) for level in TITLES} if known else {}
+    drawn: Drawn | str
+    if known is not None and ablation.moves_only:
+        drawn = NO_ARITHMETIC
+    elif known is None or not any(marks.values()):
+        drawn = "traffic by level not collected"
     else:
-        items, height = _draw(marks, drawn, layout, _ends(ablation))
+        drawn = _draw(marks, known, layout, _ends(ablation))
     absent = [row for row in ablation.everything if not row.point]
-    foot, height = not_drawn(absent, layout.width, height)
-    return Scene(
+    return framed(
+        drawn,
+        width,
+        layout.width,
+        absent,
         name="roofline-levels",
-        size=width,
-        width=layout.width,
-        height=height,
         title="How close at every level of memory?",
         subtitle=f"{where(ablation)}; the same axes in all three",
         alt=ALT,
         caption=CAPTION,
-        items=(*items, *foot),
     )
 
 

@@ -13,9 +13,10 @@ from math import sqrt
 from workbench.derive.figures import Figure
 from workbench.judge.rows import Ablation, Row
 from workbench.ncu.catalog import catalog
+from workbench.render.chart.frame import framed
 from workbench.render.chart.key import Entry, key
 from workbench.render.chart.lettering import fitted
-from workbench.render.chart.notes import EDGE, empty, not_drawn, where
+from workbench.render.chart.notes import EDGE, where
 from workbench.render.chart.scene import (
     XY,
     Anchor,
@@ -162,22 +163,18 @@ LAYOUTS = {Width.WIDE: _wide(), Width.NARROW: _narrow()}
 def memory(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
     layout = LAYOUTS[width]
     rows = [row for row in ablation.ends if row.figures]
-    if rows:
-        items, height = _draw(rows, layout)
-    else:
-        items, height = empty("memory traffic not collected", layout.width)
+    drawn = _draw(rows, layout) if rows else "memory traffic not collected"
     absent = [row for row in ablation.ends if not row.figures]
-    foot, height = not_drawn(absent, layout.width, height)
-    return Scene(
+    return framed(
+        drawn,
+        width,
+        layout.width,
+        absent,
         name="memory",
-        size=width,
-        width=layout.width,
-        height=height,
         title="What goes through the memory?",
         subtitle=f"{where(ablation)}; under ncu, all launches of a call",
         alt=ALT,
         caption=CAPTION,
-        items=(*items, *foot),
     )
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from workbench.judge.rows import Ablation
 from workbench.render.chart import ground, names
+from workbench.render.chart.frame import Drawn, framed
 from workbench.render.chart.key import key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import Mark, arrows, choices, entries, marks_at, sign
-from workbench.render.chart.notes import NO_ARITHMETIC, empty, not_drawn, where
+from workbench.render.chart.notes import NO_ARITHMETIC, where
 from workbench.render.chart.placing import around, clusters
 from workbench.render.chart.roofs import Roofs, roofs
 from workbench.render.chart.scale import Plot, plot
@@ -63,26 +64,26 @@ TOP, FOOT, EDGE, BETWEEN = 26.0, 40.0, 8.0, 56.0
 
 def roofline(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
     layout = LAYOUTS[width]
-    drawn = roofs(ablation)
-    marks = marks_at(ablation, ablation.base, drawn) if drawn else []
+    known = roofs(ablation)
+    marks = marks_at(ablation, ablation.base, known) if known else []
     absent = [row for row in ablation.everything if not row.point]
-    if drawn is None:
-        items, height = empty("ceilings not collected", layout.width)
+    drawn: Drawn | str
+    if known is None:
+        drawn = "ceilings not collected"
     elif ablation.moves_only:
-        items, height = empty(NO_ARITHMETIC, layout.width)
+        drawn = NO_ARITHMETIC
     else:
-        items, height = _draw(marks, drawn, layout)
-    foot, height = not_drawn(absent, layout.width, height)
-    return Scene(
+        drawn = _draw(marks, known, layout)
+    return framed(
+        drawn,
+        width,
+        layout.width,
+        absent,
         name="roofline",
-        size=width,
-        width=layout.width,
-        height=height,
         title="How close does each version come to the hardware's limit?",
         subtitle=f"{where(ablation)}; percentages are of the roof drawn over each point",
         alt=ALT.format(level=ablation.base.upper()),
-        caption=CAPTION.format(level=ablation.base.upper()) if drawn else "",
-        items=(*items, *foot),
+        caption=CAPTION.format(level=ablation.base.upper()) if known else "",
     )
 
 

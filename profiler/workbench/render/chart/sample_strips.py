@@ -10,10 +10,11 @@ from typing import TypeAlias
 
 from workbench.derive.intervals import time_interval
 from workbench.judge.rows import Ablation, Row
+from workbench.render.chart.frame import framed
 from workbench.render.chart.key import Entry, key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import NOWHERE, kind_of
-from workbench.render.chart.notes import empty, not_drawn, where
+from workbench.render.chart.notes import where
 from workbench.render.chart.rows import BEFORE, EDGE, name, row_left, tops
 from workbench.render.chart.scale import evenly
 from workbench.render.chart.scene import (
@@ -152,22 +153,18 @@ def samples(ablation: Ablation, timings: Timings, width: Width = Width.WIDE) -> 
     layout = LAYOUTS[width]
     strips = {row.variant: strips_of(timings.get(row.variant, {})) for row in ablation.everything}
     rows = [row for row in ablation.everything if strips[row.variant]]
-    if rows:
-        items, height = _draw(rows, strips, layout)
-    else:
-        items, height = empty("timing not collected", layout.width)
+    drawn = _draw(rows, strips, layout) if rows else "timing not collected"
     absent = [row for row in ablation.everything if row not in rows]
-    foot, height = not_drawn(absent, layout.width, height)
-    return Scene(
+    return framed(
+        drawn,
+        width,
+        layout.width,
+        absent,
         name="samples",
-        size=width,
-        width=layout.width,
-        height=height,
         title="How steady are the times?",
         subtitle=f"{where(ablation)}; every instance, in percent off the version's own time",
         alt=ALT,
         caption=CAPTION,
-        items=(*items, *foot),
     )
 
 

@@ -9,9 +9,10 @@ from math import fsum
 from workbench.derive.figures import stall_label
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.bars import entries, fills, parts, stacked
+from workbench.render.chart.frame import framed
 from workbench.render.chart.key import key
 from workbench.render.chart.marks import kind_of
-from workbench.render.chart.notes import empty, not_drawn, where
+from workbench.render.chart.notes import where
 from workbench.render.chart.rows import BEFORE, EDGE, name, row_left, tops
 from workbench.render.chart.scene import (
     Anchor,
@@ -59,22 +60,18 @@ LAYOUTS = {
 def stalls(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
     layout = LAYOUTS[width]
     rows = [row for row in ablation.everything if row.stalls]
-    if rows:
-        items, height = _draw(rows, layout)
-    else:
-        items, height = empty("stall samples not collected", layout.width)
+    drawn = _draw(rows, layout) if rows else "stall samples not collected"
     absent = [row for row in ablation.everything if not row.stalls]
-    foot, height = not_drawn(absent, layout.width, height)
-    return Scene(
+    return framed(
+        drawn,
+        width,
+        layout.width,
+        absent,
         name="stalls",
-        size=width,
-        width=layout.width,
-        height=height,
         title="Where do the warps spend their time?",
         subtitle=f"{where(ablation)}; shares of all warp state samples",
         alt=ALT,
         caption=CAPTION,
-        items=(*items, *foot),
     )
 
 

@@ -9,10 +9,11 @@ from math import fsum
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.bars import entries, fills, parts, stacked
+from workbench.render.chart.frame import framed
 from workbench.render.chart.key import key
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.marks import kind_of
-from workbench.render.chart.notes import empty, not_drawn, where
+from workbench.render.chart.notes import where
 from workbench.render.chart.rows import BEFORE, EDGE, name, row_left
 from workbench.render.chart.scene import (
     Box,
@@ -116,21 +117,17 @@ def of_pairs(
 ) -> Scene:
     """Of any pairs, such as one step alone; ``of_what`` is in the subtitle."""
     layout = LAYOUTS[width]
-    if shown:
-        items, height = _draw(shown, layout)
-    else:
-        items, height = empty("stall samples not collected", layout.width)
-    foot, height = not_drawn(absent, layout.width, height)
-    return Scene(
+    drawn = _draw(shown, layout) if shown else "stall samples not collected"
+    return framed(
+        drawn,
+        width,
+        layout.width,
+        absent,
         name="stall-time",
-        size=width,
-        width=layout.width,
-        height=height,
         title="Where did the time go, step by step?",
         subtitle=f"{of_what}; µs under ncu, each pair on the scale of its parent",
         alt=ALT,
         caption=CAPTION,
-        items=(*items, *foot),
     )
 
 

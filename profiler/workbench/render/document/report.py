@@ -18,6 +18,7 @@ from workbench.render.chart import charts
 from workbench.render.document import (
     advice,
     bottlenecks,
+    effort,
     method,
     pair,
     predicted,
@@ -152,14 +153,13 @@ FLOP_RATE: Field[AtShape] = field(
     "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True
 )
 BYTE_RATE: Field[AtShape] = field(
-    "rate",
+    "traffic",
     "TB/s",
     lambda s: ABSENT if s.terabytes_per_second is None else number(s.terabytes_per_second),
     right=True,
 )
 SHAPES: list[Field[AtShape]] = [
     field("time", "time, chained", lambda s: number(s.time.value), unit="µs", right=True),
-    FLOP_RATE,
     field(
         "reference",
         "fastest reference",
@@ -177,17 +177,20 @@ SHAPES: list[Field[AtShape]] = [
 
 
 def shapes_table(ablation: Ablation) -> Table:
-    """The last step at every shape where it was timed; its rate is of bytes where those count."""
+    """The last step at every shape where it was timed; its rate is of bytes where those count, and
+    of both where shapes differ in that.
+    """
     results = ablation.across.results if ablation.across else ()
-    traffic = any(result.is_traffic for result in results)
+    counts = {result.is_traffic for result in results}
+    rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
     common = shared([result.parameters for result in results])
     shape: Field[AtShape] = field(
         "shape",
         f"shape ({shape_words(common)})" if common else "shape",
         lambda s: shape_words({k: v for k, v in s.parameters.items() if k not in common}),
     )
-    fields = [BYTE_RATE if one is FLOP_RATE and traffic else one for one in SHAPES]
-    return table("shapes", [shape, *fields], results, key=lambda s: s.shape)
+    time, *others = SHAPES
+    return table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
 
 
 def shared(shapes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -216,11 +219,15 @@ def _roofline(ablation: Ablation) -> Section:
     if ablation.measured:
         measured = (Fold(words("Measured ceilings"), (rooflines.ceilings(ablation.measured),)),)
     distances = (rooflines.levels(ablation), Bullets(rooflines.notes(ablation)))
+    beside = Fold(
+        words("What was done beside what a call needs"),
+        (effort.efforts(ablation), Paragraph(effort.note())),
+    )
     if ablation.moves_only:
         told = Paragraph(
             words("Nothing here does floating-point arithmetic: what counts is bytes.")
         )
-        return Section("roofline", words("Bandwidth"), (told, *distances, *measured))
+        return Section("roofline", words("Bandwidth"), (told, *distances, beside, *measured))
     return Section(
         "roofline",
         words("Roofline"),
@@ -229,6 +236,7 @@ def _roofline(ablation: Ablation) -> Section:
             _chart("roofline-levels", ablation),
             Fold(words("The roof over each version"), (rooflines.roofline(ablation),)),
             Fold(words("Distance to the roofs of every level"), distances),
+            beside,
             *measured,
         ),
     )

@@ -164,7 +164,7 @@ PREDICTIONS: list[Field[PredictionOutcome]] = [
 ]
 GATES: list[Field[Gate]] = [
     field("gate", "gate", lambda gate: gate.name),
-    field("result", "result", lambda gate: gate.state),
+    field("result", "result", lambda gate: _result(gate)),
     field("why", "why", lambda gate: gate.why),
 ]
 
@@ -175,6 +175,12 @@ def predictions(row: Row) -> Table:
 
 def gates(row: Row) -> Table:
     return table("gates", GATES, row.gates, key=lambda gate: gate.name)
+
+
+def _result(gate: Gate) -> str:
+    """What is open and not binding leaves the verdict alone."""
+    informs = gate.state == GateState.OPEN and not gate.binding
+    return f"{gate.state}, does not decide" if informs else gate.state
 
 
 def _predictions(row: Row) -> list[Block]:

@@ -41,7 +41,7 @@ def _speed(ablation: Ablation) -> Iterator[Tile]:
 def _interval(ratio: Ratio) -> str:
     if ratio.low is None or ratio.high is None:
         return f"interval {ABSENT}"
-    return f"{fine(ratio.low)} to {fine(ratio.high)}, 95 % interval"
+    return f"{fine(ratio.low)} to {fine(ratio.high)}, {ratio.level} % interval"
 
 
 def _verdicts(ablation: Ablation) -> Iterator[Tile]:

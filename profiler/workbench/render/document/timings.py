@@ -13,7 +13,7 @@ from workbench.judge.sessions import TimingFacts, Twin
 from workbench.render.document.blocks import Cell, Table, code
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import figure, ladders, parent_of, with_cycles
-from workbench.render.numbers import ends, number
+from workbench.render.numbers import at_level, ends, number
 from workbench.words import ABSENT, NONE, Regime
 
 
@@ -152,7 +152,7 @@ TWINS: list[Field[_Twin]] = [
 def _fine(ratio: Ratio) -> str:
     if ratio.low is None or ratio.high is None:
         return ABSENT
-    return f"{number(ratio.low, 4)} to {number(ratio.high, 4)}"
+    return f"{number(ratio.low, 4)} to {number(ratio.high, 4)}{at_level(ratio)}"
 
 
 def twin_words(facts: TimingFacts) -> str:

@@ -1,0 +1,39 @@
+"""What the compiler said of a variant."""
+
+from __future__ import annotations
+
+import msgspec
+
+from workbench.evidence.records.base import Provenance, Record
+
+
+class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What ptxas reports of one kernel; sizes in bytes, registers per thread. ``code`` is the
+    sha256 of its machine code, without lines and names of files; "" is not collected, or of a
+    kernel that the variant does not launch.
+    """
+
+    kernel: str
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    source: str
+    code: str = ""
+
+
+class Build(Record, frozen=True, kw_only=True):
+    """``builds/<variant>.json``: where it does not compile, ``error`` says why and ``hint`` what
+    to do.
+    """
+
+    variant: str
+    fingerprint: str
+    sources: tuple[str, ...]
+    arch: str
+    kernels: tuple[BuiltKernel, ...]
+    warnings: tuple[str, ...]
+    error: str = ""
+    provenance: Provenance
+    hint: str | msgspec.UnsetType = msgspec.UNSET

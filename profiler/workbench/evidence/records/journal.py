@@ -1,0 +1,111 @@
+"""What is only ever appended: a line an entry."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from workbench.evidence.records.base import Number, Record
+from workbench.words import Known
+
+
+class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
+    """One line of ``journal.jsonl``; ``date`` is in UTC, ``workbench`` its version.
+
+    ``gpu_uuid`` and ``host`` as in ``Environment``.
+    """
+
+    mend: ClassVar[str] = "the other lines of the journal count; this one can be deleted"
+
+    date: str
+    workbench: str | None = None
+    gpu_uuid: str | None = None
+    host: str | None = None
+
+
+class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
+    """A timing run: what is left of it where its file was superseded.
+
+    ``file`` stands in the shape's ``timings``, ``sessions`` is the number of processes that timed,
+    ``medians`` are those of the variants in ``regime``, in microseconds of one call.
+    """
+
+    shape: str
+    file: str
+    sessions: int
+    regime: str
+    fingerprints: dict[str, str]
+    medians: dict[str, Number]
+
+
+class CaptureEntry(Entry, frozen=True, kw_only=True, tag="capture"):
+    """A capture of a variant in a report; ``adopted`` where it was made elsewhere."""
+
+    shape: str
+    report: str
+    variant: str
+    fingerprint: str
+    adopted: bool = False
+
+
+class PredictionEntry(Entry, frozen=True, kw_only=True, tag="prediction"):
+    """A step's predictions as they stood before a run measured anything.
+
+    ``predictions`` are their digests (``Step.digest``), ``known`` is what was on record of the
+    step, on any GPU and at any shape, when they were noted.
+    """
+
+    variant: str
+    parent: str | None
+    predictions: tuple[str, ...]
+    known: Known
+
+
+JournalEntry = SessionEntry | CaptureEntry | PredictionEntry
+
+
+class KeptEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of ``kept.jsonl``: a version of a variant that somebody marked as good.
+
+    ``sources`` are the sha256 of its files by name, ``evidence`` those of the files that bear it
+    out, by their path in the study's ``evidence``. ``times`` are chained, in microseconds, by
+    GPU and shape. ``commit`` is the one that was checked out; "" is not collected.
+    """
+
+    mend: ClassVar[str] = "the other lines count; this one can be deleted"
+
+    date: str
+    variant: str
+    fingerprint: str
+    sources: dict[str, str]
+    evidence: dict[str, str]
+    times: dict[str, Number]
+    commit: str = ""
+    note: str = ""
+    workbench: str | None = None
+
+
+class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of ``ledger.jsonl``: a run that held a GPU for so many ``seconds``.
+
+    ``place`` is where that card stands, ``rate`` the price of its hour in ``currency`` at that
+    time. ``best`` is the chained time of the study's fastest step at ``shape`` afterwards, in
+    microseconds; None where the run timed nothing.
+    """
+
+    mend: ClassVar[str] = "the other lines count; this one can be deleted"
+
+    date: str
+    verb: str
+    study: str
+    gpu: str
+    seconds: Number
+    shape: str = ""
+    place: str = "local"
+    rate: Number = 0
+    currency: str = ""
+    best: Number | None = None
+
+    @property
+    def cost(self) -> float:
+        """In its currency."""
+        return float(self.seconds) / 3600 * float(self.rate)

@@ -1,0 +1,123 @@
+"""Inputs that are the same in every call: nobody writes them, all instances share them, and what a
+variant made of them in one call is of no use in the call that is looked at. Without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from workbench.errors import UsageError  # noqa: E402
+from workbench.run.protocol import Round  # noqa: E402
+from workbench.run.worker.timing import surroundings as module  # noqa: E402
+from workbench.run.worker.timing.instances import Instance  # noqa: E402
+from workbench.run.worker.timing.session import Timing  # noqa: E402
+from workbench.run.worker.timing.surroundings import Surroundings  # noqa: E402
+from workbench.study.model import Shape  # noqa: E402
+from workbench.words import Regime  # noqa: E402
+
+SMALL, LARGE = 64, 4096  # elements of fp32
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fresh(study: Any, shape: Shape) -> dict[str, Any]:
+        return {"x": torch.randn(SMALL), "w": torch.randn(LARGE), "n": 3}
+
+    def room_for(like: Any, copies: int) -> list[Any]:
+        return [torch.empty_like(like) for _ in range(copies)]
+
+    monkeypatch.setattr(module, "fresh", fresh)
+    monkeypatch.setattr(module, "room_for", room_for)
+    monkeypatch.setattr(module, "on_gpu", lambda value: isinstance(value, torch.Tensor))
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
+
+
+def made(**study: Any) -> Surroundings:
+    """With room in half of the L2 for the small input alone."""
+    card = SimpleNamespace(l2_bytes=4 * SMALL * 4)
+    return Surroundings(cast(Any, card), cast(Any, SimpleNamespace(**study)), Shape())
+
+
+def test_they_are_in_common_and_in_no_table() -> None:
+    around = made(constant=("w",))
+    one, other = around.inputs(), around.inputs()
+    assert one["w"].data_ptr() == other["w"].data_ptr()
+    assert one["x"].data_ptr() != other["x"].data_ptr()
+    table = around.table(one)
+    assert table.given is not None
+    assert table.given[:, 0].tolist() == [one["x"].data_ptr()]
+
+
+def test_the_others_are_written_whole_where_they_alone_are_small() -> None:
+    assert made(constant=("w",)).stride == 1
+    assert made().stride == module.TOUCH
+
+
+def test_renewed_they_have_other_values_in_the_same_place() -> None:
+    around = made(constant=("w",))
+    inputs = around.inputs()
+    before, at = inputs["w"].clone(), inputs["w"].data_ptr()
+    around.renew()
+    assert inputs["w"].data_ptr() == at
+    assert not torch.equal(inputs["w"], before)
+    assert torch.equal(around.written(3, 1)["w"], inputs["w"])
+    assert around.changed_constant() == ""
+
+
+def test_one_that_was_written_into_is_found() -> None:
+    around = made(constant=("w",))
+    around.inputs()["w"][7] += 1
+    assert around.changed_constant() == "w"
+
+
+def test_it_names_a_tensor() -> None:
+    with pytest.raises(UsageError, match="constant names 'v', which is no tensor on the GPU"):
+        made(constant=("v",))
+
+
+@pytest.mark.parametrize(("constant", "replays"), [((), 0), (("w",), 1)])
+def test_an_output_is_looked_at_that_was_made_of_renewed_ones(
+    constant: tuple[str, ...], replays: int
+) -> None:
+    """Else weights that were prepared in the first call would do."""
+    replayed = []
+    instance = object.__new__(Instance)
+    inputs = SimpleNamespace(constant=constant, written=lambda replay, call: {"replay": replay})
+    instance.around = cast(Any, SimpleNamespace(inputs=inputs))
+    instance.calls, instance.last = dict.fromkeys(Regime, 2), 5
+
+    def replay(regime: Regime, bare: bool = False) -> None:
+        replayed.append(regime)
+        instance.last = 9
+
+    instance.replay = replay  # type: ignore[method-assign]
+    found = instance.inputs_of_kept()
+    assert replayed == [Regime.CHAINED] * replays
+    assert found == {"replay": 9 if replays else 5}
+
+
+def test_they_are_renewed_between_the_rounds_and_the_audits() -> None:
+    events: list[str] = []
+    made = object.__new__(Timing)
+    inputs = SimpleNamespace(renew=lambda: events.append("renewed"))
+    made.around = cast(Any, SimpleNamespace(inputs=inputs, card=None, bared=()))
+    made.guard = cast(Any, SimpleNamespace(require_whole=lambda: events.append("timed")))
+    load = SimpleNamespace(temperature_c=None, throttled=None, reasons=())
+    made.gauge = cast(Any, SimpleNamespace(load=lambda: load))
+    made.instances, made.throttled, made.reasons = [], [], set()
+    made.round = Round(session=0, alone=False, number=0, rounds=0)
+    made.build = lambda variants: 1  # type: ignore[method-assign]
+
+    def audits(number: int) -> Iterator[Any]:
+        events.append("audited")
+        yield from ()
+
+    made.audits = audits  # type: ignore[method-assign]
+    made.session(0, ["fix"], alone=False)
+    assert events == ["timed", "renewed", "audited"]
