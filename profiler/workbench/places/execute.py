@@ -186,12 +186,17 @@ def _watched(
             pass_fds=(mine.handle,),
         )
     events, why = Tail(root / EVENTS), ""
+
+    def told() -> bool:
+        lines = list(events.lines())
+        for line in filter(None, lines):
+            tell(line.encode())
+        return bool(lines)
+
     try:
         while process.poll() is None:
-            for line in events.lines():
+            if told():
                 heard = time.monotonic()
-                if line:
-                    tell(line.encode())
             if not is_wanted():
                 why = UNWANTED
             elif time.monotonic() - heard > block.silence:
@@ -201,6 +206,7 @@ def _watched(
             time.sleep(POLL_SECONDS)
     finally:
         stop(process)
+    told()  # what it said last
     left = root / LEFT
     if not why and not is_there(card):
         why = f"{CARD_LOST}: {card.name} {card.uuid}"  # what was blamed on variants was its fault
