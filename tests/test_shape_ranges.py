@@ -291,9 +291,19 @@ def test_a_range_beside_another_parameter_is_two_ranges(
     found = told("sweep", "wide", "--shape", "causal=0|1,n=8|16")["sizes"]
     assert [each["others"]["causal"] for each in found] == [False, True]
     assert all([shape["size"] for shape in each["shapes"]] == [8, 16] for each in found)
-    (written,) = (root / "reports" / "scale").glob("over_n*/SIZES.md")
+    (written,) = (root / "reports" / "scale").glob("over_causal*/SIZES.md")
     assert written.read_text().count("<picture>") == 2
     assert (written.parent / "sizes-2-dark.svg").is_file()
+
+
+def test_ranges_from_two_shapes_are_two_documents(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, lambda run: 10.0)
+    for causal in (0, 1):
+        told("sweep", "wide", "--shape", f"causal={causal},n=8|16")
+    written = sorted((root / "reports" / "scale").glob("over_causal*/SIZES.md"))
+    assert ["causal" in path.read_text() for path in written] == [False, True]
 
 
 def test_without_a_gpu_and_a_record_there_is_no_range(

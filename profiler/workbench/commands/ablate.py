@@ -141,8 +141,8 @@ def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
         judged, _, failures = measured(target, fixes, options.fresh, ahead[i] if ahead else None)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
     found = sizes.Measured(tuple(targets), tuple(row.variant for row in judged.rows))
-    sizes.tell(found, options.fixes or [], failed, json=options.json, wide=options.wide,
-               markdown=options.markdown)  # fmt: skip
+    part = (f"over {options.shape}", *fixes)
+    sizes.tell(found, part, failed, json=options.json, wide=options.wide, markdown=options.markdown)
 
 
 def run_all(options: AblateOptions) -> None:

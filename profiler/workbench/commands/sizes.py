@@ -81,8 +81,8 @@ def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
         )
         failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
     found = Measured(tuple(targets), tuple(names))
-    tell(found, options.variants, failures, json=options.json, wide=options.wide,
-         markdown=options.markdown)  # fmt: skip
+    part = (f"over {options.shape}", *options.variants)
+    tell(found, part, failures, json=options.json, wide=options.wide, markdown=options.markdown)
 
 
 def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
@@ -110,33 +110,34 @@ def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
 
 def tell(
     found: Measured,
-    typed: Sequence[str],
+    part: Sequence[str],
     failures: dict[str, str],
     *,
     json: bool,
     wide: bool,
     markdown: bool,
 ) -> None:
-    """Print the tables, write them with their charts, and say what failed."""
+    """Print the tables, write them with their charts, and say what failed. ``part`` names the
+    folder: the range and the variants, as they were typed.
+    """
     study, every = found.targets[0].study, found.over()
     if json:
         show_json({"sizes": [as_json.sizes(over) for over in every]})
     else:
         out = Output(wide, markdown)
         out.show(*(block for over in every for block in document.sizes_view(over)))
-    write(found.targets[0], [over for over in every if over.timed], typed)
+    write(found.targets[0], [over for over in every if over.timed], part)
     for name, why in failures.items():
         note(f"error: {name}: {in_place(why, study)}")
     if failures or not any(over.timed for over in every):
         raise typer.Exit(1)
 
 
-def write(target: Target, every: Sequence[OverSizes], typed: Sequence[str]) -> None:
-    """All ranges in one document, each with its chart."""
+def write(target: Target, every: Sequence[OverSizes], part: Sequence[str]) -> None:
+    """All ranges in one document, each with its chart. Other ranges have documents of their own."""
     if not every:
         return
     parameters = dict.fromkeys(over.parameter for over in every)
-    part = (f"over {'+'.join(parameters)}", *typed)
     folder = target.workspace.reports(target.study, target.study.default_shape, part)
     blocks = [document.sizes_section(number, over) for number, over in enumerate(every)]
     scenes = [
