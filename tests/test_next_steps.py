@@ -1,31 +1,35 @@
-"""Steps that wait for a GPU fit the ladder as it is."""
+"""Steps that wait for a GPU fit the ladder as it is, and go there where one records them."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import pytest
+from benchmarks.next_steps import move
+
 from workbench.study.ladder import read_ladder
-from workbench.study.ladder_text import with_step
+from workspaces import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
-NEXT = ROOT / "ablations" / "attention" / "next.toml"
+LADDER = ROOT / "ablations" / "attention"
 
 
+@pytest.mark.skipif(not (LADDER / "next.toml").is_file(), reason="no step waits")
 def test_what_is_not_recorded_yet_can_go_behind_the_last_step(tmp_path: Path) -> None:
-    ladder = NEXT.with_name("ablation.toml")
-    steps = NEXT.read_text(encoding="utf-8").split("[[step]]", 1)[1]
-    both = tmp_path / "ablation.toml"
-    text = ladder.read_text(encoding="utf-8")
-    both.write_text(with_step(ladder, text, f"[[step]]{steps}"), encoding="utf-8")
+    for name in ("ablation.toml", "next.toml"):
+        shutil.copy(LADDER / name, tmp_path)
     folder = ROOT / "kernels" / "attention"
-    recorded = [step.variant for step in read_ladder(ladder, "attention", folder).steps]
-    found = read_ladder(both, "attention", folder).steps
-    assert [step.variant for step in found[: len(recorded)]] == recorded
-    waiting = found[len(recorded) :]
+    recorded = read_ladder(LADDER / "ablation.toml", "attention", folder)
+    moved = move(tmp_path)
+    assert move(tmp_path) == [], "a second time there is nothing to do"
+    found = read_ladder(tmp_path / "ablation.toml", "attention", folder)
+    assert found.references == recorded.references
+    assert found.steps[: len(recorded.steps)] == recorded.steps
+    waiting = found.steps[len(recorded.steps) :]
+    assert [step.variant for step in waiting] == moved
     assert waiting[-1].variant == "fix19"
     for step in waiting:
         assert step.predictions
         assert step.kind is not None
-        name = step.variant.partition("[")[0]
-        assert (folder / f"{name}.py").is_file()
-        assert step.variant not in recorded
+        assert (folder / f"{step.variant.partition('[')[0]}.py").is_file()
+        assert step.variant not in {one.variant for one in recorded.steps}
