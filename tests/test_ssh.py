@@ -26,9 +26,10 @@ from workbench.places.installing import carried, look, require_card, set_up
 from workbench.places.keeper import descendants
 from workbench.places.opened import Opened
 from workbench.places.opening import client_of
+from workbench.run import machine
 from workbench.run.cards import PLACE_FOLDER
 from workbench.study.places import SshPlace
-from workspaces import GOOD, make
+from workspaces import GOOD, ROOT, make
 
 distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 SECONDS = 40.0
@@ -330,3 +331,36 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(EnvironmentLacks, match="distributed") as failed:
         installing.requirements(SshPlace(name="lab"))
     assert ".[cluster]" in failed.value.hint
+
+
+# ---- on a GPU --------------------------------------------------------------------------------
+@pytest.mark.gpu
+def test_on_a_gpu_its_own_card_is_set_up_and_measured_on_over_ssh(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With this machine's own nvidia-smi and ncu, and packages that PYTHONPATH leads to."""
+    paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    others = [path for path in paths if not Path(path).resolve().is_relative_to(ROOT)]
+    given = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(others) or str(tmp_path)}
+    with hosts.running(tmp_path / "host", given) as host:
+        root = make(tmp_path / "ws", {"baseline": GOOD, "fix": GOOD}, config=host.toml())
+        where = ["--on", "lab", "--project", str(root)]
+        assert main(["setup", *where]) == 0
+        shown = capsys.readouterr().out
+        with capsys.disabled():
+            print(shown)  # what doctor says there
+        assert main(["doctor", *where, "--json"]) == 0
+        gpu = machine.find_gpu()
+        assert gpu is not None
+        for one in json.loads(capsys.readouterr().out)["workers"]:
+            assert one["works"]["measure"], one["rows"]
+            rows = {row["name"]: row["found"] for row in one["rows"]}
+            assert rows["GPU"] == f"{gpu.name}, compute capability {gpu.compute_capability}"
+        assert main(["ablate", *where, "--json"]) == 0
+        for row in json.loads(capsys.readouterr().out)["versions"]:
+            assert row["status"] == "current", row["problem"]
+            assert row["captures"]
+            assert row["microseconds"]["value"] > 0
+        assert main(["setup", *where, "--remove"]) == 0
+        assert not host.folder.exists()
+    assert within(SECONDS, lambda: not left_there(host)), left_there(host)
