@@ -4,11 +4,7 @@ A part of the attention ladder over four shapes, on one card and then over both,
 verdicts are the same; then where the time goes when ncu profiles on both at once, and whether one
 card can be timed while the other captures. What there is no time for is left out, and named.
 
-    python3 -m benchmarks.two_cards --wheels DIR... --out DIR --seconds 190
-
-A machine without an index takes the wheels that it lacks along: those of ncu-report, msgspec,
-zstandard, and of cryptography, cffi, pycparser, dask, distributed, tornado, zict, tblib, toolz,
-locket, partd and what these need (``pip download --only-binary=:all: --no-deps --python-version``).
+    python3 -m benchmarks.two_cards --out DIR --seconds 190
 """
 
 from __future__ import annotations
@@ -264,20 +260,8 @@ def disturbed(app: Path, folder: Path) -> None:
 
 
 # ---- all of it ---------------------------------------------------------------------------------
-def installed(wheels: Sequence[Path], site: Path) -> None:
-    """In this process, and in those that it starts."""
-    files = [str(path) for folder in wheels for path in sorted(folder.glob("*.whl"))]
-    if files:
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps"]
-        subprocess.run([*command, "--target", str(site), *files], check=True)
-    paths = [str(ROOT / "profiler"), str(ROOT), str(site)]
-    known = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    os.environ["PYTHONPATH"] = os.pathsep.join([*paths, *known])
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--wheels", type=Path, nargs="*", default=[])
     parser.add_argument("--out", type=Path, default=Path("two-cards"))
     parser.add_argument("--seconds", type=float, default=190.0)
     given = parser.parse_args()
@@ -288,9 +272,7 @@ def main() -> int:
         app = top / "two_ncu"
         source = ROOT / "benchmarks" / "two_ncu.cu"
         nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-        compiling = subprocess.Popen(f"{nvcc} -O2 -arch=sm_90 -o {app} {source}", shell=True)
-        installed(given.wheels, top / "site")
-        compiling.wait()
+        subprocess.run([nvcc, "-O2", "-arch=sm_90", "-o", str(app), str(source)], check=False)
         say("ready")
         one = ablate(workspace(top / "one"), given.out, cards="0", limit=left(given.seconds))
         say(f"one card: {one.seconds:.1f} s")
@@ -302,9 +284,8 @@ def main() -> int:
         compare(one, two)
         for name in ("one", "two"):
             kept = top / name / "ablations" / STUDY / "evidence"
-            shutil.copytree(
-                kept, given.out / name, ignore=shutil.ignore_patterns("reports", "tables")
-            )
+            ignored = shutil.ignore_patterns("reports", "tables")
+            shutil.copytree(kept, given.out / name, ignore=ignored, dirs_exist_ok=True)
         if app.exists() and left(given.seconds) > 15:
             disturbed(app, top)
         if app.exists():
