@@ -62,6 +62,8 @@ class Tree:
         both have changed, which stays as the steps left it.
         """
         known, wanted, both = self.known(), {n: digest(source / n) for n in files(source)}, []
+        self.root.mkdir(parents=True, exist_ok=True)
+        _whole(self.copied, json.dumps(known, indent=0).encode())  # from now on it is this one's
         for name in sorted({*known, *wanted}):
             here, new = self.root / name, wanted.get(name)
             own = digest(here) if here.is_file() else None
@@ -76,7 +78,6 @@ class Tree:
                     shutil.copy2(source / name, here)
             elif new != known.get(name):
                 both.append(name)
-        self.root.mkdir(parents=True, exist_ok=True)
         _whole(self.copied, json.dumps(known, indent=0).encode())
         return both
 

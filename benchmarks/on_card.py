@@ -98,6 +98,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self.tree = Tree(self.scratch / "tree", self.scratch / "copied.json")
+        told = self.out / "table.md"
+        self.before = f"{told.read_text(encoding='utf-8')}\n" if told.is_file() else ""
         self.site = Site(*(self.scratch / name for name in ("site", "wheels", "cache")))
 
     def prepare(self, wheels: Sequence[Path]) -> None:
@@ -109,6 +111,10 @@ class Run:
             )
         if not self.tree.copied.is_file() and self.scratch.exists() and any(self.scratch.iterdir()):
             raise Unusable(f"{self.scratch} is no folder of this program's: say another --scratch")
+        if not self.tree.copied.is_file() and any(self.out.glob(f"{PACK}*")):
+            raise Unusable(
+                f"{self.out} has results of another copy: take them, or say another --out"
+            )
         self.out.mkdir(parents=True, exist_ok=True)
         for name in self.tree.refresh(self.source):
             say(f"{name}: changed here and by an earlier step, whose form stays")
@@ -140,7 +146,7 @@ class Run:
         self.ended.append(ended)
         why = f": {ended.why}" if ended.why else ""
         say(f"{ended.step}: {ended.how}{why} ({ended.seconds:.0f} s)")
-        (self.out / "table.md").write_text(table(self.ended), encoding="utf-8")
+        (self.out / "table.md").write_text(self.before + table(self.ended), encoding="utf-8")
         self.tree.pack(self.out / PACK)
 
     def step(self, step: Step, limit: float) -> Ended:

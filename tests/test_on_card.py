@@ -452,6 +452,22 @@ def test_another_run_goes_on_where_the_first_one_was(
     assert JOURNAL in packed(again), "what was never fetched is there"
 
 
+def test_another_run_into_the_same_folder_loses_nothing(
+    run: Run, source: Path, tmp_path: Path
+) -> None:
+    assert run.run([step("one", MEASURE)]) == 0
+    again = Run(run.out, run.scratch, source=source)
+    again.prepare([])
+    assert again.run([step("two", "1")]) == 0
+    told = (run.out / "table.md").read_text()
+    assert "| one | done |" in told
+    assert "| two | done |" in told
+    assert (run.out / "log.txt").read_text().count("\n==== ") == 2
+    assert JOURNAL in packed(again)
+    with pytest.raises(card_steps.Unusable, match="of another copy"):
+        Run(run.out, tmp_path / "elsewhere", source=source).prepare([])
+
+
 def test_what_was_taken_is_no_change_any_more(run: Run, source: Path) -> None:
     assert run.run([step("one", MEASURE)]) == 0
     take(run.out / PACK, source)
@@ -459,6 +475,22 @@ def test_what_was_taken_is_no_change_any_more(run: Run, source: Path) -> None:
     run.prepare([])
     assert run.tree.changes() == ({}, {})
     assert not (run.tree.root / "docs/page.md").exists()
+
+
+def test_a_copy_that_was_cut_short_is_made_whole(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Run(tmp_path / "out", tmp_path / "scratch", source=source)
+
+    def cut(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(shutil, "copy2", cut)
+        made.prepare([])
+    made.prepare([])
+    assert made.tree.changes() == ({}, {})
+    assert sorted(card_tree.files(made.tree.root)) == sorted(card_tree.files(source))
 
 
 @pytest.mark.parametrize("name", ["somebodys", "source/inside"])
