@@ -42,9 +42,10 @@ from workbench.judge.sessions import warnings_of
 from workbench.places import blocks
 from workbench.places.blocks import Block, Failed, Lacking, Left
 from workbench.places.carry import Store, files_of, hashes
+from workbench.places.combine import combined
 from workbench.places.execute import answer
 from workbench.places.local import Kept
-from workbench.places.merge import Merger, combined
+from workbench.places.merge import Merger
 from workbench.places.plan import Errand, apart, shares, whole_ones
 from workbench.places.spool import Spool
 from workbench.run.cards import Card, described, held, largest_kind, visible

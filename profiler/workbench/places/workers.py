@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -156,8 +156,16 @@ class Crew:
             self.out[address] = why
             note(f"a worker of '{self.place}' is left out: {why}")
 
-    def submit(self, function: Callable[..., bytes], *given: Any, key: str, avoid: str) -> Any:
-        """A future. ``avoid`` is where it was tried before; there again only where all else is.
+    def submit(
+        self,
+        function: Callable[..., bytes],
+        *columns: Sequence[Any],
+        keys: Sequence[str],
+        avoid: str,
+        **same: Any,
+    ) -> list[Any]:
+        """Futures, one a key: ``columns`` are what the calls are given one by one, ``same`` what
+        all of them are. ``avoid`` is where it was tried before; there again only where all else is.
 
         Where all those die to whom it may go, whoever comes in their place has it: Dask would wait
         for the dead. One whose card is not equal answers so, and is asked again later.
@@ -166,15 +174,17 @@ class Crew:
         if self.out or avoid:
             known = self.addresses()
             where = [address for address in known if address != avoid] or known or None
-        return self.client.submit(
+        futures: list[Any] = self.client.map(
             function,
-            *given,
-            key=key,
+            *columns,
+            key=list(keys),
             pure=False,
             resources=RESOURCES,
             workers=where,
             allow_other_workers=where is not None,
+            **same,
         )
+        return futures
 
     def package_version(self, name: str) -> str | None:
         """Of an installed distribution there."""
