@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks import blockwork
 
@@ -31,7 +30,7 @@ from workbench.evidence.records import Timing
 from workbench.places.blocks import Block, Left
 from workbench.places.dispatch import Dispatch
 from workbench.places.local import cluster
-from workbench.places.opened import Opened
+from workbench.places.opening import connected
 from workbench.places.plan import Errand
 from workbench.places.underway import State, Watching
 from workbench.places.workers import Crew
@@ -127,8 +126,6 @@ def resident_mb() -> float:
 @contextmanager
 def crew(number: int, folder: Path, ran: Path) -> Iterator[Crew]:
     """Workers that write to ``folder`` alone, and a line to ``ran`` for every block."""
-    from distributed import Client
-
     paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     given = {
         "WORKBENCH_PLACE": str(folder),
@@ -138,7 +135,7 @@ def crew(number: int, folder: Path, ran: Path) -> Iterator[Crew]:
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     try:
-        with cluster(number) as opened, client(opened, Client) as found:
+        with cluster(number) as opened, connected("bench", opened) as found:
             yield Crew("bench", found, blockwork.CARD.kind, Gpu("none", "", "0.0"))
     finally:
         for name, value in before.items():
@@ -146,10 +143,6 @@ def crew(number: int, folder: Path, ran: Path) -> Iterator[Crew]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def client(opened: Opened, kind: Any) -> Any:
-    return kind(opened.address, security=opened.security, set_as_default=False)
 
 
 class Killer:
