@@ -26,8 +26,8 @@ from workbench.places.workers import Crew
 from workbench.run.protocol import decode
 
 TRIES = 3
-SHORT_SECONDS = 1.0  # of a block: with shorter ones a worker has the next ones at hand
-AHEAD = 16
+SHORT_SECONDS = 1.0  # of a block: shorter ones go to a worker several at a time
+TOGETHER = 8
 LOOK_SECONDS = 5.0  # how often workers are counted
 WAIT_SECONDS = 0.5  # and while there are none
 OUT_SECONDS = 60.0  # without a worker that was not left out
@@ -120,9 +120,9 @@ class Dispatch:
                 self.ready.append(flight)
 
     @property
-    def ahead(self) -> int:
-        """Blocks under way a worker."""
-        return AHEAD if self.ran and self.busy / self.ran < SHORT_SECONDS else 1
+    def together(self) -> int:
+        """Blocks of a task: short ones would cost more to send than to carry out."""
+        return TOGETHER if self.ran and self.busy / self.ran < SHORT_SECONDS else 1
 
     def send(self) -> None:
         now = time.monotonic()
@@ -131,11 +131,15 @@ class Dispatch:
             self.staffed = now if self.number else self.staffed
             if now - self.staffed > (OUT_SECONDS if self.crew.out else workers.WAIT_SECONDS):
                 raise self.crew.nobody()
-        room = self.ahead * self.number - len(self.sending.flying)
+        each = self.together
+        ahead = 2 * each if each > 1 else 1  # a worker with short ones has the next at hand
+        room = ahead * self.number - self.sending.number
         flights: list[Flight] = []
         while len(flights) < room and self.has_ready():
             flights.append(self.ready.popleft())
-        self.sending.send(flights)
+        if not self.todo:  # the last ones over all workers
+            each = min(each, 1 + len(flights) // max(1, self.number))
+        self.sending.send(flights, each)
 
     def has_ready(self) -> bool:
         """Whether there is a block to be measured, after all that comes before one."""

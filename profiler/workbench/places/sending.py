@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from workbench.errors import ToolFailed
 from workbench.places import blocks, workers
@@ -25,7 +26,8 @@ class Sending:
 
     def __init__(self, crew: Crew, task: Callable[..., bytes]) -> None:
         self.crew, self.task = crew, task
-        self.flying: dict[str, Flight] = {}
+        self.flying: dict[str, list[Flight]] = {}
+        self.futures: dict[str, Any] = {}
         self.landed: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.topic = f"workbench-{time.time_ns()}"
         self.attempts = 0
@@ -35,27 +37,33 @@ class Sending:
     def begin(self) -> None:
         self.crew.client.subscribe_topic(self.topic, self.landed.put)
 
-    def send(self, flights: Sequence[Flight]) -> None:
-        """All in one message, but for those that are to avoid a worker."""
-        free = [flight for flight in flights if not flight.told]
-        apart = [[flight] for flight in flights if flight.told]
-        for group in filter(None, [free, *apart]):
+    @property
+    def number(self) -> int:
+        """How many are under way."""
+        return sum(map(len, self.flying.values()))
+
+    def send(self, flights: Sequence[Flight], together: int) -> None:
+        """So many as one task; one that has failed before goes by itself, and elsewhere."""
+        first = [flight for flight in flights if not flight.told]
+        tasks = [first[i : i + together] for i in range(0, len(first), together)]
+        again = [[flight] for flight in flights if flight.told]
+        for group in filter(None, [tasks, *([one] for one in again)]):
             keys = []
-            for flight in group:
+            for task in group:
                 self.attempts += 1
-                keys.append(f"{workers.PREFIX}{flight.name}-{self.attempts}")
+                keys.append(f"{workers.PREFIX}{task[0].name}-{self.attempts}")
             futures = self.crew.submit(
-                self.task,
-                [flight.data for flight in group],
-                [flight.blobs for flight in group],
+                workers.together,
+                [[flight.data for flight in task] for task in group],
+                [[flight.blobs for flight in task] for task in group],
                 keys=keys,
-                avoid=group[0].where if group[0].told else "",
+                avoid=group[0][0].where if group[0][0].told else "",
+                task=self.task,
                 kind=self.crew.kind,
                 topic=self.topic,
             )
-            for flight, future in zip(group, futures, strict=True):
-                flight.future = future
-                self.flying[future.key] = flight
+            for task, future in zip(group, futures, strict=True):
+                self.flying[future.key], self.futures[future.key] = task, future
                 future.add_done_callback(self.landed.put)
 
     def land(self) -> tuple[list[dict[str, Any]], list[tuple[Flight, Answer]]]:
@@ -73,12 +81,14 @@ class Sending:
         futures = [one for one in found if not isinstance(one, tuple) and one.key in self.flying]
         done = [one for one in futures if one.status == "finished"]
         answers = dict(zip((one.key for one in done), self.gathered(done), strict=True))
-        came = []
+        came: list[tuple[Flight, Answer]] = []
         for future in futures:
-            flight = self.flying.pop(future.key)
-            flight.future = None
-            if answer := self.answer(flight, future, answers.get(future.key)):
-                came.append((flight, answer))
+            flights = self.flying.pop(future.key)
+            del self.futures[future.key]
+            if data := answers.get(future.key):
+                came += ((f, _decoded(f, d)) for f, d in zip(flights, data, strict=True))
+            elif failed := self.failed(future):
+                came += ((f, structs.replace(failed, block=f.name)) for f in flights)
             future.release()
         return events, came
 
@@ -91,24 +101,19 @@ class Sending:
         except Exception:  # one by one, to know which
             return [_or_none(one) for one in futures]
 
-    def answer(self, flight: Flight, future: Any, data: bytes | None) -> Answer | None:
-        """None where the scheduler went, and with it all that is under way."""
+    def failed(self, future: Any) -> Failed | None:
+        """Why nothing came; None where the scheduler went, and with it all that is under way."""
         where = ""
-        if data is not None:
-            try:
-                return blocks.decode_answer(data)
-            except (ValueError, msgspec.DecodeError) as error:
-                why = f"its answer cannot be read: {error}"
-        elif future.status == "error":
+        if future.status == "error":
             raised = future.exception()
             where = getattr(getattr(raised, "last_worker", None), "address", "")
-            why = _short(raised)
+            why = workers.short(raised)
         elif self.crew.is_connected:
             why = "its worker was lost with what it had measured"
         else:
             self.is_gone = True
             return None
-        return Failed(block=flight.name, where=where, kind="ToolFailed", message=why, again=True)
+        return Failed(block="", where=where, kind="ToolFailed", message=why, again=True)
 
     def require_scheduler(self) -> None:
         """Raises ToolFailed where it has been gone for a while, or what was under way with it."""
@@ -122,7 +127,7 @@ class Sending:
 
     def end(self) -> None:
         """Whatever is still under way ends, there as well."""
-        futures = [flight.future for flight in self.flying.values() if flight.future is not None]
+        futures = list(self.futures.values())
         self.flying.clear()
         with suppress(Exception):  # the scheduler may be gone
             self.crew.client.unsubscribe_topic(self.topic)
@@ -130,16 +135,16 @@ class Sending:
             self.crew.cancel(futures)
 
 
+def _decoded(flight: Flight, data: bytes) -> Answer:
+    try:
+        return blocks.decode_answer(data)
+    except (ValueError, msgspec.DecodeError) as error:
+        why = f"its answer cannot be read: {error}"
+        return Failed(block=flight.name, kind="ToolFailed", message=why, again=True)
+
+
 def _or_none(future: Any) -> Any:
     try:
         return future.result()
     except Exception:
         return None
-
-
-def _short(error: BaseException | None) -> str:
-    """Of what Dask raises, in a line."""
-    if type(error).__name__ == "KilledWorker":
-        return "every worker that had it died"
-    text = str(error).strip().partition("\n")[0] or type(error).__name__
-    return f"{type(error).__name__}: {text}"

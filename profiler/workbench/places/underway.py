@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from workbench.places.blocks import Block, Left, Outcome
 from workbench.places.landing import Landing
@@ -35,7 +34,6 @@ class Flight:
     blobs: dict[str, bytes] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     where: str = ""
-    future: Any = None
     is_new: bool = False  # measured for this command
 
     @property

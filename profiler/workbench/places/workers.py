@@ -15,7 +15,7 @@ import msgspec
 import workbench
 from workbench.errors import EnvironmentLacks
 from workbench.places import blocks
-from workbench.places.blocks import Answer
+from workbench.places.blocks import Answer, Failed
 from workbench.places.execute import carry_out
 from workbench.run import machine
 from workbench.run.cards import Card, cards, largest_kind
@@ -66,6 +66,43 @@ def about() -> bytes:
 def task(data: bytes, blobs: dict[str, bytes], kind: tuple[str, ...], topic: str) -> bytes:
     """What a Dask worker is asked to do: see ``execute.carry_out``."""
     return carried_by(carry_out, data, blobs, kind, topic)
+
+
+def together(
+    data: Sequence[bytes],
+    blobs: Sequence[dict[str, bytes]],
+    task: Callable[..., bytes],
+    kind: tuple[str, ...],
+    topic: str,
+) -> list[bytes]:
+    """Blocks one after the other, by ``task`` or what stands in for it; one that breaks costs only
+    itself.
+    """
+    return [_alone(task, *each, kind, topic) for each in zip(data, blobs, strict=True)]
+
+
+def _alone(task: Callable[..., bytes], data: bytes, *given: object) -> bytes:
+    try:
+        return task(data, *given)
+    except Exception as error:
+        from distributed import get_worker
+
+        failed = Failed(
+            block=blocks.id_of(data),
+            where=get_worker().address,
+            kind=type(error).__name__,
+            message=short(error),
+            again=True,
+        )
+        return blocks.encode_answer(failed)
+
+
+def short(error: BaseException | None) -> str:
+    """Of what Dask or a worker raises, in a line."""
+    if type(error).__name__ == "KilledWorker":
+        return "every worker that had it died"
+    text = str(error).strip().partition("\n")[0] or type(error).__name__
+    return f"{type(error).__name__}: {text}"
 
 
 def carried_by(
@@ -158,7 +195,7 @@ class Crew:
 
     def submit(
         self,
-        function: Callable[..., bytes],
+        function: Callable[..., Any],
         *columns: Sequence[Any],
         keys: Sequence[str],
         avoid: str,
