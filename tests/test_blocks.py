@@ -45,7 +45,7 @@ from workbench.places.carry import Store, files_of, hashes
 from workbench.places.combine import combined
 from workbench.places.execute import answer
 from workbench.places.local import Kept
-from workbench.places.merge import Merger
+from workbench.places.merge import Merger, Staged
 from workbench.places.plan import Errand, apart, shares, whole_ones
 from workbench.places.spool import Spool
 from workbench.run.cards import Card, described, held, largest_kind, visible
@@ -226,6 +226,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     return StandIn(monkeypatch, lambda run: {"baseline": 10.0, "fix": 8.0}[run.variant])
 
 
+def merged(merger: Merger, block: Block, left: Left) -> None:
+    merger.merge(block, left)
+    merger.commit()
+
+
 def test_a_block_is_merged_as_if_it_had_been_measured_here(
     root: Path, tmp_path: Path, gpu: StandIn
 ) -> None:
@@ -234,16 +239,16 @@ def test_a_block_is_merged_as_if_it_had_been_measured_here(
     left = carried(block, root, tmp_path / "b")
     merger = Merger(one.folder)
     merger.learn(one.study)
-    merger.merge(block, left)
+    merged(merger, block, left)
     found = tree(one.folder)
     assert {name: data for name, data in left.files.items() if "journal" not in name} == {
         name: data for name, data in found.items() if "journal" not in name
     }
     assert len(journal.load_journal(one.folder).sessions) == 1
-    merger.merge(block, left)
+    merged(merger, block, left)
     again = Merger(one.folder)
     again.learn(one.study)
-    again.merge(block, left)
+    merged(again, block, left)
     assert tree(one.folder) == found  # merging twice changes nothing
 
 
@@ -253,14 +258,14 @@ def test_what_was_superseded_does_not_come_back(root: Path, tmp_path: Path, gpu:
     old, new = (carried(block, root, tmp_path / name) for name in ("old", "new"))
     merger = Merger(one.folder)
     merger.learn(one.study)
-    merger.merge(block, old)
-    merger.merge(block, new)
+    merged(merger, block, old)
+    merged(merger, block, new)
     (path,) = one.folder.timing_files("large")
     assert path.name in {Path(name).name for name in new.files}
     found = tree(one.folder)
     again = Merger(one.folder)
     again.learn(one.study)
-    again.merge(block, old)
+    merged(again, block, old)
     assert tree(one.folder) == found
 
 
@@ -276,7 +281,8 @@ def test_checks_of_other_shapes_stay_and_the_newer_one_counts(
         merger = Merger(folder)
         merger.learn(one.study)
         for left, block in ((left, odd if left is first else one) for left in order):
-            merger.merge(block.block([]), left)
+            merger.merge(block.block([]), left)  # both are put on record together
+        merger.commit()
         checks = store.read(folder.check("fix"), Checks)
         assert set(checks.shapes) == {"large", "odd"}
         newest = json.loads(second.files["checks/fix.json"])["provenance"]["date"]
@@ -315,6 +321,7 @@ def test_what_is_not_what_was_measured_is_refused(root: Path, tmp_path: Path, gp
         merger.learn(one.study)
         with pytest.raises(ToolFailed, match=why):
             merger.merge(block, wrong)
+        assert merger.staged == Staged()
 
 
 def test_captures_of_two_cards_in_one_second_are_both_kept(root: Path, tmp_path: Path) -> None:
@@ -340,7 +347,7 @@ def test_captures_of_two_cards_in_one_second_are_both_kept(root: Path, tmp_path:
         sha256 = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         left = Left(block="", gpu="nvidia-h200", files=files, sha256=sha256)
         for _ in range(2):
-            merger.merge(one.block([]), left)
+            merged(merger, one.block([]), left)
     reports = {path.name: path.read_bytes() for path in one.folder.reports.iterdir()}
     assert len(reports) == 2
     for variant in NAMES:
@@ -516,32 +523,43 @@ def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 # ---- the spool -----------------------------------------------------------------------------------
-def test_a_spool_forgets_what_is_torn_or_old(tmp_path: Path) -> None:
-    import os
-    import time
-
-    spool = Spool(tmp_path / ".blocks")
-    left = Left(block="abc", gpu="", files={}, sha256={})
-    assert spool.get("abc") is None
-    spool.put(left)
-    assert spool.get("abc") == left
-    path = spool.folder / "abc"
-    whole = path.read_bytes()
-    for end in range(len(whole)):
-        path.write_bytes(whole[:end])
-        assert spool.get("abc") is None
-    path.write_bytes(whole)
-    os.utime(path, (time.time() - 90_000,) * 2)
-    assert spool.get("abc") is None
-    spool.clear()
-    assert not spool.folder.exists()
+def test_a_spool_forgets_what_is_torn_or_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ".blocks"
+    one, two = (Left(block=name, gpu="", files={}, sha256={}) for name in ("one", "two"))
+    assert Spool(folder).get("one") is None
+    spool = Spool(folder)
+    spool.put([one])
+    first = spool.log.stat().st_size
+    spool.put([two])
+    whole = spool.log.read_bytes()
+    for end in range(len(whole) + 1):
+        spool.log.write_bytes(whole[:end])
+        found = Spool(folder)
+        assert found.get("one") == (one if end >= first else None)
+        assert found.get("two") == (two if end == len(whole) else None)
+    for at in range(first):  # a bit of it is another
+        spool.log.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert Spool(folder).get("one") is None
+    spool.log.write_bytes(whole + bytes(100))
+    later = Spool(folder)
+    later.put([structs.replace(one, gpu="later")])
+    found = Spool(folder)
+    assert found.get("one") == structs.replace(one, gpu="later")
+    assert found.get("two") == two
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 90_000)
+    assert Spool(folder).get("two") is None
+    found.clear()
+    assert not folder.exists()
 
 
 def test_a_plan_is_taken_apart_as_when_it_was_begun(root: Path) -> None:
     one = errand(root)
-    spool = Spool(one.folder.root / ".blocks")
-    assert [spool.cards(one.block([]), now) for now in (4, 2, 8)] == [4, 4, 4]
-    assert spool.cards(one.block(["other"]), 2) == 2
+    folder = one.folder.root / ".blocks"
+    assert [Spool(folder).cards(one.block([]), now) for now in (4, 2, 8)] == [4, 4, 4]
+    assert Spool(folder).cards(one.block(["other"]), 2) == 2
 
 
 def test_a_question_travels_as_data(root: Path) -> None:
