@@ -305,11 +305,14 @@ def require_any_end(before: Path, scratch: Path, part: float) -> None:
             for one in second.errands
             if spool.get(blocks.id_of(blocks.encode(one.block(["x"]))))
         }
+        if on_record == set(SHAPES) and not kept:  # it was done, and had begun to clear up
+            spool.clear()
+            require_once(first.folder, 2)
+            continue
         assert on_record <= kept
         second.run()
         assert sorted(second.measured) == sorted(set(SHAPES) - kept)
         require_once(second.folder, 2)
-        shutil.rmtree(root)
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])  # 1: the command was killed, the machine goes on
