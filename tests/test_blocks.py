@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, stdev, variance
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from msgspec import structs
 from faulty import examples
 from onplaces import ROWS, card
 from standin import StandIn
-from workbench.derive.intervals import T_975, over_sessions
+from workbench.derive.intervals import T_975, Ratio, over_sessions
 from workbench.derive.speedup import ratio_of, session_times
 from workbench.errors import ToolFailed
 from workbench.evidence import journal, store
@@ -37,6 +37,7 @@ from workbench.evidence.records import (
     Timing,
 )
 from workbench.judge.deciding import Deciding
+from workbench.judge.gates import speed_verdict
 from workbench.judge.inputs import TimedTogether
 from workbench.judge.sessions import warnings_of
 from workbench.places import blocks
@@ -52,10 +53,10 @@ from workbench.run.cards import Card, described, held, largest_kind, visible
 from workbench.run.measure import Measurement
 from workbench.run.plan import Measured, Plan
 from workbench.run.recording import with_repeats
-from workbench.study.config import Config
+from workbench.study.config import Config, Gates
 from workbench.study.config import Timing as TimingConfig
 from workbench.study.workspace import find_workspace
-from workbench.words import Regime
+from workbench.words import Regime, Verdict
 from workspaces import make
 
 MODULE = "def run(x):\n    return x\n"
@@ -432,6 +433,44 @@ def test_an_interval_over_several_cards_is_over_the_cards() -> None:
     assert own.half_width == pytest.approx(over_sessions(logs).half_width)
 
 
+def test_an_interval_over_two_cards_holds_on_each() -> None:
+    logs, cards = [0.10, 0.20, 0.12, 0.24, 0.11], ["a", "b", "a", "b", "a"]
+    one, other = [0.10, 0.12, 0.11], [0.20, 0.24]
+    spread = math.sqrt((2 * variance(one) + variance(other)) / 3)
+    found = over_sessions(logs, cards=cards)
+    assert found.value == pytest.approx(math.exp((fmean(one) + fmean(other)) / 2))
+    assert found.low == pytest.approx(math.exp(0.11 - T_975[2] * spread / math.sqrt(3)))
+    assert found.high == pytest.approx(math.exp(0.22 + T_975[2] * spread / math.sqrt(2)))
+    again = over_sessions(logs, cards=cards, again=True)
+    assert (again.high or 0) > (found.high or 0)
+    assert again.level == 99
+    alone = over_sessions([0.1, 0.2], cards=["a", "b"])  # nothing is known within a card
+    assert alone == over_sessions([0.1, 0.2])
+
+
+def test_two_cards_that_agree_decide_and_two_that_do_not_leave_it_open() -> None:
+    gates = Gates()
+    verdicts = []
+    for second in (0.20, -0.20):  # 22 % faster on both, or only on one of them
+        logs = [0.20, 0.201, 0.199, second, second + 0.001, second - 0.001]
+        found = over_sessions(logs, cards=list("aaabbb"))
+        ratio = Ratio(found.value, found.low, found.high, found.sessions)
+        verdicts.append(speed_verdict(ratio, gates))
+    assert verdicts == [Verdict.KEPT, Verdict.INCONCLUSIVE]
+
+
+@pytest.mark.parametrize("between", [0.0, 1.0, 3.0])
+def test_intervals_of_two_cards_hold_for_each_of_them(between: float) -> None:
+    """Drawn 2000 times, three sessions on each; ``between`` in standard deviations of one."""
+    draw, held, tries = random.Random(2), 0, 2000
+    for _ in range(tries):
+        commons = [draw.gauss(0, between) for _ in range(2)]
+        logs = [common + draw.gauss(0, 1) for common in commons for _ in range(3)]
+        found = over_sessions(logs, cards=list("aaabbb"))
+        held += all(found.holds(math.exp(common)) for common in commons)
+    assert held / tries > 0.95
+
+
 def test_intervals_hold_where_cards_differ() -> None:
     """Drawn 4000 times: what a card adds is as large as what a session does."""
     draw, held_by, naive, tries = random.Random(1), 0, 0, 4000
@@ -448,7 +487,7 @@ def test_intervals_hold_where_cards_differ() -> None:
     assert naive / tries < 0.85  # what a card has in common is not drawn three times
 
 
-def test_a_ratio_of_a_timing_on_two_cards_is_over_two_numbers() -> None:
+def test_a_ratio_of_a_timing_on_two_cards_is_of_both() -> None:
     timings = [timing_of(1, 0.01, seed, gpu_uuid=f"GPU-{seed % 2}") for seed in range(6)]
     widths = []
     for several in (timings, [structs.replace(t, provenance=ORIGIN) for t in timings]):
@@ -468,13 +507,21 @@ def _log(timing: Timing) -> float:
     return math.log(times["baseline"] / times["fix"])
 
 
-def test_that_a_timing_ran_on_several_cards_is_said() -> None:
-    timings = [timing_of(1, 0.01, seed, gpu_uuid=f"GPU-{seed % 2}") for seed in range(6)]
-    told = {
-        number: list(warnings_of({"large": TimedTogether("t", frozenset(NAMES), one)}, "sdpa"))
-        for number, one in enumerate((combined(timings, set(), 6), timing_of(6, 0.01)))
-    }
-    assert told == {0: ["6 sessions ran on 2 equal cards: intervals are over the cards"], 1: []}
+@pytest.mark.parametrize(
+    ("cards", "said"),
+    [
+        (1, ""),
+        (2, "2 equal cards: an interval holds for each of the two and says nothing of other cards"),
+        (3, "3 equal cards: intervals are over the cards, and only more cards narrow them"),
+        (6, "6 equal cards: intervals are over the cards"),
+    ],
+)
+def test_that_a_timing_ran_on_several_cards_is_said(cards: int, said: str) -> None:
+    timings = [timing_of(1, 0.01, seed, gpu_uuid=f"GPU-{seed % cards}") for seed in range(6)]
+    together = TimedTogether("t", frozenset(NAMES), combined(timings, set(), 6))
+    told = list(warnings_of({"large": together}, "sdpa"))
+    assert len(told) == (cards > 1)
+    assert all(one.startswith(f"6 sessions ran on {said}") for one in told)
 
 
 # ---- cards ---------------------------------------------------------------------------------------
