@@ -27,6 +27,7 @@ from benchmarks import blockwork
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Timing
+from workbench.places import dispatch
 from workbench.places.blocks import Block, Left
 from workbench.places.dispatch import Dispatch
 from workbench.places.local import cluster
@@ -181,9 +182,9 @@ def measure(number: int, *, kills: int, workers: int = 2) -> Found:
                     memory[state.done] = resident_mb()
 
             asked = errands(root, folder, number)
-            dispatch = Dispatch(found, asked, ["blocks"], Watching(done=done), blockwork.task)
+            carrying = Dispatch(found, asked, ["blocks"], Watching(done=done), blockwork.task)
             began, used, load = time.monotonic(), time.process_time(), os.getloadavg()[0]
-            dispatch.run()
+            carrying.run()
             seconds, used = time.monotonic() - began, time.process_time() - used
         executed = ran.read_text().splitlines()
         merged, once = merged_once(folder, number)
@@ -220,7 +221,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--blocks", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--alone", action="store_true", help="a task each, as long ones are")
     given = parser.parse_args()
+    if given.alone:
+        dispatch.TOGETHER = 1
     found = measure(given.blocks, kills=given.kills)
     print(json.dumps(asdict(found), indent=1))
     return 0 if found.exactly_once else 1

@@ -26,8 +26,9 @@ from workbench.places.workers import Crew
 from workbench.run.protocol import decode
 
 TRIES = 3
-SHORT_SECONDS = 1.0  # of a block: shorter ones go to a worker several at a time
-TOGETHER = 8
+SHORT_SECONDS = 1.0  # of a block: with shorter ones a worker has the next at hand
+AHEAD = 16
+TOGETHER = 8  # of them one task: they would cost more to send than to carry out
 LOOK_SECONDS = 5.0  # how often workers are counted
 WAIT_SECONDS = 0.5  # and while there are none
 OUT_SECONDS = 60.0  # without a worker that was not left out
@@ -120,9 +121,9 @@ class Dispatch:
                 self.ready.append(flight)
 
     @property
-    def together(self) -> int:
-        """Blocks of a task: short ones would cost more to send than to carry out."""
-        return TOGETHER if self.ran and self.busy / self.ran < SHORT_SECONDS else 1
+    def are_short(self) -> bool:
+        """Whether blocks take a worker less time than it takes to ask for the next."""
+        return bool(self.ran) and self.busy / self.ran < SHORT_SECONDS
 
     def send(self) -> None:
         now = time.monotonic()
@@ -131,8 +132,7 @@ class Dispatch:
             self.staffed = now if self.number else self.staffed
             if now - self.staffed > (OUT_SECONDS if self.crew.out else workers.WAIT_SECONDS):
                 raise self.crew.nobody()
-        each = self.together
-        ahead = 2 * each if each > 1 else 1  # a worker with short ones has the next at hand
+        ahead, each = (AHEAD, TOGETHER) if self.are_short else (1, 1)
         room = ahead * self.number - self.sending.number
         flights: list[Flight] = []
         while len(flights) < room and self.has_ready():
