@@ -122,7 +122,7 @@ class Dispatch:
 
     @property
     def are_short(self) -> bool:
-        """Whether blocks take a worker less time than it takes to ask for the next."""
+        """Whether those that were carried out took less than ``SHORT_SECONDS`` each."""
         return bool(self.ran) and self.busy / self.ran < SHORT_SECONDS
 
     def send(self) -> None:
