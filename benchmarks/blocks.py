@@ -21,17 +21,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks import blockwork
 
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Timing
+from workbench.places import dispatch
 from workbench.places.blocks import Block, Left
 from workbench.places.dispatch import Dispatch
 from workbench.places.local import cluster
-from workbench.places.opened import Opened
+from workbench.places.opening import connected
 from workbench.places.plan import Errand
 from workbench.places.underway import State, Watching
 from workbench.places.workers import Crew
@@ -127,8 +127,6 @@ def resident_mb() -> float:
 @contextmanager
 def crew(number: int, folder: Path, ran: Path) -> Iterator[Crew]:
     """Workers that write to ``folder`` alone, and a line to ``ran`` for every block."""
-    from distributed import Client
-
     paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     given = {
         "WORKBENCH_PLACE": str(folder),
@@ -138,7 +136,7 @@ def crew(number: int, folder: Path, ran: Path) -> Iterator[Crew]:
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     try:
-        with cluster(number) as opened, client(opened, Client) as found:
+        with cluster(number) as opened, connected("bench", opened) as found:
             yield Crew("bench", found, blockwork.CARD.kind, Gpu("none", "", "0.0"))
     finally:
         for name, value in before.items():
@@ -146,10 +144,6 @@ def crew(number: int, folder: Path, ran: Path) -> Iterator[Crew]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def client(opened: Opened, kind: Any) -> Any:
-    return kind(opened.address, security=opened.security, set_as_default=False)
 
 
 class Killer:
@@ -188,9 +182,9 @@ def measure(number: int, *, kills: int, workers: int = 2) -> Found:
                     memory[state.done] = resident_mb()
 
             asked = errands(root, folder, number)
-            dispatch = Dispatch(found, asked, ["blocks"], Watching(done=done), blockwork.task)
+            carrying = Dispatch(found, asked, ["blocks"], Watching(done=done), blockwork.task)
             began, used, load = time.monotonic(), time.process_time(), os.getloadavg()[0]
-            dispatch.run()
+            carrying.run()
             seconds, used = time.monotonic() - began, time.process_time() - used
         executed = ran.read_text().splitlines()
         merged, once = merged_once(folder, number)
@@ -227,7 +221,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--blocks", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--alone", action="store_true", help="a task each, as long ones are")
     given = parser.parse_args()
+    if given.alone:
+        dispatch.TOGETHER = 1
     found = measure(given.blocks, kills=given.kills)
     print(json.dumps(asdict(found), indent=1))
     return 0 if found.exactly_once else 1

@@ -57,7 +57,8 @@ def carry_out(
         folder = EvidenceFolder(Path(scratch) / gpu_slug(CARD.name))
         timing = timed(block, prints, with_derived(study, block.derived))
         path = folder.timings(block.shape) / f"{stamp(timing.provenance.date)}.json"
-        store.write(path, timing)
+        with store.in_scratch():
+            store.write(path, timing)
         left = blocks.left_by(name, folder.gpu, folder.root, Measured(), time.monotonic() - began)
     if log := os.environ.get(RAN):
         with Path(log).open("a") as file:

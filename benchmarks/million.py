@@ -1,7 +1,8 @@
 """A sweep of a million points over a thousand cards, on paper: ``python -m benchmarks.million MS``.
 
-``MS`` is what a block costs the client in milliseconds, by ``benchmarks.blocks``. All else was
-measured on one H200 and stands in docs/measuring.md, docs/architecture.md or the recorded evidence.
+``MS`` is what a block costs the client in milliseconds of processor time, by ``benchmarks.blocks
+--alone``. All else was measured on one H200 and stands in docs/measuring.md, docs/architecture.md
+or the recorded evidence.
 """
 
 from __future__ import annotations

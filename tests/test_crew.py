@@ -17,10 +17,15 @@ from workbench.places.workers import Crew
 RELEASED = threading.Event()  # workers are threads of this process here
 
 
-def where() -> bytes:
+def where(_: object) -> bytes:
     from distributed import get_worker
 
     return str(get_worker().address).encode()
+
+
+def sent(crew: Crew, key: str, avoid: str) -> Any:
+    (future,) = crew.submit(where, [None], keys=[key], avoid=avoid)
+    return future
 
 
 def occupied() -> None:
@@ -45,8 +50,8 @@ def test_a_block_goes_elsewhere_than_where_it_failed(cluster: Any) -> None:
     with Client(cluster) as client:
         crew = Crew("here", client, (), None)
         one, other = crew.addresses()
-        assert crew.submit(where, key="block-a", avoid=one).result(20).decode() == other
-        assert crew.submit(where, key="block-b", avoid=other).result(20).decode() == one
+        assert sent(crew, "block-a", avoid=one).result(20).decode() == other
+        assert sent(crew, "block-b", avoid=other).result(20).decode() == one
 
 
 def test_a_block_for_a_worker_that_dies_goes_to_another(cluster: Any) -> None:
@@ -55,7 +60,7 @@ def test_a_block_for_a_worker_that_dies_goes_to_another(cluster: Any) -> None:
         crew = Crew("here", client, (), None)
         worker, rest = cluster.workers.values()
         busy = client.submit(occupied, workers=[worker.address], resources={"GPU": 1})
-        block = crew.submit(where, key="block-c", avoid=rest.address)
+        block = sent(crew, "block-c", avoid=rest.address)
         cluster.sync(worker.close, executor_wait=False)
         client.cancel([busy], force=True)
         RELEASED.set()

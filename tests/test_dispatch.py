@@ -97,9 +97,9 @@ def test_sources_are_sent_to_who_lacks_them(
     sent: list[int] = []
     submit = crew[0].submit
 
-    def counted(function: Any, data: bytes, blobs: dict[str, bytes], *more: Any, **how: Any) -> Any:
-        sent.append(len(blobs))
-        return submit(function, data, blobs, *more, **how)
+    def counted(function: Any, data: Any, blobs: Any, **how: Any) -> Any:
+        sent.extend(len(of_block) for of_task in blobs for of_block in of_task)
+        return submit(function, data, blobs, **how)
 
     monkeypatch.setattr(crew[0], "submit", counted)
     dispatched(crew[0], tmp_path / "ws", 20)
@@ -163,14 +163,14 @@ def test_the_same_command_goes_on_where_it_was_interrupted(
             crew[0], bench.errands(root, folder, 20), ["x"], Watching(done=stop), blockwork.task
         ).run()
     kept = len(journal.load_journal(folder).sessions)
-    assert kept == 7
+    assert 7 <= kept < 20  # those that were put on record together
     executed = len(ran.read_text().splitlines()) - before
     lost = journal.load_journal(folder).sessions[0]
     (folder.timings(lost.shape) / lost.file).unlink()
     time.sleep(1.1)  # timings are called after their second
     dispatched(crew[0], root, 20)
     again = len(ran.read_text().splitlines()) - before - executed
-    assert again == 14  # what was finished is measured by nobody again, but what is gone
+    assert again == 20 - kept + 1  # what was finished is measured by nobody again, but what is gone
     assert all(len(folder.timing_files(f"n{n}")) == 1 for n in range(2, 22))
     assert not (folder.root / ".blocks").exists()
 

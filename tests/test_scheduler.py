@@ -110,7 +110,7 @@ def test_a_scheduler_that_dies_leaves_what_is_finished(
 ) -> None:
     cards, running, root = outside
     cards.fault("hang")
-    monkeypatch.setattr("workbench.places.dispatch.GONE_SECONDS", 2.0)
+    monkeypatch.setattr("workbench.places.sending.GONE_SECONDS", 2.0)
 
     def kill() -> None:
         end = time.monotonic() + 60

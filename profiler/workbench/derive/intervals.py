@@ -4,8 +4,11 @@ A session (a process) gives one number, whatever number of instances and rounds 
 its instances have in common cancels in a ratio, and what they do not is in the spread of the
 sessions. docs/measuring.md has how often such intervals hold, and that those over rounds do not.
 
-Where sessions ran on several cards, a card gives one number in the same way: what its sessions have
-in common is drawn with the card. With a card for every session the two are the same interval.
+Where sessions ran on three cards or more, a card gives one number in the same way: what its
+sessions have in common is drawn with the card, and the interval is of all cards of the kind. With a
+card for every session the two are the same interval. Two cards draw that number only twice, which
+bounds next to nothing (t is 12.7): their interval is of these two, as that of one card is of this
+one, and holds for each.
 """
 
 from __future__ import annotations
@@ -107,14 +110,17 @@ def over_sessions(
     """Of one logarithm a session: mean ± t(0.975, S - 1) · sd / √S, and back by the exponential.
 
     ``again``: t(0.995, S - 1), for an interval that is looked at a second time. ``cards`` are those
-    of the sessions; with several, the same over the means of the cards.
+    of the sessions; with several, the same over the means of the cards, and with two of them see
+    ``on_both``.
     """
     sessions, level = len(logarithms), LEVEL_AGAIN if again else LEVEL
     drawn = list(logarithms)
-    if len(set(cards)) > 1:
-        by_card: dict[str, list[float]] = {}
-        for card, one in zip(cards, logarithms, strict=True):
-            by_card.setdefault(card, []).append(one)
+    by_card: dict[str, list[float]] = {}
+    for card, one in zip(cards, logarithms, strict=bool(cards)):
+        by_card.setdefault(card, []).append(one)
+    if len(by_card) == 2 < sessions:
+        return on_both(list(by_card.values()), again=again)
+    if len(by_card) > 1:
         drawn = [fmean(each) for each in by_card.values()]
     number, middle = len(drawn), fmean(drawn)
     if number < 2:
@@ -127,6 +133,26 @@ def over_sessions(
         high=math.exp(middle + width),
         sessions=sessions,
         level=level,
+    )
+
+
+def on_both(cards: Sequence[Sequence[float]], *, again: bool = False) -> Interval:
+    """Of two cards with one logarithm a session: from the lower to the upper end of their own
+    intervals, mean ± t(0.975, S - 2) · s / √Sᵢ, with the spread s that both have within them
+    (NIST/SEMATECH e-Handbook, 7.3.1). Its value is the mean of the two.
+    """
+    sessions = sum(map(len, cards))
+    freedom = sessions - len(cards)
+    squares = math.fsum(variance(each) * (len(each) - 1) for each in cards if len(each) > 1)
+    reach = _quantile(T_995 if again else T_975, freedom) * math.sqrt(squares / freedom)
+    means = [fmean(each) for each in cards]
+    widths = [reach / math.sqrt(len(each)) for each in cards]
+    return Interval(
+        value=math.exp(fmean(means)),
+        low=math.exp(min(mean - width for mean, width in zip(means, widths, strict=True))),
+        high=math.exp(max(mean + width for mean, width in zip(means, widths, strict=True))),
+        sessions=sessions,
+        level=LEVEL_AGAIN if again else LEVEL,
     )
 
 

@@ -69,8 +69,8 @@ def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
     return first
 
 
-def append(folder: EvidenceFolder, entry: Entry) -> None:
-    store.append(folder.journal, entry)
+def append(folder: EvidenceFolder, *entries: Entry) -> None:
+    store.append(folder.journal, *entries)
 
 
 def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:

@@ -1,4 +1,8 @@
-"""Reads and writes the records of the evidence folder: nothing else does."""
+"""Reads and writes the records of the evidence folder: nothing else does.
+
+A write is on the disk when it returns, whatever becomes of the machine. Many at once wait for the
+disk together.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +13,28 @@ import os
 import re
 import tempfile
 import time
-from contextlib import suppress
-from enum import StrEnum
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import msgspec
 
 from workbench.errors import EnvironmentLacks, UsageError
+from workbench.evidence import damage
 from workbench.evidence.layout import unreadable
 from workbench.evidence.older import OLDER
 from workbench.evidence.records import Record
 from workbench.words import SCHEMA_VERSION
 
 R = TypeVar("R", bound=Record)
-KINDS = {
-    "str": "a string",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "object": "an object",
-    "array": "a list",
-    "null": "null",
-}
 EVIDENCE_FILES = (".json", ".json.zst", ".ncu-repz")
 DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
+AT_ONCE = 8  # files that are forced to the disk side by side
 _TEMPORARY = re.compile(r"\.(?P<of>.+)\.[a-z0-9_]{8}", re.DOTALL)
-_ERROR = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(.+)`")
-_MISTYPED = re.compile(r"Expected `(.+)`, got `(.+)`")
-_NO_CHOICE = re.compile(r"Invalid enum value (.+)")
-_PART = re.compile(r"\.(?P<field>\w+)|\[(?P<index>\d+)\]|(?P<key>\[\.\.\.\])")
-
 
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
@@ -73,8 +66,8 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
         assert isinstance(converted, kind)
         return converted
     except msgspec.ValidationError as error:
-        told = _told(error, data, stood)
-        raise UsageError(f"{path} is damaged: {told}", hint=kind.mend) from None
+        why = damage.told(error, data, stood)
+        raise UsageError(f"{path} is damaged: {why}", hint=kind.mend) from None
     except RecursionError:
         raise UsageError(f"{path} cannot be read: nested too deeply", hint=kind.mend) from None
     except (msgspec.DecodeError, ValueError) as error:
@@ -95,67 +88,6 @@ def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int
             hint="update the workbench: `git pull` in its checkout, then `pip install -e .`",
         )
     return version
-
-
-def _told(error: msgspec.ValidationError, data: bytes, kind: type[Record]) -> str:
-    """Which field is wrong, and what was expected there."""
-    match = _ERROR.fullmatch(str(error))
-    assert match is not None
-    try:
-        place = _named(match["place"] or "", msgspec.json.decode(data), kind)
-    except (msgspec.DecodeError, ValueError, RecursionError):  # behind the field it is no JSON
-        return str(error)
-    what = match["what"]
-    it = f"'{place}'" if place else "it"
-    if missing := _MISSING.fullmatch(what):
-        return f"{it} has no '{missing[1]}'"
-    if mistyped := _MISTYPED.fullmatch(what):
-        wanted, given = (
-            " or ".join(KINDS.get(name, name) for name in names.split(" | "))
-            for names in mistyped.groups()
-        )
-        return f"{it} must be {wanted}, not {given}"
-    if value := _NO_CHOICE.fullmatch(what):
-        choices = _choices().get(place.rpartition(".")[2], ())
-        return f"{it} must be one of {', '.join(choices)}, not {value[1]}"
-    return f"{it} {what}"
-
-
-def _named(place: str, content: Any, kind: type[Record]) -> str:
-    """A place as msgspec gives it, ``.shapes[...].status``, with the keys that it leaves out."""
-    node, names = content, ""
-    for part in _PART.finditer(place):
-        if part["index"]:
-            node = node[int(part["index"])]
-            names += part[0]
-        else:
-            key = part["field"] or _wrong_key(node, content, kind)
-            node = node[key]
-            names += f".{key}"
-    return names.removeprefix(".")
-
-
-def _wrong_key(node: dict[str, Any], content: Any, kind: type[Record]) -> str:
-    """The key of ``node``, a part of ``content``, under which it is not of its kind."""
-    items = dict(node)
-    for key, value in items.items():
-        node.clear()
-        node[key] = value
-        try:
-            msgspec.convert(content, kind)
-        except msgspec.ValidationError:
-            return key
-    raise AssertionError("no key is wrong")
-
-
-def _choices() -> dict[str, type[StrEnum]]:
-    """Fields of records that have one of a few values."""
-    return {
-        name: hint
-        for kind in Record.__subclasses__()
-        for name, hint in get_type_hints(kind).items()
-        if isinstance(hint, type) and issubclass(hint, StrEnum)
-    }
 
 
 def digest_of(path: Path) -> str:
@@ -179,29 +111,34 @@ def content(record: Record) -> dict[str, Any]:
     return {"schema_version": record.schema, **msgspec.to_builtins(record)}
 
 
+def encoded(record: Record) -> bytes:
+    """As its file has it."""
+    return (json.dumps(content(record), indent=1, sort_keys=True) + "\n").encode()
+
+
 def write(path: Path, record: Record) -> None:
     """Raises EnvironmentLacks where the disk is full."""
-    text = json.dumps(content(record), indent=1, sort_keys=True)
-    write_bytes(path, (text + "\n").encode())
+    write_bytes(path, encoded(record))
 
 
-def append(path: Path, record: Record) -> None:
-    """Add a record as the last line of a file, for good when this returns.
+def append(path: Path, *records: Record) -> None:
+    """Add records as the last lines of a file, for good when this returns.
 
     A line that a killed run left torn is ended first, so that it costs only itself. Raises
     EnvironmentLacks where the disk is full.
     """
-    line = json.dumps(content(record), sort_keys=True).encode() + b"\n"
+    lines = [json.dumps(content(record), sort_keys=True).encode() + b"\n" for record in records]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             size = os.fstat(handle).st_size
             torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-            line = b"\n" * torn + line
-            if os.write(handle, line) != len(line):
+            whole = b"\n" * torn + b"".join(lines)
+            if os.write(handle, whole) != len(whole):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(handle)
+            if not _in_scratch.get():
+                os.fsync(handle)
         finally:
             os.close(handle)
     except OSError as error:
@@ -262,19 +199,71 @@ def write_bytes(path: Path, data: bytes) -> None:
 
     What killed runs left beside it goes.
     """
-    temporary = None
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Path, bytes], beside: Sequence[Path] = ()) -> None:
+    """Each whole or not at all, and none under its name before all of them are on the disk, and
+    what was written to the files ``beside``. The names come in their order.
+    """
+    temporary: dict[Path, Path] = {}
+    path = Path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        for path, data in files.items():
+            if not _is_new(path.parent):
+                _sweep(path)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            temporary[path] = Path(name)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                os.fchmod(handle, 0o644)
+        force([*beside, *temporary.values()])
+        for path, written in temporary.items():
+            written.replace(path)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        for written in temporary.values():
+            written.unlink(missing_ok=True)
         raise disk_full(path, error) or error from None
+
+
+def _is_new(folder: Path) -> bool:
+    """Make a folder where there is none."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return False
+    return True
+
+
+def force(paths: Sequence[Path]) -> None:
+    """To the disk, side by side: a file system commits many of them at once."""
+    if _in_scratch.get():
+        return
+    if len(paths) == 1:
+        _force(paths[0])
+    elif paths:
+        with ThreadPoolExecutor(min(AT_ONCE, len(paths))) as threads:
+            list(threads.map(_force, paths))
+
+
+def _force(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def in_scratch() -> Iterator[None]:
+    """What is written inside goes with its folder, and nothing waits for the disk."""
+    token = _in_scratch.set(True)
+    try:
+        yield
+    finally:
+        _in_scratch.reset(token)
+
+
+_in_scratch: ContextVar[bool] = ContextVar("in_scratch", default=False)

@@ -287,14 +287,17 @@ def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> 
 
 
 def _several_cards(timing: TimedTogether | None, where: str) -> Iterator[str]:
-    """One number a card makes a wide interval, where there are few."""
+    """Of which cards an interval speaks, and what would narrow it."""
     together = timing.timing.together if timing else ()
-    cards = {session.card for session in together}
-    if len(cards) > 1:
+    number = len({session.card for session in together})
+    ran = f"{len(together)} sessions{where} ran on {number} equal cards"
+    if number == 2 < len(together):
         yield (
-            f"{len(together)} sessions{where} ran on {len(cards)} equal cards: intervals are over "
-            "the cards"
+            f"{ran}: an interval holds for each of the two and says nothing of other cards; a "
+            "verdict that it leaves open may be clear on one card"
         )
+    elif number > 1:
+        yield f"{ran}: intervals are over the cards, and only more cards narrow them"
 
 
 def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 from workbench.errors import UsageError, WorkbenchError
+from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, gpu_slug
 from workbench.places import blocks
 from workbench.places.blocks import Answer, Block, Failed, Lacking, Left
@@ -102,11 +103,14 @@ def builds_of(block: Block) -> Path:
 def answer(
     name: str, block: Block, root: Path, gpu: str, on_event: Callable[[Event], None], how: Measure
 ) -> Left:
-    """Carry a block out in this process; ``gpu`` is what its evidence folder is called."""
+    """Carry a block out in this process; ``gpu`` is what its evidence folder is called. That is
+    gone with the block: what is kept of it is kept where it is merged.
+    """
     began = time.monotonic()
     folder = EvidenceFolder(root / EVIDENCE / gpu)
     folder.root.mkdir(parents=True)
-    measured = how(block, root / WORKSPACE, folder, on_event)
+    with store.in_scratch():
+        measured = how(block, root / WORKSPACE, folder, on_event)
     if measured.interrupted:
         raise KeyboardInterrupt
     return blocks.left_by(name, gpu, folder.root, measured, time.monotonic() - began)

@@ -8,10 +8,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from workbench.errors import EnvironmentLacks
 from workbench.places.opened import Opened, Tell
@@ -29,8 +30,7 @@ SETTINGS: Mapping[str, object] = {
 PACKAGE = str(Path(__file__).resolve().parents[2])
 LOOK_SECONDS = 0.2
 START_SECONDS = 30.0  # for all of them; then those that are there begin
-QUICK_SECONDS = 20.0  # one that ended sooner waits, each time longer, before it is started again
-LONGEST_SECONDS = 30.0
+LONGEST_SECONDS = 30.0  # for one that ends before it has joined, to be started again
 STOP_SECONDS = 5.0
 
 
@@ -79,34 +79,43 @@ def cluster(number: int) -> Iterator[Opened]:
             "PYTHONPATH": os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")]),
             "DASK_INTERNAL_INHERIT_CONFIG": dask.config.serialize(dask.config.config),
         }
-        kept = [Kept([*command, "--name", str(n)], given) for n in range(number)]
-        stack.enter_context(keeping(kept))
+        kept = {str(n): Kept([*command, "--name", str(n)], given) for n in range(number)}
+        stack.enter_context(keeping(kept, lambda: joined(found.scheduler_info)))
         end = time.monotonic() + START_SECONDS
         while len(found.scheduler_info["workers"]) < number and time.monotonic() < end:
             time.sleep(LOOK_SECONDS)
-        yield Opened(found.scheduler_address, secured, number)
+        yield Opened(found.scheduler_address, secured, number, found.loop)
+
+
+def joined(info: Mapping[str, Any]) -> list[str]:
+    """The names of the workers that a scheduler has."""
+    return [str(worker["name"]) for worker in list(info["workers"].values())]
 
 
 @dataclass
 class Kept:
-    """One worker process, and when it may be started again."""
+    """One worker process, and when it may be started again: at once where it had joined, later each
+    time where it ends before.
+    """
 
     command: Sequence[str]
     environment: Mapping[str, str]
     process: subprocess.Popen[bytes] | None = None
-    began: float = 0.0
+    has_joined: bool = False
     after: float = 0.0
-    quick: int = field(default=0)
+    in_vain: int = 0
 
-    def look(self) -> None:
-        """Start it where it does not run."""
+    def look(self, *, is_there: bool = False) -> None:
+        """Start it where it does not run. ``is_there``: the scheduler has it."""
         now = time.monotonic()
         if self.process is not None and self.process.poll() is not None:
-            self.quick = self.quick + 1 if now - self.began < QUICK_SECONDS else 0
-            self.after = now + min(LONGEST_SECONDS, LOOK_SECONDS * 2.0**self.quick)
-            self.process = None
+            self.in_vain = 0 if self.has_joined else self.in_vain + 1
+            wait = LOOK_SECONDS * 2.0**self.in_vain if self.in_vain else 0.0
+            self.after = now + min(LONGEST_SECONDS, wait)
+            self.process, self.has_joined = None, False
+        elif self.process is not None:
+            self.has_joined |= is_there
         if self.process is None and now >= self.after:
-            self.began = now
             self.process = subprocess.Popen(
                 self.command,
                 env=self.environment,
@@ -126,14 +135,15 @@ class Kept:
 
 
 @contextmanager
-def keeping(kept: Sequence[Kept]) -> Iterator[None]:
-    """All of them run inside."""
+def keeping(kept: Mapping[str, Kept], there: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """All of them run inside; ``there`` are the names of those that have joined."""
     over = threading.Event()
 
     def look() -> None:
         while not over.is_set():
-            for one in kept:
-                one.look()
+            names = there()
+            for name, one in kept.items():
+                one.look(is_there=name in names)
             over.wait(LOOK_SECONDS)
 
     thread = threading.Thread(target=look, daemon=True, name="workers of this machine")
@@ -143,5 +153,5 @@ def keeping(kept: Sequence[Kept]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        for one in kept:
+        for one in kept.values():
             one.end()

@@ -1,7 +1,11 @@
 """What a block left becomes evidence here, as if it had been measured here.
 
 Every file is compared with its hash, read as the record that it is, and belongs to the block's own
-variants and shape; else nothing of it is kept. What was merged before changes nothing.
+variants and shape; else nothing of it is kept. What was merged before changes nothing, and what a
+killed command had merged in part is completed.
+
+What several blocks left is put on record together: first every file is on the disk, then each gets
+its name, then the journal says so, and only then does what they supersede go.
 """
 
 from __future__ import annotations
@@ -9,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -23,23 +28,21 @@ from workbench.evidence.records import (
     Build,
     CaptureIndex,
     Checks,
+    Entry,
     Provenance,
     Record,
-    Session,
     Timing,
 )
 from workbench.places.blocks import Block, Left
-from workbench.run.recording import remove_superseded, stamp, with_repeats, write_captures
+from workbench.places.combine import combined
+from workbench.run.recording import digest, remove_superseded, remove_unused, stamp, with_repeats
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 
 R = TypeVar("R", bound=Record)
 MINE = "run the same command again: it measures what is missing"
-# What cards and libraries of the sessions of one comparison have in common.
-EQUAL = (
-    *("gpu", "compute_capability", "sm_count", "l2_bytes", "memory_bytes", "driver"),
-    *("cuda", "nvrtc", "cudnn", "torch", "cuda_core", "packages"),
-)
+OF_GPU = re.compile(r"(builds|checks)/[^/]+\.json|reports/[^/]+\.ncu-repz|journal\.jsonl")
+OF_SHAPE = re.compile(r"shape\.json|(timings|captures)/[^/]+\.json")
 
 
 class Arrived:
@@ -49,17 +52,14 @@ class Arrived:
 
     def __init__(self, block: Block, left: Left) -> None:
         self.block, self.left = block, left
-        allowed = re.compile(
-            r"(builds|checks)/[^/]+\.json|reports/[^/]+\.ncu-repz|journal\.jsonl|"
-            + re.escape(block.shape)
-            + r"/(shape\.json|(timings|captures)/[^/]+\.json)"
-        )
         if left.files.keys() != left.sha256.keys():
             raise ToolFailed(f"a block came without its hashes: {block.words}", hint=MINE)
         for name, data in left.files.items():
             if hashlib.sha256(data).hexdigest() != left.sha256[name]:
                 raise ToolFailed(f"{name} is not what was measured: {block.words}", hint=MINE)
-            if not allowed.fullmatch(name) or ".." in PurePosixPath(name).parts:
+            rest = name.removeprefix(f"{block.shape}/")
+            is_evidence = OF_GPU.fullmatch(name) or (rest != name and OF_SHAPE.fullmatch(rest))
+            if not is_evidence or ".." in PurePosixPath(name).parts:
                 raise ToolFailed(f"{name!r} is no evidence of a block: {block.words}", hint=MINE)
 
     def records(self, folder: str, kind: type[R]) -> Iterator[tuple[Path, R]]:
@@ -73,6 +73,19 @@ class Arrived:
                     raise ToolFailed(f"{self.block.words}: {error.message}", hint=MINE) from None
 
 
+@dataclass
+class Staged:
+    """What is to be put on record: records by their file, and those files; lines of the journal;
+    new timings by theirs, with their variants; whether captures are among it.
+    """
+
+    records: dict[Path, Record] = field(default_factory=dict)
+    files: dict[Path, bytes] = field(default_factory=dict)
+    lines: list[Entry] = field(default_factory=list)
+    timed: dict[Path, set[str]] = field(default_factory=dict)
+    captured: bool = False
+
+
 class Merger:
     """Puts what blocks of a study left into one evidence folder.
 
@@ -82,9 +95,11 @@ class Merger:
     def __init__(self, folder: EvidenceFolder) -> None:
         self.folder = folder
         self.shapes = derived_shapes(folder)
-        entries = journal.load_journal(folder).sessions
-        self.timings = {(entry.shape, entry.file) for entry in entries}
+        known = journal.load_journal(folder)
+        self.told: set[tuple[str, ...]] = {(entry.shape, entry.file) for entry in known.sessions}
+        self.told |= {(entry.shape, entry.variant, entry.report) for entry in known.captures}
         self.prints: dict[str, Fingerprints] = {}
+        self.staged = Staged()
 
     def learn(self, study: Study) -> None:
         """The shapes and variants of an errand, and their sources as they are now."""
@@ -93,40 +108,82 @@ class Merger:
         self.prints = {**dict.fromkeys(study.variants, prints), **self.prints}
 
     def merge(self, block: Block, left: Left) -> None:
-        """All that stands by itself: builds, checks, captures, and a comparison whose sessions are
-        all in this block. Raises ToolFailed for what is not what the worker wrote.
+        """Stage all that stands by itself: builds, checks, captures, and a comparison whose
+        sessions are all in this block; one block of a shape before each ``commit``. Raises
+        ToolFailed for what is not what the worker wrote, and stages nothing of it.
         """
         if left.gpu != self.folder.gpu:
             raise ToolFailed(f"a block is of {left.gpu}, not of {self.folder.gpu}", hint=MINE)
         arrived = Arrived(block, left)
-        for _, build in arrived.records("builds", Build):
+        builds = list(arrived.records("builds", Build))
+        checks = list(arrived.records("checks", Checks))
+        timings = list(arrived.records(f"{block.shape}/timings", Timing))
+        captures = self.reports(arrived)
+        for _, build in builds:
+            self.require(build.variant, build.fingerprint, self.of_sources(build.variant))
+        for _, each in checks:
+            for shape, check in each.shapes.items():
+                self.require(each.variant, check.fingerprint, self.at(each.variant, shape))
+        for _, timing in timings:
+            self.require_own(block, timing)
+        for _, build in builds:
             self.build(build)
-        for _, checks in arrived.records("checks", Checks):
-            self.checks(checks)
-        for path, timing in arrived.records(f"{block.shape}/timings", Timing):
-            self.timing(path.name, self.owned(block, timing))
-        self.captures(arrived)
+        for _, each in checks:
+            self.checks(each)
+        for path, timing in timings:
+            self.timing(path.name, timing, left.files[path.as_posix()])
+        for name, indexes in captures.items():
+            self.capture(name, left.files[f"reports/{name}"], indexes)
+
+    def commit(self, beside: Sequence[Path] = ()) -> None:
+        """Put what is staged on record. What stands in the files ``beside`` is on the disk before
+        any of it has its name. Raises EnvironmentLacks where the disk is full.
+        """
+        staged, self.staged = self.staged, Staged()
+        store.write_together(staged.files, beside)
+        if staged.lines:
+            journal.append(self.folder, *staged.lines)
+        for path, variants in staged.timed.items():
+            remove_superseded(path, variants)
+        if staged.captured:
+            remove_unused(self.folder)
 
     def still_has(self, left: Left) -> bool:
         """Whether what was merged of a block before is still on record; what was not is at hand."""
         kept = (name for name in left.sha256 if re.search(r"(/timings|/captures|^checks)/", name))
         return bool(left.files) or all(is_there(self.folder.root / name) for name in kept)
 
+    def known(self, path: Path, kind: type[R]) -> R | None:
+        """As it is staged, else as it is on record."""
+        if path in self.staged.records:
+            found = self.staged.records[path]
+            assert isinstance(found, kind)
+            return found
+        return store.read(path, kind) if is_there(path) else None
+
+    def stage(self, path: Path, record: Record, data: bytes = b"") -> None:
+        """``data`` is what the file is to have, where it is at hand."""
+        self.staged.records[path] = record
+        self.staged.files[path] = data or store.encoded(record)
+
+    def tell(self, *of: str) -> bool:
+        """Whether the journal has no line of this yet; from now on it has."""
+        is_new = of not in self.told
+        self.told.add(of)
+        return is_new
+
     # ---- builds and checks -------------------------------------------------------------------
     def build(self, record: Build) -> None:
-        self.require(record.variant, record.fingerprint, self.of_sources(record.variant))
         path = self.folder.build(record.variant)
-        known = store.read(path, Build) if is_there(path) else None
+        known = self.known(path, Build)
         same = known is not None and known.fingerprint == record.fingerprint
         if known is None or not same or _is_older(known.provenance, record.provenance):
-            self.write(path, record, known)
+            self.stage(path, record)
 
     def checks(self, record: Checks) -> None:
         """Beside those of other shapes; of one shape, the newer."""
-        for shape, check in record.shapes.items():
-            self.require(record.variant, check.fingerprint, self.at(record.variant, shape))
         path = self.folder.check(record.variant)
-        known = store.read(path, Checks) if is_there(path) else None
+        known = self.known(path, Checks)
         still = {
             shape: check
             for shape, check in (known.shapes if known else {}).items()
@@ -135,7 +192,9 @@ class Merger:
         newer = known is None or not _is_older(record.provenance, known.provenance)
         shapes = still | record.shapes if newer else record.shapes | still
         origin = record.provenance if newer or known is None else known.provenance
-        self.write(path, structs.replace(record, shapes=shapes, provenance=origin), known)
+        merged = structs.replace(record, shapes=shapes, provenance=origin)
+        if merged != known:
+            self.stage(path, merged)
 
     def of_sources(self, variant: str) -> str | None:
         return self.prints[variant].of_sources(variant) if variant in self.prints else None
@@ -150,41 +209,39 @@ class Merger:
         if found != wanted:
             raise ToolFailed(f"a block came back with evidence of another {variant}", hint=MINE)
 
-    def write(self, path: Path, record: R, known: R | None) -> None:
-        if record != known:
-            store.write(path, record)
-
     # ---- times -------------------------------------------------------------------------------
-    def owned(self, block: Block, timing: Timing) -> Timing:
+    def require_own(self, block: Block, timing: Timing) -> None:
         if (timing.study, timing.shape) != (block.study, block.shape):
             raise ToolFailed(f"a timing is of another shape: {block.words}", hint=MINE)
         for variant, found in timing.fingerprints.items():
             self.require(variant, found, self.at(variant, timing.shape))
-        return timing
 
-    def timing(self, name: str, timing: Timing) -> None:
+    def timing(self, name: str, timing: Timing, data: bytes = b"") -> None:
         """With the journal's entry, once. Older timings of no others than its variants go."""
         path = self.folder.timings(timing.shape) / name
-        if (timing.shape, name) in self.timings or is_there(path):
-            if not is_there(path) or store.read(path, Timing) == timing:
-                return  # it is on record, or was and is superseded
+        known = self.known(path, Timing)
+        if known is not None and known != timing:
             path = path.with_stem(f"{path.stem}-{_digest(timing)}")  # two cards in one second
-            if (timing.shape, path.name) in self.timings or is_there(path):
-                return
-        store.write(path, timing)
-        self.timings.add((timing.shape, path.name))
-        journal.append(self.folder, journal.timing_entry(path.name, timing))
-        remove_superseded(path, set(timing.fingerprints))
+            known = self.known(path, Timing)
+        is_new = self.tell(timing.shape, path.name)
+        if known is None and not is_new:
+            return  # it was on record, and is superseded
+        if known is None:
+            self.stage(path, timing, data)
+        if is_new:
+            self.staged.lines.append(journal.timing_entry(path.name, timing))
+        if is_new or self.folder.timing_files(timing.shape)[-1:] == [path]:
+            self.staged.timed[path] = set(timing.fingerprints)
 
     def gathered(self, shares: Sequence[tuple[Block, Left]], planned: int) -> Timing | None:
         """The shares of one comparison as the one timing that they are, not yet on record; None
         where no session came to its end. Raises ToolFailed for cards that are not equal.
         """
-        timings = [
-            self.owned(share, timing)
-            for share, left in shares
-            for _, timing in Arrived(share, left).records(f"{share.shape}/timings", Timing)
-        ]
+        timings: list[Timing] = []
+        for share, left in shares:
+            for _, timing in Arrived(share, left).records(f"{share.shape}/timings", Timing):
+                self.require_own(share, timing)
+                timings.append(timing)
         out = {name for _, left in shares if left.files for name in left.failures}
         return combined(timings, out, planned) if timings else None
 
@@ -192,10 +249,11 @@ class Merger:
         """Put gathered sessions on record, where there are as many as were planned."""
         if timing.is_complete and timing.together:
             self.timing(f"{stamp(timing.provenance.date)}.json", timing)
+            self.commit()
 
     # ---- captures ----------------------------------------------------------------------------
-    def captures(self, arrived: Arrived) -> None:
-        """Every report with the indexes that name it."""
+    def reports(self, arrived: Arrived) -> dict[str, list[CaptureIndex]]:
+        """Every report that came, and the indexes that name it."""
         block, by_report = arrived.block, dict[str, list[CaptureIndex]]()
         for _, index in arrived.records(f"{block.shape}/captures", CaptureIndex):
             if index.shape != block.shape:
@@ -204,27 +262,27 @@ class Merger:
             by_report.setdefault(index.report, []).append(index)
         for name, indexes in by_report.items():
             report = arrived.left.files.get(f"reports/{name}", b"")
-            digest = hashlib.sha256(report).hexdigest()
-            if any(index.sha256 != digest for index in indexes):
+            if any(index.sha256 != digest(report) for index in indexes):
                 raise ToolFailed(f"{name} is not the report that was recorded", hint=MINE)
-            fresh = [index for index in indexes if not self.has(index)]
-            if fresh:
-                self.capture(name, digest, report, fresh)
+        return by_report
 
-    def has(self, new: CaptureIndex) -> bool:
-        path = self.folder.capture_index(new.shape, new.variant)
-        return is_there(path) and new.sha256 in store.read(path, CaptureIndex).known_sha256.values()
-
-    def capture(
-        self, name: str, digest: str, report: bytes, indexes: Iterable[CaptureIndex]
-    ) -> None:
-        kept = self.folder.reports / name
-        if is_there(kept) and store.digest_of(kept) != digest:  # two cards in the same second
-            name = f"{kept.stem}-{digest[:8]}{kept.suffix}"
-        named = [
-            with_repeats(self.folder, structs.replace(index, report=name)) for index in indexes
-        ]
-        write_captures(self.folder, name, report, named)
+    def capture(self, name: str, report: bytes, indexes: Sequence[CaptureIndex]) -> None:
+        """A report, and those of its indexes that are not on record yet, with the repeats that
+        are.
+        """
+        path = self.folder.reports / name
+        if is_there(path) and store.digest_of(path) != digest(report):  # two cards in one second
+            path = path.with_stem(f"{path.stem}-{digest(report)[:8]}")
+        for index in indexes:
+            of = self.folder.capture_index(index.shape, index.variant)
+            known = self.known(of, CaptureIndex)
+            if known is None or index.sha256 not in known.known_sha256.values():
+                self.staged.files[path] = report  # before the indexes that name it
+                known = with_repeats(self.folder, structs.replace(index, report=path.name))
+                self.stage(of, known)
+                self.staged.captured = True
+            if known.sha256 == index.sha256 and self.tell(known.shape, known.variant, known.report):
+                self.staged.lines.append(journal.capture_entry(known))
 
 
 def _is_older(one: Provenance, other: Provenance) -> bool:
@@ -234,61 +292,3 @@ def _is_older(one: Provenance, other: Provenance) -> bool:
 def _digest(timing: Timing) -> str:
     text = json.dumps(store.content(timing), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def combined(timings: Sequence[Timing], out: set[str], planned: int) -> Timing:
-    """One timing of several, in this order; ``out`` are variants that failed in one of them.
-
-    A session that ran on another card than the others says on which. Raises ToolFailed where cards,
-    drivers or libraries are not equal.
-    """
-    first = timings[0]
-    for other in timings[1:]:
-        if told := differences(first.provenance, other.provenance):
-            raise ToolFailed(
-                f"sessions of {first.shape} ran on unequal cards: {told}",
-                hint="the workers of a place that measures one comparison must be equal",
-            )
-    cards = {timing.provenance.gpu_uuid for timing in timings}
-    several = len(cards) > 1
-    sessions: list[Session] = []
-    numbers = {True: 0, False: 0}
-    for timing in timings:
-        for session in timing.sessions:
-            series = tuple(one for one in session.series if one.variant not in out)
-            if not series:
-                continue
-            sessions.append(
-                structs.replace(
-                    session,
-                    number=numbers[session.alone],
-                    series=series,
-                    audits=tuple(one for one in session.audits if one.variant not in out),
-                    card=(timing.provenance.gpu_uuid or "") if several else "",
-                )
-            )
-            numbers[session.alone] += 1
-    hosts = {timing.provenance.host for timing in timings}
-    origin = structs.replace(
-        first.provenance,
-        gpu_uuid=None if several else first.provenance.gpu_uuid,
-        host=None if len(hosts) > 1 else first.provenance.host,
-    )
-    nodes = {name: found for timing in timings for name, found in timing.nodes.items()}
-    prints = {name: found for timing in timings for name, found in timing.fingerprints.items()}
-    return structs.replace(
-        first,
-        fingerprints={name: prints[name] for name in sorted(prints) if name not in out},
-        nodes={name: found for name, found in nodes.items() if name not in out},
-        sessions=tuple(sessions),
-        provenance=origin,
-        planned=planned,
-    )
-
-
-def differences(one: Provenance, other: Provenance) -> str:
-    """What keeps the sessions of two cards from being compared, in words."""
-    pairs: Mapping[str, tuple[object, object]] = {
-        name: (getattr(one, name), getattr(other, name)) for name in EQUAL
-    }
-    return ", ".join(f"{name} {a} and {b}" for name, (a, b) in pairs.items() if a != b)

@@ -13,9 +13,11 @@ Tell = Callable[[str], None]  # takes a line of progress
 class Opened:
     """``security`` is distributed's ``Security``; None where nobody else reaches the address.
 
-    ``workers`` are those that were asked for; more or fewer may come and go.
+    ``workers`` are those that were asked for; more or fewer may come and go. ``loop`` is the event
+    loop of a scheduler in this process: a client on the same one waits for no other thread.
     """
 
     address: str
     security: Any
     workers: int
+    loop: Any = None

@@ -44,7 +44,11 @@ def connected(name: str, opened: Opened) -> Iterator[Any]:
 
     try:
         client = Client(
-            opened.address, security=opened.security, set_as_default=False, timeout=TIMEOUT_SECONDS
+            opened.address,
+            security=opened.security,
+            set_as_default=False,
+            timeout=TIMEOUT_SECONDS,
+            loop=opened.loop,
         )
     except (OSError, TimeoutError) as error:
         raise EnvironmentLacks(

@@ -38,8 +38,13 @@ class Errand:
     plan: Plan
     deciding: Deciding = field(default_factory=Deciding)
 
-    def block(self, command: Sequence[str]) -> Block:
-        """All of it."""
+    @property
+    def sources(self) -> dict[str, str]:
+        """The sha256 of the files as they are now."""
+        return hashes(files_of(self.study))
+
+    def block(self, command: Sequence[str], sources: dict[str, str] | None = None) -> Block:
+        """All of it; ``sources`` where they are known."""
         plan, config = self.plan, self.config
         return Block(
             study=self.study.name,
@@ -49,7 +54,7 @@ class Errand:
             captured=plan.captured,
             proven=plan.proven,
             derived=parameters_of_derived(self.study),
-            sources=hashes(files_of(self.study)),
+            sources=self.sources if sources is None else sources,
             timing=config.timing,
             limits=config.limits,
             profiler=config.profiler,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from workbench.places.blocks import Block, Left, Outcome
-from workbench.places.merge import Merger
+from workbench.places.landing import Landing
 from workbench.places.plan import Errand, Stages
 from workbench.run.protocol import WorkerEvent
 
@@ -17,7 +16,7 @@ class Underway:
     """An errand, the blocks of its stage, and what those that are in have left."""
 
     errand: Errand
-    merger: Merger
+    landing: Landing
     stages: Stages
     outcome: Outcome
     wanted: list[str] = field(default_factory=list)
@@ -35,7 +34,12 @@ class Flight:
     blobs: dict[str, bytes] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     where: str = ""
-    future: Any = None
+    is_new: bool = False  # measured for this command
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it has some of the sessions of a comparison."""
+        return self.block.share >= 0
 
 
 @dataclass(frozen=True)

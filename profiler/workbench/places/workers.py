@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ import msgspec
 import workbench
 from workbench.errors import EnvironmentLacks
 from workbench.places import blocks
-from workbench.places.blocks import Answer
+from workbench.places.blocks import Answer, Failed
 from workbench.places.execute import carry_out
 from workbench.run import machine
 from workbench.run.cards import Card, cards, largest_kind
@@ -66,6 +66,43 @@ def about() -> bytes:
 def task(data: bytes, blobs: dict[str, bytes], kind: tuple[str, ...], topic: str) -> bytes:
     """What a Dask worker is asked to do: see ``execute.carry_out``."""
     return carried_by(carry_out, data, blobs, kind, topic)
+
+
+def together(
+    data: Sequence[bytes],
+    blobs: Sequence[dict[str, bytes]],
+    task: Callable[..., bytes],
+    kind: tuple[str, ...],
+    topic: str,
+) -> list[bytes]:
+    """Blocks one after the other, by ``task`` or what stands in for it; one that breaks costs only
+    itself.
+    """
+    return [_alone(task, *each, kind, topic) for each in zip(data, blobs, strict=True)]
+
+
+def _alone(task: Callable[..., bytes], data: bytes, *given: object) -> bytes:
+    try:
+        return task(data, *given)
+    except Exception as error:
+        from distributed import get_worker
+
+        failed = Failed(
+            block=blocks.id_of(data),
+            where=get_worker().address,
+            kind=type(error).__name__,
+            message=short(error),
+            again=True,
+        )
+        return blocks.encode_answer(failed)
+
+
+def short(error: BaseException | None) -> str:
+    """Of what Dask or a worker raises, in a line."""
+    if type(error).__name__ == "KilledWorker":
+        return "every worker that had it died"
+    text = str(error).strip().partition("\n")[0] or type(error).__name__
+    return f"{type(error).__name__}: {text}"
 
 
 def carried_by(
@@ -156,8 +193,16 @@ class Crew:
             self.out[address] = why
             note(f"a worker of '{self.place}' is left out: {why}")
 
-    def submit(self, function: Callable[..., bytes], *given: Any, key: str, avoid: str) -> Any:
-        """A future. ``avoid`` is where it was tried before; there again only where all else is.
+    def submit(
+        self,
+        function: Callable[..., Any],
+        *columns: Sequence[Any],
+        keys: Sequence[str],
+        avoid: str,
+        **same: Any,
+    ) -> list[Any]:
+        """Futures, one a key: ``columns`` are what the calls are given one by one, ``same`` what
+        all of them are. ``avoid`` is where it was tried before; there again only where all else is.
 
         Where all those die to whom it may go, whoever comes in their place has it: Dask would wait
         for the dead. One whose card is not equal answers so, and is asked again later.
@@ -166,15 +211,17 @@ class Crew:
         if self.out or avoid:
             known = self.addresses()
             where = [address for address in known if address != avoid] or known or None
-        return self.client.submit(
+        futures: list[Any] = self.client.map(
             function,
-            *given,
-            key=key,
+            *columns,
+            key=list(keys),
             pure=False,
             resources=RESOURCES,
             workers=where,
             allow_other_workers=where is not None,
+            **same,
         )
+        return futures
 
     def package_version(self, name: str) -> str | None:
         """Of an installed distribution there."""
