@@ -24,7 +24,7 @@ from workbench.judge.differences import (
 )
 from workbench.judge.environment import COMPILERS, HARDWARE, LIBRARIES
 from workbench.study.config import CommitGate, Gates
-from workbench.words import CLOCK_TOLERANCE, Cause, Move
+from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 
 if TYPE_CHECKING:
     from workbench.derive.intervals import Ratio
@@ -134,11 +134,18 @@ def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, str] | None:
         told = str(getattr(after, name))
         if told:
             was = bool(getattr(before, name))
-            first = told.strip().splitlines()[0]
+            first = _first(told)
             return (
                 (Move.CANNOT_TELL, f"failed before, too: {first}") if was else (Move.BROKEN, first)
             )
     return None
+
+
+def _first(told: str) -> str:
+    """The first line, with the first thing that the compiler complains of."""
+    first, *others = told.strip().splitlines()
+    said = next((line for line in others if ": error" in line), "")
+    return f"{first}: {said.rpartition(f'{VIRTUAL_ROOT}/')[2]}" if said else first
 
 
 def _by_time(change: Change, rules: Rules) -> Change | None:

@@ -11,8 +11,11 @@ from workbench.render.plain import printable, printable_lines
 from workbench.words import Move
 
 
-def junit(studies: Mapping[str, Sequence[Change]]) -> str:
-    """Slower and broken ones have failed; those of which nothing can be told are skipped."""
+def junit(studies: Mapping[str, Sequence[Change]], folders: Mapping[str, str]) -> str:
+    """Slower and broken ones have failed; those of which nothing can be told are skipped.
+
+    ``folders`` are where the studies stand in the repository.
+    """
     top = xml.Element("testsuites", name="workbench gate")
     for study, changes in studies.items():
         suite = xml.SubElement(
@@ -25,15 +28,15 @@ def junit(studies: Mapping[str, Sequence[Change]]) -> str:
             errors="0",
         )
         for change in changes:
-            _case(suite, study, change)
+            _case(suite, study, change, folders[study])
     xml.indent(top)
     return xml.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _case(suite: xml.Element, study: str, change: Change) -> None:
+def _case(suite: xml.Element, study: str, change: Change, folder: str) -> None:
     case = xml.SubElement(suite, "testcase", classname=study, name=change.variant)
     if change.spot is not None:
-        case.set("file", change.spot.file)
+        case.set("file", printable(f"{folder}/{change.spot.file}"))
         case.set("line", str(change.spot.line))
     if change.is_bad:
         failure = xml.SubElement(case, "failure", type=change.move, message=printable(change.why))
