@@ -100,6 +100,8 @@ class Side:
         for kernel, _ in kernels or ():
             codes[kernel.source] = f"{codes.get(kernel.source, '')} {kernel.code}"
         variant = self.study.variants[name]
+        failed = event.error.message if isinstance(event, Failed) else ""
+        lacks = isinstance(event, Failed) and event.error.kind == ModuleNotFoundError.__name__
         return AtCommit(
             fingerprint=self.prints.of_sources(name),
             plain=self.plain(name),
@@ -108,7 +110,8 @@ class Side:
             method=self.method,
             kernels=kernels,
             warnings=event.warnings if isinstance(event, Built) else (),
-            error=event.error.message if isinstance(event, Failed) else "",
+            error="" if lacks else failed,
+            lacks=failed if lacks else "",
             wrong=self.wrong(name),
             figures=self.figures(name) if counters else {},
             index=self.evidence.capture_index(name).current if self.evidence else None,

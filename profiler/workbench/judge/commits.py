@@ -96,7 +96,8 @@ def judge_change(
     if before is None:
         broken = after.error or after.wrong
         move = Move.BROKEN if broken else Move.NEW
-        return Change(variant, move, broken or "was not there before")
+        lacks = f"; it {after.lacks}" if after.lacks else ""
+        return Change(variant, move, _first(broken) if broken else f"was not there before{lacks}")
     found = (*compiled(before, after), *counters(before, after, rules.gate, rules.noise))
     change = Change(variant, Move.SAME, "", findings=found, timed=timed)
     if not is_same(before, after) and (failed := _failed(before, after)):
@@ -226,7 +227,8 @@ def _by_compiler(change: Change, before: AtCommit, after: AtCommit, rules: Rules
         return replace(change, move=Move.SLOWER, why=f"by what the compiler says: {why}")
     code = same_code(before, after)
     if code is None:
-        why = "its machine code is not known here"
+        lacks = after.lacks or before.lacks
+        why = f"it {lacks}" if lacks else "its machine code is not known here"
     elif code:
         why = "the same kernels are launched by other code"
     else:

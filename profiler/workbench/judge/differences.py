@@ -41,9 +41,10 @@ class AtCommit:
 
     ``fingerprint`` is of its sources, ``plain`` of these without comments, ``host`` of what its
     Python means, ``launches`` of the same with machine code for the files that it is of, ``method``
-    of the study's code. ``kernels`` with their macros are what was
-    compiled; None where that was not needed. ``error`` is the compiler's, ``wrong`` what a check
-    found. ``figures`` are of the capture that ``index`` names; empty and None are not collected.
+    of the study's code. ``kernels`` with their macros are what was compiled; None where that was
+    not needed. ``error`` is the compiler's, ``lacks`` why it was not compiled on this machine,
+    ``wrong`` what a check found. ``figures`` are of the capture that ``index`` names; empty and
+    None are not collected.
     """
 
     fingerprint: str
@@ -54,6 +55,7 @@ class AtCommit:
     kernels: tuple[tuple[BuiltKernel, str], ...] | None = None
     warnings: tuple[str, ...] = ()
     error: str = ""
+    lacks: str = ""
     wrong: str = ""
     figures: Mapping[str, Figure] = field(default_factory=dict)
     index: CaptureIndex | None = None
