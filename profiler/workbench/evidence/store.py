@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import re
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -183,6 +185,25 @@ def write(path: Path, record: Record) -> None:
     """Raises EnvironmentLacks where the disk is full."""
     text = json.dumps(content(record), indent=1, sort_keys=True)
     write_bytes(path, (text + "\n").encode())
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else is inside for this folder, which is made where it is not there: what is read and
+    then written, or deleted for what was read, is not another command's meanwhile. Not to be
+    nested. Raises EnvironmentLacks where the disk is full.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_full(folder, error) or error from None
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def append(path: Path, record: Record) -> None:
