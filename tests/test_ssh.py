@@ -31,7 +31,7 @@ from workbench.study.places import SshPlace
 from workspaces import GOOD, make
 
 distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-SECONDS = 40.0
+SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +61,19 @@ def within(seconds: float, is_so: Callable[[], bool]) -> bool:
     return True
 
 
+def words_of(pid: int | str) -> list[bytes]:
+    """The command line of a process; empty words of one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return [b""]
+
+
 def left_there(host: Host) -> list[str]:
     """Processes whose Python is that of the host's folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
+        words = words_of(entry.name)
         if words[0].startswith(str(host.folder).encode()):
             found.append(b" ".join(words).decode())
     return found
@@ -141,11 +146,7 @@ def test_a_host_that_is_lost_is_tried_again(host: Host) -> None:
     told: list[str] = []
     with client_of(host.place(workers=1), told.append) as client:
         before = pids(client)
-        masters = [
-            pid
-            for pid in descendants()
-            if b"-M" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        ]
+        masters = [pid for pid in descendants() if b"-M" in words_of(pid)]
         assert len(masters) == 1
         os.kill(masters[0], signal.SIGKILL)
         assert within(SECONDS, lambda: bool(pids(client) - before))
