@@ -201,13 +201,13 @@ def run(options: GateOptions) -> None:
     where = repository.inside.as_posix()
     inside = {each.study: f"{where}/{each.folder}".removeprefix("./") for each in compared}
     told = {each.study: each.changes for each in compared}
-    if options.junit:
-        write_bytes(options.junit, junit(told, inside).encode())
-    if options.sarif:
-        write_bytes(options.sarif, sarif(told, inside).encode())
     if options.json:
         show_json(as_json.gate(commits[0].sha, commits[1].sha, tier, told, inside))
     else:
         out = Output(options.wide, options.markdown)
         out.show(*document.gate(_said(changes, commits), told, wide=options.wide))
+    if options.junit:
+        write_bytes(options.junit, junit(told, inside).encode())
+    if options.sarif:
+        write_bytes(options.sarif, sarif(told, inside).encode())
     finish(changes)

@@ -278,13 +278,22 @@ def _sweep(path: Path) -> None:
                     beside.unlink()
 
 
+def _is_stream(path: Path) -> bool:
+    """Whether a file must not come in its place; one that the shell has opened neither."""
+    opened = path.is_symlink() and str(path.readlink()).startswith("/proc/")
+    return opened or (path.exists() and not (path.is_file() or path.is_dir()))
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write all of it or nothing: a reader never sees half a file. Raises EnvironmentLacks.
 
-    What killed runs left beside it goes.
+    What killed runs left beside it goes. A pipe or a device, such as /dev/stdout, is written to.
     """
     temporary = None
     try:
+        if _is_stream(path):
+            path.write_bytes(data)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -9,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
 
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run.scratch import empty_scratch
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 
 SECONDS = 120.0  # for one call of git
+FULL = 1 << 20  # bytes that are free on a disk where something did not fit
 HELD = "held"  # a file in a scratch folder, locked as long as its worktrees are used
 SCRATCH = "workbench-commits-"
 # What git tells its hooks: another command would take them for its own repository and index.
@@ -103,7 +106,12 @@ class Repository:
             ]
             try:
                 for place, one in zip(places, commits, strict=True):
-                    self.git("worktree", "add", "--detach", "--quiet", str(place), one.sha)
+                    try:
+                        self.git("worktree", "add", "--detach", "--quiet", str(place), one.sha)
+                    except ToolFailed:  # git does not say why it could not write
+                        if disk_usage(scratch).free < FULL:
+                            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+                        raise
                 yield [
                     self.workspace(place, one) for place, one in zip(places, commits, strict=True)
                 ]
@@ -199,7 +207,8 @@ def _git(folder: Path, *arguments: str) -> str:
     except subprocess.TimeoutExpired:
         raise ToolFailed(f"git {arguments[0]} took longer than {SECONDS:g} s") from None
     if done.returncode:
-        said = done.stderr.strip() or f"exit {done.returncode}"
+        lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
+        said = "\n".join(lines if len(lines) <= 6 else [*lines[:3], "...", *lines[-2:]])
         raise ToolFailed(
             said, ran=f"git {' '.join(arguments)}", hint="git's own words above say why"
         )
