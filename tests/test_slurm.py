@@ -174,10 +174,12 @@ def test_a_job_ends_when_whoever_wanted_it_is_killed(folder: Path) -> None:
         "    client.wait_for_workers(2); print('there', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as started:
-        assert started.stdout is not None
-        assert started.stdout.readline() == b"there\n"
-        assert jobs()
-        started.kill()
+        try:
+            assert started.stdout is not None
+            assert started.stdout.readline() == b"there\n"
+            assert jobs()
+        finally:
+            started.kill()
     last = time.monotonic() + SECONDS
     while jobs():
         assert time.monotonic() < last, "a job is left in the queue"

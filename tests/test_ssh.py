@@ -163,10 +163,12 @@ def test_what_is_killed_here_ends_there(host: Host) -> None:
         "    print('open', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as started:
-        assert started.stdout is not None
-        assert started.stdout.readline() == b"open\n"
-        assert left_there(host)
-        started.kill()
+        try:
+            assert started.stdout is not None
+            assert started.stdout.readline() == b"open\n"
+            assert left_there(host)
+        finally:
+            started.kill()
     assert within(SECONDS, lambda: not left_there(host)), left_there(host)
 
 
@@ -210,11 +212,14 @@ def test_ctrl_c_here_ends_the_work_there(host: Host, standin: Path, tmp_path: Pa
     before = len(ran(standin))
     command = [sys.executable, "-m", "workbench", "ablate", "--on", "lab", "--project", str(root)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
-        assert started.stderr is not None
-        assert within(SECONDS, lambda: len(ran(standin)) > before)
-        assert left_there(host)
-        started.send_signal(signal.SIGINT)
-        said = started.stderr.read()
+        try:
+            assert started.stderr is not None
+            assert within(SECONDS, lambda: len(ran(standin)) > before)
+            assert left_there(host)
+            started.send_signal(signal.SIGINT)
+            said = started.stderr.read()
+        finally:
+            started.kill()  # or it would be waited for, whatever went wrong
     assert started.returncode == 130, said
     assert "the same command goes on from there" in said
     assert within(SECONDS, lambda: not left_there(host)), left_there(host)

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faulty import examples
+from standin import StandIn
 from test_gates import build as build_of
 from workbench.cli import main
 from workbench.errors import EnvironmentLacks, ToolFailed
@@ -105,6 +106,20 @@ def test_a_worker_ends_where_its_parent_was_killed(tmp_path: Path) -> None:
     assert begun
     gone, left = psutil.wait_procs(workers, timeout=60)
     assert (len(gone), left) == (len(workers), [])
+
+
+def test_ctrl_c_in_a_check_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    make(tmp_path, {}, {"baseline": RUN, "fix": RUN})
+    StandIn(monkeypatch, lambda run: 1.0)
+
+    def stopped(*given: Any) -> WorkerEnd:
+        return WorkerEnd(events=[], returncode=-2, interrupted=True)
+
+    monkeypatch.setattr(measure, "run_worker", stopped)
+    assert main(["check", "--project", str(tmp_path)]) == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 class Breaking:
