@@ -38,8 +38,9 @@ def correctness(
     """
     found = {name: _recorded(side, name) for name in names}
     left = [name for name in names if name in side.names and found[name].is_correct is None]
-    if left and elsewhere.gpu() is not None:
-        known = Evidence(side.study, side.study.default_shape, EvidenceFolder(folder))
+    if left and (gpu := elsewhere.gpu()) is not None:
+        target = EvidenceFolder(folder / gpu.slug)
+        known = Evidence(side.study, side.study.default_shape, target)
         _check(side, known, left, payer)
         found |= {name: _checked(known, name) for name in left}
     return found
