@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -19,13 +20,21 @@ from pathlib import Path
 import pytest
 
 from onplaces import NCU, card, smi
-from workbench.places.connection import free_port as free_port
 from workbench.run.cards import Card
 from workbench.study.places import SshPlace
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 NAME = "gpu1"
 CARDS = (card(0), card(1))
+
+
+def free_port() -> int:
+    """One of the loopback's that nobody listens on, and that the system gives to no connection."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 30_000)
+        with suppress(OSError), socket.socket() as tried:
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 def needed() -> None:
@@ -152,11 +161,12 @@ def running(
 
 
 def until_it_listens(host: Host) -> None:
-    last = time.monotonic() + 20
+    last = time.monotonic() + 60
     while True:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", host.port), timeout=1):
-            return
         assert host.process is not None
+        with suppress(OSError), socket.create_connection(("127.0.0.1", host.port), timeout=1):
+            if host.process.poll() is None:
+                return
         if host.process.poll() is not None or time.monotonic() > last:
             pytest.skip(f"sshd does not start here: {(host.root / 'sshd.log').read_text()[-300:]}")
         time.sleep(0.05)

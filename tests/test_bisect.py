@@ -164,6 +164,21 @@ def test_without_a_gpu_nothing_is_guessed(tmp_path: Path, capsys: Capture) -> No
     assert bisect(made, capsys, shas[0], "--what", "odd")[0] == 2
 
 
+def test_registers_tell_without_a_gpu_when_it_got_slow(tmp_path: Path, capsys: Capture) -> None:
+    made, shas = history(tmp_path, "SLOW", "sin((double)x[i])")
+    code, told, said = bisect(made, capsys, shas[0], "--what", "slow")
+    assert code == 0, said
+    assert told["first_bad"]["commit"] == shas[5]
+    assert set(told["untested"]) <= set(shas[1:5])  # of which the compiler alone tells nothing
+    assert "by what the compiler says: registers" in said
+
+
+def test_a_variant_that_is_none(tmp_path: Path, capsys: Capture) -> None:
+    made, shas = history(tmp_path, "fine", "x[i] * 3")
+    assert main(["bisect", "basline", shas[0], "--project", str(made.workspace)]) == 2
+    assert "did you mean 'baseline'?" in capsys.readouterr().err
+
+
 def test_check_names_the_last_good_commit(
     tmp_path: Path, bench: type[Bench], capsys: Capture
 ) -> None:

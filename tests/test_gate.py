@@ -112,6 +112,7 @@ def test_other_code_is_found_and_its_line_named(
     assert {m["what"] for m in change["moved"]} >= {"machine code"}
     suite = xml.parse(files[0]).getroot()[0]
     assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", "0")
+    assert all(set(case.attrib) == {"classname", "name"} for case in suite)  # as Jenkins has it
     result = json.loads(files[1].read_text())["runs"][0]["results"][0]
     place = result["locations"][0]["physicalLocation"]
     line = (scale.workspace / CU).read_text().splitlines()[place["region"]["startLine"] - 1]
@@ -130,6 +131,53 @@ def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None
     scale.edit(CU, "2 * x[i]", "2 * y[i]")
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)) == (1, {"baseline": "broken", "fast": "same"})
+    change = told["studies"][0]["changes"][0]
+    assert change["why"].endswith('scale/baseline.cu(3): error: identifier "y" is undefined')
+    assert (change["where"]["file"], change["where"]["line"]) == ("baseline.cu", 3)
+    assert [moved["what"] for moved in change["moved"]] == ["compiles"]
+
+
+def test_a_kernel_in_a_file_of_another_name_is_the_same(scale: Repository, gate: Any) -> None:
+    """But not where another kernel has its name now."""
+    folder = scale.workspace / "kernels" / "scale"
+    (folder / "baseline.cu").rename(folder / "other name.cu")
+    scale.edit("kernels/scale/baseline.py", "baseline.cu", "other name.cu")
+    code, told = gate("HEAD~1")
+    assert (code, verdicts(told)["baseline"]) == (0, "same")
+    scale.edit("kernels/scale/baseline.py", "other name.cu", "fast.cu")
+    assert gate("HEAD~1")[0] == 5
+
+
+def test_a_package_that_is_not_here_breaks_nothing(scale: Repository, gate: Any) -> None:
+    scale.edit("kernels/scale/fast.py", "from", "import no_such_package\n\nfrom")
+    code, told = gate("HEAD~1")
+    assert (code, verdicts(told)["fast"]) == (5, "cannot tell")
+    assert "needs no_such_package" in told["studies"][0]["changes"][1]["why"]
+
+
+def test_a_study_that_comes_goes_or_cannot_be_read(
+    scale: Repository, gate: Any, tmp_path: Path
+) -> None:
+    for name in ("kernels", "ablations"):
+        shutil.copytree(scale.workspace / name / "scale", scale.workspace / name / "more")
+    scale.commit("another study")
+    code, told = gate("HEAD~1")
+    assert [study["study"] for study in told["studies"]] == ["more", "scale"]
+    assert (code, verdicts(told)) == (0, {"baseline": "new", "fast": "new"})
+    code, told = gate("HEAD", "HEAD~1")
+    assert (code, set(verdicts({"studies": told["studies"][1:]}).values())) == (0, {"gone"})
+    study = scale.workspace / "kernels" / "more" / "study.py"
+    study.write_text(study.read_text() + "\nhere = (\n")
+    scale.commit("no Python")
+    code, told = gate("HEAD~1", "HEAD", "--sarif", str(tmp_path / "out.sarif"))
+    assert (code, set(verdicts(told).values())) == (1, {"broken"})
+    change, last = told["studies"][0]["changes"][0], len(study.read_text().splitlines())
+    assert f":gpu/kernels/more/study.py:{last} could not be imported" in change["why"]
+    (run,) = json.loads((tmp_path / "out.sarif").read_text())["runs"]
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "gpu/kernels/more/study.py"
+    assert place["region"]["startLine"] == last
+    assert gate("HEAD", "HEAD~1")[0] == 5
 
 
 def test_a_reference_whose_package_is_missing_is_not_broken(scale: Repository, gate: Any) -> None:

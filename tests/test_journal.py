@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,16 @@ from workbench.errors import EnvironmentLacks
 from workbench.evidence import store
 from workbench.evidence.journal import Journal, append, known_of, load_journal
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Environment, PredictionEntry, SessionEntry
+from workbench.evidence.records import Checks, Environment, PredictionEntry, SessionEntry
 from workbench.judge.ladder import judge
 from workbench.judge.recordings import recordings
 from workbench.render.document.method import recorded
+from workbench.run import recording
 from workbench.run.protocol import Timed
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
-from workbench.words import HEADLINE, Known
+from workbench.words import HEADLINE, CheckResult, Known
 from workspaces import GOOD, make
 
 DATE = "2026-01-02T03:04:05Z"
@@ -208,3 +210,39 @@ def test_an_entry_of_a_prediction_names_its_step() -> None:
         "predictions": ("0123",),
         "known": "nothing",
     }
+
+
+def test_two_timings_of_one_second_are_both_kept(
+    folder: EvidenceFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two commands at once, or a clock that was set back."""
+    root = make(tmp_path / "twice", {"baseline": GOOD, "fix1": GOOD})
+    study = find_workspace(root).study()
+    monkeypatch.setattr(recording, "now", lambda: "2026-01-01T00:00:00Z")
+    for name in ("baseline", "fix1"):
+        recorder = Recorder(study, "large", folder, [name])
+        found = timed_session(1, {name: 5.0})
+        recorder.session(Timed(session=found, nodes={}, stride=1), 1)
+        recorder.end_timing()
+    names = [path.name for path in folder.timing_files("large")]
+    assert names == ["20260101T000000Z.json", "20260101T000000Z_2.json"]
+    assert [one.file for one in load_journal(folder).sessions] == names
+
+
+def test_checks_of_two_commands_at_once_are_all_kept(
+    folder: EvidenceFolder, tmp_path: Path
+) -> None:
+    root = make(tmp_path / "twice", {"baseline": GOOD})
+    study = find_workspace(root).study()
+
+    def check(shape: str) -> None:
+        for _ in range(25):
+            recorder = Recorder(study, shape, folder, ["baseline"])
+            recorder.check("baseline", shape, status=CheckResult.CORRECT, why="")
+            found = store.read(folder.check("baseline"), Checks).shapes
+            assert shape in found
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(check, shape) for shape in ("large", "odd")]:
+            done.result()
+    assert set(store.read(folder.check("baseline"), Checks).shapes) == {"large", "odd"}

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,16 +35,24 @@ class Running:
             *("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
             *("--scheduler-file", str(where)),
         )
-        while not where.exists() or not where.read_text():
-            time.sleep(0.05)
-        self.address: str = json.loads(where.read_text())["address"]
+        self.address: str = self.told(where)["address"]
         self.workers = [
             self.start(
                 *("worker", self.address, "--nthreads", "1", "--resources", "GPU=1"),
-                *("--no-nanny", "--no-dashboard", "--death-timeout", "5"),
+                *("--no-nanny", "--no-dashboard", "--death-timeout", "60"),
             )
             for _ in range(number)
         ]
+
+    def told(self, where: Path) -> dict[str, str]:
+        """What the scheduler writes, as soon as all of it is there."""
+        end = time.monotonic() + 120
+        while time.monotonic() < end and self.scheduler.poll() is None:
+            with suppress(FileNotFoundError, json.JSONDecodeError):
+                found: dict[str, str] = json.loads(where.read_text())
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"no scheduler: {Path(self.log.name).read_text()[-500:]}")
 
     def start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *options]
@@ -86,13 +95,13 @@ def test_ctrl_c_ends_the_work_there_and_the_same_command_goes_on(
     (cards.folder / "fault-hang-1").rename(cards.folder / "fault-none-0")  # the second one works
     command = [sys.executable, "-m", "workbench", *RANGE, "--project", str(root)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 60
-    while time.monotonic() < end and len(shapes_of(root)) < 2:
+    end = time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None and len(shapes_of(root)) < 2:
         time.sleep(0.1)
     done = shapes_of(root)
     assert done
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=120)
     assert process.returncode == 130, told
     assert "the same command goes on from there" in told
     assert not alive(cards)
@@ -113,7 +122,7 @@ def test_a_scheduler_that_dies_leaves_what_is_finished(
     monkeypatch.setattr("workbench.places.sending.GONE_SECONDS", 2.0)
 
     def kill() -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while time.monotonic() < end and not shapes_of(root):
             time.sleep(0.05)
         running.scheduler.kill()
@@ -126,7 +135,7 @@ def test_a_scheduler_that_dies_leaves_what_is_finished(
     done = set(shapes_of(root))
     assert done
     running.end()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while alive(cards) and time.monotonic() < end:
         time.sleep(0.1)
     assert not alive(cards)  # the block's process ends with its worker

@@ -25,12 +25,11 @@ from onplaces import NCU
 from workbench.cli import main
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.places import scheduler, slurm
-from workbench.places.connection import free_port
 from workbench.places.opening import client_of
 from workbench.study.places import SlurmPlace
 from workspaces import GOOD, make
 
-SECONDS = 60.0
+SECONDS = 120.0
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 DAEMONS = ("munged", "slurmctld", "slurmd")
 CONF = """
@@ -94,8 +93,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             name=name,
             folder=folder,
             user=getpass.getuser(),
-            controller=free_port(),
-            node=free_port(),
+            controller=hosts.free_port(),
+            node=hosts.free_port(),
         )
     )
     cards = "".join(f"NodeName={name} Name=gpu File={f}\n" for f in ("/dev/null", "/dev/zero"))
@@ -108,10 +107,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("PATH", f"{host.programs}{os.pathsep}{os.environ['PATH']}")
         own = [f"--{what}={folder}/munge/{what}" for what in ("socket", "pid-file", "seed-file")]
         daemon(stack, folder, "munged", "--foreground", "--force", f"--key-file={key}", *own)
-        time.sleep(0.5)
+        last = time.monotonic() + SECONDS
+        while not (folder / "munge" / "socket").exists() and time.monotonic() < last:
+            time.sleep(0.1)
         daemon(stack, folder, "slurmctld", "-D")
         daemon(stack, folder, "slurmd", "-D", "-N", name)
-        last = time.monotonic() + SECONDS
         while says("sinfo", "-h", "-o", "%T") != "idle":
             if time.monotonic() > last:
                 logs = "\n".join((folder / f"{one}.log").read_text()[-500:] for one in DAEMONS)
@@ -174,10 +174,12 @@ def test_a_job_ends_when_whoever_wanted_it_is_killed(folder: Path) -> None:
         "    client.wait_for_workers(2); print('there', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as started:
-        assert started.stdout is not None
-        assert started.stdout.readline() == b"there\n"
-        assert jobs()
-        started.kill()
+        try:
+            assert started.stdout is not None
+            assert started.stdout.readline() == b"there\n"
+            assert jobs()
+        finally:
+            started.kill()
     last = time.monotonic() + SECONDS
     while jobs():
         assert time.monotonic() < last, "a job is left in the queue"

@@ -30,6 +30,20 @@ Patch = pytest.MonkeyPatch
 H200 = "NVIDIA H200"
 
 
+def test_a_damaged_line_of_the_ledger_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it cost would otherwise be gone from the budget without a word."""
+    root = make(tmp_path, {"baseline": GOOD})
+    whole = '{"schema_version": 1, "date": "2026", "verb": "ablate", "study": "scale", '
+    text = f'{whole}"gpu": "x", "seconds": 2.0}}\n{whole}\n'
+    (root / "ablations" / "ledger.jsonl").write_text(text)
+    assert main(["status", "--json", "--project", str(root)]) == 0
+    told = capsys.readouterr()
+    assert [one["seconds"] for one in json.loads(told.out)["spent"]] == [2.0]
+    assert "line 2 of ledger.jsonl is passed over" in told.err
+
+
 def spent(seconds: float, verb: str = "ablate", **known: Any) -> SpentEntry:
     plain = {"date": "2026", "study": "scale", "gpu": H200, "shape": "large", "rate": 3.6}
     return SpentEntry(**{**plain, "verb": verb, "seconds": seconds, **known})

@@ -11,6 +11,7 @@ set -uo pipefail
 : "${BASE:?the commit to compare with}"
 reports=${REPORTS:-gate-reports}
 mkdir -p "$reports"
+rm -f "$reports"/gate.{md,xml,sarif} # those of an earlier run are not of this one
 arguments=(gate "$BASE" "${HEAD:-HEAD}" --markdown --project "${PROJECT:-.}")
 arguments+=(--junit "$reports/gate.xml" --sarif "$reports/gate.sarif")
 [ -n "${TIER:-}" ] && arguments+=(--tier "$TIER")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faulty import examples
+from standin import StandIn
 from test_gates import build as build_of
 from workbench.cli import main
 from workbench.errors import EnvironmentLacks, ToolFailed
@@ -41,7 +46,7 @@ from workbench.study.config import Config, Gates
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
 from workbench.words import GateState, Phase
-from workspaces import GOOD, make
+from workspaces import GOOD, ROOT, make
 
 Capture = pytest.CaptureFixture[str]
 RUN = "def run(x):\n    return x\n"
@@ -56,7 +61,7 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
         "prints": "print('{}')\n" + RUN,
         "hangs": "import time\ntime.sleep(600)\n",
     }
-    config = "[limits]\nseconds_per_step = 8\n"
+    config = "[limits]\nseconds_per_step = 20\n"
     make(tmp_path, {"baseline": GOOD}, {**bad, "last": RUN}, config=config)
     assert main(["build", "--json", "--project", str(tmp_path)]) == 4
     out, err = capsys.readouterr()
@@ -66,7 +71,7 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
     assert "crashed the compiler's process (exit 9)" in errors["dies"]
     assert errors["exits"] == "SystemExit: 0 (exits.py:2)"
     assert errors["raises"] == "BaseException: no (raises.py:1)"
-    assert "takes too long: nothing came for 8 s" in errors["hangs"]
+    assert "takes too long: nothing came for 20 s" in errors["hangs"]
     assert [errors[name] for name in ("baseline", "prints", "last")] == ["", "", ""]
     for name in ("dies", "exits", "raises", "hangs"):
         assert f"error: {name}: " in err
@@ -75,12 +80,46 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
 def test_a_variant_that_prints_without_end_hangs(tmp_path: Path, capsys: Capture) -> None:
     """Printing is no sign of life: it was waited for without end."""
     endless = "import time\nwhile True:\n    print('x' * 100)\n    time.sleep(0.01)\n"
-    config = "[limits]\nseconds_per_step = 5\n"
+    config = "[limits]\nseconds_per_step = 20\n"
     make(tmp_path, {}, {"baseline": endless, "last": RUN}, config=config)
     assert main(["build", "--json", "--project", str(tmp_path)]) == 4
     built = json.loads(capsys.readouterr().out)["builds"]
     assert [bool(b["error"]) for b in built] == [True, False]
     assert "takes too long" in built[0]["error"]
+
+
+def test_a_worker_ends_where_its_parent_was_killed(tmp_path: Path) -> None:
+    """Or what hangs would have the card for ever, beside whoever measures next."""
+    psutil = pytest.importorskip("psutil", reason="psutil is not installed")
+    make(tmp_path, {}, {"baseline": "import time\ntime.sleep(600)\n"})
+    command = [sys.executable, "-m", "workbench", "build", "--project", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "profiler"), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as parent:
+        last = time.monotonic() + 120
+        workers: list[Any] = []
+        while not workers and time.monotonic() < last:
+            workers = psutil.Process(parent.pid).children(recursive=True)
+            time.sleep(0.1)
+        begun = [path for path in tmp_path.glob("workbench-*") if path.is_dir()]
+        parent.kill()
+    assert workers
+    assert begun
+    gone, left = psutil.wait_procs(workers, timeout=60)
+    assert (len(gone), left) == (len(workers), [])
+
+
+def test_ctrl_c_in_a_check_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    make(tmp_path, {}, {"baseline": RUN, "fix": RUN})
+    StandIn(monkeypatch, lambda run: 1.0)
+
+    def stopped(*given: Any) -> WorkerEnd:
+        return WorkerEnd(events=[], returncode=-2, interrupted=True)
+
+    monkeypatch.setattr(measure, "run_worker", stopped)
+    assert main(["check", "--project", str(tmp_path)]) == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 class Breaking:

@@ -187,3 +187,22 @@ def test_what_a_capture_is_written_with_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "captures" / "fix10.json"
     store.write(path, found)
     assert "repeats_sha256" not in json.loads(path.read_text())
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    """As root, a file in the place of /dev/stdout would be everybody's."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        store.write_bytes(pipe, b"told")
+        assert os.read(reader, 10) == b"told"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    whole, link = tmp_path / "whole", tmp_path / "stdout"
+    with whole.open("wb") as file:
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        store.write_bytes(link, b"told")
+    assert link.is_symlink()
+    assert whole.read_bytes() == b"told"

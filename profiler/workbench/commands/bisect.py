@@ -8,25 +8,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workbench.commands import elsewhere
+from workbench.commands.check_against import side_of
 from workbench.commands.correctness import correctness
 from workbench.commands.options import BisectOptions
 from workbench.commands.printing import say as print_lines
 from workbench.commands.printing import show_json
 from workbench.commands.progress import Progress, note
-from workbench.commands.sides import Side, build_all
+from workbench.commands.sides import Side, build_all, recorded_anew
 from workbench.commands.together import measure_together
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, WorkbenchError, unknown
 from workbench.judge.commits import Rules, judge_change
 from workbench.judge.differences import AtCommit, is_same
 from workbench.judge.search import Found, first_bad
-from workbench.run import machine
 from workbench.run.commits import Commit, Repository, repository_of
 from workbench.run.joint import older
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Move
 
 WRONG, SLOW, EITHER = "wrong", "slow", "either"
+ANSWERS = {Move.SLOWER: True, Move.SAME: False, Move.FASTER: False}
 
 
 @dataclass(eq=False)
@@ -50,7 +52,7 @@ class History:
     def at(self, commit: Commit) -> Iterator[Side]:
         """The study as it was there."""
         with self.repository.checked_out([commit]) as (workspace,):
-            yield Side(commit, workspace, workspace.study(self.options.study))
+            yield side_of(commit, workspace, self.options.study, [self.options.variant])
 
     def answer(self, place: int, ask: Callable[[Side], bool | None]) -> bool | None:
         """What ``ask`` says of a commit; None also where there is no such study or variant."""
@@ -132,7 +134,7 @@ def wrong(history: History) -> Callable[[Side], bool | None]:
 
 
 def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
-    """Against the good end, in the same sessions."""
+    """Against the good end, timed in the same sessions."""
     name, options = history.options.variant, history.options
 
     def ask(side: Side) -> bool | None:
@@ -153,8 +155,22 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
         old, new = both.at(before, older(name)), both.at(after, name)
         change = judge_change(name, old, new, rules, both.timed(name))
         note(f"{side.commit.short}: {change.move}: {change.why}")
-        answers = {Move.SLOWER: True, Move.SAME: False, Move.FASTER: False}
-        return answers.get(change.move)
+        return ANSWERS.get(change.move)
+
+    return ask
+
+
+def slow_on_record(history: History, good: Side) -> Callable[[Side], bool | None]:
+    """By what the compiler makes of both, and by captures that both commits hold."""
+    name = history.options.variant
+
+    def ask(side: Side) -> bool | None:
+        config, counted = side.workspace.config, recorded_anew(good, side, name)
+        noise = side.noise if counted else ASSUMED_NOISE
+        old, new = (one.at(name, counters=counted) for one in (good, side))
+        change = judge_change(name, old, new, Rules(config.gate, config.gates, noise))
+        note(f"{side.commit.short}: {change.move}: {change.why}")
+        return ANSWERS.get(change.move)
 
     return ask
 
@@ -180,6 +196,7 @@ def find(history: History, ask: Callable[[Side], bool | None]) -> Found | None:
     return first_bad(len(history.commits), lambda place: history.answer(place, ask))
 
 
+@elsewhere.on_a_place
 def run(options: BisectOptions) -> None:
     if options.what not in (WRONG, SLOW, EITHER):
         raise unknown("question", options.what, (WRONG, SLOW, EITHER))
@@ -191,6 +208,9 @@ def run(options: BisectOptions) -> None:
         (Path(folder) / "cubins").mkdir()
         commits = changed(repository, every, options)
         history = History(workspace, repository, options, commits, Path(folder))
+        with history.at(bad) as side:
+            if options.variant not in side.names:
+                raise unknown("variant", options.variant, side.names)
         for what in (WRONG, SLOW) if options.what == EITHER else (options.what,):
             history.known = []
             found = search(history, what)
@@ -206,15 +226,11 @@ def run(options: BisectOptions) -> None:
 def search(history: History, what: str) -> Found | None:
     if what == WRONG:
         return find(history, wrong(history))
-    if not machine.can_measure():
-        raise CannotTell(
-            "when it got slow cannot be told here: both ends have to be timed together",
-            hint="run this where there is a GPU and ncu; --what wrong works on recorded checks",
-        )
     with history.at(history.commits[0]) as start:
         history.compile(start)
         history.known = [(start, False)]
-        return find(history, slow(history, start))
+        ask = slow if elsewhere.gpu() is not None else slow_on_record
+        return find(history, ask(history, start))
 
 
 def tell(history: History, what: str, found: Found, number: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from workbench.commands import elsewhere
-from workbench.commands.measuring import collectable, job, settled
+from workbench.commands.measuring import INTERRUPTED, collectable, job, settled
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
@@ -32,14 +32,21 @@ from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
 def measure(target: Target, names: list[str]) -> dict[str, str]:
-    """What a place gave up, by variant: all else that is wrong is on record."""
+    """What a place gave up, by variant: all else that is wrong is on record.
+
+    Ctrl-C leaves with 130.
+    """
     plan = Plan(target.shape, checked=tuple(collectable(target.study, names)))
     if (there := elsewhere.PLACE.get()) is not None:
         (measured,) = elsewhere.carry_out(there, [job(target, plan, Deciding())])
         evidence = target.evidence()
         return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
     with spending(target.workspace, target.evidence(), []), Progress() as progress:
-        Measurement(target.study, target.workspace.config, target.folder, plan, progress).run()
+        config = target.workspace.config
+        done = Measurement(target.study, config, target.folder, plan, progress).run()
+    if done.interrupted:
+        note("interrupted: what was finished is kept")
+        raise typer.Exit(INTERRUPTED)
     return {}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from workbench.commands import elsewhere
 from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.progress import Progress
 from workbench.commands.sides import Side
@@ -15,7 +16,6 @@ from workbench.commands.spending import spending
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.gates import HARMLESS
-from workbench.run import machine
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.study.workspace import Workspace
@@ -38,17 +38,24 @@ def correctness(
     """
     found = {name: _recorded(side, name) for name in names}
     left = [name for name in names if name in side.names and found[name].is_correct is None]
-    if left and machine.can_measure():
-        shape = side.study.default_shape
-        target = EvidenceFolder(folder)
-        with spending(payer, Evidence(side.study, shape, target), []), Progress() as progress:
-            plan = Plan(shape, checked=tuple(left))
-            result = Measurement(side.study, side.workspace.config, target, plan, progress).run()
-        if result.interrupted:
-            raise typer.Exit(INTERRUPTED)
-        known = Evidence(side.study, shape, target)
+    if left and (gpu := elsewhere.gpu()) is not None:
+        target = EvidenceFolder(folder / gpu.slug)
+        known = Evidence(side.study, side.study.default_shape, target)
+        _check(side, known, left, payer)
         found |= {name: _checked(known, name) for name in left}
     return found
+
+
+def _check(side: Side, known: Evidence, names: Sequence[str], payer: Workspace) -> None:
+    study, config, target = side.study, side.workspace.config, known.folder
+    plan = Plan(known.shape, checked=tuple(names))
+    if (there := elsewhere.PLACE.get()) is not None:
+        elsewhere.carry_out(there, [elsewhere.Job(payer, study, config, target, plan)])
+        return
+    with spending(payer, known, []), Progress() as progress:
+        result = Measurement(study, config, target, plan, progress).run()
+    if result.interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _recorded(side: Side, name: str) -> Correct:

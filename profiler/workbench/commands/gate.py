@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -14,15 +14,16 @@ import typer
 from workbench.commands import elsewhere
 from workbench.commands.measuring import collectable
 from workbench.commands.options import GateOptions
+from workbench.commands.paired import Compared, paired
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
-from workbench.commands.sides import Side, build_all
+from workbench.commands.sides import Side, build_all, recorded_anew
 from workbench.commands.together import Together, measure_together
 from workbench.derive.diff.gained import gained
 from workbench.derive.diff.kernel_line import kernel_line
 from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.noise import ASSUMED_NOISE
-from workbench.errors import CannotTell, GateFailed, UsageError, unknown
+from workbench.errors import CannotTell, GateFailed, UsageError
 from workbench.evidence.store import write_bytes
 from workbench.judge.commits import Change, Rules, Spot, judge_change, with_controls
 from workbench.judge.differences import is_same
@@ -38,36 +39,6 @@ from workbench.study.sources import CODE, source_files, source_texts, virtual_na
 from workbench.study.text import readable_text
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Move
-
-
-@dataclass(frozen=True)
-class Compared:
-    """The changes of one study; ``folder`` is where its files stand in the repository."""
-
-    study: str
-    folder: str
-    changes: tuple[Change, ...]
-
-
-def sides_of(
-    commits: Sequence[Commit], workspaces: Sequence[Workspace], wanted: str | None
-) -> list[tuple[Side, Side]]:
-    """One pair a study that both commits have. Raises UsageError where ``wanted`` is not there."""
-    known = [workspace.studies() for workspace in workspaces]
-    names = [wanted] if wanted else [name for name in known[1] if name in known[0]]
-    for workspace in workspaces:
-        if wanted and wanted not in workspace.studies():
-            raise unknown("study", wanted, workspace.studies())
-    if not names:
-        raise UsageError(
-            f"{commits[0].said} and {commits[1].said} have no study in common",
-            hint="a study is a folder kernels/NAME with a study.py",
-        )
-    base, head = (
-        [Side(commit, workspace, workspace.study(name)) for name in names]
-        for commit, workspace in zip(commits, workspaces, strict=True)
-    )
-    return list(zip(base, head, strict=True))
 
 
 def changed_sources(base: Side, head: Side) -> list[str]:
@@ -97,7 +68,7 @@ def compare(
     """
     rules = Rules(head.workspace.config.gate, head.workspace.config.gates, ASSUMED_NOISE)
     names = list(dict.fromkeys([*head.names, *base.names]))
-    counted = [n for n in names if tier and _recorded_anew(base, head, n)]
+    counted = [n for n in names if tier and recorded_anew(base, head, n)]
     if counted:
         rules = Rules(rules.gate, rules.gates, head.noise)
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
@@ -120,19 +91,19 @@ def compare(
             both = together if name in open_ else None
             captured = old is not None and (both is not None or name in counted)
             spot = _gained(base, head, name, both) if captured else None
-            change = replace(change, spot=spot or _beginning(head, change))
+            error = new.error if new else ""
+            change = replace(change, spot=spot or _told(head, error) or _beginning(head, change))
         changes.append(change)
     unchanged = frozenset(set(names) - set(changed_sources(base, head)))
-    inside = head.study.folder.relative_to(head.workspace.root).as_posix()
-    return Compared(head.study.name, inside, tuple(with_controls(changes, unchanged)))
+    folder_of = head.study.folder.relative_to(head.workspace.root).as_posix()
+    return Compared(head.study.name, folder_of, tuple(with_controls(changes, unchanged)))
 
 
-def _recorded_anew(base: Side, head: Side, name: str) -> bool:
-    """Whether both commits hold captures of it as it is there, and not one and the same."""
-    if name not in base.names or name not in head.names:
-        return False
-    one, other = base.recorded(name), head.recorded(name)
-    return bool(one and other and one != other)
+def _told(head: Side, error: str) -> Spot | None:
+    """The first line that the compiler complains of."""
+    root = re.escape(virtual_name(head.study.name, ""))
+    found = re.search(rf"{root}(?P<file>[^\n()]+)\((?P<line>\d+)\): error", error)
+    return Spot(found["file"], int(found["line"]), "the compiler's first error") if found else None
 
 
 def _beginning(head: Side, change: Change) -> Spot:
@@ -215,25 +186,28 @@ def run(options: GateOptions) -> None:
     with ExitStack() as stack:
         workspaces = stack.enter_context(repository.checked_out(commits))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-")))
-        pairs = sides_of(commits, workspaces, options.study)
+        known = paired(repository, commits, workspaces, options.study)
+        pairs = [each.sides for each in known if each.sides]
         cubins = (options.cache or scratch / "cubins").resolve()
         cubins.mkdir(parents=True, exist_ok=True)
         compile_sides(pairs, options.arch, cubins)
         compared = [
-            compare(base, head, options, tier, scratch / base.study.name, workspace)
-            for base, head in pairs
+            compare(*each.sides, options, tier, scratch / each.name, workspace)
+            if each.sides
+            else each.alone
+            for each in known
         ]
     changes = [change for each in compared for change in each.changes]
     where = repository.inside.as_posix()
     inside = {each.study: f"{where}/{each.folder}".removeprefix("./") for each in compared}
     told = {each.study: each.changes for each in compared}
-    if options.junit:
-        write_bytes(options.junit, junit(told).encode())
-    if options.sarif:
-        write_bytes(options.sarif, sarif(told, inside).encode())
     if options.json:
         show_json(as_json.gate(commits[0].sha, commits[1].sha, tier, told, inside))
     else:
         out = Output(options.wide, options.markdown)
         out.show(*document.gate(_said(changes, commits), told, wide=options.wide))
+    if options.junit:
+        write_bytes(options.junit, junit(told, inside).encode())
+    if options.sarif:
+        write_bytes(options.sarif, sarif(told, inside).encode())
     finish(changes)

@@ -10,6 +10,7 @@ from pathlib import Path
 import workbench
 from workbench.commands.options import KeepOptions
 from workbench.commands.printing import say, show_json
+from workbench.commands.progress import note
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there
@@ -44,8 +45,10 @@ class Departed:
 
 
 def kept(workspace: Workspace, study: Study) -> dict[str, KeptEntry]:
-    """The newest entry of each variant; lines that are damaged are passed over."""
-    entries: list[KeptEntry] = store.read_lines(workspace.kept(study.name), KeptEntry)[0]
+    """The newest entry of each variant; lines that are damaged are told, and passed over."""
+    entries, told = store.read_lines(workspace.kept(study.name), KeptEntry)
+    for line in told:
+        note(line)
     return {entry.variant: entry for entry in entries}
 
 

@@ -90,7 +90,8 @@ class Progress:
                 self.start(event)
             case Built() if event.kernels:
                 used = ", ".join(f"{kernel.registers} registers" for kernel in event.kernels)
-                warned = f", {len(event.warnings)} warnings" if event.warnings else ""
+                many = len(event.warnings)
+                warned = f", {many} warning{'s' * (many > 1)}" if many else ""
                 self.line(f"built {event.variant} for {event.arch}: {used}{warned}")
             case Checked():
                 self.checked(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -44,6 +44,11 @@ class Side:
     def names(self) -> list[str]:
         """The variants that have sources."""
         return [name for name, variant in self.study.variants.items() if not variant.captured]
+
+    @property
+    def without_variants(self) -> Side:
+        """The same study before there was any."""
+        return Side(self.commit, self.workspace, replace(self.study, variants={}))
 
     @cached_property
     def prints(self) -> Fingerprints:
@@ -91,15 +96,22 @@ class Side:
         kernels = None
         if isinstance(event, Built):
             kernels = tuple(zip(event.kernels, event.defines, strict=True))
-        compiled = {kernel.source for kernel, _ in kernels or ()}
+        codes: dict[str, str] = {}
+        for kernel, _ in kernels or ():
+            codes[kernel.source] = f"{codes.get(kernel.source, '')} {kernel.code}"
+        variant = self.study.variants[name]
+        failed = event.error.message if isinstance(event, Failed) else ""
+        lacks = isinstance(event, Failed) and event.error.kind == ModuleNotFoundError.__name__
         return AtCommit(
             fingerprint=self.prints.of_sources(name),
             plain=self.plain(name),
-            host=host_digest(self.study, self.study.variants[name], compiled),
+            host=host_digest(self.study, variant, {file: file for file in codes}),
+            launches=host_digest(self.study, variant, codes),
             method=self.method,
             kernels=kernels,
             warnings=event.warnings if isinstance(event, Built) else (),
-            error=event.error.message if isinstance(event, Failed) else "",
+            error="" if lacks else failed,
+            lacks=failed if lacks else "",
             wrong=self.wrong(name),
             figures=self.figures(name) if counters else {},
             index=self.evidence.capture_index(name).current if self.evidence else None,
@@ -120,6 +132,14 @@ class Side:
         checks = {shape: self.evidence.check(name, shape).current for shape in self.study.shapes}
         bad = {shape: c for shape, c in checks.items() if c and c.status not in HARMLESS}
         return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
+
+
+def recorded_anew(base: Side, head: Side, name: str) -> bool:
+    """Whether both commits hold captures of it as it is there, and not one and the same."""
+    if name not in base.names or name not in head.names:
+        return False
+    one, other = base.recorded(name), head.recorded(name)
+    return bool(one and other and one != other)
 
 
 def build_all(

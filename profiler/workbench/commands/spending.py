@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from workbench.commands.progress import note
 from workbench.commands.running import VERB
 from workbench.errors import GateFailed, WorkbenchError
 from workbench.evidence import journal, store
@@ -21,9 +22,11 @@ from workbench.words import CheckResult
 
 
 def ledger(workspace: Workspace) -> list[SpentEntry]:
-    """In the order in which they were written; lines that are damaged are passed over."""
-    found: list[SpentEntry] = store.read_lines(workspace.ledger, SpentEntry)[0]
-    return found
+    """In the order in which they were written; lines that are damaged are told, and not counted."""
+    found, told = store.read_lines(workspace.ledger, SpentEntry)
+    for line in told:
+        note(f"{line}; what that run cost is not counted")
+    return list(found)
 
 
 @contextmanager

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from workbench.commands.options import StatusOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.spending import ledger
+from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import by_kind, cost_of, seconds_of, without_progress
 from workbench.render.document import spending as document
 from workbench.study.workspace import Workspace, find_workspace
 
 
-def limits(workspace: Workspace) -> list[document.Limit]:
+def limits(workspace: Workspace, entries: Sequence[SpentEntry]) -> list[document.Limit]:
     """Every limit of the budget with what is spent of it; 0 is none."""
-    entries, config = ledger(workspace), workspace.config
+    config = workspace.config
     budget = config.budget
     found = [
         document.Limit("max_gpu_seconds", seconds_of(entries), budget.max_gpu_seconds, "s"),
@@ -31,7 +33,8 @@ def limits(workspace: Workspace) -> list[document.Limit]:
 
 def run(options: StatusOptions) -> None:
     workspace = find_workspace(options.project)
-    spent, known = by_kind(ledger(workspace)), limits(workspace)
+    entries = ledger(workspace)
+    spent, known = by_kind(entries), limits(workspace, entries)
     if options.json:
         show_json(as_data(workspace, spent, known))
     else:

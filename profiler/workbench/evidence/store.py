@@ -7,6 +7,7 @@ disk together.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -121,6 +122,25 @@ def write(path: Path, record: Record) -> None:
     write_bytes(path, encoded(record))
 
 
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else is inside for this folder, which is made where it is not there: what is read and
+    then written, or deleted for what was read, is not another command's meanwhile. Not to be
+    nested. Raises EnvironmentLacks where the disk is full.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_full(folder, error) or error from None
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def append(path: Path, *records: Record) -> None:
     """Add records as the last lines of a file, for good when this returns.
 
@@ -194,11 +214,23 @@ def _sweep(path: Path) -> None:
                     beside.unlink()
 
 
+def _is_stream(path: Path) -> bool:
+    """Whether a file must not come in its place; one that the shell has opened neither."""
+    opened = path.is_symlink() and str(path.readlink()).startswith("/proc/")
+    return opened or (path.exists() and not (path.is_file() or path.is_dir()))
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write all of it or nothing: a reader never sees half a file. Raises EnvironmentLacks.
 
-    What killed runs left beside it goes.
+    What killed runs left beside it goes. A pipe or a device, such as /dev/stdout, is written to.
     """
+    try:
+        if _is_stream(path):
+            path.write_bytes(data)
+            return
+    except OSError as error:
+        raise disk_full(path, error) or error from None
     write_together({path: data})
 
 

@@ -24,7 +24,7 @@ from workbench.judge.differences import (
 )
 from workbench.judge.environment import COMPILERS, HARDWARE, LIBRARIES
 from workbench.study.config import CommitGate, Gates
-from workbench.words import CLOCK_TOLERANCE, Cause, Move
+from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 
 if TYPE_CHECKING:
     from workbench.derive.intervals import Ratio
@@ -96,7 +96,8 @@ def judge_change(
     if before is None:
         broken = after.error or after.wrong
         move = Move.BROKEN if broken else Move.NEW
-        return Change(variant, move, broken or "was not there before")
+        lacks = f"; it {after.lacks}" if after.lacks else ""
+        return Change(variant, move, _first(broken) if broken else f"was not there before{lacks}")
     found = (*compiled(before, after), *counters(before, after, rules.gate, rules.noise))
     change = Change(variant, Move.SAME, "", findings=found, timed=timed)
     if not is_same(before, after) and (failed := _failed(before, after)):
@@ -134,11 +135,18 @@ def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, str] | None:
         told = str(getattr(after, name))
         if told:
             was = bool(getattr(before, name))
-            first = told.strip().splitlines()[0]
+            first = _first(told)
             return (
                 (Move.CANNOT_TELL, f"failed before, too: {first}") if was else (Move.BROKEN, first)
             )
     return None
+
+
+def _first(told: str) -> str:
+    """The first line, with the first thing that the compiler complains of."""
+    first, *others = told.strip().splitlines()
+    said = next((line for line in others if ": error" in line), "")
+    return f"{first}: {said.rpartition(f'{VIRTUAL_ROOT}/')[2]}" if said else first
 
 
 def _by_time(change: Change, rules: Rules) -> Change | None:
@@ -219,7 +227,8 @@ def _by_compiler(change: Change, before: AtCommit, after: AtCommit, rules: Rules
         return replace(change, move=Move.SLOWER, why=f"by what the compiler says: {why}")
     code = same_code(before, after)
     if code is None:
-        why = "its machine code is not known here"
+        lacks = after.lacks or before.lacks
+        why = f"it {lacks}" if lacks else "its machine code is not known here"
     elif code:
         why = "the same kernels are launched by other code"
     else:

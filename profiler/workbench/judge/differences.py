@@ -40,18 +40,22 @@ class AtCommit:
     """A variant at one commit.
 
     ``fingerprint`` is of its sources, ``plain`` of these without comments, ``host`` of what its
-    Python means, ``method`` of the study's code. ``kernels`` with their macros are what was
-    compiled; None where that was not needed. ``error`` is the compiler's, ``wrong`` what a check
-    found. ``figures`` are of the capture that ``index`` names; empty and None are not collected.
+    Python means, ``launches`` of the same with machine code for the files that it is of, ``method``
+    of the study's code. ``kernels`` with their macros are what was compiled; None where that was
+    not needed. ``error`` is the compiler's, ``lacks`` why it was not compiled on this machine,
+    ``wrong`` what a check found. ``figures`` are of the capture that ``index`` names; empty and
+    None are not collected.
     """
 
     fingerprint: str
     plain: str
     host: str
     method: str
+    launches: str = ""
     kernels: tuple[tuple[BuiltKernel, str], ...] | None = None
     warnings: tuple[str, ...] = ()
     error: str = ""
+    lacks: str = ""
     wrong: str = ""
     figures: Mapping[str, Figure] = field(default_factory=dict)
     index: CaptureIndex | None = None
@@ -85,7 +89,13 @@ def is_same(before: AtCommit, after: AtCommit) -> bool:
         return same_code(before, after) is not False
     if before.plain == after.plain:
         return True
-    return bool(same_code(before, after)) and before.host == after.host
+    return bool(same_code(before, after)) and same_host(before, after)
+
+
+def same_host(before: AtCommit, after: AtCommit) -> bool:
+    """Whether the same is launched in the same way, whatever the kernels' files are called."""
+    known = before.launches and before.launches == after.launches
+    return bool(known) or before.host == after.host
 
 
 def compiled(before: AtCommit, after: AtCommit) -> Iterator[Finding]:
@@ -98,7 +108,7 @@ def compiled(before: AtCommit, after: AtCommit) -> Iterator[Finding]:
         if len(before.warnings) != len(after.warnings):
             more = len(after.warnings) > len(before.warnings)
             yield Finding(0, WARNINGS, len(before.warnings), len(after.warnings), more)
-    if before.host != after.host:
+    if not (same_host(before, after) or before.error or after.error):
         yield Finding(0, HOST, "", "changed")
 
 

@@ -1,4 +1,4 @@
-"""Carries a block out where the card is: ``python -m workbench.places.execute FOLDER``.
+"""Carries a block out where the card is: ``python -m workbench.places.execute FOLDER GPU PARENT``.
 
 ``carry_out`` is what a Dask worker calls. It lays the sources out, takes a card and starts this
 module as a process of its own, which measures as any machine does (``run.measure``) and leaves an
@@ -178,10 +178,11 @@ def _watched(
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
+    command = [sys.executable, "-m", "workbench.places.execute"]
     began = heard = time.monotonic()
     with (root / "log").open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "workbench.places.execute", str(root), gpu_slug(card.name)],
+            [*command, str(root), gpu_slug(card.name), str(os.getpid())],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -268,8 +269,8 @@ def _end_with(parent: int) -> None:
 
 
 def main() -> int:
-    root, gpu = Path(sys.argv[1]), sys.argv[2]
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    root, gpu, parent = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     data = (root / BLOCK).read_bytes()
     block = blocks.decode(data)
     sys.argv = ["workbench", *block.command]  # what the user ran is on record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import workbench
 from workbench.judge.commits import Change
@@ -47,7 +48,10 @@ def _results(study: str, changes: Sequence[Change], folder: str) -> Iterator[dic
             continue
         text = f"{change.variant} of {study}: {change.move}: {change.why} ({change.spot.why})"
         place = {
-            "artifactLocation": {"uri": f"{folder}/{change.spot.file}", "uriBaseId": "%SRCROOT%"},
+            "artifactLocation": {
+                "uri": quote(f"{folder}/{change.spot.file}"),
+                "uriBaseId": "%SRCROOT%",
+            },
             "region": {"startLine": change.spot.line},
         }
         yield {

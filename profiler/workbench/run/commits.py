@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
 
-from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
+from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run.scratch import empty_scratch
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 
 SECONDS = 120.0  # for one call of git
+FULL = 1 << 20  # bytes that are free on a disk where something did not fit
+HELD = "held"  # a file in a scratch folder, locked as long as its worktrees are used
+SCRATCH = "workbench-commits-"
+# What git tells its hooks: another command would take them for its own repository and index.
+OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX")
 # No hook of the repository runs, and nothing of what git says is translated.
 _QUIET = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false")
 
@@ -65,19 +73,20 @@ class Repository:
         the one does not lead to the other.
         """
         listed = self.git(
-            "rev-list", "--first-parent", "--reverse", "--format=%s", f"{good.sha}..{bad.sha}"
-        ).splitlines()
-        shas = [line.removeprefix("commit ") for line in listed[::2]]
-        leads = shas and self.git("rev-parse", "--verify", f"{shas[0]}^").strip() == good.sha
+            "log", "--first-parent", "--reverse", "--format=%H %P%x00%s", f"{good.sha}..{bad.sha}"
+        ).split("\n")[:-1]
+        pairs = [line.partition("\0") for line in listed]
+        names = [pair[0].split() for pair in pairs]
+        leads = names and names[0][1:2] == [good.sha]
         if not leads:
             raise UsageError(
                 f"{good.said} does not lead to {bad.said}",
                 hint="name an older commit of the same branch first, then a newer one",
             )
-        found = [
-            Commit(sha, sha[:10], subject) for sha, subject in zip(shas, listed[1::2], strict=True)
+        return [
+            good,
+            *(Commit(own[0], own[0][:10], pair[2]) for own, pair in zip(names, pairs, strict=True)),
         ]
-        return [good, *found]
 
     @property
     def is_dirty(self) -> bool:
@@ -89,18 +98,45 @@ class Repository:
         """Their workspaces, each in a worktree that is gone afterwards. Raises UsageError for a
         commit that has no workspace there.
         """
-        with empty_scratch() as scratch:
-            places = [scratch / f"{number}-{one.short}" for number, one in enumerate(commits)]
+        self._sweep()
+        with empty_scratch(SCRATCH) as scratch, (scratch / HELD).open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            places = [
+                scratch.resolve() / f"{number}-{one.short}" for number, one in enumerate(commits)
+            ]
             try:
                 for place, one in zip(places, commits, strict=True):
-                    self.git("worktree", "add", "--detach", "--quiet", str(place), one.sha)
+                    try:
+                        self.git("worktree", "add", "--detach", "--quiet", str(place), one.sha)
+                    except ToolFailed:  # git does not say why it could not write
+                        if disk_usage(scratch).free < FULL:
+                            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+                        raise
                 yield [
                     self.workspace(place, one) for place, one in zip(places, commits, strict=True)
                 ]
+            except WorkbenchError as error:
+                for place, one in zip(places, commits, strict=True):
+                    error.message = self.worded(error.message, place / self.inside, one)
+                raise
             finally:
                 for place in filter(Path.exists, places):
                     with suppress(ToolFailed):
                         self.git("worktree", "remove", "--force", str(place))
+
+    def worded(self, message: str, root: Path, commit: Commit) -> str:
+        """With the files of a commit's workspace at ``root`` as git names them: COMMIT:PATH."""
+        inside = "" if self.inside == Path() else f"{self.inside.as_posix()}/"
+        return message.replace(f"{root}/", f"{commit.short}:{inside}")
+
+    def _sweep(self) -> None:
+        """Take out of the repository's list the worktrees of runs that were killed."""
+        listed = self.git("worktree", "list", "--porcelain").split("\n")
+        places = [Path(line[9:]) for line in listed if line.startswith("worktree ")]
+        for place in places:
+            if place.parent.name.startswith(SCRATCH) and not _is_held(place.parent):
+                with suppress(ToolFailed):
+                    self.git("worktree", "remove", "--force", str(place))
 
     def workspace(self, place: Path, commit: Commit) -> Workspace:
         """That of a commit that is checked out at ``place``."""
@@ -122,11 +158,34 @@ def repository_of(workspace: Workspace) -> Repository:
         )
     try:
         top = Path(_git(workspace.root, "rev-parse", "--show-toplevel").strip()).resolve()
-    except ToolFailed:
+    except ToolFailed as error:
+        if "dubious ownership" in error.message:  # as in a container of CI
+            raise EnvironmentLacks(
+                f"git trusts nobody's repository but one's own: {workspace.root} is another user's",
+                hint=f"git config --global --add safe.directory {workspace.root}, if you trust it",
+            ) from None
+        if "not a git repository" not in error.message:
+            raise
         raise UsageError(
             f"{workspace.root} is in no git repository", hint="`git init` there, and commit"
         ) from None
     return Repository(top, workspace.root.resolve().relative_to(top))
+
+
+def _is_held(scratch: Path) -> bool:
+    try:
+        with (scratch / HELD).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _environment() -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
+    return {**own, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -141,14 +200,15 @@ def _git(folder: Path, *arguments: str) -> str:
             timeout=SECONDS,
             check=False,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+            env=_environment(),
         )
     except FileNotFoundError:
         raise EnvironmentLacks("git is not installed", hint="install git, then try again") from None
     except subprocess.TimeoutExpired:
         raise ToolFailed(f"git {arguments[0]} took longer than {SECONDS:g} s") from None
     if done.returncode:
-        said = done.stderr.strip() or f"exit {done.returncode}"
+        lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
+        said = "\n".join(lines if len(lines) <= 6 else [*lines[:3], "...", *lines[-2:]])
         raise ToolFailed(
             said, ran=f"git {' '.join(arguments)}", hint="git's own words above say why"
         )

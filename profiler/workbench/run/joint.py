@@ -74,7 +74,7 @@ def renamed(text: str, suffix: str, names: Mapping[str, object]) -> str:
 
     if suffix != ".py":
         return re.sub(r'^\s*#\s*include\s*"(?P<name>[^"]+)"', new_name, text, flags=re.MULTILINE)
-    text = re.sub(r"""(["'])(?P<name>[\w./-]+\.\w+)\1""", new_name, text)
+    text = re.sub(r"""(["'])(?P<name>[^"'\\\n]+\.\w+)\1""", new_name, text)
     return re.sub(
         r"""\bcuda\.variant\(\s*(["'])(?P<name>\w+)\1""",
         lambda m: (

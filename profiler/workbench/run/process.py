@@ -41,6 +41,9 @@ from workbench.run.protocol import (
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
+STARTING_SECONDS = (
+    120.0  # of silence until there is more than a greeting: imports, on a busy machine
+)
 COMPILING_SECONDS = 600.0  # of silence while a front end compiles, or an autotuner chooses
 LOG_BYTES = 16 << 20  # of a log that are kept, and its end
 MAIN = "workbench.run.worker.main"
@@ -175,11 +178,13 @@ class Worker:
             on_event(event)
         return bool(fresh or (text and self.output_counts))
 
-    @property
-    def is_compiling(self) -> bool:
-        """Whether the last that was heard is that something compiles."""
+    def allowed(self, limit_seconds: float) -> float:
+        """Of silence, by what was heard last: ``limit_seconds`` is that of a variant."""
         last = self.events[-1] if self.events else None
-        return isinstance(last, Start) and last.compiling
+        if last is None or isinstance(last, Hello):
+            return max(limit_seconds, STARTING_SECONDS)
+        is_compiling = isinstance(last, Start) and last.compiling
+        return max(limit_seconds, COMPILING_SECONDS if is_compiling else 0.0)
 
     def watch(
         self,
@@ -199,7 +204,7 @@ class Worker:
             while self.process.poll() is None:
                 if self.drain(on_event, on_log):
                     last = time.monotonic()
-                allowed = max(limit_seconds, COMPILING_SECONDS if self.is_compiling else 0.0)
+                allowed = self.allowed(limit_seconds)
                 if time.monotonic() - last > allowed:
                     timed_out = True
                     stop(self.process, self.events, signal.SIGKILL)

@@ -92,13 +92,14 @@ def write_captures(
     Returns what was written.
     """
     kept = folder.reports / name
-    store.write_bytes(kept, report)
     written = [kept]
-    for index in indexes:
-        written.append(folder.capture_index(index.shape, index.variant))
-        store.write(written[-1], index)
-        journal.append(folder, journal.capture_entry(index))
-    remove_unused(folder)
+    with store.alone(folder.root):  # or the report is nobody's yet when another command cleans up
+        store.write_bytes(kept, report)
+        for index in indexes:
+            written.append(folder.capture_index(index.shape, index.variant))
+            store.write(written[-1], index)
+            journal.append(folder, journal.capture_entry(index))
+        remove_unused(folder)
     return written
 
 
@@ -244,13 +245,6 @@ class Recorder:
         hint: str = "",
     ) -> None:
         """Beside what is on record of these sources at other shapes."""
-        path = self.folder.check(variant)
-        on_record = store.read(path, Checks).shapes if is_there(path) else {}
-        still = {
-            name: known
-            for name, known in on_record.items()
-            if known.fingerprint == self._prints.get((variant, name))
-        }
         own = self._checks.setdefault(variant, {})
         own[shape] = Check(
             status=status,
@@ -264,10 +258,16 @@ class Recorder:
             hint=hint or UNSET,
             fingerprint=self.fingerprint(variant, shape),
         )
-        record = Checks(
-            variant=variant, shapes=still | own, provenance=provenance(self.environment)
-        )
-        self._write(path, record)
+        path = self.folder.check(variant)
+        with store.alone(self.folder.root):
+            on_record = store.read(path, Checks).shapes if is_there(path) else {}
+            still = {
+                name: known
+                for name, known in on_record.items()
+                if known.fingerprint == self._prints.get((variant, name))
+            }
+            origin = provenance(self.environment)
+            self._write(path, Checks(variant=variant, shapes=still | own, provenance=origin))
 
     def drop_timing(self) -> None:
         """What was timed so far in this run is not kept."""
@@ -293,12 +293,20 @@ class Recorder:
             planned=planned,
         )
         if self._timing is None:
-            name = f"{stamp(record.provenance.date)}.json"
-            self._timing = self.folder.timings(self.shape) / name
+            self._timing = self._free(f"{stamp(record.provenance.date)}.json")
             self.written.append(self._timing)
         store.write(self._timing, record)
         self._on_record = record
         return record
+
+    def _free(self, name: str) -> Path:
+        """Where a timing of another command, or of before the clock was set back, is not."""
+        first = path = self.folder.timings(self.shape) / name
+        number = 1
+        while is_there(path):
+            number += 1
+            path = first.with_stem(f"{first.stem}_{number}")  # sorts behind the first
+        return path
 
     def end_timing(self) -> None:
         """Older timings of no others than the variants of this one go."""
@@ -323,6 +331,8 @@ class Recorder:
         command = shlex.join(ncu.command("ncu", settings))
         origin = provenance(self.environment, ncu_command=command)
         name = f"{self.shape}-{stamp(origin.date)}.ncu-repz"
+        if is_there(self.folder.reports / name):
+            name = f"{self.shape}-{stamp(origin.date)}-{sha256[:8]}.ncu-repz"
         indexes = [
             with_repeats(
                 self.folder,

@@ -17,9 +17,9 @@ from workbench.study.model import Study
 
 
 @contextmanager
-def empty_scratch() -> Iterator[Path]:
+def empty_scratch(prefix: str = "workbench-") -> Iterator[Path]:
     """Gone afterwards. Raises EnvironmentLacks where the disk is full."""
-    scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
+    scratch = Path(tempfile.mkdtemp(prefix=prefix))
     try:
         yield scratch
     except OSError as error:

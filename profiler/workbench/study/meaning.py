@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from workbench.study.model import Study, Variant
 from workbench.study.sources import CODE, source_files
@@ -43,11 +43,12 @@ def meaning(text: str) -> str:
     return ast.dump(tree)
 
 
-def host_digest(study: Study, variant: Variant, compiled: Collection[str]) -> str:
+def host_digest(study: Study, variant: Variant, compiled: Mapping[str, str]) -> str:
     """sha256 over what a variant's files mean beside its kernels.
 
-    ``compiled`` are the names of the sources whose machine code is known: they and the headers
-    count by that. A source that something else compiles counts as it is written, with all headers.
+    ``compiled`` are the sources whose machine code is known, and what stands for each: they and the
+    headers are not read. A source that something else compiles counts as it is written, with all
+    headers.
     """
     files = source_files(study, variant)
     written = [p for p in files if p.suffix in CODE and p.suffix != ".py"]
@@ -56,7 +57,10 @@ def host_digest(study: Study, variant: Variant, compiled: Collection[str]) -> st
     digest = hashlib.sha256(repr(variant.params).encode())
     for path in sorted(files):
         if path.suffix == ".py":
-            told = meaning(readable_text(path)).encode()
+            text = meaning(readable_text(path))
+            for name, known in compiled.items():
+                text = text.replace(f"value={name!r}", f"source={known}")
+            told = text.encode()
         elif path.suffix in CODE and path not in written:
             continue
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from workbench.cuda.includes import within
 from workbench.study.model import Study, Variant
-from workbench.study.text import read_text, readable_text
+from workbench.study.text import no_file, read_text, readable_text
 from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
 from workbench.words import Parameter
 
@@ -20,9 +21,10 @@ from workbench.words import Parameter
 # captured. Evidence of an older harness is then stale, as that of older sources is.
 HARNESS = 2
 CODE = (".py", ".cu", ".cuh", ".h", ".hpp")  # shown as text, and searched for further names
-_NAMED_SOURCE = re.compile(r"""["']([\w./-]+\.\w+)["']""")
+# From every quotation mark on: one that ends a string may stand before one that begins another.
+_NAMED_SOURCE = re.compile(r"""(?=["']([^"'\\\n]+\.\w+)["'])""")
 _NAMED_VARIANT = re.compile(r"""\bcuda\.variant\(\s*["'](\w+)["']""")
-_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
 def virtual_name(study: str, file: str) -> str:
@@ -43,21 +45,21 @@ def source_files(study: Study, variant: Variant) -> list[Path]:
 def named_from(folder: Path, first: str) -> list[Path]:
     """A file and all that it names, and those name."""
     found: dict[Path, None] = {}
-    queue = [first]
+    queue = [(first, False)]
     while queue:
-        name = queue.pop(0)
+        name, is_included = queue.pop(0)
         path = folder / name
-        if path in found or not within(folder, name) or not path.is_file():
+        if path in found or not within(folder, name) or no_file(path):
             continue
         found[path] = None
-        if path.suffix not in CODE:
-            continue
-        text = readable_text(path)
         if path.suffix == ".py":
-            queue += _NAMED_SOURCE.findall(text)
-            queue += [f"{name}.py" for name in _NAMED_VARIANT.findall(text)]
-        else:
-            queue += _INCLUDE.findall(text)
+            text = readable_text(path)
+            queue += [(one, False) for one in _NAMED_SOURCE.findall(text)]
+            queue += [(f"{one}.py", False) for one in _NAMED_VARIANT.findall(text)]
+        elif is_included or path.suffix in CODE:
+            beside = Path(name).parent  # as the compiler looks for them
+            named = _INCLUDE.findall(readable_text(path))
+            queue += [(os.path.normpath(beside / one), True) for one in named]
     return list(found)
 
 

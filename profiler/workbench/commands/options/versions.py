@@ -75,6 +75,7 @@ class BisectOptions:
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None
+    on: On = None
     json: Json = False
 
 

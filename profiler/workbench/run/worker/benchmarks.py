@@ -34,6 +34,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.device import Gauge, context_lost, environment
+from workbench.run.worker.gate import end_with_parent
 from workbench.run.worker.telling import Journal, describe, or_broken
 
 ROUNDS = 15
@@ -319,6 +320,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], list[Setting]]] = {
 
 
 def main() -> None:
+    end_with_parent()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, CeilingsJob)
     with Journal(Path.cwd()) as journal:

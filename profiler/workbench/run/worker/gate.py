@@ -1,8 +1,12 @@
-"""Where a worker that was started ahead waits until the parent says which variants."""
+"""A worker and its parent: where one that was started ahead waits until the parent says which
+variants, and how it ends when the parent is gone.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +14,31 @@ from pathlib import Path
 from workbench.run.protocol import GATE, PARENT, read_gate
 
 POLL_SECONDS = 0.02
+LOOK_SECONDS = 1.0
+
+
+def end_with_parent() -> None:
+    """From now on nothing goes on for nobody, on a card that somebody else may take: where the
+    parent is gone this process is killed, and with it an ncu around it and a session inside of it.
+    """
+    if parent := int(os.environ.get(PARENT) or 0):
+        threading.Thread(target=_end_with, args=(parent, _own_group(parent)), daemon=True).start()
+
+
+def _own_group(parent: int) -> bool:
+    """Whether this process is in a group that the parent made for it."""
+    try:
+        return os.getpgid(parent) != os.getpgrp()
+    except ProcessLookupError:
+        return False
+
+
+def _end_with(parent: int, own_group: bool) -> None:
+    while is_alive(parent):
+        time.sleep(LOOK_SECONDS)
+    if own_group:
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def wait_at_gate() -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from workbench.run.protocol import (
     VariantsJob,
     read_job,
 )
-from workbench.run.worker.gate import wait_at_gate
+from workbench.run.worker.gate import end_with_parent, wait_at_gate
 from workbench.run.worker.inline_sources import prepare
 from workbench.run.worker.mistakes import STREAM_HINT
 from workbench.run.worker.telling import Journal, describe, or_broken
@@ -291,6 +291,7 @@ def wait_for_parent() -> tuple[str, ...]:
 
 
 def main() -> None:
+    end_with_parent()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, VariantsJob)
     with Journal(Path.cwd()) as journal, or_broken(journal):

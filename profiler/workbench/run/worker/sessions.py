@@ -30,7 +30,7 @@ from workbench.run.protocol import (
     Timed,
     read_job,
 )
-from workbench.run.worker.gate import wait_at_gate
+from workbench.run.worker.gate import end_with_parent, wait_at_gate
 from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.front_ends import is_compiling
 from workbench.study.shapes import add_shapes
@@ -159,6 +159,7 @@ class Server:
 
 
 def main() -> None:
+    end_with_parent()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, SessionsJob)
     import numpy  # noqa: F401

@@ -21,6 +21,7 @@ from workbench.cuda import carried
 from workbench.cuda.build import compiler_version
 from workbench.errors import UsageError
 from workbench.run.protocol import Done, Hello, Packable, ShipJob, read_job
+from workbench.run.worker.gate import end_with_parent
 from workbench.run.worker.telling import Journal, or_broken
 from workbench.shipped.domain import Given, Scalar, given_of, inferred
 from workbench.shipped.facts import CUBINS, NAMED, NOTHING, ONE, SEVERAL, TENSOR
@@ -185,6 +186,7 @@ def _without_values() -> AbstractContextManager[Any]:
 
 
 def main() -> None:
+    end_with_parent()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, ShipJob)
     with Journal(Path.cwd()) as journal, or_broken(journal):

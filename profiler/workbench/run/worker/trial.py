@@ -33,6 +33,7 @@ from workbench.run.worker.called import (
     tensors,
     written,
 )
+from workbench.run.worker.gate import end_with_parent
 from workbench.run.worker.inline_sources import prepare
 from workbench.run.worker.mistakes import in_words, place
 from workbench.run.worker.on_cpu import on_cpu
@@ -240,6 +241,7 @@ def in_users_words(error: Exception, doing: str) -> WorkbenchError:
 
 
 def main() -> None:
+    end_with_parent()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, TrialJob)
     with Journal(Path.cwd()) as journal, or_broken(journal):
