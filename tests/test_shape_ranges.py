@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -292,8 +293,20 @@ def test_a_range_beside_another_parameter_is_two_ranges(
     assert [each["others"]["causal"] for each in found] == [False, True]
     assert all([shape["size"] for shape in each["shapes"]] == [8, 16] for each in found)
     (written,) = (root / "reports" / "scale").glob("over_n*/SIZES.md")
-    assert written.read_text().count("<picture>") == 2
+    text = written.read_text()
+    assert text.count("<picture>") == 2
+    assert re.findall("^## .*", text, re.MULTILINE) == ["## Over `n`", "## Over `n`: causal"]
     assert (written.parent / "sizes-2-dark.svg").is_file()
+
+
+def test_a_range_of_two_beside_longer_ones_is_none(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, lambda run: 10.0)
+    found = told("sweep", "wide", "--shape", "rows=1|2,n=8|16|32")["sizes"]
+    assert [(each["parameter"], each["others"]["rows"]) for each in found] == [("n", 1), ("n", 2)]
+    found = told("sweep", "wide", "--shape", "rows=1|2,n=8|16")["sizes"]
+    assert [each["parameter"] for each in found] == ["n", "rows", "rows", "n"]
 
 
 def test_without_a_gpu_and_a_record_there_is_no_range(

@@ -138,10 +138,8 @@ def write(target: Target, every: Sequence[OverSizes], typed: Sequence[str]) -> N
     parameters = dict.fromkeys(over.parameter for over in every)
     part = (f"over {'+'.join(parameters)}", *typed)
     folder = target.workspace.reports(target.study, target.study.default_shape, part)
-    blocks = [document.sizes_section(number, over) for number, over in enumerate(every)]
-    scenes = [
-        size_lines(over, name=document.sizes_name(number)) for number, over in enumerate(every)
-    ]
+    blocks = document.sizes_sections(every)
+    scenes = [size_lines(over, name=each.key) for over, each in zip(every, blocks, strict=True)]
     title = f"Sizes: {target.study.name} over {' and '.join(parameters)}"
     path = write_document(target.workspace, folder, title, blocks, scenes)
     note(f"wrote {shown_path(path)}")

@@ -90,7 +90,8 @@ class OverSizes:
 
 def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str, list[str]]]:
     """Of shapes by name, with their parameters: the parameters in which some of them differ and in
-    nothing else, with those shapes by the value. A shape may stand in several ranges.
+    nothing else, with those shapes by the value. A shape may stand in several ranges; one whose
+    shapes all stand in longer ones is none.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for shape, parameters in shapes.items():
@@ -99,8 +100,12 @@ def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str,
                 others = {k: v for k, v in parameters.items() if k != name}
                 key = json.dumps(others, sort_keys=True)
                 groups.setdefault((name, key), []).append(shape)
+    longest: dict[str, int] = {}
+    for found in groups.values():
+        for shape in found:
+            longest[shape] = max(len(found), longest.get(shape, 0))
     for (name, _), found in groups.items():
-        if len(found) >= FEWEST:
+        if len(found) >= FEWEST and any(longest[shape] == len(found) for shape in found):
             yield name, sorted(found, key=lambda shape: float(shapes[shape][name]))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from workbench.judge.sizes import OverSizes, SizeLine
 from workbench.render.document.blocks import (
     Align,
@@ -39,13 +41,26 @@ def sizes_name(number: int) -> str:
     return f"{NAME}-{number + 1}" if number else NAME
 
 
-def sizes_section(number: int, over: OverSizes) -> Section:
-    """Of a report, with its chart."""
-    name = sizes_name(number)
+def sizes_sections(every: Sequence[OverSizes]) -> list[Section]:
+    """Those of a report, told apart by the parameters in which they differ."""
+    found = []
+    for place, over in enumerate(every):
+        own = {
+            name: value
+            for name, value in over.others.items()
+            if any(other.others.get(name) != value for other in every)
+        }
+        found.append(sizes_section(sizes_name(place), over, shape_words(own)))
+    return found
+
+
+def sizes_section(name: str, over: OverSizes, which: str = "") -> Section:
+    """With the chart of that name."""
     *head, times, rates, best = sizes_view(over)
     chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words(CAPTION))
     tables = Fold(words("The times, and the rates"), (times, rates))
-    return Section(name, line("Over ", code(over.parameter)), (*head, chart, best, tables))
+    title = line("Over ", code(over.parameter), f": {which}" * bool(which))
+    return Section(name, title, (*head, chart, best, tables))
 
 
 def size_words(value: float) -> str:
