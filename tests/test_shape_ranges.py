@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -132,7 +133,7 @@ def evidence(root: Path) -> EvidenceFolder:
 
 
 def test_a_range_is_measured_shape_by_shape_and_kept(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpu = StandIn(monkeypatch, linear)
     (over,) = told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"]
@@ -147,6 +148,15 @@ def test_a_range_is_measured_shape_by_shape_and_kept(
     assert last["rate"] == pytest.approx(8 * 8192 / 14.096e-6, rel=0.01)
     assert last["fastest_reference"] == "eager"
     assert last["over_fastest_reference"]["low"] < 16.55 / 14.096
+    ratios = [at["over_fastest_reference"]["ratio"] for at in lines["wide"]["at"]]
+    mean = math.exp(sum(map(math.log, ratios)) / 4)
+    assert lines["wide"]["mean_over_fastest_reference"] == pytest.approx(mean)
+    assert lines["eager"]["mean_over_fastest_reference"] is None
+    assert main(["sweep", "wide", "--shape", "n=1024..8192*2", "--project", str(root)]) == 0
+    shown = capsys.readouterr().out
+    assert f"is {mean:.3g}x of the fastest reference in the geometric mean over 4 sizes" in shown
+    assert "at worst 1.0" in shown
+    assert "] at n=1024" in shown
     shapes = derived_shapes(evidence(root))
     assert {name: values["n"] for name, values in shapes.items()} == {
         "n1024": 1024,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
 from workbench.judge.sessions import warnings_of
+from workbench.judge.shapes import geometric_mean
 from workbench.judge.times import Times, main_timing
 
 if TYPE_CHECKING:
@@ -46,6 +47,23 @@ class SizeLine:
 
     def at(self, shape: str) -> AtSize | None:
         return next((point for point in self.points if point.shape == shape), None)
+
+    @property
+    def ratios(self) -> Mapping[str, float]:
+        """Over the fastest reference, by shape."""
+        return {p.shape: p.over_fastest.ratio for p in self.points if p.over_fastest}
+
+    @property
+    def mean(self) -> float | None:
+        """The geometric mean of its ratios; None without any."""
+        return geometric_mean(self.ratios.values())
+
+    @property
+    def worst(self) -> AtSize | None:
+        """Where its ratio is smallest."""
+        known = self.ratios
+        return min((p for p in self.points if p.shape in known),
+                   key=lambda point: known[point.shape], default=None)  # fmt: skip
 
 
 @dataclass(frozen=True)

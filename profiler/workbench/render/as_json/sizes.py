@@ -19,6 +19,7 @@ def sizes(over: OverSizes) -> dict[str, Any]:
             {
                 "variant": line.variant,
                 "reference": line.is_reference,
+                "mean_over_fastest_reference": line.mean,
                 "at": [
                     {
                         "shape": point.shape,

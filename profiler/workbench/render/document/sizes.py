@@ -25,7 +25,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import shape_words
-from workbench.render.numbers import ends, interval, microseconds, number
+from workbench.render.numbers import ends, factor, interval, microseconds, number
 from workbench.words import NONE
 
 NAME = "sizes"
@@ -84,7 +84,7 @@ def sizes_view(over: OverSizes) -> list[Block]:
         *warned(over.warnings),
         times_table(over),
         rates_table(over),
-        Bullets(tuple(fastest(over))),
+        Bullets((*fastest(over), *overall(over))),
     ]
 
 
@@ -136,6 +136,24 @@ def _time(one: SizeLine, shape: str) -> Cell:
 def _rate(over: OverSizes, one: SizeLine, shape: str) -> Cell:
     point = one.at(shape)
     return figure_cell(rate(over, point.rate)) if point else Cell(words(NONE))
+
+
+def overall(over: OverSizes) -> list[Text]:
+    """Of every version that was timed beside a reference at all sizes."""
+    told = []
+    for each in over.lines:
+        worst = each.worst
+        if each.is_reference or worst is None or len(each.ratios) < len(over.sizes):
+            continue
+        at = f"{over.parameter}={size_words(worst.size)}"
+        told.append(
+            line(
+                code(each.variant),
+                f" is {factor(each.mean or 0.0)} of the fastest reference in the geometric mean "
+                f"over {len(over.sizes)} sizes, at worst {interval(worst.over_fastest)} at {at}",
+            )
+        )
+    return told
 
 
 def fastest(over: OverSizes) -> list[Text]:
