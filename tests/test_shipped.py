@@ -123,6 +123,12 @@ def test_a_variant_that_cannot_be_loaded_is_told(make: Make, run: str, said: str
     assert torch.equal(called(operator, torch.ones(4)), torch.full((4,), 2.0))
 
 
+def test_none_is_no_tensor(make: Make) -> None:
+    operator = make(run=DOUBLE, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
+    with pytest.raises(TypeError, match="'x' is None, and no tensor"):
+        called(operator, None)
+
+
 def test_an_error_of_the_variant_is_no_reason_for_the_reference(make: Make) -> None:
     run = "def run(x):\n    raise RuntimeError('an illegal memory access')\n"
     operator = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4)}])

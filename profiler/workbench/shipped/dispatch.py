@@ -107,7 +107,11 @@ class Dispatcher:
 
     # ---- who answers -------------------------------------------------------------------------
     def _named(self, given: Sequence[Any]) -> dict[str, Any]:
-        return {name: x for (name, _), x in zip(self.facts.arguments, given, strict=False)}
+        found = {name: x for (name, _), x in zip(self.facts.arguments, given, strict=False)}
+        for name in self.facts.tensors:
+            if found[name] is None:
+                raise TypeError(f"{self.facts.package}: '{name}' is None, and no tensor")
+        return found
 
     def _why_not(self, tensors: Sequence[torch.Tensor], inputs: dict[str, Any]) -> str:
         if why := elsewhere(tensors) or self._without.get(tensors[0].device, ""):
