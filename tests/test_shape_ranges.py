@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from workbench.run import machine
 from workbench.study.model import Study
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, STUDY, make
+from workspaces import GOOD, ROOT, STUDY, make
 
 SHAPES = """shapes = {
     "large": Shape(n=4096, rows=2, causal=False, dtype="float16"),
@@ -307,6 +308,24 @@ def test_a_range_beside_another_parameter_is_two_ranges(
     assert text.count("<picture>") == 2
     assert re.findall("^## .*", text, re.MULTILINE) == ["## Over `n`", "## Over `n`: causal"]
     assert (written.parent / "sizes-2-dark.svg").is_file()
+
+
+def test_a_rate_is_held_against_the_measured_ceiling(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    StandIn(monkeypatch, linear)
+    arguments = ("sweep", "wide", "--shape", "n=1024|2048")
+    (over,) = told(*arguments)["sizes"]
+    assert over["variants"][0]["at"][0]["share_of_measured"] is None
+    recorded = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200" / "ceilings.json"
+    shutil.copy(recorded, evidence(root).ceilings)
+    (over,) = told(*arguments)["sizes"]
+    at = over["variants"][0]["at"][1]
+    assert at["ceiling"] == "dram"
+    dram = json.loads(recorded.read_text())["ceilings"]["dram"]["value"]
+    assert at["share_of_measured"] == pytest.approx(at["rate"] / dram)
+    assert main([*arguments, "--project", str(root)]) == 0
+    assert " % of measured dram" in capsys.readouterr().out
 
 
 def test_a_range_of_two_beside_longer_ones_is_none(

@@ -44,6 +44,7 @@ class Measured:
             for target in self.targets
         }
         study, gpu = self.targets[0].study, self.targets[0].folder.gpu
+        calibration = self.targets[0].evidence().calibration
         return [
             over_sizes(
                 [shapes[name] for name in found],
@@ -53,6 +54,7 @@ class Measured:
                 study=study.name,
                 gpu=gpu,
                 primary=study.ladder.primary_reference,
+                ceilings=calibration.values if calibration else None,
             )
             for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
         ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio
+from workbench.derive.roofline.ceilings import DRAM
 from workbench.derive.speedup import Time
 from workbench.judge.sessions import warnings_of
 from workbench.judge.shapes import geometric_mean
@@ -15,18 +16,24 @@ from workbench.judge.times import Times, main_timing
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import ShapeEvidence
+    from workbench.study.model import Work
     from workbench.words import Parameter
 
 FEWEST = 2  # sizes that make a range
 # FLOP a byte under which an operation is told in GB/s: no data-centre GPU since Volta does so few
 # FLOP of its plain fp32 units in the time of a DRAM byte (V100: 15.7 TFLOP/s over 0.9 TB/s is 17).
 LOW_INTENSITY = 10.0
+# The measured ceiling that a type's arithmetic is held against.
+ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "fp32",
+              "float64": "fp64"}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class AtSize:
     """One variant at one size: its chained time, and the study's work over it, in FLOP/s or byte/s
     as ``OverSizes.in_flops`` says. ``over_fastest`` is over the fastest reference timed beside it.
+    ``share`` is what the work would take of the time at a measured ceiling, ``of`` which: DRAM or
+    the arithmetic, whichever takes longer; None where the card was not calibrated.
     """
 
     shape: str
@@ -35,6 +42,8 @@ class AtSize:
     rate: float
     fastest: str = ""
     over_fastest: Ratio | None = None
+    share: float | None = None
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -136,9 +145,10 @@ def over_sizes(
     study: str,
     gpu: str,
     primary: str = "",
+    ceilings: Mapping[str, float] | None = None,
 ) -> OverSizes:
     """``shapes`` differ in ``parameter`` alone, and rise in it; ``primary`` is the reference that
-    was timed by itself as well.
+    was timed by itself as well. ``ceilings`` are the measured ones of the card, by id.
     """
     first = shapes[0]
     in_flops = _is_intense(shapes[-1])
@@ -148,7 +158,11 @@ def over_sizes(
         SizeLine(
             variant=name,
             is_reference=name in references,
-            points=tuple(_points(shapes, times, parameter, name, references, in_flops=in_flops)),
+            points=tuple(
+                _points(
+                    shapes, times, parameter, name, references, ceilings or {}, in_flops=in_flops
+                )
+            ),
         )
         for name in names
     ]
@@ -175,6 +189,7 @@ def _points(
     parameter: str,
     variant: str,
     references: Sequence[str],
+    ceilings: Mapping[str, float],
     *,
     in_flops: bool,
 ) -> Iterator[AtSize]:
@@ -188,11 +203,27 @@ def _points(
         ratios = {r: here.ratio(r, variant) for r in references if r != variant}
         over = {name: ratio for name, ratio in ratios.items() if ratio is not None}
         fastest = min(over, key=lambda name: over[name].ratio, default="")
+        seconds = time.value * 1e-6
+        share, of = _share(shape.work, seconds, ceilings)
         yield AtSize(
             shape=shape.shape,
             size=float(shape.parameters[parameter]),
             time=time,
-            rate=amount / (time.value * 1e-6),
+            rate=amount / seconds,
             fastest=fastest,
             over_fastest=over.get(fastest),
+            share=share,
+            of=of,
         )
+
+
+def _share(work: Work, seconds: float, ceilings: Mapping[str, float]) -> tuple[float | None, str]:
+    """See ``AtSize``."""
+    amounts = {ARITHMETIC.get(work.dtype, ""): work.flops, DRAM: work.bytes}
+    least = {
+        name: amount / rate / seconds
+        for name, amount in amounts.items()
+        if (rate := ceilings.get(name))
+    }
+    of = max(least, key=lambda name: least[name], default="")
+    return (least[of], of) if of else (None, "")

@@ -25,7 +25,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import shape_words
-from workbench.render.numbers import ends, factor, interval, microseconds, number
+from workbench.render.numbers import ends, factor, interval, microseconds, number, percent
 from workbench.words import NONE
 
 NAME = "sizes"
@@ -169,6 +169,8 @@ def fastest(over: OverSizes) -> list[Text]:
         )
         unit = rate_unit(over)
         rates = f"{number(rate(over, point.rate))} {unit}"
+        if point.share is not None:
+            rates += f", {percent(point.share)} of measured {point.of}"
         head = f"fastest at {over.parameter}={size_words(size)}: "
         told.append(
             line(head, code(best.variant), f" {microseconds(point.time.value)}, {rates}{against}")
