@@ -16,10 +16,12 @@ from workbench.cli import main
 from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
+from workbench.evidence.records import Environment
 from workbench.ncu.capture import load_capture
 from workbench.ncu.captures import Captures
 from workbench.ncu.counters import stall_metrics
 from workbench.ncu.reader import open_report
+from workbench.run import recording
 from workspaces import ROOT, copy_of_repository, recorded_report
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
@@ -42,6 +44,14 @@ def copy(tmp_path: Path) -> Path:
 @pytest.fixture
 def table(copy: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return ablate(copy, capsys)
+
+
+def test_the_command_on_record_names_no_folder_of_the_machine() -> None:
+    words = ["ablate", "fix2[warps=8]", "--project", "/home/ada/kernels", "--on=/etc/place.toml"]
+    found = recording.provenance(Environment(), arguments=[*words, "--shape", "S=128"])
+    assert found.command == (
+        "workbench ablate 'fix2[warps=8]' --project kernels --on=place.toml --shape S=128"
+    )
 
 
 def index(variant: str) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from workbench.run import machine
 from workbench.study.model import Study
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, STUDY, make
+from workspaces import GOOD, ROOT, STUDY, make
 
 SHAPES = """shapes = {
     "large": Shape(n=4096, rows=2, causal=False, dtype="float16"),
@@ -131,7 +134,7 @@ def evidence(root: Path) -> EvidenceFolder:
 
 
 def test_a_range_is_measured_shape_by_shape_and_kept(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpu = StandIn(monkeypatch, linear)
     (over,) = told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"]
@@ -146,6 +149,15 @@ def test_a_range_is_measured_shape_by_shape_and_kept(
     assert last["rate"] == pytest.approx(8 * 8192 / 14.096e-6, rel=0.01)
     assert last["fastest_reference"] == "eager"
     assert last["over_fastest_reference"]["low"] < 16.55 / 14.096
+    ratios = [at["over_fastest_reference"]["ratio"] for at in lines["wide"]["at"]]
+    mean = math.exp(sum(map(math.log, ratios)) / 4)
+    assert lines["wide"]["mean_over_fastest_reference"] == pytest.approx(mean)
+    assert lines["eager"]["mean_over_fastest_reference"] is None
+    assert main(["sweep", "wide", "--shape", "n=1024..8192*2", "--project", str(root)]) == 0
+    shown = capsys.readouterr().out
+    assert f"is {mean:.3g}x of the fastest reference in the geometric mean over 4 sizes" in shown
+    assert "at worst 1.0" in shown
+    assert "] at n=1024" in shown
     shapes = derived_shapes(evidence(root))
     assert {name: values["n"] for name, values in shapes.items()} == {
         "n1024": 1024,
@@ -292,7 +304,9 @@ def test_a_range_beside_another_parameter_is_two_ranges(
     assert [each["others"]["causal"] for each in found] == [False, True]
     assert all([shape["size"] for shape in each["shapes"]] == [8, 16] for each in found)
     (written,) = (root / "reports" / "scale").glob("over_causal*/SIZES.md")
-    assert written.read_text().count("<picture>") == 2
+    text = written.read_text()
+    assert text.count("<picture>") == 2
+    assert re.findall("^## .*", text, re.MULTILINE) == ["## Over `n`", "## Over `n`: causal"]
     assert (written.parent / "sizes-2-dark.svg").is_file()
 
 
@@ -304,6 +318,34 @@ def test_ranges_from_two_shapes_are_two_documents(
         told("sweep", "wide", "--shape", f"causal={causal},n=8|16")
     written = sorted((root / "reports" / "scale").glob("over_causal*/SIZES.md"))
     assert ["causal" in path.read_text() for path in written] == [False, True]
+
+
+def test_a_rate_is_held_against_the_measured_ceiling(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    StandIn(monkeypatch, linear)
+    arguments = ("sweep", "wide", "--shape", "n=1024|2048")
+    (over,) = told(*arguments)["sizes"]
+    assert over["variants"][0]["at"][0]["share_of_measured"] is None
+    recorded = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200" / "ceilings.json"
+    shutil.copy(recorded, evidence(root).ceilings)
+    (over,) = told(*arguments)["sizes"]
+    at = over["variants"][0]["at"][1]
+    assert at["ceiling"] == "dram"
+    dram = json.loads(recorded.read_text())["ceilings"]["dram"]["value"]
+    assert at["share_of_measured"] == pytest.approx(at["rate"] / dram)
+    assert main([*arguments, "--project", str(root)]) == 0
+    assert " % of measured dram" in capsys.readouterr().out
+
+
+def test_a_range_of_two_beside_longer_ones_is_none(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, lambda run: 10.0)
+    found = told("sweep", "wide", "--shape", "rows=1|2,n=8|16|32")["sizes"]
+    assert [(each["parameter"], each["others"]["rows"]) for each in found] == [("n", 1), ("n", 2)]
+    found = told("sweep", "wide", "--shape", "rows=1|2,n=8|16")["sizes"]
+    assert [each["parameter"] for each in found] == ["n", "rows", "rows", "n"]
 
 
 def test_without_a_gpu_and_a_record_there_is_no_range(

@@ -10,7 +10,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from packages import alone
 from standin import Sessions, StandIn
 from workbench import cuda
 from workbench.cli import main
-from workbench.commands import packaging, ship_check, shipped_subject, timed_again
+from workbench.commands import packaging, ship, ship_check, shipped_subject, timed_again
 from workbench.commands.shipped_evidence import timed
 from workbench.commands.shipped_subject import other_code
 from workbench.cuda import build, carried
@@ -30,7 +32,7 @@ from workbench.cuda.launch import Kernel
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime, Timing
-from workbench.run import machine
+from workbench.run import machine, shipping
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import Shipping
 from workbench.shipped import facts as facts_files
@@ -71,7 +73,11 @@ def python(cwd: Path, *arguments: str) -> None:
 
 
 def shipped(package: Path) -> Shipped:
-    return store.read(package / "torch-ext" / MODULE / "provenance.json", Shipped)
+    return shipped_at(package, MODULE)
+
+
+def shipped_at(folder: Path, module: str) -> Shipped:
+    return store.read(folder / "torch-ext" / module / "provenance.json", Shipped)
 
 
 # ---- the package -----------------------------------------------------------------------------
@@ -147,6 +153,36 @@ def cubins(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.setattr(carried, "_codes", {})
     monkeypatch.setattr(carried, "_folder", folder)
     return folder
+
+
+def test_a_second_one_of_the_same_kernels_in_a_repository_that_ignores_its_files(
+    package: Path, tmp_path: Path
+) -> None:
+    for name in (".git", "site"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".gitignore").write_text("*.cubin\nkernels/\nevidence/\n")
+    folder = tmp_path / "again"
+    arguments = ["chosen", "--study", "transpose", "--as", "again", "--to", str(folder)]
+    assert main(["ship", *arguments, "--project", str(ROOT)]) == 0
+    for kind in ("--wheel", "--sdist"):
+        python(folder, "build", kind, "--no-isolation", "--outdir", str(tmp_path))
+    (wheel,), (sdist,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    files = {p.relative_to(folder / "torch-ext") for p in (folder / "torch-ext").rglob("*.*")}
+    with zipfile.ZipFile(wheel) as found:
+        assert files <= {Path(name) for name in found.namelist()}
+        found.extractall(tmp_path / "site")
+    with tarfile.open(sdist) as found:
+        inside = {Path(*Path(name).parts[1:]).as_posix() for name in found.getnames()}
+    assert {*shipped_at(folder, "again").files} <= inside
+    code = f"""
+import torch, again, {MODULE}
+x = torch.randn(3, 5)
+assert torch.equal(again.transpose(x), {MODULE}.transpose(x))
+assert again.transpose is not {MODULE}.transpose
+assert list(again.counts().values()) == list({MODULE}.counts().values()) == [1]
+"""
+    done = alone("-W", "ignore", "-c", code, path=[tmp_path / "site", package / "torch-ext"])
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_kernel_finds_its_cubin_and_no_other_source_does(cubins: Path, sources: Path) -> None:
@@ -366,6 +402,8 @@ def test_a_check_elsewhere_that_is_stale(workspace: Path, capsys: Capture, tmp_p
         (("chosen", "--as", "No Name"), "'No Name' is no name for a package"),
         (("chosen", "--as", "torch"), "'torch' is the name of another package"),
         (("chosen", "--as", "json"), "'json' is the name of another package"),
+        (("chosen", "--as", "numpy"), "'numpy' is the name of another package"),
+        (("chosen", "--as", "prim"), "'prim' is the name of another package"),
         (("nothing", "--as", NAME), "unknown variant 'nothing'"),
         (("chosen", "--as", NAME, "--arch", "hopper"), "'hopper' is no architecture"),
         (("--check", "nowhere"), "is no package of `workbench ship`"),
@@ -498,6 +536,22 @@ def learned(root: Path, study: str, run: str) -> Packable:
         os.chdir(before)
 
 
+@pytest.mark.parametrize("shape", ["large", "odd"])
+def test_what_is_returned_is_told_without_values_at_every_shape(tmp_path: Path, shape: str) -> None:
+    """The package's fake implementation has no others, at whatever shape it is compiled."""
+    reads = "x.sum() != 0" if shape == "large" else "x.shape[1] == 64 or x.sum() != 0"
+    old = "    x, y = x.double()"
+    asked = SEVERAL.replace(old, f"    assert {reads}\n{old}")
+    with pytest.raises(UsageError, match=f"what is returned at '{shape}' cannot be told") as raised:
+        learned(tmp_path, asked, CHANGES)
+    assert "outputs(**inputs)" in (raised.value.hint or "")
+    told = (
+        "\n\ndef outputs(x, y, scale, mode):\n"
+        '    return {"sum": x.new_empty(x.shape[1]), "most": x.new_empty(x.shape[0]).long()}\n'
+    )
+    assert learned(tmp_path / "told", asked + told, CHANGES).outputs == ("sum", "most")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -546,6 +600,35 @@ def test_a_package_of_such_a_study_passes_its_tests(
     assert project["dependencies"] == [packaging.TORCH]
     assert "license" not in project
     assert "has no `LICENSE`" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("study", "variant"), [("moe", "fix13"), ("attention_served", "chosen")])
+def test_a_package_of_a_study_that_is_not_measured_yet_passes_its_tests(
+    study: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU, of a made-up card: what waits for evidence is stopped by nothing else."""
+    root = tmp_path / "ws"
+    shutil.copytree(ROOT / "kernels" / study, root / "kernels" / study)
+    (root / "ablations" / study).mkdir(parents=True)
+    shutil.copy(ROOT / "ablations" / study / "ablation.toml", root / "ablations" / study)
+    (root / "workbench.toml").write_text(f'study = "{study}"\n')
+    with monkeypatch.context() as patch:
+        StandIn(patch, lambda run: 10.0)
+        assert main(["ablate", "--project", str(root)]) == 0
+    monkeypatch.setattr(shipped_subject, "require_kept", lambda row, evidence: None)
+    monkeypatch.setattr(ship, "report_of", lambda subject: {})
+    monkeypatch.setattr(ship, "packable", without_cubins)
+    folder = tmp_path / "package"
+    arguments = [variant, "--as", "unmeasured", "--to", str(folder), "--project", str(root)]
+    assert main(["ship", *arguments]) == 0
+    done = alone("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests",
+                 path=[folder / "torch-ext"], cwd=folder)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def without_cubins(study: Any, variant: Any, reference: Any, archs: Any, *rest: Any) -> Packable:
+    """Compiling fifty kernels is tested elsewhere."""
+    return shipping.packable(study, variant, reference, (), *rest)
 
 
 # ---- checked again ---------------------------------------------------------------------------
@@ -701,18 +784,46 @@ with guard.watching("shipped"):
     assert done.stdout.strip().endswith("the inputs are on cpu, and not on one GPU")
 
 
-def test_two_intervals_that_know_nothing_of_each_other() -> None:
-    def at(ratio: float, half: float) -> ShippedTime:
-        return ShippedTime(
-            shape="s", microseconds=1.0, sessions=5, file="", reference="r", ratio=ratio,
-            low=ratio * math.exp(-half), high=ratio * math.exp(half),
-        )  # fmt: skip
+def ratio_at(ratio: float, half: float, **changed: Any) -> ShippedTime:
+    return ShippedTime(
+        shape="s", microseconds=1.0, file="", reference="r", ratio=ratio,
+        low=ratio * math.exp(-half), high=ratio * math.exp(half), **{"sessions": 5, **changed},
+    )  # fmt: skip
 
-    found = timed_again.quotient(at(2.0, 0.03), at(1.6, 0.04))
+
+def test_two_intervals_that_know_nothing_of_each_other() -> None:
+    found = timed_again.quotient(ratio_at(2.0, 0.03), ratio_at(1.6, 0.04))
     assert found is not None
     assert found.ratio == pytest.approx(1.25)
     assert found.low == pytest.approx(1.25 * math.exp(-0.05))
     assert found.high == pytest.approx(1.25 * math.exp(0.05))
+    assert found.level == 95
+
+
+@pytest.mark.parametrize(("cards", "wider"), [(1, 4.604 / 2.776), (3, 9.925 / 4.303)])
+def test_intervals_of_two_levels_are_taken_at_the_higher_one(cards: int, wider: float) -> None:
+    now, then = ratio_at(2.0, 0.03, level=99, sessions=10), ratio_at(1.6, 0.04, cards=cards)
+    found = timed_again.quotient(now, then)
+    assert found is not None
+    assert found.level == 99
+    half = math.hypot(0.03, 0.04 * wider)
+    assert found.low == pytest.approx(1.25 * math.exp(-half))
+    assert found.high == pytest.approx(1.25 * math.exp(half))
+    assert "] at 99 % of r" in ship_check.words(now)
+    assert "] of r" in ship_check.words(then)
+
+
+def test_sessions_that_followed_are_told_at_99_percent(package: Path) -> None:
+    (evidence,) = package.glob("evidence/*")
+    at = next(time for time in shipped(package).times if time.shape == "8192x8192")
+    timing = store.read(evidence / at.file, Timing)
+    assert at.level == 95
+    more = timed(structs.replace(timing, planned=2), "chosen", "eager")
+    assert more is not None
+    assert more.level == 99
+    assert more.low is not None
+    assert at.low is not None
+    assert more.low < at.low
 
 
 def test_a_damaged_package(package: Path, tmp_path: Path) -> None:
@@ -727,10 +838,21 @@ def test_a_damaged_package(package: Path, tmp_path: Path) -> None:
 # ---- on a GPU --------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["transpose", "attention"])
+BEST = {
+    "transpose": "chosen",
+    "attention": "fix15",
+    "softmax": "fused",
+    "attention_served": "chosen",
+    "moe": "fix13",
+}
+
+
+@pytest.fixture(scope="module", params=list(BEST))
 def on_gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The best of a study, shipped on this machine."""
-    variant = {"transpose": "chosen", "attention": "fix15"}[request.param]
+    variant = BEST[request.param]
+    if not (ROOT / "ablations" / request.param / "evidence").is_dir():
+        pytest.skip(f"{request.param} has not been recorded yet")
     folder = tmp_path_factory.mktemp("shipped") / f"{request.param}-here"
     arguments = ["--study", request.param, "--as", folder.name, "--to", str(folder)]
     assert main(["ship", variant, *arguments, "--project", str(ROOT)]) == 0

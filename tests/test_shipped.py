@@ -123,6 +123,12 @@ def test_a_variant_that_cannot_be_loaded_is_told(make: Make, run: str, said: str
     assert torch.equal(called(operator, torch.ones(4)), torch.full((4,), 2.0))
 
 
+def test_none_is_no_tensor(make: Make) -> None:
+    operator = make(run=DOUBLE, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
+    with pytest.raises(TypeError, match="'x' is None, and no tensor"):
+        called(operator, None)
+
+
 def test_an_error_of_the_variant_is_no_reason_for_the_reference(make: Make) -> None:
     run = "def run(x):\n    raise RuntimeError('an illegal memory access')\n"
     operator = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
@@ -173,6 +179,17 @@ def test_what_was_checked_with_strides_is_given_them_and_keeps_its_layout(make: 
     operator = make(run=run, reference=DOUBLE, calls=calls)
     out = called(operator, torch.randn(4, 4).t(), strict=True)
     assert out.stride() == (1, 4)
+    op = getattr(torch.ops, operator.namespace).thing
+    torch.library.opcheck(op.default, (torch.randn(4, 4).t(), True))
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_study_that_wants_results_in_order_gets_them_so(make: Make, in_order: bool) -> None:
+    run = "def run(x):\n    return x.contiguous() + 1\n"
+    study = f"contiguous = {in_order}\n"
+    operator = make(run=run, reference=run, study=study, calls=[{"x": torch.ones(4, 4).t()}])
+    out = called(operator, torch.randn(4, 4).t(), strict=True)
+    assert out.is_contiguous() == in_order
     op = getattr(torch.ops, operator.namespace).thing
     torch.library.opcheck(op.default, (torch.randn(4, 4).t(), True))
 
@@ -251,6 +268,25 @@ def test_it_compiles_into_one_graph_with_sizes_that_vary(make: Make) -> None:
     for size in (3, 5, 6):
         x = torch.randn(size, 4)
         torch.testing.assert_close(compiled(x), x.sin() * 2 + 101)
+
+
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16])
+def test_autocast_ends_at_the_operator_compiled_or_not(make: Make, given: torch.dtype) -> None:
+    run = "def run(x, y):\n    return x @ y\n"
+    calls = [{"x": torch.ones(4, 4), "y": torch.ones(4, 4)}]
+    operator = make(run=run, reference=run, calls=calls, on_gpu=False)
+    x, y = (torch.randn(4, 4, dtype=given, requires_grad=True) for _ in range(2))
+    op = getattr(torch.ops, operator.namespace).thing
+    for call in (op, torch.compile(op, backend="aot_eager", fullgraph=True)):
+        with torch.autocast("cpu", torch.bfloat16), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out = call(x, y, False)
+        assert out.dtype == given
+        assert torch.equal(out, x @ y)
+        out.float().sum().backward()
+        assert x.grad is not None
+        assert torch.equal(x.grad, torch.ones(4, 4, dtype=given) @ y.T)
+        x.grad = None
 
 
 def test_gradients_go_through_the_reference(make: Make) -> None:

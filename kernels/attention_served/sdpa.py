@@ -9,8 +9,13 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
     s, keys = q.shape[2], k.shape[2]
     if causal and s > keys:
         raise NotImplementedError("a query would see no key")
+    mask = None
     # is_causal counts from the first key; the last query is to see all of them.
-    mask = causal_lower_right(s, keys) if causal and 1 < s < keys else None
+    if causal and 1 < s < keys:
+        # torch.compile traces a backward pass through no CausalBias.
+        written = any(x.requires_grad for x in (q, k, v))
+        every = torch.ones((s, keys), dtype=torch.bool, device=q.device) if written else None
+        mask = causal_lower_right(s, keys) if every is None else every.tril(keys - s)
     out = scaled_dot_product_attention(
         q,
         k,

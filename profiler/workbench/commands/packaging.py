@@ -26,6 +26,8 @@ ITS_OWN = ("cuda", "Shape", "Tolerance", "Work")  # of ``workbench``, in a packa
 NEEDED_BY_CUDA = ("cuda-core>=1.0", "cuda-bindings>=12.8", "numpy>=1.26")
 TORCH = "torch>=2.8"
 COMES_ALONG = ("torch", "triton")  # torch brings it
+# What a package imports, and namespaces that torch has for itself.
+TAKEN = ("workbench", *COMES_ALONG, "cuda", "numpy", "kernels", "aten", "prim", "prims")
 
 
 def require_name(name: str) -> tuple[str, str]:
@@ -36,7 +38,7 @@ def require_name(name: str) -> tuple[str, str]:
             hint="small letters, digits and '-' or '_' between them, such as attention-h200",
         )
     module = name.replace("-", "_")
-    if module in sys.stdlib_module_names or module in ("workbench", *COMES_ALONG):
+    if module in sys.stdlib_module_names or module in TAKEN:
         raise UsageError(f"'{name}' is the name of another package", hint="choose one that is free")
     return module.replace("_", "-"), module
 

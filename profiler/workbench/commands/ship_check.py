@@ -22,8 +22,10 @@ from workbench.commands.timed_again import (
     opened,
     workspace_of,
 )
+from workbench.derive.intervals import Ratio
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageError
 from workbench.evidence.records import ShippedTime
+from workbench.render.numbers import interval
 from workbench.run import machine
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace
@@ -117,8 +119,9 @@ def words(time: ShippedTime) -> str:
     text = f"{time.microseconds:.3g} µs at {time.shape}"
     if time.ratio is None:
         return text
-    interval = f" [{time.low:.3g}, {time.high:.3g}]" if time.low and time.high else ""
-    return f"{text}, {time.ratio:.3g}x{interval} of {time.reference}"
+    ratio = Ratio(time.ratio, time.low, time.high, time.sessions, level=time.level)
+    told = interval(ratio) if time.low and time.high else f"{time.ratio:.3g}x"
+    return f"{text}, {told} of {time.reference}"
 
 
 def as_data(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from workbench.derive.speedup import ratio_of, session_times, time_of
+from workbench.derive.intervals import LEVEL
+from workbench.derive.speedup import cards_of, ratio_of, session_times, time_of
 from workbench.errors import GateFailed
 from workbench.evidence.recorded import Evidence, TimingFile
 from workbench.evidence.records import Checks, Record, ShippedTime, Timing
@@ -127,6 +128,8 @@ def timed(
         ratio=ratio.ratio if ratio else None,
         low=ratio.low if ratio else None,
         high=ratio.high if ratio else None,
+        level=ratio.level if ratio else LEVEL,
+        cards=len(set(cards_of(mine))),
         times_reference=times_reference,
     )
 
@@ -164,6 +167,7 @@ def _of_two(file: TimingFile, names: tuple[str, ...]) -> Timing:
         fingerprints={n: f for n, f in timing.fingerprints.items() if n in names},
         nodes={n: each for n, each in timing.nodes.items() if n in names},
         sessions=tuple(sessions),
+        planned=timing.first_planned,
     )
 
 

@@ -44,6 +44,7 @@ class Measured:
             for target in self.targets
         }
         study, gpu = self.targets[0].study, self.targets[0].folder.gpu
+        calibration = self.targets[0].evidence().calibration
         return [
             over_sizes(
                 [shapes[name] for name in found],
@@ -53,6 +54,7 @@ class Measured:
                 study=study.name,
                 gpu=gpu,
                 primary=study.ladder.primary_reference,
+                ceilings=calibration.values if calibration else None,
             )
             for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
         ]
@@ -139,10 +141,8 @@ def write(target: Target, every: Sequence[OverSizes], part: Sequence[str]) -> No
         return
     parameters = dict.fromkeys(over.parameter for over in every)
     folder = target.workspace.reports(target.study, target.study.default_shape, part)
-    blocks = [document.sizes_section(number, over) for number, over in enumerate(every)]
-    scenes = [
-        size_lines(over, name=document.sizes_name(number)) for number, over in enumerate(every)
-    ]
+    blocks = document.sizes_sections(every)
+    scenes = [size_lines(over, name=each.key) for over, each in zip(every, blocks, strict=True)]
     title = f"Sizes: {target.study.name} over {' and '.join(parameters)}"
     path = write_document(target.workspace, folder, title, blocks, scenes)
     note(f"wrote {shown_path(path)}")

@@ -15,7 +15,7 @@ from workbench.commands import packaging
 from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.progress import Progress
 from workbench.commands.shipped_evidence import timed
-from workbench.derive.intervals import Ratio
+from workbench.derive.intervals import Ratio, at_other_level
 from workbench.errors import GateFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, gpu_slug
@@ -152,18 +152,27 @@ def measured(package: Package, shape: str, config: Config) -> ShippedTime:
 
 def quotient(now: ShippedTime, then: ShippedTime) -> Ratio | None:
     """How many times as fast it is now, each over its reference; the intervals are independent, so
-    that their half widths add up in squares, of logarithms.
+    that their half widths add up in squares, of logarithms. It is of the higher level of the two.
     """
-    ends = (now.low, now.high, then.low, then.high)
     if now.ratio is None or then.ratio is None:
         return None
     value = now.ratio / then.ratio
     sessions = min(now.sessions, then.sessions)
-    if any(end is None or end <= 0 for end in ends):
-        return Ratio(value, None, None, sessions)
-    halves = [math.log(one.high / one.low) / 2 for one in (now, then) if one.high and one.low]
-    width = math.exp(math.hypot(*halves))
-    return Ratio(value, value / width, value * width, sessions)
+    level = max(now.level, then.level)
+    halves = [half_width(one, level) for one in (now, then)]
+    known = [half for half in halves if half is not None]
+    if len(known) < len(halves):
+        return Ratio(value, None, None, sessions, level=level)
+    width = math.exp(math.hypot(*known))
+    return Ratio(value, value / width, value * width, sessions, level=level)
+
+
+def half_width(time: ShippedTime, level: int) -> float | None:
+    """Of the logarithm of its ratio, at this level; None where it has no interval."""
+    if not (time.low and time.high and time.low > 0):
+        return None
+    drawn = time.cards if time.cards > 1 else time.sessions
+    return at_other_level(math.log(time.high / time.low) / 2, level, level=time.level, drawn=drawn)
 
 
 @dataclass(frozen=True)

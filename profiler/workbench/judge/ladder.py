@@ -88,6 +88,7 @@ def _sizes(snapshot: Snapshot) -> Iterator[OverSizes]:
             study=snapshot.study,
             gpu=snapshot.gpu,
             primary=snapshot.ladder.primary_reference,
+            ceilings=snapshot.calibration.values if snapshot.calibration else None,
         )
         if over.is_told:
             yield over.without_single_points()

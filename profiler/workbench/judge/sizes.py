@@ -8,24 +8,32 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio
+from workbench.derive.roofline.ceilings import DRAM
 from workbench.derive.speedup import Time
 from workbench.judge.sessions import warnings_of
+from workbench.judge.shapes import geometric_mean
 from workbench.judge.times import Times, main_timing
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import ShapeEvidence
+    from workbench.study.model import Work
     from workbench.words import Parameter
 
 FEWEST = 2  # sizes that make a range
 # FLOP a byte under which an operation is told in GB/s: no data-centre GPU since Volta does so few
 # FLOP of its plain fp32 units in the time of a DRAM byte (V100: 15.7 TFLOP/s over 0.9 TB/s is 17).
 LOW_INTENSITY = 10.0
+# The measured ceiling that a type's arithmetic is held against.
+ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "fp32",
+              "float64": "fp64"}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class AtSize:
     """One variant at one size: its chained time, and the study's work over it, in FLOP/s or byte/s
     as ``OverSizes.in_flops`` says. ``over_fastest`` is over the fastest reference timed beside it.
+    ``share`` is what the work would take of the time at a measured ceiling, ``of`` which: DRAM or
+    the arithmetic, whichever takes longer; None where the card was not calibrated.
     """
 
     shape: str
@@ -34,6 +42,8 @@ class AtSize:
     rate: float
     fastest: str = ""
     over_fastest: Ratio | None = None
+    share: float | None = None
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,23 @@ class SizeLine:
 
     def at(self, shape: str) -> AtSize | None:
         return next((point for point in self.points if point.shape == shape), None)
+
+    @property
+    def ratios(self) -> Mapping[str, float]:
+        """Over the fastest reference, by shape."""
+        return {p.shape: p.over_fastest.ratio for p in self.points if p.over_fastest}
+
+    @property
+    def mean(self) -> float | None:
+        """The geometric mean of its ratios; None without any."""
+        return geometric_mean(self.ratios.values())
+
+    @property
+    def worst(self) -> AtSize | None:
+        """Where its ratio is smallest."""
+        known = self.ratios
+        return min((p for p in self.points if p.shape in known),
+                   key=lambda point: known[point.shape], default=None)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,7 +117,8 @@ class OverSizes:
 
 def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str, list[str]]]:
     """Of shapes by name, with their parameters: the parameters in which some of them differ and in
-    nothing else, with those shapes by the value. A shape may stand in several ranges.
+    nothing else, with those shapes by the value. A shape may stand in several ranges; one whose
+    shapes all stand in longer ones is none.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for shape, parameters in shapes.items():
@@ -99,8 +127,12 @@ def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str,
                 others = {k: v for k, v in parameters.items() if k != name}
                 key = json.dumps(others, sort_keys=True)
                 groups.setdefault((name, key), []).append(shape)
+    longest: dict[str, int] = {}
+    for found in groups.values():
+        for shape in found:
+            longest[shape] = max(len(found), longest.get(shape, 0))
     for (name, _), found in groups.items():
-        if len(found) >= FEWEST:
+        if len(found) >= FEWEST and any(longest[shape] == len(found) for shape in found):
             yield name, sorted(found, key=lambda shape: float(shapes[shape][name]))
 
 
@@ -113,9 +145,10 @@ def over_sizes(
     study: str,
     gpu: str,
     primary: str = "",
+    ceilings: Mapping[str, float] | None = None,
 ) -> OverSizes:
     """``shapes`` differ in ``parameter`` alone, and rise in it; ``primary`` is the reference that
-    was timed by itself as well.
+    was timed by itself as well. ``ceilings`` are the measured ones of the card, by id.
     """
     first = shapes[0]
     in_flops = _is_intense(shapes[-1])
@@ -125,7 +158,11 @@ def over_sizes(
         SizeLine(
             variant=name,
             is_reference=name in references,
-            points=tuple(_points(shapes, times, parameter, name, references, in_flops=in_flops)),
+            points=tuple(
+                _points(
+                    shapes, times, parameter, name, references, ceilings or {}, in_flops=in_flops
+                )
+            ),
         )
         for name in names
     ]
@@ -152,6 +189,7 @@ def _points(
     parameter: str,
     variant: str,
     references: Sequence[str],
+    ceilings: Mapping[str, float],
     *,
     in_flops: bool,
 ) -> Iterator[AtSize]:
@@ -165,11 +203,27 @@ def _points(
         ratios = {r: here.ratio(r, variant) for r in references if r != variant}
         over = {name: ratio for name, ratio in ratios.items() if ratio is not None}
         fastest = min(over, key=lambda name: over[name].ratio, default="")
+        seconds = time.value * 1e-6
+        share, of = _share(shape.work, seconds, ceilings)
         yield AtSize(
             shape=shape.shape,
             size=float(shape.parameters[parameter]),
             time=time,
-            rate=amount / (time.value * 1e-6),
+            rate=amount / seconds,
             fastest=fastest,
             over_fastest=over.get(fastest),
+            share=share,
+            of=of,
         )
+
+
+def _share(work: Work, seconds: float, ceilings: Mapping[str, float]) -> tuple[float | None, str]:
+    """See ``AtSize``."""
+    amounts = {ARITHMETIC.get(work.dtype, ""): work.flops, DRAM: work.bytes}
+    least = {
+        name: amount / rate / seconds
+        for name, amount in amounts.items()
+        if (rate := ceilings.get(name))
+    }
+    of = max(least, key=lambda name: least[name], default="")
+    return (least[of], of) if of else (None, "")

@@ -67,9 +67,15 @@ def provenance(
         **to_builtins(environment),
         workbench=workbench.__version__,
         date=now(),
-        command=shlex.join(["workbench", *words]),
+        command=shlex.join(["workbench", *map(without_folders, words)]),
         ncu_command=ncu_command,
     )
+
+
+def without_folders(word: str) -> str:
+    """A path of this machine by its last part: evidence travels."""
+    option, separator, value = word.rpartition("=")
+    return f"{option}{separator}{Path(value).name}" if Path(value).is_absolute() else word
 
 
 def compressed(report: bytes) -> bytes:

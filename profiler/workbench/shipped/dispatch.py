@@ -8,7 +8,8 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,9 +45,17 @@ class Dispatcher:
         """What the operator does: its arguments, and last whether it is ``strict``. Raises
         NotImplementedError where it is and the variant does not support the inputs.
         """
-        facts = self.facts
         inputs, strict = self._named(given), bool(given[-1])
-        tensors = [inputs[name] for name in facts.tensors]
+        tensors = [inputs[name] for name in self.facts.tensors]
+        with without_autocast(tensors):
+            result = self._answered(inputs, tensors, strict)
+        strided = [inputs[name] for name in self._laid_out]
+        return self._packed([settled(out, strided, tensors) for out in result])
+
+    def _answered(
+        self, inputs: dict[str, Any], tensors: Sequence[torch.Tensor], strict: bool
+    ) -> list[torch.Tensor]:
+        facts = self.facts
         result, why = None, self._why_not(tensors, inputs)
         if not why:
             try:
@@ -61,8 +70,7 @@ class Dispatcher:
                 raise NotImplementedError(f"{facts.package}: {facts.variant} is not run: {why}")
             self._say(why)
             result = self.theirs(inputs)
-        strided = [inputs[name] for name in facts.domain.strided]
-        return self._packed([settled(out, strided, tensors) for out in result])
+        return result
 
     def fake(self, *given: Any) -> Any:
         """The outputs of a call without their values: those of the reference."""
@@ -70,10 +78,10 @@ class Dispatcher:
         if not self.facts.outputs:
             return None
         outputs = getattr(self.study, "outputs", None)
-        with torch.no_grad():
+        with torch.no_grad(), without_autocast([inputs[name] for name in self.facts.tensors]):
             inputs |= {name: torch.empty_like(inputs[name]) for name in self.facts.in_place}
             result = tensors_of(outputs(**inputs), inputs, ()) if outputs else self.theirs(inputs)
-        strided = [inputs[name] for name in self.facts.domain.strided]
+        strided = [inputs[name] for name in self._laid_out]
         return self._packed([like(out, strided) for out in result])
 
     def setup(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -90,15 +98,20 @@ class Dispatcher:
         inputs = self._named(given)
         wanted = [name for name, need in zip(inputs, ctx.needs_input_grad, strict=False) if need]
         own = getattr(self.study, "backward", None)
-        if own is not None:
-            found = own(gradients, **inputs)
-        else:
-            found = self._through_reference(inputs, wanted, gradients)
+        with without_autocast([inputs[name] for name in self.facts.tensors]):
+            if own is not None:
+                found = own(gradients, **inputs)
+            else:
+                found = self._through_reference(inputs, wanted, gradients)
         return (*(found.get(name) if name in wanted else None for name in inputs), None)
 
     # ---- who answers -------------------------------------------------------------------------
     def _named(self, given: Sequence[Any]) -> dict[str, Any]:
-        return {name: x for (name, _), x in zip(self.facts.arguments, given, strict=False)}
+        found = {name: x for (name, _), x in zip(self.facts.arguments, given, strict=False)}
+        for name in self.facts.tensors:
+            if found[name] is None:
+                raise TypeError(f"{self.facts.package}: '{name}' is None, and no tensor")
+        return found
 
     def _why_not(self, tensors: Sequence[torch.Tensor], inputs: dict[str, Any]) -> str:
         if why := elsewhere(tensors) or self._without.get(tensors[0].device, ""):
@@ -180,6 +193,14 @@ class Dispatcher:
     def study(self) -> ModuleType:
         return importlib.import_module(f"{self._package}.study")
 
+    @cached_property
+    def _laid_out(self) -> tuple[str, ...]:
+        """The inputs whose layout an output of their size takes: none where the study wants what
+        is returned in order.
+        """
+        in_order = getattr(self.study, "contiguous", False)
+        return () if in_order else self.facts.domain.strided
+
     def _load(self) -> ModuleType:
         """The variant's module, anew. Raises EnvironmentLacks where it cannot be, for want of a
         package or of a compiler.
@@ -225,6 +246,16 @@ def elsewhere(tensors: Sequence[torch.Tensor]) -> str:
 def on_device(device: torch.device) -> AbstractContextManager[Any]:
     """Kernels inside are launched there."""
     return torch.cuda.device(device)
+
+
+def without_autocast(tensors: Sequence[torch.Tensor]) -> AbstractContextManager[Any]:
+    """Inside, types are those of the tensors. A compiled graph runs its operators so, whatever it
+    was traced under, and what is called without it has to give the same.
+    """
+    kind = tensors[0].device.type
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return nullcontext()
+    return torch.autocast(kind, enabled=False)
 
 
 def _first_line(error: Exception) -> str:

@@ -19,6 +19,7 @@ def sizes(over: OverSizes) -> dict[str, Any]:
             {
                 "variant": line.variant,
                 "reference": line.is_reference,
+                "mean_over_fastest_reference": line.mean,
                 "at": [
                     {
                         "shape": point.shape,
@@ -26,6 +27,8 @@ def sizes(over: OverSizes) -> dict[str, Any]:
                         "microseconds": point.time,
                         "rate": point.rate,
                         "unit": "FLOP/s" if over.in_flops else "byte/s",
+                        "share_of_measured": point.share,
+                        "ceiling": point.of or None,
                         "fastest_reference": point.fastest or None,
                         "over_fastest_reference": point.over_fastest,
                     }

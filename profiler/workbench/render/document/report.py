@@ -47,7 +47,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.fields import Field, field, only, table
 from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.phrases import judged, ladders, shape_words, steps, with_cycles
-from workbench.render.document.sizes import sizes_section
+from workbench.render.document.sizes import sizes_sections
 from workbench.render.document.step import anchor, step_section
 from workbench.render.document.tree import tree
 from workbench.render.numbers import factor, number
@@ -63,7 +63,7 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
         _lessons(ablation),
         _ladder(ablation),
         *_shapes(ablation),
-        *(sizes_section(number, over) for number, over in enumerate(ablation.sizes)),
+        *sizes_sections(ablation.sizes),
         _roofline(ablation),
         _stalls(ablation),
         _why(ablation),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from workbench.judge.sizes import OverSizes, SizeLine
 from workbench.render.document.blocks import (
     Align,
@@ -23,7 +25,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import shape_words
-from workbench.render.numbers import ends, interval, microseconds, number
+from workbench.render.numbers import ends, factor, interval, microseconds, number, percent
 from workbench.words import NONE
 
 NAME = "sizes"
@@ -39,13 +41,26 @@ def sizes_name(number: int) -> str:
     return f"{NAME}-{number + 1}" if number else NAME
 
 
-def sizes_section(number: int, over: OverSizes) -> Section:
-    """Of a report, with its chart."""
-    name = sizes_name(number)
+def sizes_sections(every: Sequence[OverSizes]) -> list[Section]:
+    """Those of a report, told apart by the parameters in which they differ."""
+    found = []
+    for place, over in enumerate(every):
+        own = {
+            name: value
+            for name, value in over.others.items()
+            if any(other.others.get(name) != value for other in every)
+        }
+        found.append(sizes_section(sizes_name(place), over, shape_words(own)))
+    return found
+
+
+def sizes_section(name: str, over: OverSizes, which: str = "") -> Section:
+    """With the chart of that name."""
     *head, times, rates, best = sizes_view(over)
     chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words(CAPTION))
     tables = Fold(words("The times, and the rates"), (times, rates))
-    return Section(name, line("Over ", code(over.parameter)), (*head, chart, best, tables))
+    title = line("Over ", code(over.parameter), f": {which}" * bool(which))
+    return Section(name, title, (*head, chart, best, tables))
 
 
 def size_words(value: float) -> str:
@@ -69,7 +84,7 @@ def sizes_view(over: OverSizes) -> list[Block]:
         *warned(over.warnings),
         times_table(over),
         rates_table(over),
-        Bullets(tuple(fastest(over))),
+        Bullets((*fastest(over), *overall(over))),
     ]
 
 
@@ -123,6 +138,24 @@ def _rate(over: OverSizes, one: SizeLine, shape: str) -> Cell:
     return figure_cell(rate(over, point.rate)) if point else Cell(words(NONE))
 
 
+def overall(over: OverSizes) -> list[Text]:
+    """Of every version that was timed beside a reference at all sizes."""
+    told = []
+    for each in over.lines:
+        worst = each.worst
+        if each.is_reference or worst is None or len(each.ratios) < len(over.sizes):
+            continue
+        at = f"{over.parameter}={size_words(worst.size)}"
+        told.append(
+            line(
+                code(each.variant),
+                f" is {factor(each.mean or 0.0)} of the fastest reference in the geometric mean "
+                f"over {len(over.sizes)} sizes, at worst {interval(worst.over_fastest)} at {at}",
+            )
+        )
+    return told
+
+
 def fastest(over: OverSizes) -> list[Text]:
     """At every size, with the ratio over the fastest reference."""
     told = []
@@ -136,6 +169,8 @@ def fastest(over: OverSizes) -> list[Text]:
         )
         unit = rate_unit(over)
         rates = f"{number(rate(over, point.rate))} {unit}"
+        if point.share is not None:
+            rates += f", {percent(point.share)} of measured {point.of}"
         head = f"fastest at {over.parameter}={size_words(size)}: "
         told.append(
             line(head, code(best.variant), f" {microseconds(point.time.value)}, {rates}{against}")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from workbench import cuda
 from workbench.cuda import carried
@@ -91,23 +93,44 @@ class Shipping:
         return run
 
     def drawn(self, shape: str) -> tuple[dict[str, Any], Any]:
-        """Inputs at a shape, and at the first one what the reference makes of them."""
+        """Inputs at a shape, and what the reference makes of them without their values, as the
+        package's fake implementation has to.
+        """
         told = ""
         for real in (False, True):
+            mode = _without_values()
             try:
-                with nullcontext() if real else _without_values():
+                with nullcontext() if real else mode:
                     inputs = self.inputs(shape)
-                    result = self.result(inputs) if shape == self.job.shapes[0] else None
-                return inputs, result
             except UsageError:
                 raise
             except Exception as error:
-                told = told or f"{type(error).__name__}: {str(error).splitlines()[0]}"
+                told = told or _told(error)
                 if real or self.bytes(shape) > LARGEST_ON_CPU:
                     break
+                continue
+            return inputs, self.traced(inputs, mode, shape)
         raise UsageError(
-            f"what is returned at '{shape}' cannot be told without a GPU: {told}", hint=OUTPUTS
+            f"the inputs at '{shape}' cannot be drawn without a GPU: {told}",
+            hint="draw them on the device of the generator, so that a CPU will do",
         )
+
+    def traced(self, inputs: dict[str, Any], mode: FakeTensorMode, shape: str) -> Any:
+        try:
+            with mode:
+                return self.result(
+                    {
+                        name: mode.from_tensor(value) if _has_values(value) else value
+                        for name, value in inputs.items()
+                    }
+                )
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"what is returned at '{shape}' cannot be told without values: {_told(error)}",
+                hint=OUTPUTS,
+            ) from None
 
     def inputs(self, shape: str) -> dict[str, Any]:
         found: dict[str, Any] = self.study.inputs(self.study.shapes[shape], torch.Generator())
@@ -175,14 +198,19 @@ class Shipping:
         return (kind, names) if found else (NOTHING, ())
 
 
-def _without_values() -> AbstractContextManager[Any]:
+def _without_values() -> FakeTensorMode:
     """Tensors inside have extents and types, and take no memory. Extents that depend on values may
     be unknown on the way.
     """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
     return FakeTensorMode(shape_env=ShapeEnv())
+
+
+def _has_values(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
 def main() -> None:

@@ -1,0 +1,102 @@
+"""docs/sizes.md: made from what is on record at its shapes, by one command, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from standin import Run, StandIn
+from workbench.cli import main
+from workbench.commands import measuring
+from workbench.run import machine
+from workbench.study.workspace import find_workspace
+from workspaces import ROOT
+
+sys.path.append(str(ROOT))  # where the benchmarks are imported from
+
+from benchmarks import sizes
+
+LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+REFERENCES = ["sdpa", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient", "fa4"]
+
+
+def made_up(run: Run) -> float:
+    found = re.search(r"S(\d+)", run.shape)
+    length = int(found[1]) if found else 2048
+    wide = 2 if re.search("[dD]128", run.shape) else 1
+    return (3 + wide * length**2 / 8000) * {"fix15": 1.0, "fa4": 1.1}.get(run.variant, 1.25)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The attention study without its evidence."""
+    shutil.copytree(ROOT / "kernels" / "attention", tmp_path / "kernels" / "attention")
+    ladder = tmp_path / "ablations" / "attention" / "ablation.toml"
+    ladder.parent.mkdir(parents=True)
+    shutil.copy(ROOT / ladder.relative_to(tmp_path), ladder)
+    (tmp_path / "workbench.toml").write_text('study = "attention"\n')
+    return tmp_path
+
+
+def test_the_page_is_as_it_is_written() -> None:
+    made = sizes.files(sizes.PAGE.read_text(), find_workspace(ROOT))
+    for name, text in made.items():
+        written = (sizes.PAGE.parent / name).read_text()
+        assert written == text, "`python -m benchmarks.sizes` writes it"
+    assert sizes.MEASURES in made["sizes.md"]
+
+
+def test_one_command_measures_what_the_page_shows(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = sizes.PAGE.read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "find_gpu", lambda: None)
+        nothing = sizes.files(page, find_workspace(root))
+    assert list(nothing) == ["sizes.md"]
+    assert nothing["sizes.md"].count("Not collected.") == 4
+    gpu = StandIn(monkeypatch, made_up, noise=0.05)
+    monkeypatch.setattr(measuring, "collectable", lambda study, variants: variants)
+    monkeypatch.setattr(machine, "package_version", lambda name: "4")
+    _, *command = shlex.split(sizes.MEASURES)
+    assert main([*command, "--project", str(root)]) == 0
+    assert [sorted(names) for names in gpu.timed] == [sorted(["fix15", *REFERENCES])] * 32
+    made = sizes.files(page, find_workspace(root))
+    text = made["sizes.md"]
+    assert "Not collected" not in text
+    assert sizes.files(text, find_workspace(root)) == made
+    assert len(made) == 1 + 2 * 4
+    for case in sizes.CASES:
+        found = sizes.over(find_workspace(root), case)
+        assert found is not None
+        assert list(found.sizes.values()) == LENGTHS
+        assert {line.variant for line in found.timed} == {"fix15", *REFERENCES}
+        drawn = made[f"sizes/{case}-light.svg"]
+        assert "TFLOP/s" in drawn
+        assert "fa4" in drawn
+        part = text.split(f"<!-- sizes: {case} -->")[1].split("<!-- /sizes -->")[0]
+        assert f'src="sizes/{case}-light.svg"' in part
+        assert f"D={128 if '128' in case else 64}" in part
+        assert ("causal" in part) == ("causal" in case)
+        assert len(re.findall(r"^- fastest at S=\d+: `fix15`", part, re.MULTILINE)) == 8
+        row = next(line for line in part.splitlines() if line.startswith("| `fa4`"))
+        assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", row)) == 8
+    shown = re.search(r"fastest at S=16384: `fix15` ([\d,]+) µs, (\d+) TFLOP/s", text)
+    assert shown is not None
+    flops = 4 * 4 * 16 * 16384**2 * 64
+    time = float(shown[1].replace(",", "")) * 1e-6
+    assert float(shown[2]) == pytest.approx(flops / time / 1e12, rel=0.01)
+
+
+def test_a_case_of_which_a_length_is_missing_is_not_shown(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    StandIn(monkeypatch, made_up)
+    short = f"{sizes.BASE},S=128..8192*2,{sizes.CASES['d64']}"
+    assert main(["sweep", sizes.VARIANT, "--shape", short, "--project", str(root)]) == 0
+    assert sizes.over(find_workspace(root), "d64") is None
