@@ -32,6 +32,7 @@ from workbench.judge.snapshot import snapshot
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import ladder_view
 from workbench.study.spaces import is_space
+from workbench.study.workspace import including
 
 
 def load_pandas() -> None:
@@ -99,6 +100,7 @@ def run(options: AblateOptions) -> None:
     if options.all_shapes:
         return run_all(options)
     workspace, study = find_study(options.project, options.study)
+    including(study, options.fixes or [])
     picked = profiled_shapes(study, options.shape)
     if len(picked) > 1:
         return run_sizes(options, sizes.targets_of(workspace, picked))
