@@ -17,6 +17,7 @@ from workbench.commands.attempt import learned, prepare, rounded_up
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
 from workbench.problems.expressions import read_call, read_input, read_launch, read_output
+from workbench.problems.given.calls import put
 from workbench.problems.given.inputs import made
 from workbench.problems.problem import Kind, Problem
 from workbench.problems.request import Request, split
@@ -395,10 +396,13 @@ def test_what_works_in_place_is_compared_with_itself(
     assert torch.equal(parts[-1], 2 * x.double())
 
 
-def test_in_place_beside_torch_compile(tmp_path: Path, tried: Any) -> None:
-    text = "def double(x):\n    x.mul_(2)\n"
-    found = problem(file(tmp_path, text), inputs=("x=randn(8)",), versus="compile")
-    assert tried(found).errors["compiled"] == (0.0, 0.0)
+def test_a_reference_that_returns_nothing_left_its_result_in_the_input() -> None:
+    """As torch.compile of what works in place does."""
+    x = torch.ones(3)
+    put({"x": x}, ("x",), None)
+    assert torch.equal(x, torch.ones(3))
+    put({"x": x}, ("x",), 2 * x)
+    assert torch.equal(x, 2 * torch.ones(3))
 
 
 def test_an_input_of_the_shape_gives_another_shape(tmp_path: Path, tried: Any) -> None:
@@ -406,10 +410,13 @@ def test_an_input_of_the_shape_gives_another_shape(tmp_path: Path, tried: Any) -
     assert tried(found).inputs == {"x": "float32[3, 16]"}
 
 
-def test_what_is_not_called_gives_what_the_reference_gives(tmp_path: Path, tried: Any) -> None:
+def test_what_is_not_called_gives_what_the_reference_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not the doubles that it is checked in."""
-    text = "def softmax(x):\n    import no_such_package\n"
-    told = tried(problem(file(tmp_path, text), inputs=("x=randn(8)",), versus="torch.softmax"))
+    path = file(tmp_path, "def softmax(x):\n    import no_such_package\n")
+    given = {"inputs": ("x=randn(8)",), "versus": "torch.softmax"}
+    told = called(tmp_path, monkeypatch, "cpu", path=path, **given)
     assert set(told.failures) == {"baseline"}
     assert told.outputs == ("float32[8]",)
 
