@@ -190,3 +190,11 @@ def test_one_time_is_no_sweep(
     out, err = capsys.readouterr()
     assert out == ""
     assert "no sweep of fix2[warps=2|8] is on record" in err
+
+
+def test_the_ladder_ends_with_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ablate", "fix1", "fix2", "--study", "attention"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "next: `workbench advise fix2`"
+    assert main(["ablate", "tiled", "--study", "transpose"]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "next: `workbench advise tiled --study transpose`"
