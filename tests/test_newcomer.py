@@ -198,3 +198,15 @@ def test_the_ladder_ends_with_the_next_command(capsys: pytest.CaptureFixture[str
     assert main(["ablate", "tiled", "--study", "transpose"]) == 0
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "next: `workbench advise tiled --study transpose`"
+
+
+def test_the_help_says_every_verb_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    listed = shown.partition("Commands:\n")[2].splitlines()[: len(VERBS)]
+    assert [line.split()[0] for line in listed] == list(VERBS)
+    assert all(line.endswith((".", "?")) and not line.endswith("...") for line in listed)
+    assert "`workbench try FILE`" in shown
