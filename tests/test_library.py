@@ -9,7 +9,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 
 import workbench as wb
+from workbench.commands import try_
+from workbench.commands.attempt import Attempt
+from workbench.commands.attempt import attempt as once
 from workbench.commands.calls import on_record
 from workbench.commands.target import find_target
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence
-from workbench.judge.inputs import Snapshot
 from workbench.judge.rows import Ablation, Row
 from workbench.library.results import Shown
 from workbench.ncu.report import Report
@@ -120,6 +122,7 @@ def test_every_result_is_one_bundle_of_three_texts(ladder: Any) -> None:
         bundle = result._repr_mimebundle_()
         assert set(bundle) == {"text/plain", "text/markdown", "text/html"}
         assert "|" in bundle["text/plain"]
+        assert repr(result) == bundle["text/plain"]  # at a prompt: no wall of fields
         assert set(result._repr_mimebundle_(include=["text/html"])) == {"text/html"}
         assert "text/html" not in result._repr_mimebundle_(exclude=["text/html"])
         assert len(result.table())
@@ -221,47 +224,46 @@ def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
         wb.ablate(project=ROOT)
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """As the verb returns it, of which the library only needs this."""
-
-    source: str
-    judged: Ablation | None
-    evidence: Snapshot | None
-    failures: dict[str, str]
-
-
 def test_try_hands_over_a_file_or_the_code_of_a_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = find_target(ROOT, None, None)
     judged, evidence = on_record(target.evidence(), target.workspace.config)
-    seen: list[dict[str, Any]] = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "twice.py").write_text("def twice(x):\n    return 2 * x\n")
+    called = once(f"{tmp_path}/twice.py:twice", inputs=["x=randn(8)"])
+    measured = replace(called, judged=judged, evidence=evidence)
+    seen: list[tuple[str, dict[str, Any]]] = []
 
     def attempt(source: str, **options: Any) -> Attempt:
-        seen.append(options)
-        return Attempt(source, judged if options else None, evidence, {})
+        seen.append((source, options))
+        return measured if options else called
 
-    module = types.ModuleType("workbench.commands.try_")
-    module.attempt = attempt  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(try_, "attempt", attempt)
     done: Any = wb.try_("softmax.py:softmax", versus="torch.softmax")
     assert Attempt in type(done).__mro__
-    assert done.source == "softmax.py:softmax"
-    assert seen == [{"versus": "torch.softmax"}]
+    assert seen == [("softmax.py:softmax", {"versus": "torch.softmax"})]
     assert list(done.table().index)[:2] == ["baseline", "fix1"]
     assert len(parsed(done).images) == 6
+    assert "What limits it:" in repr(done)
+    assert "What to try next:" in repr(done)
     of_function: Any = wb.try_(doubled)
-    file, _, name = of_function.source.rpartition(":")
+    file, _, name = seen[-1][0].rpartition(":")
     text = Path(file).read_text()
     assert name == "doubled"
     assert "FACTOR = 2\n" in text
     assert "def doubled(x: Any) -> Any:" in text
-    assert wb.try_(doubled).source == of_function.source  # type: ignore[attr-defined]
-    assert "nothing was measured" in of_function._repr_html_()
+    wb.try_(doubled)
+    assert seen[-1] == seen[-2]
+    assert "twice.py:twice: on the CPU its largest error is" in of_function._repr_html_()
     with pytest.raises(EnvironmentLacks):
         of_function.table()
+
+
+def test_an_option_that_try_has_not_is_named() -> None:
+    with pytest.raises(UsageError, match="unknown option of try_") as caught:
+        wb.try_("softmax.py", vs="torch.softmax")
+    assert caught.value.hint == "did you mean 'versus'?"
 
 
 FACTOR = 2

@@ -177,7 +177,7 @@ def test_a_terminal_that_says_nothing_ends_it(
     [
         (("fix1", "--from", "baseline"), ["'fix1' is a variant of rmsnorm already", "fix2"]),
         (("builtin", "--from", "baseline"), ["'builtin' is a variant"]),
-        (("study", "--from", "baseline"), ["'study' is the study itself"]),
+        (("study", "--from", "baseline"), ["'study' is the name of a study's own file already"]),
         (("fix-2", "--from", "baseline"), ["'fix-2' is no name for a variant", "letters"]),
         (("../fix2", "--from", "baseline"), ["is no name for a variant"]),
         (("fix2", "--from", "basline"), ["unknown step 'basline'", "'baseline'"]),

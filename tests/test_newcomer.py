@@ -13,6 +13,7 @@ import pytest
 
 import workspaces
 from workbench.cli import VERBS, main
+from workbench.run import machine
 from workspaces import ROOT
 
 MISSPELT = '[[step.prediction]]\nfigure = "tiem"\nfactor = [0.8, 0.9]\n'
@@ -117,3 +118,95 @@ def test_an_unknown_name_has_a_hint_at_every_verb_that_takes_one(
         assert verb in VERBS
         assert main([verb, "fix99"]) == 2, verb
         assert "hint: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["show fix9", "advise fix9", "open fix9", "diff baseline fix9", "profile fix9", "check fix9",
+     "ablate fix9"],
+)  # fmt: skip
+def test_a_misspelt_name_is_told_where_nothing_is_on_record(
+    command: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not that there is no evidence of it, or no GPU."""
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    assert main([*command.split(), "--project", str(root)]) == 2
+    assert "unknown variant 'fix9'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ('"scale")', '"scal")', "did you mean 'scale'?"),
+        ('extern "C" ', "", 'write extern "C" before its __global__, or call it "::scale" here'),
+    ],
+)
+def test_a_kernel_that_is_not_in_its_source_is_told_by_the_compiler(
+    old: str, new: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not by the first launch, on a GPU."""
+    made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})
+    changed = [p for p in (made / "kernels/scale").glob("baseline.*") if old in p.read_text()]
+    assert len(changed) == 1
+    changed[0].write_text(changed[0].read_text().replace(old, new))
+    assert main(["build", "--project", str(made)]) == 4
+    err = capsys.readouterr().err
+    assert "baseline.cu has no kernel 'scal" in err
+    assert f"hint: {hint}" in err
+    assert "everything else was built" not in err
+
+
+def test_a_missing_package_is_what_the_machine_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})
+    (made / "kernels/scale/baseline.py").write_text("import no_such_package\n")
+    assert main(["build", "--project", str(made)]) == 3
+    out, err = capsys.readouterr()
+    assert "hint: pip install no_such_package" in err
+    assert out == ""  # no table without a row
+
+
+def test_a_workspace_in_another_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "workbench.toml").touch()
+    assert main(["init", str(tmp_path / "mine")]) == 0
+    assert f"inside another workspace, {tmp_path}, which" in capsys.readouterr().out
+
+
+def test_studies_are_listed_as_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["list"]) == 0
+    assert "with its studies attention, attention_served, " in capsys.readouterr().err
+
+
+def test_one_time_is_no_sweep(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The ladder's own record of the default is nobody's best of several."""
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    assert main(["sweep", "fix2[warps=2|8]"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no sweep of fix2[warps=2|8] is on record" in err
+
+
+def test_the_ladder_ends_with_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ablate", "fix1", "fix2", "--study", "attention"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "next: `workbench advise fix2`"
+    assert main(["ablate", "tiled", "--study", "transpose"]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "next: `workbench advise tiled --study transpose`"
+
+
+def test_the_help_says_every_verb_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    listed = shown.partition("Commands:\n")[2].splitlines()[: len(VERBS)]
+    assert [line.split()[0] for line in listed] == list(VERBS)
+    assert all(line.endswith((".", "?")) and not line.endswith("...") for line in listed)
+    assert "`workbench try FILE`" in shown

@@ -17,6 +17,7 @@ from workbench.commands.attempt import learned, prepare, rounded_up
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
 from workbench.problems.expressions import read_call, read_input, read_launch, read_output
+from workbench.problems.given.calls import put
 from workbench.problems.given.inputs import made
 from workbench.problems.problem import Kind, Problem
 from workbench.problems.request import Request, split
@@ -28,7 +29,7 @@ from workbench.run.worker.guard import Guard
 from workbench.run.worker.on_cpu import on_cpu
 from workbench.run.worker.trial import Trial
 from workbench.study.sources import source_files
-from workbench.study.workspace import find_workspace
+from workbench.study.workspace import find_workspace, load_module
 from workbench.words import CheckResult
 
 EXAMPLES = Path(__file__).parent / "problems"
@@ -366,7 +367,58 @@ def test_a_function_that_changes_its_input_says_so(tmp_path: Path, tried: Any) -
     assert tried(found).in_place == ("x",)
     assert 'in_place = ("x",)' in (root / "kernels/double/study.py").read_text()
     reference = (root / "kernels/double/torch_mul.py").read_text()
-    assert "given.put(inputs, (\"x\",), _versus(inputs['x'], 2))" in reference
+    assert "given.put(inputs, (\"x\",), _versus(given.one(inputs, 'x'), 2))" in reference
+
+
+@pytest.mark.parametrize(
+    ("body", "outputs"),
+    [
+        ("    x.mul_(2)\n", 1),
+        ("    return x.mul_(2)\n", 1),
+        ("    x.mul_(2)\n    return x.sum(dim=-1)\n", 2),
+    ],
+)
+def test_what_works_in_place_is_compared_with_itself(
+    body: str, outputs: int, tmp_path: Path, tried: Any
+) -> None:
+    found = problem(file(tmp_path, f"def double(x):\n{body}"), inputs=("x=randn(4,8)",))
+    told = tried(found)
+    assert told.in_place == ("x",)
+    assert len(told.outputs) == outputs
+    assert told.errors["baseline"][1] < 1e-6
+
+    workspace = find_workspace(tmp_path / "made")
+    study = load_module(workspace.study("double").folder / "study.py", "study_in_place")
+    x = torch.randn(4, 8)
+    left = study.reference(x=x)
+    parts = left if isinstance(left, tuple) else (left,)
+    assert len(parts) == outputs
+    assert torch.equal(parts[-1], 2 * x.double())
+
+
+def test_a_reference_that_returns_nothing_left_its_result_in_the_input() -> None:
+    """As torch.compile of what works in place does."""
+    x = torch.ones(3)
+    put({"x": x}, ("x",), None)
+    assert torch.equal(x, torch.ones(3))
+    put({"x": x}, ("x",), 2 * x)
+    assert torch.equal(x, 2 * torch.ones(3))
+
+
+def test_an_input_of_the_shape_gives_another_shape(tmp_path: Path, tried: Any) -> None:
+    found = problem(file(tmp_path, SOFTMAX + INPUTS), inputs=("rows=3",), versus="torch.softmax")
+    assert tried(found).inputs == {"x": "float32[3, 16]"}
+
+
+def test_what_is_not_called_gives_what_the_reference_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the doubles that it is checked in."""
+    path = file(tmp_path, "def softmax(x):\n    import no_such_package\n")
+    given = {"inputs": ("x=randn(8)",), "versus": "torch.softmax"}
+    told = called(tmp_path, monkeypatch, "cpu", path=path, **given)
+    assert set(told.failures) == {"baseline"}
+    assert told.outputs == ("float32[8]",)
 
 
 def test_a_reference_that_says_float32_is_computed_in_doubles(tmp_path: Path, tried: Any) -> None:
@@ -438,6 +490,31 @@ MISTAKES: Mapping[str, tuple[str, dict[str, Any], str]] = {
         {"solution": Path("a.py")},
         "no problem that has solutions",
     ),
+    "an input that nothing takes": (
+        SOFTMAX + INPUTS,
+        {"inputs": ("y=randn(8)",)},
+        "'y', which is no parameter of softmax() or of inputs()",
+    ),
+    "a launch of Python": (
+        SOFTMAX + INPUTS,
+        {"launch": "softmax[1, 2](x)"},
+        "--launch says nothing to a Python function, as mine.py is one",
+    ),
+    "an output of Python": (
+        SOFTMAX + INPUTS,
+        {"outputs": ("out=empty_like(x)",)},
+        "--output says nothing to a Python function",
+    ),
+    "a workload of Python": (
+        SOFTMAX + INPUTS,
+        {"workload": Path("a.jsonl")},
+        "--workload says nothing to a Python function",
+    ),
+    "an input of KernelBench": (
+        (EXAMPLES / "rms_norm.py").read_text(),
+        {"inputs": ("x=randn(8)",)},
+        "--input says nothing to a KernelBench problem",
+    ),
     "only a solution": (
         "class ModelNew(torch.nn.Module): ...\n",
         {},
@@ -457,6 +534,10 @@ def test_a_mistake_in_a_file_or_an_option_is_named(name: str, tmp_path: Path) ->
 def test_what_is_not_there_or_unknown_is_named(tmp_path: Path) -> None:
     path = file(tmp_path, SOFTMAX)
     assert "'mine.py'" in complaint(lambda: problem(tmp_path / "mime.py")).hint
+    (tmp_path / "empty").mkdir()
+    assert complaint(lambda: problem(tmp_path / "empty" / "mine.py")).hint == (
+        f"the folder {tmp_path / 'empty'} is empty"
+    )
     assert "name a file in it, such as mine.py" in complaint(lambda: problem(tmp_path)).hint
     assert "softmax" in complaint(lambda: problem(f"{path}:softmx")).hint
     text = tmp_path / "notes.txt"
@@ -501,6 +582,18 @@ TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {
         SOFTMAX,
         {"inputs": ("x=randn(4,8)",), "versus": "torch.softmx"},
         "unknown name in torch 'softmx'",
+        UsageError,
+    ),
+    "a call of no input": (
+        SOFTMAX,
+        {"inputs": ("x=randn(4,8)",), "versus": "torch.softmax(y, dim=-1)"},
+        "unknown input in --vs 'y'",
+        UsageError,
+    ),
+    "a call that is not enough": (
+        SOFTMAX,
+        {"inputs": ("x=randn(4,8)",), "versus": "torch.mul"},
+        "torch.mul takes no call with x: mul() missing",
         UsageError,
     ),
     "bad sizes": (

@@ -56,7 +56,8 @@ def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
     assert out.splitlines()[0] == ("**softmax.py, a Python function: its function softmax(x)**")
     assert "takes x float32[8, 16]; gives float32[8, 16]" in out
     assert "checked against torch.softmax in float64" in out
-    assert "baseline: on the CPU its largest error is" in out
+    assert "- softmax.py:softmax: on the CPU its largest error is" in out
+    assert "- torch.softmax: on the CPU its largest error is" in out
     assert "kept as kernels/softmax" in err
     assert "error: nothing was measured: no NVIDIA GPU" in err
     assert "hint:" in err
@@ -67,6 +68,41 @@ def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
     assert '"torch_softmax"' in listed
     assert main(["try", str(mine), "--keep", "softmax"]) == 2
     assert "kernels/softmax is there already" in capsys.readouterr().err
+
+
+@without_gpu
+def test_what_is_wrong_on_the_cpu_is_wrong(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine.write_text(SOFTMAX.replace("dim=-1", "dim=0"))
+    assert main(["try", str(mine), "--vs", "torch.softmax"]) == 1
+    assert "error: softmax.py:softmax is wrong: error" in capsys.readouterr().err
+
+
+CU = 'extern "C" __global__ void twice(const float* x, float* out, int n) {{ {} }}\n'
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        (
+            "int i = threadIdx.x; if (i < n) out[i] = 2 * x[i];",
+            3,
+            "twice.cu:twice: built for sm_90a",
+        ),
+        ("out[0] = y;", 4, 'twice.cu(1): error: identifier "y" is undefined'),
+    ],
+)
+def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
+    body: str, code: int, said: str, mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine.with_name("twice.cu").write_text(CU.format(body))
+    given = ["--input", "x=randn(64)", "--input", "n=64", "--output", "out=empty_like(x)"]
+    launch = ["--launch", "twice[1, 64](x, out, n)", "--vs", "torch.mul(x, 2)"]
+    assert main(["try", "twice.cu", *given, *launch]) == code
+    out, err = capsys.readouterr()
+    assert said in out + err
+    assert "twice.cu:twice: not called on the CPU: needs a GPU" in out
+    assert "/workbench/kernels" not in err
 
 
 @without_gpu

@@ -21,6 +21,7 @@ from workbench.errors import EnvironmentLacks, WorkbenchError
 app = typer.Typer(
     name="workbench",
     help="Profile-driven GPU kernel optimisation: every change tied to Nsight Compute evidence.",
+    epilog="Begin with `workbench try FILE`, or with `workbench init`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -30,18 +31,17 @@ app = typer.Typer(
 # In the order of the help; each is run by the module of its name in ``workbench.commands``.
 VERBS: dict[str, type] = {
     "doctor": options.DoctorOptions,
-    "setup": options.SetupOptions,
     "try": options.TryOptions,
     "init": options.InitOptions,
     "new": options.NewOptions,
     "list": options.ListOptions,
     "build": options.BuildOptions,
     "check": options.CheckOptions,
-    "calibrate": options.CalibrateOptions,
     "watch": options.WatchOptions,
     "profile": options.ProfileOptions,
     "ablate": options.AblateOptions,
     "sweep": options.SweepOptions,
+    "calibrate": options.CalibrateOptions,
     "report": options.ReportOptions,
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
@@ -54,6 +54,7 @@ VERBS: dict[str, type] = {
     "bisect": options.BisectOptions,
     "keep": options.KeepOptions,
     "ship": options.ShipOptions,
+    "setup": options.SetupOptions,
     "status": options.StatusOptions,
 }
 

@@ -105,6 +105,12 @@ def test_an_unreadable_file_is_not_called_unwritable(
     assert told.hint == "you may not read it: its permissions are 0"
 
 
+def test_a_folder_that_cannot_be_copied_whole_names_the_file() -> None:
+    why = "[Errno 13] Permission denied: '/ws/fix1.cu'"
+    told = refused(shutil.Error([("/ws/fix1.cu", "/tmp/fix1.cu", why)] * 2))
+    assert told.message == "/ws/fix1.cu cannot be copied: Permission denied (and 1 more)"
+
+
 def test_a_missing_package_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from workspaces import ROOT, copy_of_repository, recorded_report
 
 BENCH = f"{sys.executable} -m workbench"
 REPORT = recorded_report("b2h8s512d64")
-BUILT_IN = "the built-in workspace is used, with its study attention"
+BUILT_IN = "the built-in workspace is used, with its stud"  # y, or ies
 
 
 def shell(command: str, here: Path, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from shlex import quote
 
 import typer
 
@@ -32,6 +33,7 @@ from workbench.judge.snapshot import snapshot
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import ladder_view
 from workbench.study.spaces import is_space
+from workbench.study.workspace import including
 
 
 def load_pandas() -> None:
@@ -84,10 +86,21 @@ def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[st
     else:
         for path in write_reports(target, evidence, judged, page=False):
             note(f"wrote {shown_path(path)}")
+        if judged.best is not None and judged.best.advice:
+            note(f"next: `workbench advise {quote(judged.best.variant)}{named_again(target)}`")
     if gone is not None:
         raise gone
     if failed:
         raise typer.Exit(1)
+
+
+def named_again(target: Target) -> str:
+    """The options that another verb needs to be about the same."""
+    study, workspace = target.study, target.workspace
+    alone = len(workspace.studies()) == 1 or workspace.config.study == study.name
+    return ("" if alone else f" --study {quote(study.name)}") + (
+        "" if target.shape == study.default_shape else f" --shape {quote(target.shape)}"
+    )
 
 
 @on_a_place
@@ -99,6 +112,7 @@ def run(options: AblateOptions) -> None:
     if options.all_shapes:
         return run_all(options)
     workspace, study = find_study(options.project, options.study)
+    including(study, options.fixes or [])
     picked = profiled_shapes(study, options.shape)
     if len(picked) > 1:
         return run_sizes(options, sizes.targets_of(workspace, picked))

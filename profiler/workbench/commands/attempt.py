@@ -19,11 +19,12 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
-from workbench.problems.problem import Problem
+from workbench.problems.problem import Kind, Problem
 from workbench.problems.request import Request, split
 from workbench.problems.writing import EXACT, OWN, Facts, write
 from workbench.run import machine
-from workbench.run.protocol import Learned
+from workbench.run.build import build_only
+from workbench.run.protocol import Built, Failed, Learned
 from workbench.run.trial import try_once
 from workbench.study.model import Shape, Study
 from workbench.study.text import is_plain_name, stands
@@ -41,6 +42,7 @@ RELATIVE = {
 }
 INTEGERS = 0.0
 TIMES_REFERENCE = 4.0  # a reference with a larger error of its own allows so many times that
+ARCH = "sm_90a"  # compiled for where there is no GPU
 PEAK = 10.0  # of one element, in terms of the error in norm and the largest element
 
 
@@ -50,8 +52,8 @@ class Attempt:
 
     ``folder`` is the workspace that was made of it, with the one study ``study``, judged at
     ``shape``. ``judged`` and ``failures`` are None and empty where nothing could be measured here:
-    then ``trial`` tells what a call on the CPU did. ``kept`` is the folder of the study that
-    ``keep`` made.
+    then ``trial`` tells what a call on the CPU did, and ``built`` how a CUDA source compiles.
+    ``kept`` is the folder of the study that ``keep`` made.
     """
 
     problem: Problem
@@ -64,6 +66,16 @@ class Attempt:
     evidence: Snapshot | None = None
     failures: dict[str, str] = field(default_factory=dict)
     kept: Path | None = None
+    built: Built | Failed | None = None
+
+    @property
+    def wrong(self) -> tuple[float, float] | None:
+        """The error of what was tried, where it is more than is allowed on the CPU already."""
+        found = self.trial.errors.get(self.problem.baseline.name)
+        if found is None or self.trial.accepted:
+            return None
+        right = found[0] <= self.facts.absolute and found[1] <= self.facts.relative
+        return None if right else found
 
     @property
     def row(self) -> Row | None:
@@ -118,6 +130,8 @@ def attempt(
     done = Attempt(problem, root, problem.name, name, trial, facts)
     if live:
         done = measured(done, profile=profile, quick=quick, fresh=fresh)
+    elif problem.kind == Kind.CUDA:
+        done = replace(done, built=compiled(done))
     return replace(done, kept=kept(done, destination)) if destination else done
 
 
@@ -212,6 +226,14 @@ def measured(done: Attempt, *, profile: bool, quick: bool, fresh: bool) -> Attem
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     return replace(done, judged=judged, evidence=evidence, failures={**ensured.failures})
+
+
+def compiled(done: Attempt) -> Built | Failed:
+    """As ``workbench build`` does, which needs no GPU."""
+    workspace = find_workspace(done.folder)
+    study, names = workspace.study(done.study), [done.problem.baseline.name]
+    limit = workspace.config.limits.seconds_per_step
+    return build_only(study, names, ARCH, limit, lambda event: None)[0]
 
 
 def uncaptured(target: Target) -> Study:

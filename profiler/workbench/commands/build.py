@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import typer
@@ -10,12 +11,15 @@ from workbench.commands.options import BuildOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note, with_hint
 from workbench.commands.target import find_study, in_place, refuse_captured, require_arch
+from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import BuiltKernel
 from workbench.render.document.blocks import Block
 from workbench.render.document.machine import CompiledKernel, compiled
 from workbench.run.build import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.workspace import including
+
+LACKS = (ModuleNotFoundError.__name__, EnvironmentLacks.__name__)
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,20 @@ def run(options: BuildOptions) -> None:
     results = [result_of(event, arch) for event in events]
     if options.json:
         show_json({"builds": results})
-    else:
-        Output(options.wide, options.markdown).show(*blocks(results))
+    elif shown := blocks(results):
+        Output(options.wide, options.markdown).show(*shown)
     errors = [result for result in results if result.error]
     for result in errors:
         told = with_hint(result.error, result.hint)
         note(f"error: {result.variant}: {in_place(told, found)}")
     if errors:
-        note("hint: everything else was built")
-        raise typer.Exit(4)
+        if len(errors) < len(results):
+            note("hint: everything else was built")
+        raise typer.Exit(exit_code(events))
+
+
+def exit_code(events: Sequence[Built | Failed]) -> int:
+    """That of a missing package, where nothing else went wrong."""
+    failed = [event.error.kind for event in events if isinstance(event, Failed)]
+    lacks = all(kind in LACKS for kind in failed)
+    return EnvironmentLacks.exit_code if lacks else ToolFailed.exit_code

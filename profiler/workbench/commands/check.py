@@ -28,6 +28,7 @@ from workbench.render.document.checks import Checked
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.study.model import tolerance_at
+from workbench.study.workspace import including
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
@@ -114,6 +115,7 @@ def run(options: CheckOptions) -> None:
 
         return against(options)
     workspace, study = find_study(options.project, options.study)
+    including(study, options.variants or [])
     targets = [target_at(workspace, each) for each in profiled_shapes(study, options.shape)]
     checks: list[Checked] = []
     lost: dict[str, str] = {}

@@ -44,8 +44,9 @@ def run(options: DiffOptions) -> None:
 
 
 def variants(options: DiffOptions) -> None:
-    target = find_target(options.project, options.study, options.shape)
-    one, other = target.variants([options.before, options.after])
+    names = [options.before, options.after]
+    target = find_target(options.project, options.study, options.shape, names=names)
+    one, other = target.variants(names)
     if one == other:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
     if options.sass:

@@ -9,7 +9,7 @@ from workbench.commands.options import InitOptions
 from workbench.commands.printing import say, show_json
 from workbench.errors import UsageError, unknown
 from workbench.study.text import read_text, stands
-from workbench.study.workspace import packaged_content
+from workbench.study.workspace import CONFIG_FILE, packaged_content
 
 COMMON = "common"  # what all templates have
 IGNORED = ".gitignore"
@@ -111,4 +111,7 @@ def run(options: InitOptions) -> None:
     if left:
         said += [f"  left alone, since it was there: {name}" for name in left]
         said.append("  the study is put together from those and these: `workbench list` tells more")
+    above = [folder for folder in root.resolve().parents if stands(folder / CONFIG_FILE)]
+    if above:
+        said.append(f"  it stands inside another workspace, {above[0]}, which sees nothing of it")
     return say(*said, f"next, where there is a GPU with ncu (`workbench doctor`): {command}")

@@ -25,6 +25,7 @@ from workbench.judge.snapshot import snapshot
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Block, Callout, Paragraph, words
+from workbench.study.workspace import including
 from workbench.words import Status
 
 
@@ -47,6 +48,7 @@ def blocks(judged: Ablation, rows: list[Row]) -> list[Block]:
 @on_a_place
 def run(options: ProfileOptions) -> None:
     workspace, study = find_study(options.project, options.study)
+    including(study, options.variants)
     picked = profiled_shapes(study, options.shape)
     targets = [target_at(workspace, each) for each in picked]
     wanted = [Wanted(t, needed(t, t.variants(options.variants)), capture=True) for t in targets]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks
@@ -22,6 +23,8 @@ HINTS = {
 
 def refused(error: OSError) -> EnvironmentLacks:
     """The error to show for an OSError that nothing has worded before."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        return _of_a_copy(error.args[0])
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     full = disk_full(path or Path(), error)
     if full is not None:
@@ -29,6 +32,14 @@ def refused(error: OSError) -> EnvironmentLacks:
     what = error.strerror or str(error) or type(error).__name__
     where = f"{path}: " if path is not None else ""
     return EnvironmentLacks(f"{where}{what}", hint=_hint(error, path))
+
+
+def _of_a_copy(failed: list[tuple[str, str, str]]) -> EnvironmentLacks:
+    """Of the files that could not be copied, each with where to and why, the first."""
+    path = Path(failed[0][0])
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    why = failed[0][2].partition("] ")[2].partition(": ")[0] or failed[0][2]
+    return EnvironmentLacks(f"{path} cannot be copied: {why}{more}", hint=_permission(path))
 
 
 def _hint(error: OSError, path: Path | None) -> str:

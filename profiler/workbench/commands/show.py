@@ -97,7 +97,7 @@ def run(options: ShowOptions) -> None:
         if given is not None:
             hint = "a variant's kernels are taken together"
             raise UsageError(f"{option} is for reports, and {options.name} is none", hint=hint)
-    target = find_target(options.project, options.study, options.shape)
+    target = find_target(options.project, options.study, options.shape, names=[options.name])
     name = target.variants([options.name])[0]
     if options.metric is not None:
         return show_metric(target, name, options)

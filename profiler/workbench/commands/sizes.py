@@ -104,9 +104,10 @@ def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
             found.append(target_at(workspace, each))
         except EnvironmentLacks as error:
             lacks.append(error)
-            note(f"{each.name}: {error.message}")
     if lacks and len(found) < 2:
         raise lacks[0]
+    for missing in lacks:
+        note(missing.message)
     return found
 
 

@@ -173,7 +173,7 @@ def swept(options: SweepOptions) -> None:
             target = measurable(workspace, Picked(whole, picked.name))
             source = measured(target, space, fresh=options.fresh)
             sweep = replace(judged(target, space, source), searched=searched)
-            if not target.live and not sweep.timed:
+            if not target.live and len(sweep.timed) < 2:
                 raise EnvironmentLacks(
                     f"no sweep of {text} is on record at {sweep.shape}, and nothing can be "
                     "measured here",

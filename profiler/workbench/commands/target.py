@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,10 +116,10 @@ def find_study(
 
 def tell_packaged(studies: list[str]) -> None:
     """On stderr: nothing here says which study is meant, so that it is none of the reader's own."""
-    names = " and ".join(studies)
+    names = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
     files = f"what is measured goes to {PACKAGED_EVIDENCE}" if machine.can_measure() else READ_ONLY
     note(
-        f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its study {names}; "
+        f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its {names}; "
         f"{files} (`workbench init` makes one of your own)"
     )
 
@@ -159,10 +160,18 @@ def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
 
 
 def find_target(
-    project: Path | None, study: str | None, shape: str | None, *, tell: bool = True
+    project: Path | None,
+    study: str | None,
+    shape: str | None,
+    *,
+    names: Sequence[str] = (),
+    tell: bool = True,
 ) -> Target:
-    """Raises UsageError for unknown names, EnvironmentLacks with neither GPU nor evidence."""
+    """Raises UsageError for unknown names, ``names`` of variants among them, and EnvironmentLacks
+    with neither GPU nor evidence.
+    """
     workspace, found = find_study(project, study, tell=tell)
+    including(found, list(names))
     return target_at(workspace, profiled_shape(found, shape))
 
 

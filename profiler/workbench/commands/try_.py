@@ -12,11 +12,16 @@ from workbench.commands.options import TryOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
 from workbench.commands.target import shown_path
-from workbench.errors import EnvironmentLacks, GateFailed
+from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
+from workbench.problems.problem import Module
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import attempt as document
+from workbench.render.document import watched
 from workbench.render.document.blocks import Block, Text, code, line
+from workbench.render.document.watched import Save
 from workbench.run import machine
+from workbench.run.protocol import Built, Failed
+from workbench.study.sources import virtual_name
 from workbench.words import SCHEMA_VERSION, Status
 
 
@@ -73,9 +78,24 @@ def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
     if done.judged is not None and done.row is not None:
         shown += document.result(done.row, done.judged, profiled=profiled)
     else:
-        why_not = {name: error.message for name, error in done.trial.failures.items()}
-        shown += document.agreement(errors(done), why_not)
+        called = {module.name: module.called for module in modules(done)}
+        found = {called[name]: error for name, error in errors(done).items()}
+        why_not = {called[name]: error.message for name, error in done.trial.failures.items()}
+        shown += document.agreement(found, why_not, compiled(done))
     return [*shown, *document.next_steps(next_steps(done))]
+
+
+def modules(done: Attempt) -> tuple[Module, ...]:
+    return (done.problem.baseline, *done.problem.references)
+
+
+def compiled(done: Attempt) -> str:
+    """Of a CUDA source where there is no GPU, as `watch` says it."""
+    if not isinstance(done.built, Built):
+        return ""
+    built = done.built
+    save = Save(built.variant, built.arch, kernels=built.kernels, warnings=built.warnings)
+    return f"{done.problem.baseline.called}: {'; '.join(watched.told(save, None))}"
 
 
 def next_steps(done: Attempt) -> list[Text]:
@@ -98,6 +118,17 @@ def finish(done: Attempt) -> None:
     """The exit code, and what goes with it on stderr."""
     if done.kept:
         note(f"kept as {shown_path(done.kept)}")
+    if isinstance(done.built, Failed):
+        error = done.built.error
+        mine = error.message.replace(virtual_name(done.study, ""), "")
+        raise ToolFailed(mine, hint=error.hint)
+    if done.judged is None and done.wrong:
+        (absolute, relative), allowed = done.wrong, done.facts
+        raise GateFailed(
+            f"{done.problem.baseline.called} is wrong: error {absolute:.3g}, relative "
+            f"{relative:.3g}; allowed are {allowed.absolute:g} and {allowed.relative:g}",
+            hint="mend it, and run the same again",
+        )
     if done.judged is None:
         lacks = machine.why_not_measuring()
         raise EnvironmentLacks(

@@ -7,7 +7,7 @@ import io
 import os
 import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
@@ -17,7 +17,7 @@ from typing import Any
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.includes import expand_includes, header_folders, virtual_name
 from workbench.cuda.log import KernelBuild, compiler_message, parse_log
-from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.errors import EnvironmentLacks, ToolFailed, nearest
 from workbench.words import INSTALL, Parameter
 
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
@@ -105,12 +105,22 @@ class Source:
             )
         builds, warnings = parse_log(log.getvalue())
         digests = code_digests(bytes(code.code))
+        if plain and self.name not in digests:
+            raise CompileError(
+                f"{self.path.name} has no kernel '{self.name}'", hint=self._named(digests)
+            )
         launched = {self.name} if plain else set(digests)
         builds = [
             replace(one, code=digests.get(one.kernel, "") if one.kernel in launched else "")
             for one in builds
         ]
         return Compiled(arch, tuple(builds), tuple(warnings)), code
+
+    def _named(self, known: Iterable[str]) -> str:
+        """A way out where no kernel has this name; C++ puts more into one than is written."""
+        if any(f"{len(self.name)}{self.name}" in one for one in known):
+            return f'write extern "C" before its __global__, or call it "::{self.name}" here'
+        return nearest(self.name, known)
 
 
 @cache

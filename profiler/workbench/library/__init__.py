@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from workbench.errors import EnvironmentLacks, UsageError
+from workbench.errors import EnvironmentLacks, UsageError, unknown
 
 if TYPE_CHECKING:
     from workbench.library.results import Ablated, OpenStudy, Profiled, ReadReport, Tried
@@ -36,7 +37,7 @@ def ablate(
     from workbench.commands.target import find_target
     from workbench.library.results import ablated
 
-    target = find_target(_folder(project), study, shape)
+    target = find_target(_folder(project), study, shape, names=names)
     with _interruptible():
         judged, evidence, failures = verb.measured(target, list(names), fresh)
     return ablated(judged, evidence, failures)
@@ -55,7 +56,7 @@ def profile(
     from workbench.commands.target import find_target
     from workbench.library.results import profiled
 
-    target = find_target(_folder(project), study, shape)
+    target = find_target(_folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
     with _interruptible():
         judged, _ = calls.profiled(target, full, fresh)
@@ -87,7 +88,8 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
 
 def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:
     """``workbench try``: a file that somebody has, or a function of this script or notebook; no
-    workspace is needed. Options as of ``workbench.commands.try_.attempt``. Raises WorkbenchError.
+    workspace is needed. Options as of the verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]``
+    and those of ``workbench.commands.attempt.attempt``. Raises WorkbenchError.
     """
     from workbench.library.results import tried
 
@@ -99,6 +101,10 @@ def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:
         raise EnvironmentLacks(
             "this workbench cannot try a file by itself", hint="a later version can: upgrade it"
         ) from None
+    known = signature(verb.attempt).parameters
+    for option in options:
+        if option not in known and not any(p.kind == p.VAR_KEYWORD for p in known.values()):
+            raise unknown("option of try_()", option, list(known)[1:])
     if callable(source):
         from workbench.library.functions import written_out
 

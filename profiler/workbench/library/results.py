@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from workbench.commands import foreign
 from workbench.commands.calls import on_record
@@ -34,6 +34,7 @@ from workbench.study.model import Study
 if TYPE_CHECKING:
     import pandas as pd
 
+    from workbench.commands.attempt import Attempt
     from workbench.judge.inputs import Snapshot
     from workbench.ncu.capture import Capture
 
@@ -55,7 +56,7 @@ def values(record: Any) -> dict[str, Any]:
 
 
 class Shown:
-    """Shows itself in a notebook: what the verb would print, and its charts."""
+    """Shows itself at a prompt as what the verb would print, in a notebook with its charts."""
 
     def _blocks(self) -> Sequence[Block]:
         raise NotImplementedError
@@ -73,6 +74,9 @@ class Shown:
         drawn = {chart.name: _image(self._chart(chart.name), chart.alt) for chart in charts}
         inside = html.Writer(drawn, {}).blocks(content, level=4)
         return f'<div class="workbench">{STYLE}\n{inside}\n</div>'
+
+    def __repr__(self) -> str:
+        return self._repr_markdown_()
 
     def _repr_markdown_(self) -> str:
         return markdown.blocks([b for b in self._blocks() if not isinstance(b, Chart)])
@@ -105,7 +109,7 @@ def _image(drawn: str, alt: str) -> str:
     return html.tag("img", "", src=f"data:image/svg+xml;base64,{data}", alt=alt)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ablated(Shown, Ablation):
     """A judged ladder. ``failures`` are what failed of it just now, by variant."""
 
@@ -162,7 +166,12 @@ class Tried(Shown):
         return self.ladder.table()
 
     def _blocks(self) -> Sequence[Block]:
-        return self.ladder._blocks() if self.judged else [Paragraph(words("nothing was measured"))]
+        """As the verb prints it, and the charts of the ladder."""
+        from workbench.commands.try_ import blocks
+
+        told = blocks(cast("Attempt", self), profiled=True)
+        charts = self.ladder._blocks() if self.judged else ()
+        return [*told, *(block for block in charts if isinstance(block, Chart))]
 
     def _chart(self, name: str) -> str:
         return self.ladder._chart(name)
@@ -175,7 +184,7 @@ def tried(attempt: Any) -> Tried:
     return shown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Profiled(Shown, Row):
     """One variant of ``ladder``, with the figures of its capture."""
 
@@ -195,7 +204,7 @@ def profiled(judged: Ablation, name: str) -> Profiled:
     return Profiled(**values(judged.row(name)), ladder=judged)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReadReport(Shown, Report):
     """A report file. A launch is named by its number, from 0."""
 
@@ -247,7 +256,7 @@ class OpenStudy(Study):
         return OnRecord(known.study, known.shape, known.folder, config=target.workspace.config)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OnRecord(Shown, Evidence):
     """The evidence of a study at one shape on one GPU, as it is; nothing is measured."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from workbench.problems import (
     nsight_python,
     python_function,
 )
-from workbench.problems.problem import Problem
+from workbench.problems.problem import Kind, Problem
 from workbench.problems.request import Request, require
 from workbench.problems.sources import parsed
 
@@ -25,8 +26,29 @@ KNOWN = (
 )
 
 
+OF_FUNCTIONS = (Kind.FUNCTION, Kind.CUDA)
+OPTIONS: Mapping[str, tuple[Kind, ...]] = {
+    "inputs": (*OF_FUNCTIONS, Kind.NSIGHT),
+    "outputs": (Kind.CUDA,),
+    "launch": (Kind.CUDA,),
+    "workload": (Kind.FLASHINFER,),
+}
+
+
 def read(request: Request) -> Problem:
     """The problem that was asked for."""
+    problem = _read(request)
+    for option, kinds in OPTIONS.items():
+        if getattr(request, option) and problem.kind not in kinds:
+            raise UsageError(
+                f"--{option.removesuffix('s')} says nothing to {problem.kind}, as "
+                f"{request.source.name} is one",
+                hint=f"it belongs to {' or '.join(kinds)}; leave it out",
+            )
+    return problem
+
+
+def _read(request: Request) -> Problem:
     path = require(request.source)
     request = replace(request, source=path)
     if gpu_mode.is_task(path):

@@ -8,7 +8,7 @@ with where ``--vs`` names nothing else.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,13 +35,13 @@ def read(request: Request) -> Problem:
     known = parameters(node) if node else []
     made = [read_input(text) for text in request.inputs]
     has_inputs = INPUTS in functions(tree)
+    own = own_parameters(path, functions(tree)[INPUTS]) if has_inputs else {}
+    taken = [one for one in made if one.name not in own]
     if not has_inputs:
-        require_inputs(path, function, node, made)
-    shape = {
-        **(own_parameters(path, functions(tree)[INPUTS]) if has_inputs else {}),
-        **{one.name: one.call or one.value or 0 for one in made if one.value is not None},
-        **{one.name: one.call for one in made if one.call},
-    }
+        require_inputs(path, function, node, taken)
+    elif node:
+        require_parameters(function, node, [one.name for one in taken], own)
+    shape = own | {one.name: one.call or 0 if one.value is None else one.value for one in made}
     compared = find_reference(request, path, tree, function)
     files = {**together(path), **(compared.reference.files if compared.reference else {})}
     given = "{}" if not has_inputs else _own_inputs(tree, known)
@@ -55,7 +55,7 @@ def read(request: Request) -> Problem:
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
         default_shape=DEFAULT_SHAPE,
         loads=f'{FILE} = given.File(__file__, "{path.name}")\n{compared.loads}',
-        made=f"{given} | {made_text(made)}" if made else given,
+        made=f"{given} | {made_text(taken)}" if taken else given,
         exact=compared.expression,
         plain=compared.expression,
         baseline=baseline(path.name, function),
@@ -124,13 +124,26 @@ def require_inputs(
         first = (missing or known or ["x"])[0]
         raise UsageError(
             f"{path.name} has no inputs() and no --input gives {named} of {function}()",
-            hint=f"--input '{first}=randn(4096,8192)', or a function inputs() in the file",
+            hint=f"--input '{first}=randn(4096,8192)' for a tensor, --input '{first}=8192' for a "
+            "value, or a function inputs() in the file",
         )
+    if node:
+        require_parameters(function, node, names)
+
+
+def require_parameters(
+    function: str, node: ast.FunctionDef, names: Sequence[str], shape: Iterable[str] = ()
+) -> None:
+    """Raises UsageError for a value that no parameter takes, of the function or of the ``shape``
+    that its ``inputs()`` has.
+    """
+    known = parameters(node)
     wrong = [name for name in names if name not in known]
-    if wrong and not open_ended:
+    if wrong and node.args.kwarg is None and node.args.vararg is None:
+        also = f" or of {INPUTS}()" if shape else ""
         raise UsageError(
-            f"--input gives '{wrong[0]}', which is no parameter of {function}()",
-            hint=nearest(wrong[0], known),
+            f"--input gives '{wrong[0]}', which is no parameter of {function}(){also}",
+            hint=nearest(wrong[0], [*known, *shape]),
         )
 
 

@@ -44,4 +44,6 @@ def require(path: Path, what: str = "file or folder") -> Path:
     folder = path.parent
     beside = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
     hint = nearest(path.name, beside) if beside else f"there is no folder {folder}"
+    if folder.is_dir() and not beside:
+        hint = f"the folder {folder.resolve()} is empty"
     raise UsageError(f"there is no {what} {path}", hint=hint)

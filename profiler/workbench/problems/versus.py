@@ -76,7 +76,7 @@ def with_inputs(arguments: str) -> str:
         def visit_Name(self, node: ast.Name) -> ast.expr:
             if node.id == "f":
                 return node
-            return ast.parse(f"inputs[{node.id!r}]", mode="eval").body
+            return ast.parse(f"given.one(inputs, {node.id!r})", mode="eval").body
 
     return ast.unparse(Named().visit(tree))[2:-1]
 

@@ -96,7 +96,9 @@ def study_text(problem: Problem, facts: Facts) -> str:
         f"    {literal(name)}: Shape({_shape(given.parameters, given.timed, name, problem)}),\n"
         for name, given in problem.shapes.items()
     )
-    in_place = f"in_place = {literal(facts.in_place)}\n" if facts.in_place else ""
+    exact, plain = problem.exact, problem.plain
+    if problem.itself:
+        exact, plain = (f"given.afterwards(inputs, {one}, in_place)" for one in (exact, plain))
     accepts = (
         f"\n\ndef accepts(inputs, out):\n"
         f'    """Why the format\'s own check refuses an output."""\n    return {problem.accepts}\n'
@@ -120,7 +122,8 @@ shapes = {{
 {shapes}}}
 default_shape = {literal(problem.default_shape)}
 tolerance = Tolerance(absolute={facts.absolute:.6g}, relative={facts.relative:.6g})
-{in_place}
+in_place = {literal(facts.in_place)}
+
 {problem.loads}
 
 
@@ -130,11 +133,11 @@ def inputs(shape, generator):
 
 
 def exact(inputs):
-    return given.exact(lambda inputs: {problem.exact}, inputs)
+    return given.exact(lambda inputs: {exact}, inputs)
 
 
 def plain(inputs):
-    return given.plain(lambda inputs: {problem.plain}, inputs)
+    return given.plain(lambda inputs: {plain}, inputs)
 
 
 def reference(**inputs):

@@ -11,6 +11,7 @@ from workbench.run.process import run_worker
 from workbench.run.protocol import Broken, Learned, TrialJob
 from workbench.run.scratch import scratch_folder
 from workbench.study.model import Study
+from workbench.study.sources import virtual_name
 from workbench.words import INSTALL
 
 KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFailed, ToolFailed)}
@@ -42,7 +43,10 @@ def try_once(
         raise KeyboardInterrupt
     if broken := outcome.of(Broken):
         error = broken[0].error
-        raise KINDS.get(error.kind, UsageError)(error.message, hint=error.hint)
+        told = error.message.replace(
+            virtual_name(study.name, ""), ""
+        )  # as the user's file is called
+        raise KINDS.get(error.kind, UsageError)(told, hint=error.hint)
     tried = outcome.of(Learned)
     if not tried:
         if outcome.timed_out:

@@ -37,9 +37,9 @@ def require_new(study: Study, name: str) -> None:
         )
     known = {base_name(known) for known in study.variants}
     if name in known or name in TAKEN:
-        what = "a variant" if name in known else "the study itself"
+        what = f"a variant of {study.name}" if name in known else "the name of a study's own file"
         raise UsageError(
-            f"'{name}' is {what} of {study.name} already",
+            f"'{name}' is {what} already",
             hint=f"choose a name that is free, such as {free_name(known)}",
         )
 

@@ -20,7 +20,7 @@ from workbench.commands.options.shared import (
 
 @dataclass(frozen=True)
 class DoctorOptions:
-    """Check this machine: GPU, driver, ncu, permissions, compiler, packages, disk."""
+    """What works on this machine, and what to do about the rest."""
 
     on: Annotated[
         str | None,
@@ -34,7 +34,10 @@ class DoctorOptions:
 
 @dataclass(frozen=True)
 class SetupOptions:
-    """Bring the hosts of a place to readiness over SSH: environment, workbench, sources."""
+    """Make the hosts of a place ready to measure, over SSH.
+
+    They get an environment, the workbench as it is here, and the workspace's sources.
+    """
 
     on: Annotated[str, typer.Option("--on", help="Place of workbench.toml.", metavar="NAME")]
     remove: Annotated[
@@ -52,7 +55,10 @@ class SetupOptions:
 
 @dataclass(frozen=True)
 class InitOptions:
-    """Make a workspace that runs as it is: a study, a baseline, a reference, a fix to fill in."""
+    """Make a workspace that runs as it is.
+
+    It has a study, a baseline, a reference, and a first fix to fill in.
+    """
 
     folder: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path()
     template: Annotated[
@@ -63,7 +69,10 @@ class InitOptions:
 
 @dataclass(frozen=True)
 class NewOptions:
-    """Copy a variant, and add it to the ladder as a step with its change and its prediction."""
+    """Copy a variant as a new step of the ladder.
+
+    The step has its key change and its prediction.
+    """
 
     name: Annotated[str, typer.Argument(metavar="NAME")]
     parent: Annotated[
@@ -90,7 +99,7 @@ class NewOptions:
 
 @dataclass(frozen=True)
 class ListOptions:
-    """Studies, variants and steps, and which have evidence that is current."""
+    """Studies, variants and steps, and which evidence is current."""
 
     project: Project = None
     study: StudyName = None
@@ -101,7 +110,10 @@ class ListOptions:
 
 @dataclass(frozen=True)
 class StatusOptions:
-    """What measuring has cost so far, by verb, study and GPU, and what the budget leaves."""
+    """What measuring has cost, and what the budget leaves.
+
+    By verb, study and GPU.
+    """
 
     project: Project = None
     wide: Wide = False

@@ -26,7 +26,7 @@ from workbench.commands.options.shared import (
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """Compile without a GPU: registers, shared memory, stack, spills and warnings."""
+    """Compile without a GPU: registers, shared memory, spills."""
 
     variants: Variants = None
     arch: Arch = "sm_90a"
@@ -61,7 +61,7 @@ class CheckOptions:
 
 @dataclass(frozen=True)
 class CalibrateOptions:
-    """Measure what this GPU really reaches: ceilings for the rooflines."""
+    """Measure the ceilings that this GPU really reaches."""
 
     project: Project = None
     study: StudyName = None
@@ -72,7 +72,7 @@ class CalibrateOptions:
 
 @dataclass(frozen=True)
 class ProfileOptions:
-    """Build, check, time and profile variants; show where the time goes."""
+    """Build, check, time and profile: where does the time go?"""
 
     variants: Annotated[
         list[str], typer.Argument(metavar="VARIANT...", autocompletion=variant_names)
@@ -89,10 +89,11 @@ class ProfileOptions:
 
 @dataclass(frozen=True)
 class TryOptions:
-    """Check, time and profile a file that you already have: no workspace, no study.
+    """Check, time and profile a file that you already have.
 
-    A Python file with a function and inputs(), a KernelBench problem, a GPU MODE task folder, a
-    FlashInfer-Bench definition, a function for nsight-python, or a .cu file with --launch.
+    No workspace, no study. A Python file with a function and inputs(), a KernelBench problem, a GPU
+    MODE task folder, a FlashInfer-Bench definition, a function for nsight-python, or a .cu file
+    with --launch.
     """
 
     source: Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]")]
@@ -138,7 +139,10 @@ class TryOptions:
 
 @dataclass(frozen=True)
 class AblateOptions:
-    """Measure what is missing of the ladder up to the named fixes; print the table; report."""
+    """Measure, judge and report the ladder up to the named fixes.
+
+    What is on record and current is not profiled again.
+    """
 
     fixes: Annotated[
         list[str] | None, typer.Argument(metavar="[FIX]...", autocompletion=variant_names)
@@ -162,7 +166,10 @@ class AblateOptions:
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Time a variant at all combinations of its parameters, or variants over a range of shapes."""
+    """Time all values of parameters, or a range of shapes.
+
+    A variant at all combinations of its parameters, or variants and references over the size.
+    """
 
     variants: Annotated[
         list[str],
@@ -189,7 +196,10 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Build, check and time a variant on every save; without a GPU, build. Ctrl-C ends it."""
+    """Build, check and time a variant on every save.
+
+    Without a GPU it is only built. Ctrl-C ends it.
+    """
 
     variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
     arch: Annotated[str, typer.Option("--arch", help="To compile for where there is no GPU.")] = (

@@ -40,7 +40,7 @@ class ReportOptions:
 
 @dataclass(frozen=True)
 class ShowOptions:
-    """Everything known of one variant, or of the launches in anyone's .ncu-rep file."""
+    """Everything known of one variant, or of any .ncu-rep file."""
 
     name: Annotated[
         str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=completed("variant or file"))
@@ -71,7 +71,10 @@ class ShowOptions:
 
 @dataclass(frozen=True)
 class DiffOptions:
-    """Two variants, or two .ncu-rep files: what moved, and with --source what the lines cost."""
+    """Why one variant, or .ncu-rep file, is faster than another.
+
+    With --source, what the lines cost.
+    """
 
     before: Annotated[str, typer.Argument(metavar="A", autocompletion=completed("variant or file"))]
     after: Annotated[str, typer.Argument(metavar="B", autocompletion=completed("variant or file"))]
@@ -96,7 +99,7 @@ class DiffOptions:
 
 @dataclass(frozen=True)
 class AdviseOptions:
-    """What limits a variant now, and what kind of change to try next: three at most."""
+    """What limits a variant, and what kind of change to try next."""
 
     name: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
     project: Project = None
@@ -109,7 +112,7 @@ class AdviseOptions:
 
 @dataclass(frozen=True)
 class LessonsOptions:
-    """What each kind of change brought, at every step of every ladder that made it."""
+    """What each kind of change brought, on every ladder."""
 
     word: Annotated[
         str | None,
@@ -131,7 +134,10 @@ class LessonsOptions:
 
 @dataclass(frozen=True)
 class OpenOptions:
-    """Open a variant's capture, or anyone's report, in Nsight Compute's own window."""
+    """Open a capture in Nsight Compute's own window.
+
+    A variant's, or anyone's report.
+    """
 
     name: Annotated[
         str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=completed("variant or file"))
@@ -143,7 +149,10 @@ class OpenOptions:
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """A table of the evidence for other programs, numbers unrounded: as CSV, JSON or Parquet."""
+    """A table of the evidence as CSV, JSON or Parquet.
+
+    For other programs: numbers are not rounded.
+    """
 
     table: Annotated[
         str,
@@ -170,7 +179,10 @@ class ExportOptions:
 
 @dataclass(frozen=True)
 class AdoptOptions:
-    """Take a capture made elsewhere into a study, as evidence without timing."""
+    """Take a capture made elsewhere into a study.
+
+    It is evidence without timing.
+    """
 
     report: Annotated[Path, typer.Argument(metavar="REPORT")]
     name: Annotated[

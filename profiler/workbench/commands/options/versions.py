@@ -23,7 +23,10 @@ from workbench.commands.options.shared import (
 
 @dataclass(frozen=True)
 class GateOptions:
-    """Compare two commits of this repository: same, faster, slower, or cannot tell (exit 5)."""
+    """Compare two commits: same, faster, slower, or cannot tell.
+
+    Exit codes: 0, 1 where something is slower or wrong, 5 where it cannot be told.
+    """
 
     base: Annotated[str, typer.Argument(metavar="BASE")]
     head: Annotated[str, typer.Argument(metavar="HEAD")] = "HEAD"
@@ -81,7 +84,10 @@ class BisectOptions:
 
 @dataclass(frozen=True)
 class KeepOptions:
-    """Mark a variant as it is as a known good version; list tells what has departed from it."""
+    """Mark a variant as it is as a known good version.
+
+    `workbench list` tells what has departed from it.
+    """
 
     variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
     note: Annotated[str, typer.Option("--note", help="Why, in a line.", metavar="TEXT")] = ""
@@ -92,7 +98,10 @@ class KeepOptions:
 
 @dataclass(frozen=True)
 class ShipOptions:
-    """Write a kept variant as an installable package; --check tests it and times it again."""
+    """Write a kept variant as an installable package.
+
+    --check tests one and times it again.
+    """
 
     variant: Annotated[
         str | None, typer.Argument(metavar="[VARIANT]", autocompletion=variant_names)

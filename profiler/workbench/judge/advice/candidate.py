@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench.derive.figures import STALL, stall_label
+from workbench.derive.figures import STALL
 from workbench.judge.advice.subject import PIPES, Subject
 from workbench.ncu.catalog import STALL_PREFIX
 from workbench.words import Change, Stage
@@ -44,8 +44,8 @@ class Limit:
     @property
     def title(self) -> str:
         """In the words of the stage."""
-        if self.stage == Stage.LATENCY:
-            return f"latency ({stall_label(self.what)})"
+        if self.stage == Stage.LATENCY:  # what is waited for stands in every reason
+            return "latency"
         if self.stage == Stage.MEMORY:
             return OF_MEMORY.get(self.what) or f"{resource(self.what)} bandwidth"
         return resource(self.what) if self.what else OF_LAUNCH.get(self.stage, str(self.stage))

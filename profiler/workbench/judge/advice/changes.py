@@ -25,8 +25,8 @@ CATALOGUE: Mapping[Change, Kind] = MappingProxyType(
         ),
         Change.REUSE: Kind(
             "larger tiles, more reuse",
-            "more results per thread or block for each byte fetched; blocks that share data close "
-            "in time, or in a cluster",
+            "what is read again kept in registers; more results per thread or block for each byte "
+            "fetched; blocks that share data close in time, or in a cluster",
         ),
         Change.VECTOR: Kind(
             "vector loads and stores", "16 bytes a lane, and several in flight before the first use"

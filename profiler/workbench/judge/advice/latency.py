@@ -11,6 +11,7 @@ from workbench.judge.advice.subject import WGMMA, Subject
 from workbench.words import Change, Stage
 
 AGAIN = 2  # times the least bytes through L1 or L2: data is read more than once
+SHARED = 4  # times: more passes than one thread makes, so that others read the same
 NARROW_LOADS = 8  # sectors a request: less than 16 bytes a lane
 FEW_WARPS = 2  # per scheduler: while one waits, hardly another can issue
 ENOUGH_WARPS = 8  # per scheduler: more would not hide more
@@ -47,7 +48,8 @@ def _global(subject: Subject) -> Iterator[Candidate]:
     if again >= AGAIN:
         why = f"{why}, for {again:.3g} times the bytes that the work needs"
     if subject.has_shared is False and again >= AGAIN:
-        yield Candidate(limit, Change.TILE_SHARED, saved, NAMED, why)
+        sure = NAMED if again >= SHARED else ONE_WAY
+        yield Candidate(limit, Change.TILE_SHARED, saved, sure, why)
     if again >= AGAIN:
         yield Candidate(limit, Change.REUSE, saved, ONE_WAY, why)
     requests = subject.value("global_load_requests")
@@ -67,9 +69,8 @@ def _global(subject: Subject) -> Iterator[Candidate]:
             why = f"{_says(copies)}, those of the barriers around a copy included"
             sure = NAMED if bulk else ONE_WAY
             yield Candidate(copies, Change.BULK_COPY, copies.share, sure, why)
-    elif by_threads:
-        named = narrow and again < AGAIN
-        yield Candidate(limit, Change.VECTOR, saved, NAMED if named else ONE_WAY, why)
+    elif by_threads and narrow:
+        yield Candidate(limit, Change.VECTOR, saved, NAMED if again < SHARED else ONE_WAY, why)
     else:
         yield Candidate(limit, Change.OVERLAP, saved, ONE_WAY, why)
 
@@ -79,7 +80,7 @@ def _shared(subject: Subject) -> Iterator[Candidate]:
     why, busy = _says(limit), subject.busy
     if busy.get("xu", 0.0) > busy.get("lsu", 0.0):
         yield Candidate(limit, Change.OTHER_PIPE, limit.share, ONE_WAY, why, frozenset(("xu",)))
-    else:
+    elif subject.has_shared is not False:
         relieved = frozenset(("lsu",))
         yield Candidate(limit, Change.REUSE, limit.share, ONE_WAY, why, relieved)
         yield Candidate(limit, Change.VECTOR, limit.share, ONE_WAY, why, relieved)

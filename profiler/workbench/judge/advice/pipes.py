@@ -51,9 +51,15 @@ def is_product(subject: Subject) -> bool:
     matrices, of a type that tensor cores have.
     """
     work = subject.work
+    return work is not None and work.dtype in TENSOR_TYPES and intensity(subject) >= RIDGE
+
+
+def intensity(subject: Subject) -> float:
+    """FLOP a byte of the work; those that were executed, where the study says none."""
+    work = subject.work
     if work is None or not work.bytes:
-        return False
-    return work.dtype in TENSOR_TYPES and work.flops / work.bytes >= RIDGE
+        return 0.0
+    return (work.flops or subject.executed or 0.0) / work.bytes
 
 
 def _tensor(subject: Subject) -> Iterator[Candidate]:
@@ -63,9 +69,11 @@ def _tensor(subject: Subject) -> Iterator[Candidate]:
     saved = subject.budget.issuing + subject.waits(*ARITHMETIC)
     if pipe < SILENT and subject.work:
         limit, single = pipe_limit(subject, "fma", saved), subject.work.dtype == "float32"
-        why = f"{subject.work.flops / subject.work.bytes:.0f} FLOP a byte, none on the tensor cores"
+        why = f"{intensity(subject):.0f} FLOP a byte, none on the tensor cores"
         why += ", which take TF32, where the error allows it" if single else ""
-        yield Candidate(limit, Change.TENSOR, saved, ONE_WAY if single else NAMED, why, OF_PRODUCTS)
+        why += "" if subject.work.flops else "; if these are products of matrices"
+        sure = NAMED if subject.work.flops and not single else ONE_WAY
+        yield Candidate(limit, Change.TENSOR, saved, sure, why, OF_PRODUCTS)
     elif subject.path == MMA and WGMMA in subject.tensor_peaks:
         limit = pipe_limit(subject, "tensor", saved)
         why = "mma.sync, its fragment loads and their waits, where wgmma reads shared memory itself"
@@ -124,7 +132,7 @@ def _instructions(subject: Subject) -> Iterator[Candidate]:
     metric, value = "smsp__issue_active.avg.per_cycle_active", subject.value("issue_active")
     limit = Limit(Stage.ISSUE, "", share, metric, value or share, "inst/cycle", ("instructions",))
     sure = NAMED if slots >= BOUND else ONE_WAY
-    why = "issuing, and waiting for what was issued before; if every second instruction went"
+    why = "if every second instruction went, and what waits for it"
     relieved = frozenset((ISSUE, "fma", "lsu"))
     saved = HALF * (share + subject.waits(*PER_INSTRUCTION))
     yield Candidate(limit, Change.LESS_WORK, saved, sure, why, relieved)

@@ -18,6 +18,7 @@ from workbench.derive.figures import (
     stall_shares,
 )
 from workbench.derive.roofline.ceilings import DRAM, L2, op_peak
+from workbench.derive.roofline.counted import counted_flops
 from workbench.derive.roofline.used import Used, used
 from workbench.derive.rowwise import rows
 from workbench.derive.sums import added
@@ -55,7 +56,7 @@ class Subject:
     """One variant. What its capture lacks is not there: no figure, no budget, no level in ``used``.
 
     ``lines`` has a counter's value by source line. ``paths`` has the tensor FLOPs by instruction,
-    ``tensor_peaks`` what each could do, in FLOP/s.
+    ``tensor_peaks`` what each could do, in FLOP/s; ``executed`` are the FLOPs of all launches.
     """
 
     figures: Mapping[str, Figure]
@@ -68,6 +69,7 @@ class Subject:
     sms: float | None = None
     paths: Mapping[str, float] = field(default_factory=dict)
     tensor_peaks: Mapping[str, float] = field(default_factory=dict)
+    executed: float | None = None
 
     def value(self, name: str) -> float | None:
         """Of a figure; None where it was not collected."""
@@ -160,6 +162,7 @@ def subject(
             paths[op.path] = paths.get(op.path, 0.0) + done
         if peak := op_peak(values, op):
             tops[op.path] = max(tops.get(op.path, 0.0), peak)
+    counted = counted_flops(metrics)
     return Subject(
         figures=figures(metrics) if known is None else known,
         budget=budget(parts, stall_shares(metrics)) if parts else None,
@@ -171,6 +174,7 @@ def subject(
         sms=values.get(SMS),
         paths=paths,
         tensor_peaks=tops,
+        executed=None if counted is None else added(counted.values()),
     )
 
 

@@ -30,6 +30,25 @@ def call(function: Callable[..., Any], inputs: Mapping[str, Any], *, data: bool 
     return only(out)
 
 
+def one(inputs: Mapping[str, Any], name: str) -> Any:
+    """The input that a call of ``--vs`` names. Raises UsageError for what is none."""
+    if name not in inputs:
+        raise unknown("input in --vs", name, inputs)
+    return inputs[name]
+
+
+def afterwards(inputs: Mapping[str, Any], out: Any, changed: Sequence[str]) -> Any:
+    """What a call returned that is none of its inputs, then those that it ``changed``."""
+    if not changed:
+        return out
+    left = {name: inputs[name] for name in changed}
+    if isinstance(out, dict):
+        return {**out, **left}
+    made = out if isinstance(out, tuple | list) else () if out is None else (out,)
+    given = {value.data_ptr() for value in inputs.values() if hasattr(value, "data_ptr")}
+    return only((*(one for one in made if one.data_ptr() not in given), *left.values()))
+
+
 def only(out: Any) -> Any:
     """One of one, several as a plain tuple; the tensors of a dict stay by name."""
     if not isinstance(out, tuple | list):
@@ -200,7 +219,11 @@ def by_name(out: Any, names: Sequence[str]) -> Any:
 
 
 def put(inputs: Mapping[str, Any], names: Sequence[str], out: Any) -> None:
-    """A reference's result where what is tried leaves its own: in the inputs that it changes."""
+    """A reference's result where what is tried leaves its own: in the inputs that it changes, where
+    it is already if the reference returns nothing.
+    """
+    if out is None:
+        return
     for name, result in zip(names, out if isinstance(out, tuple | list) else (out,), strict=False):
         if result.data_ptr() != inputs[name].data_ptr():
             inputs[name].copy_(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.advice import ranking
 from workbench.judge.advice.advise import Advice
 from workbench.judge.advice.candidate import LEAST
@@ -30,11 +31,11 @@ from workbench.render.document.blocks import (
 from workbench.render.document.fields import Field, field, table
 from workbench.render.document.phrases import names
 from workbench.render.numbers import factor, number, percent
-from workbench.words import ABSENT, Change
+from workbench.words import ABSENT, Change, Stage
 
 TITLE = "What to try next"
 NOTHING = f"nothing in the capture promises {percent(LEAST)} of the duration"
-NO_RECORD = "no record yet"
+AT_ITS_BANDWIDTH = f"{Stage.MEMORY}.{DRAM}/{Change.FUSE}"
 
 
 def to_try(
@@ -45,23 +46,55 @@ def to_try(
     ``record`` is None where there is no ladder to have one.
     """
     title = line(TITLE, *((" after ", code(after)) if after else ()))
+    told = listed(advice, record)
+    if isinstance(told[0], Paragraph) and len(told) == 1:
+        return [Paragraph(line(title, ": ", told[0].text))]
+    return [Paragraph(line(title, ":")), *told]
+
+
+def listed(advice: Sequence[Advice] | None, record: Record | None = None) -> list[Block]:
+    """Without a title: what is left at most where memory is the limit, then the ranked advice."""
     first = ranking.to_try(advice, record)
     if not first:
-        return [Paragraph(line(title, f": {NOTHING if first is not None else ABSENT}"))]
-    told = tuple(_whole(one, record) for one in first)
-    return [Paragraph(line(title, ":")), Bullets(told, ordered=True)]
+        return [Paragraph(words(NOTHING if first is not None else ABSENT))]
+    room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
+    told: list[Block] = [Paragraph(words(_room(room)))] if room else []
+    items = [_whole(one, first[:place], record) for place, one in enumerate(first)]
+    return [*told, Bullets(tuple(items), ordered=True)]
 
 
-def _whole(one: Advice, record: Record | None) -> Text:
-    known = line(f" Record: {recorded(record.of(one.change))}", tried(one), ".") if record else ()
+def _room(one: Advice) -> str:
+    """From the advice to fuse, which is given where no byte is read twice."""
+    limit = one.limit
+    return (
+        f"DRAM is at {number(limit.value)} {limit.unit}: what moves as many bytes gains "
+        f"{factor(1 / limit.share)} at most."
+    )
+
+
+def _whole(one: Advice, before: Sequence[Advice], record: Record | None) -> Text:
+    """The change, the limit with its reason unless it stands ``before``, and the record."""
+    known = recorded(record.of(one.change)) if record else ""
+    past = joined([*([words(known)] if known else []), *tried(one)], "; ")
     return line(
         strong(one.kind.title),
-        f", {gain(one)}. Limit: {one.limit.title}; {one.why} (",
+        f", {gain(one)}: {one.kind.how}. Limit: ",
+        _limit(one, before),
+        *((". Record: ", past) if past else ()),
+        ".",
+    )
+
+
+def _limit(one: Advice, before: Sequence[Advice]) -> Text:
+    same = next((n for n, b in enumerate(before, 1) if b.limit.id == one.limit.id), 0)
+    if same:
+        other = "" if before[same - 1].why == one.why else f"; {one.why}"
+        return words(f"as {same}{other}")
+    return line(
+        f"{one.limit.title}; {one.why} (",
         code(one.limit.metric),
         f" = {number(one.limit.value)}{one.limit.unit and ' '}{one.limit.unit}); ",
         spot(one.spot),
-        f"; {one.kind.how}.",
-        known,
     )
 
 
@@ -79,9 +112,11 @@ def spot(found: Spot | None) -> Text:
 
 
 def recorded(known: KindRecord) -> str:
-    """How often this kind of change was kept, and how often what was promised of it came."""
+    """How often this kind of change was kept, and how often what was promised of it came; "" where
+    it was never tried.
+    """
     if not known.tried:
-        return NO_RECORD
+        return ""
     told = f"kept {known.kept} of {known.tried}"
     if known.ratio:
         told += f", median {factor(known.ratio)}"
@@ -90,12 +125,10 @@ def recorded(known: KindRecord) -> str:
     return told
 
 
-def tried(one: Advice) -> Text:
+def tried(one: Advice) -> list[Text]:
     """What was tried on this variant already."""
-    if not one.tried:
-        return ()
     steps = [line(code(step.variant), f" {step.verdict}") for step in one.tried]
-    return line("; tried here: ", joined(steps))
+    return [line("tried here: ", joined(steps))] if steps else []
 
 
 Kept = tuple[Change, KindRecord]
@@ -146,7 +179,7 @@ def _most(kinds: Iterable[Kept]) -> list[Kept]:
 def size(record: Record) -> Text:
     """Of what the record is made."""
     if not record.steps:
-        return words(f"Track record: {NO_RECORD}, no step of a ladder was kept or rejected.")
+        return words("No track record yet: no step of a ladder was kept or rejected.")
     return line(
         f"Track record: {record.steps} judged steps of ",
         names(list(record.studies)),
@@ -167,7 +200,7 @@ def nvidia(limits: Sequence[Bottleneck], record: Record) -> list[Block]:
 def advised(row: Row, ablation: Ablation) -> Section:
     """All of it, for ``workbench advise``."""
     blocks = [
-        *to_try(row.advice, ablation.record)[-1:],
+        *listed(row.advice, ablation.record),
         Paragraph(size(ablation.record)),
         *nvidia(row.bottlenecks, ablation.record),
     ]
@@ -186,7 +219,7 @@ def section(ablation: Ablation) -> Section:
         if row is best:
             shown += _brief(ranking.to_try(row.advice, ablation.record))
         told.append(Paragraph(line("After ", code(row.variant), " at ", code(ladder.shape), ":")))
-        told += to_try(row.advice, ablation.record)[-1:]
+        told += listed(row.advice, ablation.record)
     if not told:
         return Section("next", words(TITLE), (Paragraph(words(f"{ABSENT}.")),))
     records: list[Block] = [Paragraph(size(ablation.record))]

@@ -125,11 +125,16 @@ def next_steps(steps: Sequence[Text]) -> list[Block]:
     return [Paragraph(words("Next:")), Bullets(tuple(steps))] if steps else []
 
 
-def agreement(errors: Mapping[str, tuple[float, float]], why_not: Mapping[str, str]) -> list[Block]:
-    """What a call on the CPU did: errors absolute and relative by variant, or why there is none."""
+def agreement(
+    errors: Mapping[str, tuple[float, float]], why_not: Mapping[str, str], compiled: str = ""
+) -> list[Block]:
+    """What a call on the CPU did: errors absolute and relative by name, or why there is none; and
+    what the compiler made of a CUDA source.
+    """
     items = [
         words(f"{name}: on the CPU its largest error is {number(a)}, relative {number(r)}")
         for name, (a, r) in errors.items()
     ]
+    items += [words(compiled)] if compiled else []
     items += [words(f"{name}: not called on the CPU: {why}") for name, why in why_not.items()]
     return [Bullets(tuple(items))] if items else []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from workbench.render.document.blocks import Block, Bullets, Paragraph, code, line, strong, words
 from workbench.render.document.fields import Field, field, table
+from workbench.render.document.phrases import names
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,12 @@ def compiled(
     kernels: Sequence[CompiledKernel], warnings: Sequence[tuple[str, str]], without: Sequence[str]
 ) -> list[Block]:
     """``warnings`` are a variant and the compiler's words; ``without`` have no CUDA source."""
-    told: list[Block] = [table("kernels", COMPILED, kernels, key=lambda k: k.variant)]
+    told: list[Block] = []
+    if kernels:
+        told.append(table("kernels", COMPILED, kernels, key=lambda k: k.variant))
     if warnings:
         told.append(Bullets(tuple(line(code(name), f": {text}") for name, text in warnings)))
-    told += [Paragraph(words(f"{name}: no CUDA source of its own")) for name in without]
+    if without:
+        text = ": nothing to compile here, what it calls is compiled when it runs"
+        told.append(Paragraph(line(names(list(without)), text)))
     return told

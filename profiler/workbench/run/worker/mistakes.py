@@ -34,7 +34,7 @@ def in_words(error: BaseException) -> ErrorText | None:
     """None where there is nothing better to say than its own first line."""
     kind = type(error).__name__
     for one in _chain(error):
-        told = _package(one) or _triton(one) or _autotuner(one) or _nvcc(one) or _memory(one)
+        told = next(filter(None, (says(one) for says in SAYS)), None)
         if told is not None:
             message, hint = told
             return ErrorText(kind=kind, message=message, hint=hint)
@@ -161,3 +161,13 @@ def _memory(error: BaseException) -> tuple[str, str] | None:
         "a session holds four draws of the inputs, and of every variant inputs, outputs and what "
         "its graphs keep: measure fewer variants at once, or a smaller shape"
     )
+
+
+def _driver(error: BaseException) -> tuple[str, str] | None:
+    """A kernel launched where there is no GPU."""
+    if type(error).__name__ != "DynamicLibNotFoundError":
+        return None
+    return "needs a GPU: there is no NVIDIA driver here", "try it where there is one"
+
+
+SAYS = (_package, _triton, _autotuner, _nvcc, _memory, _driver)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
-from workbench.problems.given import without
+from workbench.problems.given import Dotted, afterwards, without
 from workbench.run.protocol import Done, ErrorText, Hello, Learned, TrialJob, read_job
 from workbench.run.worker.called import (
     Run,
@@ -42,6 +42,7 @@ from workbench.study.workspace import load_module
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
 MEND = "mend the line named, or the inputs"
+NO_REFERENCE = "the reference cannot be computed"
 
 
 class Trial:
@@ -64,12 +65,15 @@ class Trial:
         if own is not None:
             found = written(self.load(self.job.baseline), inputs)
             inputs = without(inputs, found["destinations"])
+            own = self.left_behind(inputs, own, found["in_place"])
         expected, refusal = self.expected(inputs)
         if own is not None:
             errors[self.job.baseline] = error_of(own, expected, self.job.called)
+        seen = own
         for name in self.job.references:
             out = self.called(name, inputs)
             if out is not None:
+                seen = out if seen is None else seen
                 errors[name] = error_of(out, expected, name)
         given = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
         self.add(self.job.shapes[0], inputs, expected)
@@ -78,7 +82,7 @@ class Trial:
             self.add(shape, others, self.study.plain(others))
         return Learned(
             inputs={n: shown(value) for n, value in given.items()},
-            outputs=tuple(map(shown, tensors(expected if own is None else own))),
+            outputs=tuple(map(shown, tensors(expected if seen is None else seen))),
             destinations=found["destinations"],
             in_place=found["in_place"],
             exact=not refusal,
@@ -143,8 +147,16 @@ class Trial:
             refusal = describe(error).message
         try:
             return self.study.plain(inputs), refusal
+        except TypeError as error:
+            named = getattr(self.study, "_versus", None)
+            if not isinstance(named, Dotted):
+                raise in_users_words(error, NO_REFERENCE) from error
+            raise UsageError(
+                f"{named.name} takes no call with {', '.join(inputs)}: {error}",
+                hint=f"--vs may name a call with arguments: --vs '{named.name}(x, ...)'",
+            ) from error
         except Exception as error:
-            raise in_users_words(error, "the reference cannot be computed") from error
+            raise in_users_words(error, NO_REFERENCE) from error
 
     def accepts(self, inputs: dict[str, Any], out: Any) -> bool:
         """Whether the study's own check, where it has one, accepts an output. Raises GateFailed
@@ -195,6 +207,17 @@ class Trial:
                 hint="return the tensor that it computes",
             )
         return out
+
+    def left_behind(self, inputs: Mapping[str, Any], out: Any, changed: tuple[str, ...]) -> Any:
+        """All outputs of the baseline, those in its inputs among them; the study's reference, where
+        it is the baseline itself, gives the same from now on.
+        """
+        vars(self.study)["in_place"] = changed
+        if not changed:
+            return out
+        own = copies(inputs)
+        with torch.no_grad():
+            return afterwards(own, self.load(self.job.baseline)(**own), changed)
 
     def known(self, name: str) -> str:
         """What the user calls a variant."""
