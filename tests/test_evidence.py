@@ -47,7 +47,7 @@ def table(copy: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_the_command_on_record_names_no_folder_of_the_machine() -> None:
-    words = ["ablate", "fix2[warps=8]", "--project", "/home/ada/kernels", "--on=/etc/place.toml"]
+    words = ["ablate", "fix2[warps=8]", "--project", "/home/me/kernels", "--on=/etc/place.toml"]
     found = recording.provenance(Environment(), arguments=[*words, "--shape", "S=128"])
     assert found.command == (
         "workbench ablate 'fix2[warps=8]' --project kernels --on=place.toml --shape S=128"
