@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio, between_sessions, mean_log, over_sessions
-from workbench.derive.speedup import SessionTimes, adds_nothing, ratio_of
+from workbench.derive.speedup import SessionTimes, adds_nothing, cards_of, ratio_of
 from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, Regime
 
@@ -192,8 +192,11 @@ def company(timing: TimedTogether, reference: str) -> Company | None:
     ]
     cycles = [_cycles(side) for side in (alone, together)]
     in_cycles = all(cycles)
-    ratio = between_sessions(*(cycles if in_cycles else times))
-    before, after = (over_sessions(side).value for side in times)
+    cards = (cards_of(alone), cards_of(together))
+    ratio = between_sessions(*(cycles if in_cycles else times), cards=cards)
+    before, after = (
+        over_sessions(side, cards=of).value for side, of in zip(times, cards, strict=True)
+    )
     return Company(
         reference=reference,
         alone=before,
