@@ -333,6 +333,8 @@ def test_times_by_their_interval(value: float, spread: float, move: Move) -> Non
     assert time_verdict(ratio(value, spread), CommitGate())[0] == move
     one_session = Ratio(value, None, None, 1)
     assert time_verdict(one_session, CommitGate())[0] == Move.CANNOT_TELL
+    again = replace(ratio(value, spread), level=99)
+    assert " at 99 % of its speed before" in time_verdict(again, CommitGate())[1]
 
 
 def test_times_decide_over_counters() -> None:

@@ -14,10 +14,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from packages import alone
+from snapshots import timing
 from standin import Sessions, StandIn
 from workbench import cuda
 from workbench.cli import main
@@ -30,6 +32,7 @@ from workbench.cuda.launch import Kernel
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime, Timing
+from workbench.render import package as render_package
 from workbench.run import machine
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import Shipping
@@ -713,6 +716,30 @@ def test_two_intervals_that_know_nothing_of_each_other() -> None:
     assert found.ratio == pytest.approx(1.25)
     assert found.low == pytest.approx(1.25 * math.exp(-0.05))
     assert found.high == pytest.approx(1.25 * math.exp(0.05))
+    assert found.level == 95
+    wide = structs.replace(at(2.0, 0.03), level=99)
+    both = timed_again.quotient(wide, wide)
+    mixed = timed_again.quotient(wide, at(1.6, 0.04))
+    assert [one.level for one in (both, mixed) if one] == [99, 95]
+    assert ship_check.words(wide).endswith("[1.94, 2.06] at 99 % of r")
+    assert ship_check.words(at(2.0, 0.03)).endswith("[1.94, 2.06] of r")
+
+
+def test_what_was_looked_at_again_is_shipped_with_its_level() -> None:
+    """Ten sessions of five that were planned: their interval is that of 99 %."""
+    once, again = (
+        structs.replace(timing("s", {"a": 2.0, "library": 4.0}, sessions=n), planned=5)
+        for n in (5, 10)
+    )
+    levels = []
+    for known in (once, again):
+        found = timed(known, "a", "library")
+        assert found is not None
+        levels.append(found.level)
+        (row,) = [render_package._row(found)]
+        assert row["ratio"].endswith(" at 99 %") is (known is again)
+        assert ("level" in msgspec.to_builtins(found)) is (known is again)
+    assert levels == [95, 99]
 
 
 def test_a_damaged_package(package: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from workbench.commands.timed_again import (
     opened,
     workspace_of,
 )
+from workbench.derive.intervals import LEVEL
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageError
 from workbench.evidence.records import ShippedTime
 from workbench.run import machine
@@ -118,6 +119,8 @@ def words(time: ShippedTime) -> str:
     if time.ratio is None:
         return text
     interval = f" [{time.low:.3g}, {time.high:.3g}]" if time.low and time.high else ""
+    if interval and time.level != LEVEL:
+        interval += f" at {time.level} %"
     return f"{text}, {time.ratio:.3g}x{interval} of {time.reference}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from workbench.derive.intervals import LEVEL
 from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import GateFailed
 from workbench.evidence.recorded import Evidence, TimingFile
@@ -127,6 +128,7 @@ def timed(
         ratio=ratio.ratio if ratio else None,
         low=ratio.low if ratio else None,
         high=ratio.high if ratio else None,
+        level=ratio.level if ratio else LEVEL,
         times_reference=times_reference,
     )
 

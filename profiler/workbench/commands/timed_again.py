@@ -152,18 +152,18 @@ def measured(package: Package, shape: str, config: Config) -> ShippedTime:
 
 def quotient(now: ShippedTime, then: ShippedTime) -> Ratio | None:
     """How many times as fast it is now, each over its reference; the intervals are independent, so
-    that their half widths add up in squares, of logarithms.
+    that their half widths add up in squares, of logarithms. It is of the lower level of the two.
     """
     ends = (now.low, now.high, then.low, then.high)
     if now.ratio is None or then.ratio is None:
         return None
     value = now.ratio / then.ratio
-    sessions = min(now.sessions, then.sessions)
+    sessions, level = min(now.sessions, then.sessions), min(now.level, then.level)
     if any(end is None or end <= 0 for end in ends):
-        return Ratio(value, None, None, sessions)
+        return Ratio(value, None, None, sessions, level=level)
     halves = [math.log(one.high / one.low) / 2 for one in (now, then) if one.high and one.low]
     width = math.exp(math.hypot(*halves))
-    return Ratio(value, value / width, value * width, sessions)
+    return Ratio(value, value / width, value * width, sessions, level=level)
 
 
 @dataclass(frozen=True)

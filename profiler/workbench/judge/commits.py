@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from workbench.derive.intervals import LEVEL
 from workbench.derive.noise import Noise
 from workbench.judge.differences import (
     SPILLS,
@@ -163,7 +164,8 @@ def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, str]:
     if ratio.low is None or ratio.high is None:
         return Move.CANNOT_TELL, "one session has no interval"
     margin = 1 + gate.margin
-    words = f"{ratio.ratio:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}] of its speed before"
+    words = f"{ratio.ratio:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}]"
+    words += f"{'' if ratio.level == LEVEL else f' at {ratio.level} %'} of its speed before"
     if ratio.high < 1 and ratio.ratio < 1 / margin:
         return Move.SLOWER, words
     if ratio.low > 1 and ratio.ratio > margin:

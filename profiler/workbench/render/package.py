@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from workbench.derive.intervals import LEVEL
 from workbench.evidence.records import ShippedTime
 from workbench.render.numbers import number
 from workbench.shipped.facts import NAMED, NOTHING, ONE, TENSOR, Facts
@@ -139,6 +140,8 @@ def _row(time: ShippedTime) -> dict[str, str]:
     ratio = ABSENT
     if time.ratio is not None and time.low is not None and time.high is not None:
         ratio = f"{time.ratio:.3g}x [{time.low:.3g}, {time.high:.3g}]"
+        if time.level != LEVEL:
+            ratio += f" at {time.level} %"
     elif time.ratio is not None:
         ratio = f"{time.ratio:.3g}x"
     error = ABSENT if time.times_reference is None else f"{time.times_reference:.3g}x"

@@ -11,7 +11,8 @@ from workbench.evidence.records.base import Number, Provenance, Record
 
 class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What was measured of a shipped variant at a shape: microseconds of a call, chained, and how
-    many times faster it is than ``reference``, with the 95 % interval over ``sessions``.
+    many times faster it is than ``reference``, with the interval of ``level`` percent over
+    ``sessions``.
 
     ``times_reference`` is its error as a multiple of the primary reference's, ``file`` the timing
     that the figures come from, by its path in the evidence folder.
@@ -25,6 +26,7 @@ class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
     ratio: Number | None = None
     low: Number | None = None
     high: Number | None = None
+    level: int = 95  # 99 where it was looked at before
     times_reference: Number | None = None
 
 
