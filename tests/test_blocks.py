@@ -246,6 +246,32 @@ def test_a_block_is_merged_as_if_it_had_been_measured_here(
     assert tree(one.folder) == found  # merging twice changes nothing
 
 
+def test_a_timing_that_was_cut_short_elsewhere_is_noted_here_once(
+    root: Path, tmp_path: Path, gpu: StandIn
+) -> None:
+    one = errand(root)
+    block = one.block(["ablate"])
+    left = carried(block, root, tmp_path / "b")
+    (line,) = [text for text in left.files["journal.jsonl"].splitlines() if b'"session"' in text]
+    ended = json.loads(line) | {"cut_short": True, "sessions": 2, "file": "20260101T000000Z.json"}
+    data = left.files["journal.jsonl"] + json.dumps(ended).encode() + b"\n"
+    left = structs.replace(
+        left,
+        files={**left.files, "journal.jsonl": data},
+        sha256={**left.sha256, "journal.jsonl": hashlib.sha256(data).hexdigest()},
+    )
+    for _ in range(2):
+        merger = Merger(one.folder)
+        merger.learn(one.study)
+        merger.merge(block, left)
+        merger.merge(block, left)
+        entries = journal.load_journal(one.folder).sessions
+        assert sorted((entry.cut_short, entry.sessions) for entry in entries) == [
+            (False, 5),
+            (True, 2),
+        ]
+
+
 def test_what_was_superseded_does_not_come_back(root: Path, tmp_path: Path, gpu: StandIn) -> None:
     one = errand(root)
     block = one.block(["ablate"])

@@ -23,9 +23,11 @@ from workbench.evidence.records import (
     Build,
     CaptureIndex,
     Checks,
+    JournalEntry,
     Provenance,
     Record,
     Session,
+    SessionEntry,
     Timing,
 )
 from workbench.places.blocks import Block, Left
@@ -34,6 +36,7 @@ from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 
 R = TypeVar("R", bound=Record)
+JOURNAL = "journal.jsonl"
 MINE = "run the same command again: it measures what is missing"
 # What cards and libraries of the sessions of one comparison have in common.
 EQUAL = (
@@ -83,7 +86,8 @@ class Merger:
         self.folder = folder
         self.shapes = derived_shapes(folder)
         entries = journal.load_journal(folder).sessions
-        self.timings = {(entry.shape, entry.file) for entry in entries}
+        self.timings = {(entry.shape, entry.file) for entry in entries if not entry.cut_short}
+        self.cut_short = [entry for entry in entries if entry.cut_short]
         self.prints: dict[str, Fingerprints] = {}
 
     def learn(self, study: Study) -> None:
@@ -105,6 +109,7 @@ class Merger:
             self.checks(checks)
         for path, timing in arrived.records(f"{block.shape}/timings", Timing):
             self.timing(path.name, self.owned(block, timing))
+        self.ended_early(arrived)
         self.captures(arrived)
 
     def still_has(self, left: Left) -> bool:
@@ -174,7 +179,15 @@ class Merger:
         store.write(path, timing)
         self.timings.add((timing.shape, path.name))
         journal.append(self.folder, journal.timing_entry(path.name, timing))
-        remove_superseded(path, set(timing.fingerprints))
+        remove_superseded(self.folder, timing.shape, path.name, set(timing.fingerprints))
+
+    def ended_early(self, arrived: Arrived) -> None:
+        """Its timings that were cut short, which have left nothing else, once."""
+        data = arrived.left.files.get(JOURNAL, b"")
+        for entry in store.decode_lines(Path(JOURNAL), data, JournalEntry)[0]:
+            if isinstance(entry, SessionEntry) and entry.cut_short and entry not in self.cut_short:
+                self.cut_short.append(entry)
+                journal.append(self.folder, entry)
 
     def gathered(self, shares: Sequence[tuple[Block, Left]], planned: int) -> Timing | None:
         """The shares of one comparison as the one timing that they are, not yet on record; None

@@ -115,11 +115,14 @@ def remove_unused(folder: EvidenceFolder) -> None:
             folder.tables(report.name).unlink(missing_ok=True)
 
 
-def remove_superseded(session: Path, variants: set[str]) -> None:
-    """Delete the timing sessions whose variants were all timed again in ``session``."""
-    for path in listed(session.parent, ".json"):
+def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: set[str]) -> None:
+    """Delete the timings of a shape whose variants were all timed again in the one of this
+    ``name``; the journal has an entry of each.
+    """
+    for path in folder.timing_files(shape):
         with suppress(UsageError):  # a damaged one is its owner's to mend
-            if path != session and set(store.read(path, Timing).fingerprints) <= variants:
+            if path.name != name and set(store.read(path, Timing).fingerprints) <= variants:
+                journal.note_found(folder, shape, path)
                 path.unlink()
 
 
@@ -270,12 +273,18 @@ class Recorder:
         self._write(path, record)
 
     def drop_timing(self) -> None:
-        """What was timed so far in this run is not kept."""
-        self._sessions, self._nodes = [], {}
-        if self._timing is not None:
+        """What was timed so far in this run is not kept, but for a line of the journal: one that is
+        ended where its sessions displease is one of the recordings, too.
+        """
+        if self._timing is not None and self._on_record is not None:
+            if self._on_record.together:
+                name = self._timing.name
+                entry = journal.timing_entry(name, self._on_record, cut_short=True)
+                journal.append(self.folder, entry)
             self._timing.unlink(missing_ok=True)
             self.written.remove(self._timing)
-            self._timing = None
+        self._sessions, self._nodes = [], {}
+        self._timing = self._on_record = None
 
     def session(self, event: Timed, planned: int) -> Timing:
         """One more of this run, in one file with those before it; what is on record now."""
@@ -305,7 +314,7 @@ class Recorder:
         if self._timing is not None and self._on_record is not None:
             names = {one.variant for session in self._sessions for one in session.series}
             journal.append(self.folder, journal.timing_entry(self._timing.name, self._on_record))
-            remove_superseded(self._timing, names)
+            remove_superseded(self.folder, self.shape, self._timing.name, names)
 
     def captures(
         self,
