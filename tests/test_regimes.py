@@ -29,6 +29,7 @@ from workbench.render.document.ladder_table import ladder_table
 from workbench.render.document.ladder_view import account
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
+from workbench.study.model import Prediction
 from workbench.words import CheckResult, NodeKind, Regime, Verdict
 
 STEPS = [step("fix11", None), step("fix11[early=1]", "fix11")]
@@ -126,6 +127,24 @@ def test_what_is_rejected_for_another_reason_than_speed_would_be_kept_nowhere() 
     assert gate(row, "accurate").passed is False
     assert row.elsewhere == ()
     assert "only behind itself" not in plain(verdict_line(row))
+
+
+def test_predictions_of_what_failed_are_counted_and_not_measurable() -> None:
+    """It was timed before it was found to be wrong: it has no speed to confirm anything with."""
+    found = taken(in_regimes(EARLY, alone=9.7))
+    said = (Prediction("time", (0.9, 1.1), None),)
+    steps = (STEPS[0], dataclasses.replace(STEPS[1], predictions=said))
+    right = judge(dataclasses.replace(found, steps=steps), Config())
+    assert (right.score.confirmed, right.score.not_measurable) == (1, 0)
+    shape = found.shapes["s"]
+    early = shape.variants["fix11[early=1]"]
+    wrong = dataclasses.replace(
+        early, checks={"s": check(CheckResult.WRONG, "off by one")}, correct=False
+    )
+    shapes = {"s": dataclasses.replace(shape, variants={**shape.variants, early.variant: wrong})}
+    failed = judge(dataclasses.replace(found, steps=steps, shapes=shapes), Config())
+    assert (failed.score.confirmed, failed.score.not_measurable) == (0, 1)
+    assert failed.row(early.variant).predictions[0].after is None
 
 
 def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import occupancy_limiters, stall_shares
+from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
 from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, L2
 from workbench.derive.roofline.point import point
@@ -136,8 +136,14 @@ def _price(view: View, step: Step) -> tuple[str, ...]:
 
 
 def outcomes(view: View, step: Step) -> tuple[PredictionOutcome, ...]:
-    """What became of a step's predictions."""
-    return judge_predictions(step, view.figure, view.journal)
+    """What became of a step's predictions. What failed has no figures, whatever is on record."""
+
+    def figure(variant: str | None, name: str) -> Figure | None:
+        if variant is None or standing(view.variant(variant), view.shape)[0] == Status.FAILED:
+            return None
+        return view.figure(variant, name)
+
+    return judge_predictions(step, figure, view.journal)
 
 
 def _bare(view: View, variant: str) -> Row:

@@ -231,10 +231,11 @@ class Ablation:
 
     @property
     def score(self) -> Score:
-        """Predictions of all steps with current evidence."""
-        return score(
-            o for row in self.rows if row.status == Status.CURRENT for o in row.predictions
-        )
+        """Predictions of all steps that are judged by current evidence: those of one that failed
+        are not measurable, and are not dropped with it.
+        """
+        judged = (Status.CURRENT, Status.FAILED)
+        return score(o for row in self.rows if row.status in judged for o in row.predictions)
 
 
 def kernel_ratio(row: Row, other: Row) -> float | None:
