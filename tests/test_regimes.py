@@ -111,6 +111,21 @@ def test_what_is_kept_between_neighbours_says_where_it_would_not_be() -> None:
     assert phrases.otherwise(row) == "not when cold: 0.980x"
 
 
+def test_what_is_open_between_neighbours_says_both_where_it_would_be_kept_and_where_not() -> None:
+    """1.03x, which is the gate: 1.05x behind itself, 1.01x when cold."""
+    times = {
+        CHAINED: {"fix11": 5.15, "fix11[early=1]": 5.0, REFERENCE: 9.7},
+        BACK_TO_BACK: {"fix11": 5.25, "fix11[early=1]": 5.0, REFERENCE: 9.3},
+        COLD: {"fix11": 9.09, "fix11[early=1]": 9.0, REFERENCE: 12.4},
+    }
+    row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
+    assert row.verdict == Verdict.INCONCLUSIVE
+    assert phrases.otherwise(row) == "only behind itself: 1.050x; not when cold: 1.010x"
+    times[COLD]["fix11[early=1]"] = 9.09 / 1.03
+    row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
+    assert phrases.otherwise(row) == "only behind itself: 1.050x"
+
+
 def test_what_is_rejected_for_another_reason_than_speed_would_be_kept_nowhere() -> None:
     """Early start would be kept behind itself by its speed; with three times the error nowhere."""
     found = taken(in_regimes(EARLY, alone=9.7))
