@@ -87,6 +87,18 @@ def test_one_wrong_shape_fails_the_correctness_gate() -> None:
     assert correct_gate({"s": bare}, "s").why == "max error not collected over 1 shapes"
 
 
+def test_what_was_not_checked_is_told_and_leaves_open_what_is_always_checked() -> None:
+    good = check(CheckResult.CORRECT, error=1e-3)
+    told = correct_gate({"s": good}, "s", unchecked=["t", "u"])
+    assert told.passed is True
+    assert told.why == "max error 0.001 over 1 shapes, not checked at 2 others"
+    due = correct_gate({"s": good}, "s", due=["ragged"], unchecked=["t"])
+    assert (due.passed, due.binding) == (None, True)
+    assert due.why == "not collected at ragged"
+    wrong = correct_gate({"s": good, "t": check(CheckResult.WRONG, "off")}, "s", due=["ragged"])
+    assert wrong.passed is False
+
+
 def test_what_a_step_gives_up_must_be_declared() -> None:
     good = check(CheckResult.CORRECT, error=1e-3)
     refused = check(CheckResult.UNSUPPORTED, "S is no multiple of 64")

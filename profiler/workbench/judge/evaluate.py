@@ -90,7 +90,14 @@ def judge_step(view: View, step: Step) -> Judgement:
     evidence, limits = view.variant(step.variant), view.config.gates
     price = _price(view, step)
     gates = [
-        correct_gate(evidence.checks, view.shape, price, step.drops),
+        correct_gate(
+            evidence.checks,
+            view.shape,
+            price,
+            step.drops,
+            due=evidence.due,
+            unchecked=evidence.unchecked,
+        ),
         compiled.gate_of(evidence, limits),
         *_beside_reference(view, step),
         *testimony(case_of(view, step.variant, step.parent)),

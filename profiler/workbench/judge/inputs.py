@@ -32,6 +32,8 @@ class VariantEvidence:
     ``index`` and ``capture`` belong to the sources as they are, the last two also where they were
     adopted; None where there is no such. ``correct`` is by the newest check at this shape.
     ``texts`` are its sources by their name in the line table, where they were asked for.
+    ``due`` are shapes of the study at which a variant is always checked and this one was not as it
+    is now, ``unchecked`` the others without such a check.
     ``damage`` says what is wrong with a capture that is on record and does not count.
     ``front_ends`` compile what the workbench does not, by its sources (names as there).
     """
@@ -42,6 +44,8 @@ class VariantEvidence:
     correct: bool
     build: Build | None = None
     checks: Mapping[str, Check] = field(default_factory=dict)
+    due: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     index: CaptureIndex | None = None
     capture: Capture | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
