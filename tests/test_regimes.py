@@ -275,6 +275,19 @@ def test_a_reference_that_is_slower_in_company_rejects() -> None:
     assert gate(missing, "in company").passed is None
 
 
+def test_a_reference_that_was_not_timed_is_told_and_no_witness() -> None:
+    times = {CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0}}
+    row = judged(in_regimes(times)).row("fix11[early=1]")
+    company = gate(row, "in company")
+    assert (company.passed, company.binding) == (None, False)
+    assert company.why == "not collected: library was not timed beside it"
+    assert row.verdict == Verdict.KEPT
+    found = taken(in_regimes(times, alone=9.7))
+    shapes = {"s": dataclasses.replace(found.shapes["s"], timings=())}
+    untimed = judge(dataclasses.replace(found, shapes=shapes), Config()).row("fix11[early=1]")
+    assert gate(untimed, "in company").why == "not collected"
+
+
 def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> None:
     """5 % slower in sessions that differ by 5 %: by itself it has been seen but once."""
     times = {CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0, REFERENCE: 9.7}}

@@ -130,9 +130,7 @@ def _beside_reference(view: View, step: Step) -> Iterator[Gate]:
         return
     yield accuracy_gate(view.variant(step.variant).checks, view.config.gates, reference)
     compared = [step.variant, *([step.parent] if step.parent else [])]
-    company = company_gate(view.times.together(*compared), reference)
-    if company is not None:
-        yield company
+    yield company_gate(view.times.together(*compared), reference)
 
 
 def _price(view: View, step: Step) -> tuple[str, ...]:

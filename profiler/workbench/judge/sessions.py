@@ -221,12 +221,16 @@ def _change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f}"
 
 
-def company_gate(timing: TimedTogether | None, reference: str) -> Gate | None:
-    """Whether the primary reference takes as long beside the steps as by itself; None where it was
-    not timed chained at all. Open where it seems not to, and that may be chance.
+def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
+    """Whether the primary reference takes as long beside the steps as by itself. Open where it
+    seems not to, and that may be chance; open and not binding where it was not timed beside them,
+    since a study may have shapes that it does not support.
     """
-    if timing is None or (reference, Regime.CHAINED, False) not in timing.times:
-        return None
+    if timing is None:
+        return Gate(COMPANY, GateState.OPEN, ABSENT)
+    if (reference, Regime.CHAINED, False) not in timing.times:
+        why = f"{ABSENT}: {reference} was not timed beside it"
+        return Gate(COMPANY, GateState.OPEN, why, binding=False)
     found = company(timing, reference)
     if found is None:
         return Gate(COMPANY, GateState.OPEN, f"{reference} by itself: {ABSENT}")
