@@ -18,7 +18,7 @@ from workbench.judge.accuracy import accuracy_gate, accuracy_of
 from workbench.judge.gates import Gate, speed_verdict
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
-from workbench.judge.open_verdicts import open_variants
+from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
 from workbench.render.as_json import dumps, plain_data
@@ -184,7 +184,9 @@ def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
     timings = (together(msgspec.structs.replace(older, sessions=wrong)), together(newer))
     shape = dataclasses.replace(found.shapes["s"], timings=timings)
     row = judge(dataclasses.replace(found, shapes={"s": shape}), Config()).row("fix")
-    assert row.over_parent is not None
+    assert row.over_parent is None
+    why = "the outputs of timed calls of fix were wrong: it has no time"
+    assert gate(row, "faster").why == why
     outputs = gate(row, "timed outputs")
     assert (outputs.passed, outputs.why) == (False, "wrong while it was timed: all zero")
     assert row.verdict == Verdict.REJECTED
@@ -273,6 +275,38 @@ def test_a_reference_that_is_slower_in_company_rejects() -> None:
     assert any(told in text for text in slowed.warnings)
     missing = judged(in_regimes(EARLY)).row("fix11[early=1]")
     assert gate(missing, "in company").passed is None
+
+
+def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() -> None:
+    """At a shape where no step is judged there are no gates: the mean over all shapes had it in."""
+    steps = [step("base", None), step("fix", "base")]
+    times = {name: {"base": 20.0, "fix": 10.0, REFERENCE: 15.0} for name in ("s", "t")}
+    found = snapshot(steps, times)
+    right = judge(found, Config())
+    assert right.across is not None
+    assert [result.shape for result in right.across.results] == ["s", "t"]
+    shape = found.shapes["t"]
+    known = shape.timings[0].timing
+    sessions = [
+        msgspec.structs.replace(
+            session,
+            audits=tuple(
+                msgspec.structs.replace(audit, why="all zero" if audit.variant == "fix" else "")
+                for audit in session.audits
+            ),
+        )
+        for session in known.sessions
+    ]
+    sessions[1:] = known.sessions[1:]
+    wrong = msgspec.structs.replace(known, sessions=tuple(sessions))
+    shapes = {**found.shapes, "t": dataclasses.replace(shape, timings=(together(wrong),))}
+    judged = judge(dataclasses.replace(found, shapes=shapes), Config())
+    assert judged.across is not None
+    assert [result.shape for result in judged.across.results] == ["s"]
+    told = "outputs of timed calls were wrong at t, so that there is no time: fix"
+    assert told in judged.warnings
+    assert timed_pair(wrong, "base", "fix") is None
+    assert open_variants(wrong, found.ladder, Gates()) == ()
 
 
 def test_a_reference_that_was_not_timed_is_told_and_no_witness() -> None:

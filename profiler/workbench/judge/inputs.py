@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure, figures
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
-from workbench.derive.speedup import Key, SessionTimes, session_times
+from workbench.derive.speedup import Key, SessionTimes, session_times, wrong_outputs
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.words import Status
 
@@ -92,6 +92,11 @@ class TimedTogether:
     def alone(self) -> Mapping[Key, SessionTimes]:
         """Of the sessions that held references only."""
         return session_times(session for session in self.timing.sessions if session.alone)
+
+    @cached_property
+    def wrong(self) -> Mapping[str, str]:
+        """Variants whose timed outputs were wrong, which have no time, and why."""
+        return wrong_outputs(self.timing.together)
 
     @cached_property
     def chained(self) -> frozenset[str]:

@@ -170,12 +170,17 @@ def _highest_mhz(snapshot: Snapshot) -> float | None:
 def _facts(
     views: Views, ladders: Sequence[ShapeLadder], across: AcrossShapes | None
 ) -> Mapping[str, TimingFacts]:
-    """Of every shape at which times are shown: the ladders', and those of the last step."""
+    """Of every shape at which times are shown, the ladders' and those of the last step, or at which
+    there is none since outputs were wrong.
+    """
     highest = _highest_mhz(views.snapshot)
     every = {ladder.shape: ladder.timing for ladder in ladders}
-    for result in across.results if across else ():
-        if result.shape not in every:
-            every[result.shape] = _timing(views.at(result.shape), highest)
+    shown = {result.shape for result in across.results} if across else set()
+    for shape in views.snapshot.shapes if across else ():
+        if shape not in every:
+            facts = _timing(views.at(shape), highest)
+            if shape in shown or (facts and facts.wrong):
+                every[shape] = facts
     return {shape: facts for shape, facts in every.items() if facts is not None}
 
 

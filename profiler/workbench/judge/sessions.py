@@ -132,7 +132,7 @@ class Throttling:
 class TimingFacts:
     """One timing: ``sessions`` of ``instances`` of every variant in ``rounds``, up to ``most``
     where a verdict was open; ``alone`` more held references only. Of ``stride`` pieces of the
-    inputs the neighbours write one. ``nodes`` are what one call of a variant is made of.
+    inputs the neighbours write one. ``wrong`` are variants whose timed outputs were wrong.
     """
 
     file: str
@@ -146,6 +146,7 @@ class TimingFacts:
     throttling: Throttling | None
     is_chained: bool
     most: int
+    wrong: tuple[str, ...] = ()
 
 
 def timing_facts(
@@ -169,6 +170,7 @@ def timing_facts(
         company=company(timing, reference),
         throttling=_throttling(timing, most_mhz),
         is_chained=bool(timing.chained),
+        wrong=tuple(timing.wrong),
     )
 
 
@@ -267,6 +269,9 @@ def timing_warnings(facts: TimingFacts | None, where: str = "") -> Iterator[str]
     """``where`` is put behind what is of another shape than the table's."""
     if facts is None:
         return
+    if facts.wrong:
+        names = ", ".join(facts.wrong)
+        yield f"outputs of timed calls were wrong{where}, so that there is no time: {names}"
     for twin in facts.twins:
         if twin.is_off:
             low, high = twin.ratio.low or 0.0, twin.ratio.high or 0.0
