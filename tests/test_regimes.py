@@ -277,6 +277,28 @@ def test_a_reference_that_is_slower_in_company_rejects() -> None:
     assert gate(missing, "in company").passed is None
 
 
+def test_a_ratio_of_other_sessions_than_the_table_says_so() -> None:
+    """The parent was not in the run that is newest and largest."""
+    steps = [step("base", None), *(step(name, "base") for name in ("fix", "one", "two"))]
+    times = {"base": 20.0, "fix": 10.0, "one": 9.0, "two": 8.0, REFERENCE: 15.0}
+    found = snapshot(steps, {"s": times})
+    older = timing("s", {name: times[name] for name in ("base", "fix", REFERENCE)})
+    newer = timing("s", {name: value for name, value in times.items() if name != "base"})
+    timings = (
+        dataclasses.replace(together(older), file="older.json"),
+        dataclasses.replace(together(newer), file="newer.json"),
+    )
+    shape = dataclasses.replace(found.shapes["s"], timings=timings)
+    judged = judge(dataclasses.replace(found, shapes={"s": shape}), Config())
+    assert judged.timing_file == "newer.json"
+    (told,) = (text for text in judged.warnings if text.startswith("by the sessions of"))
+    assert told == (
+        "by the sessions of older.json, and not by the table's: base, base over library, "
+        "fix over base"
+    )
+    assert not any("by the sessions of" in text for text in judge(found, Config()).warnings)
+
+
 def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() -> None:
     """At a shape where no step is judged there are no gates: the mean over all shapes had it in."""
     steps = [step("base", None), step("fix", "base")]
