@@ -100,7 +100,7 @@ def measure_together(
     study, name = picked.study, picked.name
     plan = plan_of(variants, control, name, tier)
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
-    config = for_study(workspace.config, study.ladder.cache_control)
+    config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
     if (there := elsewhere.PLACE.get()) is not None:
         job = elsewhere.Job(payer, study, config, target, plan, deciding, tuple(plan.variants))
