@@ -445,6 +445,28 @@ def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:
     assert any(text.startswith("twins, chained: fix11 0.96") for text in said)
 
 
+def test_who_has_fewer_instances_is_told() -> None:
+    known = timing("s", {"fix11": 5000.0, "fix11[early=1]": 4.0, REFERENCE: 9.0})
+    assert "instances of every variant, each" in _method(judged(known))
+    slow = tuple(
+        msgspec.structs.replace(
+            each,
+            series=tuple(s for s in each.series if s.variant != "fix11" or s.instance == 0),
+        )
+        for each in known.sessions
+    )
+    found = judged(msgspec.structs.replace(known, sessions=slow))
+    assert found.timing is not None
+    assert found.timing.fewer == ("fix11",)
+    assert "of every variant (fewer of fix11, whose calls are slow), each" in _method(found)
+
+
+def _method(found: Ablation) -> str:
+    return " ".join(
+        plain(item) for b in method.method(found) if isinstance(b, Bullets) for item in b.items
+    )
+
+
 def test_what_else_is_in_a_call_is_told_wherever_it_is_compared() -> None:
     nodes = (GraphNode(kind=NodeKind.MEMSET), GraphNode(kind=NodeKind.KERNEL, kernel="k"))
     known = msgspec.structs.replace(in_regimes(EARLY, alone=9.7), nodes={REFERENCE: nodes})

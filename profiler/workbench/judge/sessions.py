@@ -132,7 +132,8 @@ class Throttling:
 class TimingFacts:
     """One timing: ``sessions`` of ``instances`` of every variant in ``rounds``, up to ``most``
     where a verdict was open; ``alone`` more held references only. Of ``stride`` pieces of the
-    inputs the neighbours write one. ``wrong`` are variants whose timed outputs were wrong.
+    inputs the neighbours write one. ``wrong`` are variants whose timed outputs were wrong,
+    ``fewer`` those that had fewer instances, since their calls are slow or memory was short.
     """
 
     file: str
@@ -147,6 +148,7 @@ class TimingFacts:
     is_chained: bool
     most: int
     wrong: tuple[str, ...] = ()
+    fewer: tuple[str, ...] = ()
 
 
 def timing_facts(
@@ -171,7 +173,17 @@ def timing_facts(
         throttling=_throttling(timing, most_mhz),
         is_chained=bool(timing.chained),
         wrong=tuple(timing.wrong),
+        fewer=tuple(_fewer(timing)),
     )
+
+
+def _fewer(timing: TimedTogether) -> Iterator[str]:
+    """Variants of which a session had fewer instances than it was to have."""
+    planned = max((session.instances for session in timing.timing.together), default=0)
+    for (variant, regime, twin), times in timing.times.items():
+        short = any(len(instances) < planned for instances in times.values())
+        if regime == Regime.CHAINED and not twin and short:
+            yield variant
 
 
 def _twins(timing: TimedTogether) -> Iterator[Twin]:

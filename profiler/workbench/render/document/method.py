@@ -90,11 +90,12 @@ def _timing(facts: TimingFacts | None) -> str:
         )
     added = f" ({facts.most} where a verdict was open, then at 99 %)"
     more = added if facts.most > facts.sessions else ""
+    fewer = f" (fewer of {', '.join(facts.fewer)}, whose calls are slow)" if facts.fewer else ""
     return (
         f"Times: {facts.sessions} sessions (processes) of {facts.instances} instances of every "
-        f"variant{more}, each with buffers and graphs of its own, in {facts.rounds} rounds of "
-        "random order: geometric means of the instances' medians. The 95 % interval of a ratio is "
-        "Student's t over sessions."
+        f"variant{fewer}{more}, each with buffers and graphs of its own, in {facts.rounds} rounds "
+        "of random order: geometric means of the instances' medians. The 95 % interval of a ratio "
+        "is Student's t over sessions."
     )
 
 
