@@ -18,7 +18,8 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Environment, PredictionEntry, SessionEntry
 from workbench.judge.ladder import judge
 from workbench.judge.recordings import Gone, Recordings, recordings
-from workbench.render.document.method import recorded
+from workbench.render.document.blocks import Bullets, plain
+from workbench.render.document.method import recorded, recorded_at, sessions
 from workbench.run.protocol import Timed
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
@@ -255,14 +256,15 @@ def test_recordings_at_other_shapes_are_told() -> None:
         "wide": Recordings(noted=1, kept=1),
         "not timed": Recordings(),
     }
-    told = recorded(dataclasses.replace(found, recorded_at=at))
-    assert told.endswith(
-        "none superseded. At other shapes: 3 timing runs at long (1 superseded, 1 cut short); "
+    told = (
+        "Recordings at other shapes: 3 timing runs at long (1 superseded, 1 cut short); "
         "one at each of 2 others."
     )
-    assert recorded(dataclasses.replace(found, recorded_at={"odd": at["odd"]})).endswith(
-        " At other shapes: one at 1 other."
-    )
+    assert recorded_at(at) == [told]
+    assert recorded_at({"odd": at["odd"]}) == ["Recordings at other shapes: one at 1 other."]
+    assert recorded_at({"not timed": Recordings()}) == []
+    shown = sessions(dataclasses.replace(found, recorded_at=at))
+    assert any(isinstance(b, Bullets) and told in map(plain, b.items) for b in shown)
 
 
 def test_an_entry_of_a_prediction_names_its_step() -> None:

@@ -67,8 +67,9 @@ def method(ablation: Ablation) -> list[Block]:
 
 def sessions(ablation: Ablation) -> list[Block]:
     """What the regimes are, and what shows that the intervals hold."""
+    elsewhere = recorded_at(ablation.recorded_at)
     told: list[Block] = [
-        Bullets(tuple(map(words, [_regimes(ablation.timing), *_company(ablation)])))
+        Bullets(tuple(map(words, [_regimes(ablation.timing), *_company(ablation), *elsewhere])))
     ]
     shown = timings.twins(ablation)
     if not shown.rows:
@@ -124,17 +125,13 @@ def _company(ablation: Ablation) -> list[str]:
 
 
 def recorded(ablation: Ablation) -> str:
-    """How many timing runs there were at every shape that is shown, and what became of those that
-    are gone.
-    """
+    """How many timing runs there were at this shape, and what became of those that are gone."""
     found = ablation.recordings
     told = [_runs(found, "this shape"), _superseded(ablation)]
     if found.cut_short:
         ratios = _ratios(ablation, found.cut_short)
         told.append(f"{len(found.cut_short)} cut short and not kept{ratios}")
-    first = f"Recordings: {'; '.join(told)}."
-    elsewhere = _recorded_at(ablation.recorded_at)
-    return f"{first} {elsewhere}" if elsewhere else first
+    return f"Recordings: {'; '.join(told)}."
 
 
 def _runs(found: Recordings, shape: str) -> str:
@@ -157,7 +154,7 @@ def _ratios(ablation: Ablation, gone: Iterable[Gone]) -> str:
     return f" ({ablation.reference} over {best.variant}: {ratios})" if best and ratios else ""
 
 
-def _recorded_at(by_shape: Mapping[str, Recordings]) -> str:
+def recorded_at(by_shape: Mapping[str, Recordings]) -> list[str]:
     """Of other shapes those that were timed more than once, and how many there are of the rest."""
     known = {shape: found for shape, found in by_shape.items() if found.total}
     several = [
@@ -166,7 +163,7 @@ def _recorded_at(by_shape: Mapping[str, Recordings]) -> str:
     once = len(known) - len(several)
     rest = f"one at {'each of ' if once > 1 else ''}{once} other{'s' * (once > 1)}"
     told = [*several, *([rest] if once else [])]
-    return f"At other shapes: {'; '.join(told)}." if told else ""
+    return [f"Recordings at other shapes: {'; '.join(told)}."] if told else []
 
 
 def _went(found: Recordings) -> str:
