@@ -15,7 +15,7 @@ from workbench.errors import EnvironmentLacks
 from workbench.evidence import store
 from workbench.evidence.journal import Journal, append, known_of, load_journal
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Environment, PredictionEntry, SessionEntry
+from workbench.evidence.records import Environment, GraphNode, PredictionEntry, SessionEntry, Timing
 from workbench.judge.ladder import judge
 from workbench.judge.recordings import Gone, Recordings, recordings
 from workbench.render.document.blocks import Bullets, plain
@@ -24,7 +24,7 @@ from workbench.run.protocol import Timed
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
-from workbench.words import HEADLINE, Known
+from workbench.words import HEADLINE, Known, NodeKind
 from workspaces import GOOD, make
 
 DATE = "2026-01-02T03:04:05Z"
@@ -171,6 +171,27 @@ def test_a_superseded_session_leaves_its_medians(tmp_path: Path, folder: Evidenc
     assert gone.medians == pytest.approx({"baseline": 2.0, "fix1": 1.0}, rel=0.01)
     assert (gone.gpu_uuid, gone.host) == ("GPU-1", "0123456789ab")
     assert kept.fingerprints == gone.fingerprints
+
+
+def test_who_launches_other_kernels_in_another_session_is_on_record(
+    tmp_path: Path, folder: EvidenceFolder
+) -> None:
+    def launched(threads: int) -> tuple[GraphNode, ...]:
+        whole = GraphNode(kind=NodeKind.KERNEL, kernel="k", grid=(8, 1, 1), block=(threads, 1, 1))
+        return (whole, GraphNode(kind=NodeKind.MEMSET))
+
+    writer = recorder(tmp_path / "ws", folder)
+    for number, threads in enumerate((32, 256, 256)):
+        nodes = {"baseline": launched(64)[:: 1 - 2 * (number % 2)], "fix1": launched(threads)}
+        found = timed_session(number, {"baseline": 2.0, "fix1": 1.0})
+        last = writer.session(Timed(session=found, nodes=nodes, stride=1), planned=3)
+        assert last.unsteady == (("fix1",) if number else ())
+    assert last.nodes["fix1"] == launched(32)
+    (path,) = folder.timing_files("large")
+    assert store.read(path, Timing).unsteady == ("fix1",)
+    writer.drop_timing()
+    again = writer.session(Timed(session=found, nodes=nodes, stride=1), planned=3)
+    assert again.unsteady == ()
 
 
 def test_what_a_killed_run_left_is_noted_before_it_goes(

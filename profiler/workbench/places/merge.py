@@ -23,12 +23,14 @@ from workbench.evidence.records import (
     Build,
     CaptureIndex,
     Checks,
+    GraphNode,
     JournalEntry,
     Provenance,
     Record,
     Session,
     SessionEntry,
     Timing,
+    differing,
 )
 from workbench.places.blocks import Block, Left
 from workbench.run.recording import remove_superseded, stamp, with_repeats, write_captures
@@ -287,7 +289,11 @@ def combined(timings: Sequence[Timing], out: set[str], planned: int) -> Timing:
         gpu_uuid=None if several else first.provenance.gpu_uuid,
         host=None if len(hosts) > 1 else first.provenance.host,
     )
-    nodes = {name: found for timing in timings for name, found in timing.nodes.items()}
+    nodes: dict[str, tuple[GraphNode, ...]] = {}
+    unsteady: set[str] = set()
+    for timing in timings:
+        unsteady |= {*timing.unsteady, *differing(nodes, timing.nodes)}
+        nodes = {**timing.nodes, **nodes}
     prints = {name: found for timing in timings for name, found in timing.fingerprints.items()}
     return structs.replace(
         first,
@@ -296,6 +302,7 @@ def combined(timings: Sequence[Timing], out: set[str], planned: int) -> Timing:
         sessions=tuple(sessions),
         provenance=origin,
         planned=planned,
+        unsteady=tuple(sorted(unsteady - out)),
     )
 
 

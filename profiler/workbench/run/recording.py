@@ -32,6 +32,7 @@ from workbench.evidence.records import (
     Record,
     Session,
     Timing,
+    differing,
 )
 from workbench.ncu import command as ncu
 from workbench.ncu import frames
@@ -164,6 +165,7 @@ class Recorder:
         self._checks: dict[str, dict[str, Check]] = {}
         self._sessions: list[Session] = []
         self._nodes: dict[str, tuple[GraphNode, ...]] = {}
+        self._unsteady: set[str] = set()
         self._timing: Path | None = None
         self._on_record: Timing | None = None
         prints = Fingerprints(study)
@@ -283,13 +285,14 @@ class Recorder:
                 journal.append(self.folder, entry)
             self._timing.unlink(missing_ok=True)
             self.written.remove(self._timing)
-        self._sessions, self._nodes = [], {}
+        self._sessions, self._nodes, self._unsteady = [], {}, set()
         self._timing = self._on_record = None
 
     def session(self, event: Timed, planned: int) -> Timing:
         """One more of this run, in one file with those before it; what is on record now."""
         self._sessions.append(event.session)
-        self._nodes |= event.nodes
+        self._unsteady |= differing(self._nodes, event.nodes)
+        self._nodes = {**event.nodes, **self._nodes}
         names = {one.variant for session in self._sessions for one in session.series}
         record = Timing(
             study=self.study.name,
@@ -300,6 +303,7 @@ class Recorder:
             sessions=tuple(self._sessions),
             provenance=provenance(self.environment),
             planned=planned,
+            unsteady=tuple(sorted(self._unsteady)),
         )
         if self._timing is None:
             name = f"{stamp(record.provenance.date)}.json"
