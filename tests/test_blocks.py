@@ -31,6 +31,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import (
     CaptureIndex,
     Checks,
+    GraphNode,
     Provenance,
     Series,
     Session,
@@ -54,7 +55,7 @@ from workbench.run.recording import with_repeats
 from workbench.study.config import Config
 from workbench.study.config import Timing as TimingConfig
 from workbench.study.workspace import find_workspace
-from workbench.words import Regime
+from workbench.words import NodeKind, Regime
 from workspaces import make
 
 MODULE = "def run(x):\n    return x\n"
@@ -422,6 +423,21 @@ def test_sessions_of_several_cards_are_one_timing_that_says_which() -> None:
     same = combined([timing_of(1, gpu_uuid="GPU-0")] * 2, set(), 2)
     assert {session.card for session in same.sessions} == {""}
     assert same.provenance.gpu_uuid == "GPU-0"
+
+
+def test_cards_on_which_a_call_launched_other_kernels_are_told() -> None:
+    def launched(**threads: int) -> Timing:
+        nodes = {
+            name: (GraphNode(kind=NodeKind.KERNEL, kernel="k", grid=(1, 1, 1), block=(n, 1, 1)),)
+            for name, n in threads.items()
+        }
+        return structs.replace(timing_of(1), nodes=nodes)
+
+    shares = [launched(baseline=64, fix=n) for n in (32, 256, 32)]
+    assert combined(shares, set(), 3).unsteady == ("fix",)
+    assert combined(shares, {"fix"}, 3).unsteady == ()
+    before = structs.replace(shares[0], unsteady=("baseline",))
+    assert combined([before, shares[0]], set(), 2).unsteady == ("baseline",)
 
 
 @pytest.mark.parametrize(
