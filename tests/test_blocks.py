@@ -31,6 +31,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import (
     CaptureIndex,
     Checks,
+    GraphNode,
     Provenance,
     Series,
     Session,
@@ -56,7 +57,7 @@ from workbench.run.recording import with_repeats
 from workbench.study.config import Config, Gates
 from workbench.study.config import Timing as TimingConfig
 from workbench.study.workspace import find_workspace
-from workbench.words import Regime, Verdict
+from workbench.words import NodeKind, Regime, Verdict
 from workspaces import make
 
 MODULE = "def run(x):\n    return x\n"
@@ -253,6 +254,32 @@ def test_a_block_is_merged_as_if_it_had_been_measured_here(
     assert tree(one.folder) == found  # merging twice changes nothing
 
 
+def test_a_timing_that_was_cut_short_elsewhere_is_noted_here_once(
+    root: Path, tmp_path: Path, gpu: StandIn
+) -> None:
+    one = errand(root)
+    block = one.block(["ablate"])
+    left = carried(block, root, tmp_path / "b")
+    (line,) = [text for text in left.files["journal.jsonl"].splitlines() if b'"session"' in text]
+    ended = json.loads(line) | {"cut_short": True, "sessions": 2, "file": "20260101T000000Z.json"}
+    data = left.files["journal.jsonl"] + json.dumps(ended).encode() + b"\n"
+    left = structs.replace(
+        left,
+        files={**left.files, "journal.jsonl": data},
+        sha256={**left.sha256, "journal.jsonl": hashlib.sha256(data).hexdigest()},
+    )
+    for _ in range(2):
+        merger = Merger(one.folder)
+        merger.learn(one.study)
+        merged(merger, block, left)
+        merged(merger, block, left)
+        entries = journal.load_journal(one.folder).sessions
+        assert sorted((entry.cut_short, entry.sessions) for entry in entries) == [
+            (False, 5),
+            (True, 2),
+        ]
+
+
 def test_what_was_superseded_does_not_come_back(root: Path, tmp_path: Path, gpu: StandIn) -> None:
     one = errand(root)
     block = one.block(["ablate"])
@@ -405,6 +432,21 @@ def test_sessions_of_several_cards_are_one_timing_that_says_which() -> None:
     same = combined([timing_of(1, gpu_uuid="GPU-0")] * 2, set(), 2)
     assert {session.card for session in same.sessions} == {""}
     assert same.provenance.gpu_uuid == "GPU-0"
+
+
+def test_cards_on_which_a_call_launched_other_kernels_are_told() -> None:
+    def launched(**threads: int) -> Timing:
+        nodes = {
+            name: (GraphNode(kind=NodeKind.KERNEL, kernel="k", grid=(1, 1, 1), block=(n, 1, 1)),)
+            for name, n in threads.items()
+        }
+        return structs.replace(timing_of(1), nodes=nodes)
+
+    shares = [launched(baseline=64, fix=n) for n in (32, 256, 32)]
+    assert combined(shares, set(), 3).unsteady == ("fix",)
+    assert combined(shares, {"fix"}, 3).unsteady == ()
+    before = structs.replace(shares[0], unsteady=("baseline",))
+    assert combined([before, shares[0]], set(), 2).unsteady == ("baseline",)
 
 
 @pytest.mark.parametrize(

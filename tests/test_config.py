@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,8 +185,23 @@ def test_more_sessions_to_begin_with_than_there_may_be_are_refused(tmp_path: Pat
         read_config(path)
 
 
-def test_a_study_may_ask_for_its_own_cache_control() -> None:
+def test_a_study_may_ask_for_its_own_cache_control_and_largest_error() -> None:
     config = Config()
     assert config.profiler.cache_control == "none"
-    assert for_study(config, "") is config
-    assert for_study(config, "all").profiler.cache_control == "all"
+    ladder = find_workspace(ROOT).study().ladder
+    assert for_study(config, ladder) is config
+    asking = replace(ladder, cache_control="all", max_error=3.0)
+    assert for_study(config, asking).profiler.cache_control == "all"
+    assert for_study(config, asking).gates.max_error == 3.0
+    assert config.gates.max_error == 2.0
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "true", '"2"', "inf", "nan", "1e7"])
+def test_a_largest_error_that_is_none_is_refused(value: str, tmp_path: Path) -> None:
+    make(tmp_path / "ws", {"baseline": GOOD})
+    path = tmp_path / "ws" / "ablations" / "scale" / "ablation.toml"
+    path.write_text(f"max_error = {value}\n{path.read_text()}")
+    with pytest.raises(UsageError, match="'max_error' must be a number above zero"):
+        find_workspace(tmp_path / "ws").study()
+    path.write_text(path.read_text().replace(f"max_error = {value}", "max_error = 2.5"))
+    assert find_workspace(tmp_path / "ws").study().ladder.max_error == 2.5

@@ -381,6 +381,8 @@ def test_times_by_their_interval(value: float, spread: float, move: Move) -> Non
     assert time_verdict(ratio(value, spread), CommitGate())[0] == move
     one_session = Ratio(value, None, None, 1)
     assert time_verdict(one_session, CommitGate())[0] == Move.CANNOT_TELL
+    again = replace(ratio(value, spread), level=99)
+    assert " at 99 % of its speed before" in time_verdict(again, CommitGate())[1]
 
 
 def test_times_decide_over_counters() -> None:
@@ -449,6 +451,7 @@ class Bench:
     times: ClassVar[Mapping[str, float]] = {}
     captures: ClassVar[Mapping[str, str]] = {}
     asked: ClassVar[list[Plan]] = []
+    wrong: ClassVar[set[str]] = set()
 
     def __init__(
         self, study: Any, config: Any, folder: Any, plan: Plan, on_event: Any, undecided: Any
@@ -483,7 +486,19 @@ class Bench:
         made = snapshots.timing(self.plan.shape, times, twins=[self.plan.timed[0]])
         prints = Fingerprints(self.study)
         known = {name: prints.of(name, self.plan.shape) for name in times}
-        timing: Timing = msgspec.structs.replace(made, fingerprints=known)
+        sessions = tuple(
+            msgspec.structs.replace(
+                each,
+                audits=tuple(
+                    msgspec.structs.replace(
+                        one, why="all zero" if one.variant in Bench.wrong else ""
+                    )
+                    for one in each.audits
+                ),
+            )
+            for each in made.sessions
+        )
+        timing: Timing = msgspec.structs.replace(made, fingerprints=known, sessions=sessions)
         store.write(self.folder.timings(self.plan.shape) / "t.json", timing)
         assert list(self.undecided(timing)) == []
 
@@ -493,7 +508,7 @@ def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
     monkeypatch.setattr(together, "Measurement", Bench)
-    Bench.asked, Bench.captures = [], {}
+    Bench.asked, Bench.captures, Bench.wrong = [], {}, set()
     return Bench
 
 
@@ -513,6 +528,19 @@ def test_both_commits_are_timed_in_the_same_sessions(
     assert change["tier"] == 2
     assert change["time"]["before_us"] == pytest.approx(10.0, rel=0.01)
     assert change["time"]["low"] < 10.0 / now < change["time"]["high"]
+
+
+def test_what_is_wrong_while_it_is_timed_is_broken_and_not_faster(
+    scale: Repository, gate: Any, bench: type[Bench]
+) -> None:
+    """Right when it is checked: a result that was kept from the call before, for instance."""
+    scale.edit("kernels/scale/fast.cu", "3.f, -x[i]", "4.f, -2 * x[i]")
+    bench.times = {"baseline": 20.0, "fast__base": 10.0, "fast": 1.0}
+    bench.wrong = {"fast"}
+    code, told = gate("HEAD~1")
+    assert (code, verdicts(told)) == (1, {"baseline": "same", "fast": "broken"})
+    change = told["studies"][0]["changes"][1]
+    assert (change["why"], change["time"]) == ("wrong while it was timed: all zero", None)
 
 
 def test_counters_of_both_commits_are_compared(

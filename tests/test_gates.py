@@ -64,9 +64,13 @@ def build(*, spilled: int = 0, error: str = "", warnings: tuple[str, ...] = ()) 
 def test_warnings_and_spills_fail_the_compiler_gate() -> None:
     assert compiler_gate(build(), LIMITS).state == "passed"
     assert compiler_gate(build(warnings=("w",)), LIMITS).why == "w"
-    assert compiler_gate(build(warnings=("w",)), Gates(allow_warnings=True)).passed is True
+    loose = Gates(allow_warnings=True, allow_spills=True)
+    assert compiler_gate(build(), loose).why == "no warning, no spill"
+    allowed = compiler_gate(build(warnings=("w",)), loose)
+    assert (allowed.passed, allowed.why) == (True, "allowed here: w")
     assert compiler_gate(build(spilled=8), LIMITS).passed is False
-    assert compiler_gate(build(spilled=8), Gates(allow_spills=True)).passed is True
+    allowed = compiler_gate(build(spilled=8), loose)
+    assert (allowed.passed, allowed.why) == (True, "allowed here: 8 bytes of register spills")
     assert compiler_gate(build(error="no\nmore"), LIMITS).why == "no"
     assert compiler_gate(None, LIMITS).passed is None
 
@@ -85,6 +89,18 @@ def test_one_wrong_shape_fails_the_correctness_gate() -> None:
     assert correct_gate({}, "s").state == "open"
     bare = Check(status=CheckResult.CORRECT, why="", max_abs=None, relative=None, fingerprint="")
     assert correct_gate({"s": bare}, "s").why == "max error not collected over 1 shapes"
+
+
+def test_what_was_not_checked_is_told_and_leaves_open_what_is_always_checked() -> None:
+    good = check(CheckResult.CORRECT, error=1e-3)
+    told = correct_gate({"s": good}, "s", unchecked=["t", "u"])
+    assert told.passed is True
+    assert told.why == "max error 0.001 over 1 shapes, not checked at 2 others"
+    due = correct_gate({"s": good}, "s", due=["ragged"], unchecked=["t"])
+    assert (due.passed, due.binding) == (None, True)
+    assert due.why == "not collected at ragged"
+    wrong = correct_gate({"s": good, "t": check(CheckResult.WRONG, "off")}, "s", due=["ragged"])
+    assert wrong.passed is False
 
 
 def test_what_a_step_gives_up_must_be_declared() -> None:

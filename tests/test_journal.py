@@ -16,16 +16,24 @@ from workbench.errors import EnvironmentLacks
 from workbench.evidence import store
 from workbench.evidence.journal import Journal, append, known_of, load_journal
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Checks, Environment, PredictionEntry, SessionEntry
+from workbench.evidence.records import (
+    Checks,
+    Environment,
+    GraphNode,
+    PredictionEntry,
+    SessionEntry,
+    Timing,
+)
 from workbench.judge.ladder import judge
-from workbench.judge.recordings import recordings
-from workbench.render.document.method import recorded
+from workbench.judge.recordings import Gone, Recordings, recordings
+from workbench.render.document.blocks import Bullets, plain
+from workbench.render.document.method import recorded, recorded_at, sessions
 from workbench.run import recording
 from workbench.run.protocol import Timed
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
-from workbench.words import HEADLINE, CheckResult, Known
+from workbench.words import HEADLINE, CheckResult, Known, NodeKind
 from workspaces import GOOD, make
 
 DATE = "2026-01-02T03:04:05Z"
@@ -174,6 +182,63 @@ def test_a_superseded_session_leaves_its_medians(tmp_path: Path, folder: Evidenc
     assert kept.fingerprints == gone.fingerprints
 
 
+def test_who_launches_other_kernels_in_another_session_is_on_record(
+    tmp_path: Path, folder: EvidenceFolder
+) -> None:
+    def launched(threads: int) -> tuple[GraphNode, ...]:
+        whole = GraphNode(kind=NodeKind.KERNEL, kernel="k", grid=(8, 1, 1), block=(threads, 1, 1))
+        return (whole, GraphNode(kind=NodeKind.MEMSET))
+
+    writer = recorder(tmp_path / "ws", folder)
+    for number, threads in enumerate((32, 256, 256)):
+        nodes = {"baseline": launched(64)[:: 1 - 2 * (number % 2)], "fix1": launched(threads)}
+        found = timed_session(number, {"baseline": 2.0, "fix1": 1.0})
+        last = writer.session(Timed(session=found, nodes=nodes, stride=1), planned=3)
+        assert last.unsteady == (("fix1",) if number else ())
+    assert last.nodes["fix1"] == launched(32)
+    (path,) = folder.timing_files("large")
+    assert store.read(path, Timing).unsteady == ("fix1",)
+    writer.drop_timing()
+    again = writer.session(Timed(session=found, nodes=nodes, stride=1), planned=3)
+    assert again.unsteady == ()
+
+
+def test_what_a_killed_run_left_is_noted_before_it_goes(
+    tmp_path: Path, folder: EvidenceFolder
+) -> None:
+    """It had no time to write its own line: three of five sessions, and then a whole run."""
+    root = tmp_path / "ws"
+    writer = recorder(root, folder)
+    for number in range(3):
+        found = timed_session(number, {"baseline": 2.0, "fix1": 0.5})
+        writer.session(Timed(session=found, nodes={}, stride=1), planned=5)
+    (path,) = folder.timing_files("large")
+    path.rename(path.with_name("20200101T000000Z.json"))
+    again = recorder(root, folder, "[0.2, 0.3]")
+    again.predictions()
+    record_times(again)
+    killed, kept = sorted(load_journal(folder).sessions, key=lambda entry: entry.file)
+    assert (killed.file, killed.sessions) == ("20200101T000000Z.json", 3)
+    assert (killed.cut_short, killed.found) == (True, True)
+    assert killed.medians["fix1"] == pytest.approx(0.5, rel=0.01)
+    assert (kept.cut_short, kept.found) == (False, False)
+    assert [path.name for path in folder.timing_files("large")] == [kept.file]
+    assert noted(folder) == [("fix1", Known.TIMED)]  # who saw it could predict it
+
+
+def test_a_prediction_after_a_run_that_was_cut_short_is_not_prior(
+    tmp_path: Path, folder: EvidenceFolder
+) -> None:
+    root = tmp_path / "ws"
+    writer = recorder(root, folder)
+    found = timed_session(0, {"baseline": 2.0, "fix1": 1.0})
+    writer.session(Timed(session=found, nodes={}, stride=1), planned=5)
+    writer.drop_timing()
+    assert not folder.timing_files("large")
+    recorder(root, folder, "[0.45, 0.55]").predictions()
+    assert noted(folder) == [("fix1", Known.TIMED)]
+
+
 def test_the_report_says_how_often_a_shape_was_timed() -> None:
     times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
     found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
@@ -195,6 +260,41 @@ def test_the_report_says_how_often_a_shape_was_timed() -> None:
     assert judged.best is not None
     over = f"library over {judged.best.variant}: 1.50x"
     assert recorded(judged).endswith(f"1 superseded, their medians kept ({over}).")
+
+
+def test_what_was_cut_short_is_counted_and_told() -> None:
+    """Who ends a run when its sessions displease, and begins again, has recorded twice."""
+    times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
+    found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
+    ended = structs.replace(entry("b.json", "s", fix1=1.0, library=1.2), cut_short=True)
+    journal = Journal(sessions=(ended, entry("s.json", "s", fix1=1.0, library=2.0)))
+    judged = judge(dataclasses.replace(found, journal=journal), Config())
+    assert (judged.recordings.total, len(judged.recordings.cut_short)) == (2, 1)
+    assert recorded(judged) == (
+        "Recordings: 2 timing runs at this shape; none superseded; 1 cut short and not kept "
+        "(library over fix1: 1.20x)."
+    )
+
+
+def test_recordings_at_other_shapes_are_told() -> None:
+    times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
+    found = judge(snapshot([step("baseline", None), step("fix1", "baseline")], times), Config())
+    gone = Gone(date=DATE, regime=HEADLINE, medians={})
+    at = {
+        "long": Recordings(noted=3, kept=1, superseded=(gone,), cut_short=(gone,)),
+        "odd": Recordings(noted=1, kept=1),
+        "wide": Recordings(noted=1, kept=1),
+        "not timed": Recordings(),
+    }
+    told = (
+        "Recordings at other shapes: 3 timing runs at long (1 superseded, 1 cut short); "
+        "one at each of 2 others."
+    )
+    assert recorded_at(at) == [told]
+    assert recorded_at({"odd": at["odd"]}) == ["Recordings at other shapes: one at 1 other."]
+    assert recorded_at({"not timed": Recordings()}) == []
+    shown = sessions(dataclasses.replace(found, recorded_at=at))
+    assert any(isinstance(b, Bullets) and told in map(plain, b.items) for b in shown)
 
 
 def test_an_entry_of_a_prediction_names_its_step() -> None:

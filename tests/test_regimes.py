@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from snapshots import check, session, snapshot, step, timing, together
-from workbench.evidence.records import GraphNode, Session, Timing
+from workbench.evidence.records import GraphNode, Series, Session, Timing
 from workbench.judge.accuracy import accuracy_gate, accuracy_of
 from workbench.judge.gates import Gate, speed_verdict
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
-from workbench.judge.open_verdicts import open_variants
+from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
 from workbench.render.as_json import dumps, plain_data
@@ -29,6 +29,7 @@ from workbench.render.document.ladder_table import ladder_table
 from workbench.render.document.ladder_view import account
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
+from workbench.study.model import Prediction
 from workbench.words import CheckResult, NodeKind, Regime, Verdict
 
 STEPS = [step("fix11", None), step("fix11[early=1]", "fix11")]
@@ -110,6 +111,21 @@ def test_what_is_kept_between_neighbours_says_where_it_would_not_be() -> None:
     assert phrases.otherwise(row) == "not when cold: 0.980x"
 
 
+def test_what_is_open_between_neighbours_says_both_where_it_would_be_kept_and_where_not() -> None:
+    """1.03x, which is the gate: 1.05x behind itself, 1.01x when cold."""
+    times = {
+        CHAINED: {"fix11": 5.15, "fix11[early=1]": 5.0, REFERENCE: 9.7},
+        BACK_TO_BACK: {"fix11": 5.25, "fix11[early=1]": 5.0, REFERENCE: 9.3},
+        COLD: {"fix11": 9.09, "fix11[early=1]": 9.0, REFERENCE: 12.4},
+    }
+    row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
+    assert row.verdict == Verdict.INCONCLUSIVE
+    assert phrases.otherwise(row) == "only behind itself: 1.050x; not when cold: 1.010x"
+    times[COLD]["fix11[early=1]"] = 9.09 / 1.03
+    row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
+    assert phrases.otherwise(row) == "only behind itself: 1.050x"
+
+
 def test_what_is_rejected_for_another_reason_than_speed_would_be_kept_nowhere() -> None:
     """Early start would be kept behind itself by its speed; with three times the error nowhere."""
     found = taken(in_regimes(EARLY, alone=9.7))
@@ -126,6 +142,24 @@ def test_what_is_rejected_for_another_reason_than_speed_would_be_kept_nowhere() 
     assert gate(row, "accurate").passed is False
     assert row.elsewhere == ()
     assert "only behind itself" not in plain(verdict_line(row))
+
+
+def test_predictions_of_what_failed_are_counted_and_not_measurable() -> None:
+    """It was timed before it was found to be wrong: it has no speed to confirm anything with."""
+    found = taken(in_regimes(EARLY, alone=9.7))
+    said = (Prediction("time", (0.9, 1.1), None),)
+    steps = (STEPS[0], dataclasses.replace(STEPS[1], predictions=said))
+    right = judge(dataclasses.replace(found, steps=steps), Config())
+    assert (right.score.confirmed, right.score.not_measurable) == (1, 0)
+    shape = found.shapes["s"]
+    early = shape.variants["fix11[early=1]"]
+    wrong = dataclasses.replace(
+        early, checks={"s": check(CheckResult.WRONG, "off by one")}, correct=False
+    )
+    shapes = {"s": dataclasses.replace(shape, variants={**shape.variants, early.variant: wrong})}
+    failed = judge(dataclasses.replace(found, steps=steps, shapes=shapes), Config())
+    assert (failed.score.confirmed, failed.score.not_measurable) == (0, 1)
+    assert failed.row(early.variant).predictions[0].after is None
 
 
 def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
@@ -150,7 +184,9 @@ def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
     timings = (together(msgspec.structs.replace(older, sessions=wrong)), together(newer))
     shape = dataclasses.replace(found.shapes["s"], timings=timings)
     row = judge(dataclasses.replace(found, shapes={"s": shape}), Config()).row("fix")
-    assert row.over_parent is not None
+    assert row.over_parent is None
+    why = "the outputs of timed calls of fix were wrong: it has no time"
+    assert gate(row, "faster").why == why
     outputs = gate(row, "timed outputs")
     assert (outputs.passed, outputs.why) == (False, "wrong while it was timed: all zero")
     assert row.verdict == Verdict.REJECTED
@@ -241,6 +277,73 @@ def test_a_reference_that_is_slower_in_company_rejects() -> None:
     assert gate(missing, "in company").passed is None
 
 
+def test_a_ratio_of_other_sessions_than_the_table_says_so() -> None:
+    """The parent was not in the run that is newest and largest."""
+    steps = [step("base", None), *(step(name, "base") for name in ("fix", "one", "two"))]
+    times = {"base": 20.0, "fix": 10.0, "one": 9.0, "two": 8.0, REFERENCE: 15.0}
+    found = snapshot(steps, {"s": times})
+    older = timing("s", {name: times[name] for name in ("base", "fix", REFERENCE)})
+    newer = timing("s", {name: value for name, value in times.items() if name != "base"})
+    timings = (
+        dataclasses.replace(together(older), file="older.json"),
+        dataclasses.replace(together(newer), file="newer.json"),
+    )
+    shape = dataclasses.replace(found.shapes["s"], timings=timings)
+    judged = judge(dataclasses.replace(found, shapes={"s": shape}), Config())
+    assert judged.timing_file == "newer.json"
+    (told,) = (text for text in judged.warnings if text.startswith("by the sessions of"))
+    assert told == (
+        "by the sessions of older.json, and not by the table's: base, base over library, "
+        "fix over base"
+    )
+    assert not any("by the sessions of" in text for text in judge(found, Config()).warnings)
+
+
+def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() -> None:
+    """At a shape where no step is judged there are no gates: the mean over all shapes had it in."""
+    steps = [step("base", None), step("fix", "base")]
+    times = {name: {"base": 20.0, "fix": 10.0, REFERENCE: 15.0} for name in ("s", "t")}
+    found = snapshot(steps, times)
+    right = judge(found, Config())
+    assert right.across is not None
+    assert [result.shape for result in right.across.results] == ["s", "t"]
+    shape = found.shapes["t"]
+    known = shape.timings[0].timing
+    sessions = [
+        msgspec.structs.replace(
+            session,
+            audits=tuple(
+                msgspec.structs.replace(audit, why="all zero" if audit.variant == "fix" else "")
+                for audit in session.audits
+            ),
+        )
+        for session in known.sessions
+    ]
+    sessions[1:] = known.sessions[1:]
+    wrong = msgspec.structs.replace(known, sessions=tuple(sessions))
+    shapes = {**found.shapes, "t": dataclasses.replace(shape, timings=(together(wrong),))}
+    judged = judge(dataclasses.replace(found, shapes=shapes), Config())
+    assert judged.across is not None
+    assert [result.shape for result in judged.across.results] == ["s"]
+    told = "outputs of timed calls were wrong at t, so that there is no time: fix"
+    assert told in judged.warnings
+    assert timed_pair(wrong, "base", "fix") is None
+    assert open_variants(wrong, found.ladder, Gates()) == ()
+
+
+def test_a_reference_that_was_not_timed_is_told_and_no_witness() -> None:
+    times = {CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0}}
+    row = judged(in_regimes(times)).row("fix11[early=1]")
+    company = gate(row, "in company")
+    assert (company.passed, company.binding) == (None, False)
+    assert company.why == "not collected: library was not timed beside it"
+    assert row.verdict == Verdict.KEPT
+    found = taken(in_regimes(times, alone=9.7))
+    shapes = {"s": dataclasses.replace(found.shapes["s"], timings=())}
+    untimed = judge(dataclasses.replace(found, shapes=shapes), Config()).row("fix11[early=1]")
+    assert gate(untimed, "in company").why == "not collected"
+
+
 def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> None:
     """5 % slower in sessions that differ by 5 %: by itself it has been seen but once."""
     times = {CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0, REFERENCE: 9.7}}
@@ -261,6 +364,41 @@ def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> N
     assert gate(row, "in company").binding
     assert gate(row, "in company").why.startswith("too uncertain to say: library takes 9.2")
     assert row.verdict == Verdict.INCONCLUSIVE
+
+
+def test_the_reference_is_compared_with_itself_on_its_own_card() -> None:
+    """Two cards, of which one is 10 % faster: the session that is alone on it says nothing of the
+    company on the other.
+    """
+    times = {CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0, REFERENCE: 10.0}}
+    known = in_regimes(times, alone=10.0)
+    alone = known.sessions[-1]
+
+    def on(card: str, factor: float, session: Session) -> Session:
+        series = tuple(
+            msgspec.structs.replace(
+                each, microseconds=tuple(float(a + factor * (t - a)) for t, a in _rounds(each))
+            )
+            for each in session.series
+        )
+        return msgspec.structs.replace(session, series=series, card=card)
+
+    def among(company: float) -> Row:
+        together = [on("b", 0.9, each) for each in known.sessions[:4]]
+        together.append(on("a", 1.0, known.sessions[4]))
+        two = [on("a", 1 / company, alone), on("b", 0.9 / company, alone)]
+        two = [msgspec.structs.replace(each, number=n) for n, each in enumerate(two)]
+        found = msgspec.structs.replace(known, sessions=(*together, *two))
+        return judged(found).row("fix11[early=1]")
+
+    fair = gate(among(1.0), "in company")
+    assert fair.passed is True
+    assert "+0.0 % [" in fair.why
+    assert gate(among(1.08), "in company").passed is False
+
+
+def _rounds(series: Series) -> zip[tuple[float, float]]:
+    return zip(map(float, series.microseconds), map(float, series.around), strict=True)
 
 
 def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> None:
@@ -307,6 +445,28 @@ def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:
     assert any(text.startswith("twins, chained: fix11 0.96") for text in said)
 
 
+def test_who_has_fewer_instances_is_told() -> None:
+    known = timing("s", {"fix11": 5000.0, "fix11[early=1]": 4.0, REFERENCE: 9.0})
+    assert "instances of every variant, each" in _method(judged(known))
+    slow = tuple(
+        msgspec.structs.replace(
+            each,
+            series=tuple(s for s in each.series if s.variant != "fix11" or s.instance == 0),
+        )
+        for each in known.sessions
+    )
+    found = judged(msgspec.structs.replace(known, sessions=slow))
+    assert found.timing is not None
+    assert found.timing.fewer == ("fix11",)
+    assert "of every variant (fewer of fix11, whose calls are slow), each" in _method(found)
+
+
+def _method(found: Ablation) -> str:
+    return " ".join(
+        plain(item) for b in method.method(found) if isinstance(b, Bullets) for item in b.items
+    )
+
+
 def test_what_else_is_in_a_call_is_told_wherever_it_is_compared() -> None:
     nodes = (GraphNode(kind=NodeKind.MEMSET), GraphNode(kind=NodeKind.KERNEL, kernel="k"))
     known = msgspec.structs.replace(in_regimes(EARLY, alone=9.7), nodes={REFERENCE: nodes})
@@ -344,6 +504,20 @@ def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:
     assert accuracy_gate({"s": plainly, "t": declined}, Gates(), "sdpa").why.endswith("≤ 2x")
     absent = accuracy_gate({"s": check()}, Gates(), "sdpa")
     assert (absent.passed, absent.why, absent.binding) == (None, "not collected", False)
+
+
+def test_a_study_may_set_its_own_largest_error() -> None:
+    found = taken(in_regimes(EARLY, alone=9.7))
+    shape = found.shapes["s"]
+    coarse = {"s": msgspec.structs.replace(check(), times_reference=3.0)}
+    variants = {n: dataclasses.replace(v, checks=coarse) for n, v in shape.variants.items()}
+    shapes = {"s": dataclasses.replace(shape, variants=variants)}
+    own = dataclasses.replace(found.ladder, max_error=4.0)
+    strict = judge(dataclasses.replace(found, shapes=shapes), Config())
+    loose = judge(dataclasses.replace(found, shapes=shapes, ladder=own), Config())
+    told = [gate(each.rows[1], "accurate") for each in (strict, loose)]
+    assert [each.passed for each in told] == [False, True]
+    assert [each.why[-4:] for each in told] == ["> 2x", "≤ 4x"]
 
 
 def test_ratios_without_an_interval_are_no_verdict() -> None:

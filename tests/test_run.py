@@ -427,6 +427,9 @@ def test_a_timing_that_was_cut_short_does_not_replace_a_whole_one(
     result, folder, _ = play(CHECKED, clock=clock)
     assert result.interrupted
     assert bool(list(folder.timings("large").glob("*.json"))) == kept
+    (entry,) = journal.load_journal(folder).sessions
+    assert (entry.sessions, entry.cut_short) == (sessions, not kept)
+    assert entry.medians.keys() == {"baseline", "bad"}
 
 
 def test_a_timing_that_an_error_cut_short_does_not_replace_a_whole_one(
@@ -438,7 +441,8 @@ def test_a_timing_that_an_error_cut_short_does_not_replace_a_whole_one(
         play(CHECKED, clock=clock)
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     assert not list(folder.timings("large").glob("*.json"))
-    assert not journal.load_journal(folder).sessions
+    (entry,) = journal.load_journal(folder).sessions
+    assert (entry.sessions, entry.cut_short) == (2, True)
 
 
 def test_references_by_themselves_are_no_timing(play: Runner) -> None:
@@ -516,6 +520,7 @@ ORIGIN = Provenance(date="2026-01-02T03:04:05Z", driver="1")
 
 
 def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     for name, variants in (("1", ["a", "b"]), ("2", ["c"]), ("3", ["a", "b", "d"])):
         timing = Timing(
             study="scale",
@@ -526,9 +531,9 @@ def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
             sessions=(session_of(0, *variants),),
             provenance=ORIGIN,
         )
-        store.write(tmp_path / f"{name}.json", timing)
-    remove_superseded(tmp_path / "3.json", {"a", "b", "d"})
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["2.json", "3.json"]
+        store.write(folder.timings("large") / f"{name}.json", timing)
+    remove_superseded(folder, "large", "3.json", {"a", "b", "d"})
+    assert [path.name for path in folder.timing_files("large")] == ["2.json", "3.json"]
 
 
 def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from workbench.derive.roofline.counted import counted_flops
 from workbench.evidence.records import (
@@ -215,6 +216,19 @@ def test_kernels_that_only_one_of_both_saw_are_named(nodes: str, told: str) -> N
     gate = kernels_gate(case("fix7", nodes=timed))
     assert gate.state == GateState.FAILED
     assert told in gate.why
+
+
+def test_other_kernels_in_another_session_are_a_wrong_time() -> None:
+    """What the last session launched is what was captured; in the others it was less."""
+    found = case("fix7")
+    assert found.timing is not None
+    assert kernels_gate(found).state == GateState.PASSED
+    mixed = structs.replace(found.timing, unsteady=("fix7",))
+    gate = kernels_gate(replace(found, timing=mixed))
+    assert gate.state == GateState.FAILED
+    assert gate.why == "its calls launched other nodes in one session than in another"
+    others = structs.replace(found.timing, unsteady=("fix8",))
+    assert kernels_gate(replace(found, timing=others)).state == GateState.PASSED
 
 
 def test_an_empty_graph_is_told_as_such() -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import re
+from functools import cache
 from pathlib import Path
 
 from test_ladders import recorded
+from workbench.commands.target import find_target
 from workbench.derive.intervals import over_sessions
+from workbench.evidence import store
+from workbench.evidence.records import Timing
+from workbench.judge.inputs import TimedTogether
+from workbench.judge.ladder import judge
+from workbench.judge.sessions import TimingFacts, timing_facts
+from workbench.judge.snapshot import snapshot
 from workbench.study.config import Config
-from workbench.words import Regime
+from workbench.study.workspace import find_workspace
+from workbench.words import Regime, Verdict
+from workspaces import ROOT, copy_of_repository
 
 PAGE = (Path(__file__).parents[1] / "docs" / "trust.md").read_text()
 DURATION = re.compile(r"a call adds ([\d.]+) µs, and its launches took ([\d.]+) µs")
@@ -37,6 +48,61 @@ def test_twins_that_leave_out_one_are_told() -> None:
 def _interval_holds(ratio: object) -> bool:
     low, high = getattr(ratio, "low", None), getattr(ratio, "high", None)
     return low is not None and high is not None and low <= 1 <= high
+
+
+@cache
+def every_timing() -> tuple[TimingFacts, ...]:
+    """Of all timings on record in the repository, of whatever study and shape."""
+    workspace = find_workspace(ROOT)
+    found = []
+    for name in ("attention", "softmax", "transpose"):
+        reference = workspace.study(name).ladder.primary_reference
+        for path in sorted((ROOT / "ablations" / name).glob("evidence/*/*/timings/*.json")):
+            timing = store.read(path, Timing)
+            together = TimedTogether(path.name, frozenset(timing.fingerprints), timing)
+            facts = timing_facts(together, reference)
+            assert facts is not None
+            found.append(facts)
+    return tuple(found)
+
+
+def test_of_all_twins_on_record_is_told_how_many_leave_out_one() -> None:
+    twins = [twin for facts in every_timing() for twin in facts.twins]
+    off = [twin for twin in twins if not _interval_holds(twin.ratio)]
+    share = 100 * len(off) / len(twins)
+    told = f"Of all {len(twins)} twins on record, in every regime, {len(off)} do, {share:.1f} %"
+    assert told in PAGE
+    assert not any(twin.is_off for twin in twins)
+
+
+def test_the_reference_in_company_is_as_told_in_every_timing_on_record() -> None:
+    known = [facts.company for facts in every_timing()]
+    companies = [company for company in known if company is not None]
+    assert len(companies) == len(known)
+    ends = [(c.low or 0.0, c.high or 0.0) for c in companies]
+    out = [(low, high) for low, high in ends if not low <= 1 <= high]
+    assert (
+        f"in {len(companies)} recorded timings of three studies the interval holds 0 but in one"
+        in PAGE
+    )
+    ((low, high),) = out
+    assert f"of {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %" in PAGE
+    assert not any(company.is_off for company in companies)
+
+
+def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path: Path) -> None:
+    root = copy_of_repository(tmp_path)
+    path = root / "ablations/transpose/evidence/nvidia-h200/checks/chosen.json"
+    record = json.loads(path.read_text())
+    del record["shapes"]["edges"]
+    path.write_text(json.dumps(record))
+    target = find_target(root, "transpose", None)
+    row = judge(snapshot(target.evidence(), target.steps([])), target.workspace.config).row(
+        "chosen"
+    )
+    (correct,) = (gate for gate in row.gates if gate.name == "correct")
+    assert (correct.passed, correct.why) == (None, "not collected at edges")
+    assert row.verdict == Verdict.INCONCLUSIVE
 
 
 def test_captures_account_for_the_times_as_told() -> None:

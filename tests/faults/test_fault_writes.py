@@ -174,12 +174,15 @@ def test_a_damaged_entry_deletes_no_report(tmp_path: Path) -> None:
 
 def test_a_damaged_session_stays_and_stops_no_other(tmp_path: Path) -> None:
     (session,) = (EVIDENCE / SHAPE / "timings").iterdir()
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    timings = folder.timings(SHAPE)
+    timings.mkdir(parents=True)
     for name in ("1.json", "2.json", "3.json"):
-        (tmp_path / name).write_bytes(session.read_bytes())
-    (tmp_path / "1.json").write_text("{")
+        (timings / name).write_bytes(session.read_bytes())
+    (timings / "1.json").write_text("{")
     timed = set(store.read(session, Timing).fingerprints)
-    remove_superseded(tmp_path / "3.json", timed)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.json", "3.json"]
+    remove_superseded(folder, SHAPE, "3.json", timed)
+    assert [path.name for path in folder.timing_files(SHAPE)] == ["1.json", "3.json"]
 
 
 def test_what_a_capture_is_written_with_is_read_back(tmp_path: Path) -> None:

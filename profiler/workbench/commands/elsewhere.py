@@ -167,7 +167,7 @@ def job_at(
     asked: Sequence[str] = (),
 ) -> Job:
     """With the settings that a study asks for."""
-    config = for_study(workspace.config, study.ladder.cache_control)
+    config = for_study(workspace.config, study.ladder)
     return Job(workspace, study, config, folder, plan, deciding, tuple(asked))
 
 

@@ -208,7 +208,7 @@ def carry_out(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[st
         (measured,) = elsewhere.carry_out(there, [job(target, todo, deciding, asked)])
         return ensured(measured)
     started = time.monotonic()
-    config = for_study(target.workspace.config, target.study.ladder.cache_control)
+    config = for_study(target.workspace.config, target.study.ladder)
     with (
         spending(target.workspace, target.evidence(), asked or todo.variants),
         Progress(len(todo.captured), config.timing.sessions) as progress,

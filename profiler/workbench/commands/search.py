@@ -19,6 +19,7 @@ from workbench.errors import EnvironmentLacks
 from workbench.judge.fates import Fate, fate_of, imprecision, refusal
 from workbench.judge.snapshot import at_one_shape
 from workbench.judge.sweep import Searched
+from workbench.study.config import for_study
 from workbench.study.params import with_values
 from workbench.study.spaces import Axis, count_of
 from workbench.study.workspace import including
@@ -145,7 +146,7 @@ class Search:
         """
         wanted = list(dict.fromkeys([self.base, *names]))
         evidence = at_one_shape(self.target.evidence(), wanted, captures=False)
-        gates = self.target.workspace.config.gates
+        gates = for_study(self.target.workspace.config, self.target.study.ladder).gates
         for name in names:
             one = evidence.variants[name]
             if not one.correct or imprecision(one, gates):

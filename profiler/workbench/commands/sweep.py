@@ -37,7 +37,7 @@ from workbench.render.document import sweep as document
 from workbench.run.build import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed
-from workbench.study.config import Config, Gates
+from workbench.study.config import Config, Gates, for_study
 from workbench.study.model import Study
 from workbench.study.params import base_name, declared, find_variant
 from workbench.study.shapes import Picked
@@ -133,7 +133,7 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
         space.base,
         space.combinations,
         axes=space.axes,
-        gates=target.workspace.config.gates,
+        gates=for_study(target.workspace.config, target.study.ladder).gates,
         study=target.study.name,
         gpu=target.folder.gpu,
         source=source,

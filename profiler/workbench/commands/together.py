@@ -15,6 +15,7 @@ from workbench.commands.sides import Side
 from workbench.commands.spending import spending
 from workbench.commands.target import profiled_shape
 from workbench.derive.figures import Figure, figures
+from workbench.derive.speedup import wrong_outputs
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
@@ -47,8 +48,13 @@ class Together:
             known,
             figures=self._figures(name),
             index=index or known.index,
-            wrong=self.failures.get(name, ""),
+            wrong=self.failures.get(name, "") or self._wrong_while_timed(name),
         )
+
+    def _wrong_while_timed(self, name: str) -> str:
+        file = self.evidence.timing([name])
+        why = wrong_outputs(file.timing.sessions).get(name, "") if file else ""
+        return why and f"wrong while it was timed: {why}"
 
     def _figures(self, name: str) -> dict[str, Figure]:
         try:
@@ -94,7 +100,7 @@ def measure_together(
     study, name = picked.study, picked.name
     plan = plan_of(variants, control, name, tier)
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
-    config = for_study(workspace.config, study.ladder.cache_control)
+    config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
     if (there := elsewhere.PLACE.get()) is not None:
         job = elsewhere.Job(payer, study, config, target, plan, deciding, tuple(plan.variants))

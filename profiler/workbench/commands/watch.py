@@ -82,7 +82,7 @@ def found(options: WatchOptions) -> tuple[Study, str, Config]:
     study, (name,) = including(study, [options.variant])
     refuse_captured(study, name)
     profiled_shape(study, options.shape)
-    return study, name, for_study(workspace.config, study.ladder.cache_control)
+    return study, name, for_study(workspace.config, study.ladder)
 
 
 @dataclass

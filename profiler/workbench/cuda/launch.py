@@ -13,7 +13,7 @@ from workbench.errors import UsageError
 from workbench.words import Parameter
 
 Extent = int | tuple[int, ...]
-SHARED_BY_DEFAULT = 48 * 1024  # bytes; more has to be asked for
+SHARED_BY_DEFAULT = 48 * 1024  # bytes, static and dynamic together; more has to be asked for
 
 
 class Kernel:
@@ -32,6 +32,7 @@ class Kernel:
         self.defines = defines
         self.options = options
         self.early_start = early_start
+        self._shared: dict[int, tuple[int, int]] = {}  # by device, see _static_and_most
 
     def compile(self, arch: str) -> tuple[Compiled, Any]:
         """Compile for ``arch`` (such as ``sm_90a``); needs NVRTC but no GPU.
@@ -86,8 +87,8 @@ class Kernel:
                 hint="compare the call with the kernel's parameters",
             )
         device = Device()
-        if shared_bytes > SHARED_BY_DEFAULT:
-            _allow_shared(loaded, shared_bytes, device.device_id)
+        if shared_bytes:
+            self._allow_shared(int(loaded.handle), shared_bytes, device.device_id)
         handle = torch.cuda.current_stream().cuda_stream
         stream = device.create_stream(_Stream(handle))
         config = LaunchConfig(
@@ -98,6 +99,54 @@ class Kernel:
         )
         launch(stream, config, loaded, *map(_argument, args, sizes))
 
+    def _allow_shared(self, kernel: int, dynamic: int, device: int) -> None:
+        """More than 48 KB of a block's shared memory has to be asked for, per kernel and device.
+        Raises UsageError for more than a block can have.
+        """
+        from cuda.bindings import driver
+
+        if device not in self._shared:
+            self._shared[device] = _static_and_most(self.name, kernel, device)
+        static, most = self._shared[device]
+        if static + dynamic <= SHARED_BY_DEFAULT:
+            return
+        require_room(self.name, static, dynamic, most)
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        handle, number = driver.CUkernel(kernel), driver.CUdevice(device)
+        _told(self.name, driver.cuKernelSetAttribute(attribute, dynamic, handle, number))
+
+
+def _static_and_most(name: str, kernel: int, device: int) -> tuple[int, int]:
+    """Bytes of shared memory that a kernel declares, and that a block of a device may have."""
+    from cuda.bindings import driver
+
+    own = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+    its = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    number = driver.CUdevice(device)
+    (static,) = _told(name, driver.cuKernelGetAttribute(own, driver.CUkernel(kernel), number))
+    (most,) = _told(name, driver.cuDeviceGetAttribute(its, number))
+    return static, most
+
+
+def _told(name: str, answer: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the driver gives beside its status. Raises UsageError for one that is no success."""
+    status, *values = answer
+    if int(status) != 0:
+        raise UsageError(f"the shared memory of {name} cannot be set ({status!r})")
+    return tuple(values)
+
+
+def require_room(kernel: str, static: int, dynamic: int, most: int) -> None:
+    """Raises UsageError where a block would need more than ``most`` bytes of shared memory."""
+    if static + dynamic > most:
+        raise UsageError(
+            f"{kernel} needs {static + dynamic} bytes of shared memory a block, {static} static "
+            f"and {dynamic} dynamic, and this GPU gives a block {most} at most",
+            hint=f"launch it with {most - static} bytes or fewer: use smaller or fewer tiles"
+            if static < most
+            else "use smaller or fewer tiles",
+        )
+
 
 class _Stream:
     def __init__(self, handle: int) -> None:
@@ -105,18 +154,6 @@ class _Stream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.handle
-
-
-def _allow_shared(loaded: Any, shared_bytes: int, device: int) -> None:
-    """More than 48 KB of dynamic shared memory has to be asked for, per kernel and device."""
-    from cuda.bindings import driver
-
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    (status,) = driver.cuKernelSetAttribute(
-        attribute, shared_bytes, driver.CUkernel(int(loaded.handle)), driver.CUdevice(device)
-    )
-    if int(status) != 0:
-        raise UsageError(f"a block cannot have {shared_bytes} bytes of shared memory ({status!r})")
 
 
 def _argument(value: Any, size: int) -> Any:

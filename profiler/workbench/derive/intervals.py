@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev, variance
 
 # Quantiles 0.975 of Student's t for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook of
@@ -115,13 +115,11 @@ def over_sessions(
     """
     sessions, level = len(logarithms), LEVEL_AGAIN if again else LEVEL
     drawn = list(logarithms)
-    by_card: dict[str, list[float]] = {}
-    for card, one in zip(cards, logarithms, strict=bool(cards)):
-        by_card.setdefault(card, []).append(one)
-    if len(by_card) == 2 < sessions:
-        return on_both(list(by_card.values()), again=again)
-    if len(by_card) > 1:
-        drawn = [fmean(each) for each in by_card.values()]
+    groups = by_card(logarithms, cards) if cards else {}
+    if len(groups) == 2 < sessions:
+        return on_both(list(groups.values()), again=again)
+    if len(groups) > 1:
+        drawn = [fmean(each) for each in groups.values()]
     number, middle = len(drawn), fmean(drawn)
     if number < 2:
         return Interval(math.exp(middle), None, None, sessions, level)
@@ -156,11 +154,30 @@ def on_both(cards: Sequence[Sequence[float]], *, again: bool = False) -> Interva
     )
 
 
-def between_sessions(first: Sequence[float], second: Sequence[float]) -> Interval:
+def between_sessions(
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    cards: tuple[Sequence[str], Sequence[str]] = ((), ()),
+) -> Interval:
     """Of exp(mean(second) - mean(first)), one logarithm a session, of sessions that share nothing:
     Student's t with the pooled spread (NIST/SEMATECH e-Handbook, 7.3.1), so that a single session
     on one side is taken to vary as those on the other do.
+
+    ``cards`` are those of both sides' sessions. With several, a card that has both gives one
+    number, the difference of its means, so that what the card does to either is in neither: with
+    two such cards the interval is over the cards, with one it is of that card's sessions, and with
+    none a card is taken for a session.
     """
+    if len({*cards[0], *cards[1]}) > 1:
+        one, other = by_card(first, cards[0]), by_card(second, cards[1])
+        both = [card for card in one if card in other]
+        if len(both) > 1:
+            found = over_sessions([fmean(other[card]) - fmean(one[card]) for card in both])
+            return replace(found, sessions=len(first) + len(second))
+        if both:
+            return between_sessions(one[both[0]], other[both[0]])
+        return between_sessions([*map(fmean, one.values())], [*map(fmean, other.values())])
     n, m = len(first), len(second)
     middle, freedom = fmean(second) - fmean(first), n + m - 2
     if freedom < 1:
@@ -170,6 +187,14 @@ def between_sessions(first: Sequence[float], second: Sequence[float]) -> Interva
     )
     width = _quantile(T_975, freedom) * math.sqrt(squares / freedom * (1 / n + 1 / m))
     return Interval(math.exp(middle), math.exp(middle - width), math.exp(middle + width), n + m)
+
+
+def by_card(logarithms: Sequence[float], cards: Sequence[str]) -> dict[str, list[float]]:
+    """Those of each card's sessions."""
+    found: dict[str, list[float]] = {}
+    for card, one in zip(cards, logarithms, strict=True):
+        found.setdefault(card, []).append(one)
+    return found
 
 
 def at_other_level(half_width: float, wanted: int, *, level: int, drawn: int) -> float:

@@ -73,11 +73,23 @@ def _kilocycles(series: Series) -> float | None:
     return median(whole) / 1e3
 
 
+def wrong_outputs(sessions: Iterable[Session]) -> Mapping[str, str]:
+    """Variants of which a timed call gave a wrong output, and what was wrong with it."""
+    audits = (audit for session in sessions for audit in session.audits)
+    return {audit.variant: audit.why for audit in audits if audit.why}
+
+
 def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
-    """By variant, regime and twin, of some sessions."""
+    """By variant, regime and twin, of some sessions. What was wrong while it was timed has none, in
+    any of them.
+    """
+    every = list(sessions)
+    wrong = wrong_outputs(every)
     found: dict[Key, dict[int, list[InstanceTime]]] = {}
-    for session in sessions:
+    for session in every:
         for series in session.series:
+            if series.variant in wrong:
+                continue
             key = (series.variant, series.regime, series.twin)
             by_session = found.setdefault(key, {})
             by_session.setdefault(session.number, []).append(instance_time(series, session.card))

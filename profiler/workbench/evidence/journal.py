@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from workbench.errors import UsageError
 from workbench.evidence import store
@@ -59,6 +60,8 @@ def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
     first: dict[str, str] = {}
     for entry in entries:
         match entry:
+            case SessionEntry(found=True):
+                names = []  # it may be from before the journal: `known_of` tells of it
             case SessionEntry():
                 names = list(entry.fingerprints)
             case CaptureEntry():
@@ -77,8 +80,10 @@ def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:
     return store.read_lines(folder.journal, JournalEntry)
 
 
-def timing_entry(file: str, timing: Timing) -> SessionEntry:
-    """A timing in a line; ``file`` is the name under which its samples are kept."""
+def timing_entry(
+    file: str, timing: Timing, *, cut_short: bool = False, found: bool = False
+) -> SessionEntry:
+    """A timing in a line; ``file`` is the name under which its samples are kept, or were."""
     origin = timing.provenance
     return SessionEntry(
         date=origin.date,
@@ -91,7 +96,20 @@ def timing_entry(file: str, timing: Timing) -> SessionEntry:
         regime=HEADLINE,
         fingerprints=timing.fingerprints,
         medians=medians(timing),
+        cut_short=cut_short,
+        found=found,
     )
+
+
+def note_found(folder: EvidenceFolder, shape: str, path: Path) -> None:
+    """What is to be said of a timing file that goes, unless the journal has it: a run that was
+    killed could not say it. Raises UsageError for a file that is no timing.
+    """
+    noted = {(entry.shape, entry.file) for entry in load_journal(folder).sessions}
+    if (shape, path.name) not in noted:
+        timing = store.read(path, Timing)
+        entry = timing_entry(path.name, timing, cut_short=not timing.is_complete, found=True)
+        append(folder, entry)
 
 
 def capture_entry(index: CaptureIndex) -> CaptureEntry:

@@ -173,6 +173,11 @@ def read_lines(path: Path, kind: Any) -> tuple[list[Any], list[str]]:
         return [], []
     except OSError as error:
         raise unreadable(path, error) from None
+    return decode_lines(path, data, kind)
+
+
+def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[str]]:
+    """As ``read_lines``, of what stands in a file or is to."""
     found, told = [], []
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import occupancy_limiters, stall_shares
+from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
 from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, L2
 from workbench.derive.roofline.point import point
@@ -90,7 +90,14 @@ def judge_step(view: View, step: Step) -> Judgement:
     evidence, limits = view.variant(step.variant), view.config.gates
     price = _price(view, step)
     gates = [
-        correct_gate(evidence.checks, view.shape, price, step.drops),
+        correct_gate(
+            evidence.checks,
+            view.shape,
+            price,
+            step.drops,
+            due=evidence.due,
+            unchecked=evidence.unchecked,
+        ),
         compiled.gate_of(evidence, limits),
         *_beside_reference(view, step),
         *testimony(case_of(view, step.variant, step.parent)),
@@ -123,9 +130,7 @@ def _beside_reference(view: View, step: Step) -> Iterator[Gate]:
         return
     yield accuracy_gate(view.variant(step.variant).checks, view.config.gates, reference)
     compared = [step.variant, *([step.parent] if step.parent else [])]
-    company = company_gate(view.times.together(*compared), reference)
-    if company is not None:
-        yield company
+    yield company_gate(view.times.together(*compared), reference)
 
 
 def _price(view: View, step: Step) -> tuple[str, ...]:
@@ -136,8 +141,14 @@ def _price(view: View, step: Step) -> tuple[str, ...]:
 
 
 def outcomes(view: View, step: Step) -> tuple[PredictionOutcome, ...]:
-    """What became of a step's predictions."""
-    return judge_predictions(step, view.figure, view.journal)
+    """What became of a step's predictions. What failed has no figures, whatever is on record."""
+
+    def figure(variant: str | None, name: str) -> Figure | None:
+        if variant is None or standing(view.variant(variant), view.shape)[0] == Status.FAILED:
+            return None
+        return view.figure(variant, name)
+
+    return judge_predictions(step, figure, view.journal)
 
 
 def _bare(view: View, variant: str) -> Row:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure, figures
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
-from workbench.derive.speedup import Key, SessionTimes, session_times
+from workbench.derive.speedup import Key, SessionTimes, session_times, wrong_outputs
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks
 from workbench.words import Status
 
@@ -32,6 +32,8 @@ class VariantEvidence:
     ``index`` and ``capture`` belong to the sources as they are, the last two also where they were
     adopted; None where there is no such. ``correct`` is by the newest check at this shape.
     ``texts`` are its sources by their name in the line table, where they were asked for.
+    ``due`` are shapes of the study at which a variant is always checked and this one was not as it
+    is now, ``unchecked`` the others without such a check.
     ``damage`` says what is wrong with a capture that is on record and does not count.
     ``front_ends`` compile what the workbench does not, by its sources (names as there).
     """
@@ -42,6 +44,8 @@ class VariantEvidence:
     correct: bool
     build: Build | None = None
     checks: Mapping[str, Check] = field(default_factory=dict)
+    due: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     index: CaptureIndex | None = None
     capture: Capture | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -88,6 +92,11 @@ class TimedTogether:
     def alone(self) -> Mapping[Key, SessionTimes]:
         """Of the sessions that held references only."""
         return session_times(session for session in self.timing.sessions if session.alone)
+
+    @cached_property
+    def wrong(self) -> Mapping[str, str]:
+        """Variants whose timed outputs were wrong, which have no time, and why."""
+        return wrong_outputs(self.timing.together)
 
     @cached_property
     def chained(self) -> frozenset[str]:

@@ -59,6 +59,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
             *file_warnings(snapshot),
             *ladder_warnings(everything, table),
             *_warnings_elsewhere(views, ladders[1:]),
+            *_other_timings(views, ladders),
             *_timing_warnings(_facts(views, ladders, across), snapshot.shape),
             *ceiling_warnings(measured),
         ),
@@ -69,6 +70,11 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         ladders=ladders,
         timing=ladders[0].timing,
         recordings=recordings(snapshot, snapshot.shape),
+        recorded_at={
+            shape: recordings(snapshot, shape)
+            for shape in snapshot.shapes
+            if shape != snapshot.shape
+        },
         sizes=tuple(_sizes(snapshot)),
         trials=trials,
         record=record({snapshot.study: trials}),
@@ -166,12 +172,17 @@ def _highest_mhz(snapshot: Snapshot) -> float | None:
 def _facts(
     views: Views, ladders: Sequence[ShapeLadder], across: AcrossShapes | None
 ) -> Mapping[str, TimingFacts]:
-    """Of every shape at which times are shown: the ladders', and those of the last step."""
+    """Of every shape at which times are shown, the ladders' and those of the last step, or at which
+    there is none since outputs were wrong.
+    """
     highest = _highest_mhz(views.snapshot)
     every = {ladder.shape: ladder.timing for ladder in ladders}
-    for result in across.results if across else ():
-        if result.shape not in every:
-            every[result.shape] = _timing(views.at(result.shape), highest)
+    shown = {result.shape for result in across.results} if across else set()
+    for shape in views.snapshot.shapes if across else ():
+        if shape not in every:
+            facts = _timing(views.at(shape), highest)
+            if shape in shown or (facts and facts.wrong):
+                every[shape] = facts
     return {shape: facts for shape, facts in every.items() if facts is not None}
 
 
@@ -187,6 +198,24 @@ def _timing_warnings(by_shape: Mapping[str, TimingFacts], table: str) -> Iterato
             f"timed by an earlier way, one process and nothing between neighbours, at "
             f"{', '.join(earlier)}: chained times and verdicts on speed need a new timing"
         )
+
+
+def _other_timings(views: Views, ladders: Sequence[ShapeLadder]) -> Iterator[str]:
+    """Times and ratios of a table that are of other sessions than the rest of it."""
+    for ladder in ladders:
+        times = views.at(ladder.shape).times
+        where = "" if ladder.shape == views.table.shape else f" at {ladder.shape}"
+        others: dict[str, list[str]] = {}
+        for row in (*ladder.rows, *ladder.references):
+            if row.time is not None and (own := times.together(row.variant)) is not times.table:
+                others.setdefault(own.file if own else "", []).append(row.variant)
+            parent = row.step.parent if row.step and row.over_parent else ""
+            for over in filter(None, dict.fromkeys([parent, row.chained.fastest])):
+                both = times.together(over, row.variant)
+                if both is not None and both is not times.table:
+                    others.setdefault(both.file, []).append(f"{row.variant} over {over}")
+        for file, names in others.items():
+            yield f"by the sessions of {file}, and not by the table's{where}: {', '.join(names)}"
 
 
 def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterator[str]:

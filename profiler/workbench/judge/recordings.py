@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from workbench.evidence.records import SessionEntry
     from workbench.judge.inputs import Snapshot
 
 
 @dataclass(frozen=True)
-class Superseded:
+class Gone:
     """A timing run whose samples are gone; ``medians`` in microseconds, by variant."""
 
     date: str
@@ -30,13 +31,15 @@ class Recordings:
     """The timing runs of one shape on one GPU.
 
     ``noted`` are in the journal. ``kept`` have their samples on record, ``unnoted`` of them from
-    before there was a journal: how many others there were then is not known.
+    before there was a journal: how many others there were then is not known. Of those that are gone
+    some were ``superseded``, and some ``cut_short``: ended, or begun again without a variant.
     """
 
     noted: int = 0
     kept: int = 0
     unnoted: int = 0
-    superseded: tuple[Superseded, ...] = ()
+    superseded: tuple[Gone, ...] = ()
+    cut_short: tuple[Gone, ...] = ()
 
     @property
     def total(self) -> int:
@@ -49,13 +52,15 @@ def recordings(snapshot: Snapshot, shape: str) -> Recordings:
     entries = snapshot.journal.sessions if snapshot.journal else ()
     noted = [entry for entry in entries if entry.shape == shape]
     kept = {timing.file for timing in snapshot.shapes[shape].timings}
+    whole = [entry for entry in noted if not entry.cut_short]
     return Recordings(
         noted=len(noted),
         kept=len(kept),
-        unnoted=len(kept - {entry.file for entry in noted}),
-        superseded=tuple(
-            Superseded(date=entry.date, regime=entry.regime, medians=entry.medians)
-            for entry in noted
-            if entry.file not in kept
-        ),
+        unnoted=len(kept - {entry.file for entry in whole}),
+        superseded=tuple(_gone(entry) for entry in whole if entry.file not in kept),
+        cut_short=tuple(_gone(entry) for entry in noted if entry.cut_short),
     )
+
+
+def _gone(entry: SessionEntry) -> Gone:
+    return Gone(date=entry.date, regime=entry.regime, medians=entry.medians)

@@ -88,14 +88,15 @@ def fastest_reference(view: View, variant: str, regime: Regime) -> tuple[str, Ra
 
 
 def elsewhere(over_parent: Mapping[Regime, Ratio], gates: Gates) -> tuple[Elsewhere, ...]:
-    """The regimes in which a step that is kept would be rejected, or one that is not be kept."""
+    """The regimes in which a step would be kept, or rejected, that is not: what cannot be told in
+    another regime is no other verdict.
+    """
     chained = over_parent.get(Regime.CHAINED)
     if chained is None:
         return ()
-    kept = speed_verdict(chained, gates) == Verdict.KEPT
-    wanted = Verdict.REJECTED if kept else Verdict.KEPT
+    verdicts = {regime: speed_verdict(ratio, gates) for regime, ratio in over_parent.items()}
     return tuple(
-        Elsewhere(regime, not kept, ratio)
-        for regime, ratio in over_parent.items()
-        if regime != Regime.CHAINED and speed_verdict(ratio, gates) == wanted
+        Elsewhere(regime, verdict == Verdict.KEPT, over_parent[regime])
+        for regime, verdict in verdicts.items()
+        if verdict not in (verdicts[Regime.CHAINED], Verdict.INCONCLUSIVE)
     )

@@ -165,8 +165,9 @@ class Ablation:
     no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
     the study's default shape. ``measured`` are the card's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first. ``recordings`` are the timing runs at ``shape``. ``trials`` are its steps as answers to
-    what was advised at their parents; ``record`` what came of all such, of other ladders too.
+    first. ``recordings`` are the timing runs at ``shape``, ``recorded_at`` those at every other
+    shape that is shown. ``trials`` are its steps as answers to what was advised at their parents;
+    ``record`` what came of all such, of other ladders too.
     """
 
     study: str
@@ -191,6 +192,7 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
+    recorded_at: Mapping[str, Recordings] = field(default_factory=dict)
     sizes: tuple[OverSizes, ...] = ()
     trials: tuple[Trial, ...] = ()
     record: Record = NO_RECORD
@@ -229,10 +231,11 @@ class Ablation:
 
     @property
     def score(self) -> Score:
-        """Predictions of all steps with current evidence."""
-        return score(
-            o for row in self.rows if row.status == Status.CURRENT for o in row.predictions
-        )
+        """Predictions of all steps that are judged by current evidence: those of one that failed
+        are not measurable, and are not dropped with it.
+        """
+        judged = (Status.CURRENT, Status.FAILED)
+        return score(o for row in self.rows if row.status in judged for o in row.predictions)
 
 
 def kernel_ratio(row: Row, other: Row) -> float | None:

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio, between_sessions, mean_log, over_sessions
-from workbench.derive.speedup import SessionTimes, adds_nothing, ratio_of
+from workbench.derive.speedup import SessionTimes, adds_nothing, cards_of, ratio_of
 from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, Regime
 
@@ -132,7 +132,8 @@ class Throttling:
 class TimingFacts:
     """One timing: ``sessions`` of ``instances`` of every variant in ``rounds``, up to ``most``
     where a verdict was open; ``alone`` more held references only. Of ``stride`` pieces of the
-    inputs the neighbours write one. ``nodes`` are what one call of a variant is made of.
+    inputs the neighbours write one. ``wrong`` are variants whose timed outputs were wrong,
+    ``fewer`` those that had fewer instances, since their calls are slow or memory was short.
     """
 
     file: str
@@ -146,6 +147,8 @@ class TimingFacts:
     throttling: Throttling | None
     is_chained: bool
     most: int
+    wrong: tuple[str, ...] = ()
+    fewer: tuple[str, ...] = ()
 
 
 def timing_facts(
@@ -169,7 +172,18 @@ def timing_facts(
         company=company(timing, reference),
         throttling=_throttling(timing, most_mhz),
         is_chained=bool(timing.chained),
+        wrong=tuple(timing.wrong),
+        fewer=tuple(_fewer(timing)),
     )
+
+
+def _fewer(timing: TimedTogether) -> Iterator[str]:
+    """Variants of which a session had fewer instances than it was to have."""
+    planned = max((session.instances for session in timing.timing.together), default=0)
+    for (variant, regime, twin), times in timing.times.items():
+        short = any(len(instances) < planned for instances in times.values())
+        if regime == Regime.CHAINED and not twin and short:
+            yield variant
 
 
 def _twins(timing: TimedTogether) -> Iterator[Twin]:
@@ -192,8 +206,11 @@ def company(timing: TimedTogether, reference: str) -> Company | None:
     ]
     cycles = [_cycles(side) for side in (alone, together)]
     in_cycles = all(cycles)
-    ratio = between_sessions(*(cycles if in_cycles else times))
-    before, after = (over_sessions(side).value for side in times)
+    cards = (cards_of(alone), cards_of(together))
+    ratio = between_sessions(*(cycles if in_cycles else times), cards=cards)
+    before, after = (
+        over_sessions(side, cards=of).value for side, of in zip(times, cards, strict=True)
+    )
     return Company(
         reference=reference,
         alone=before,
@@ -218,12 +235,16 @@ def _change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f}"
 
 
-def company_gate(timing: TimedTogether | None, reference: str) -> Gate | None:
-    """Whether the primary reference takes as long beside the steps as by itself; None where it was
-    not timed chained at all. Open where it seems not to, and that may be chance.
+def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
+    """Whether the primary reference takes as long beside the steps as by itself. Open where it
+    seems not to, and that may be chance; open and not binding where it was not timed beside them,
+    since a study may have shapes that it does not support.
     """
-    if timing is None or (reference, Regime.CHAINED, False) not in timing.times:
-        return None
+    if timing is None:
+        return Gate(COMPANY, GateState.OPEN, ABSENT)
+    if (reference, Regime.CHAINED, False) not in timing.times:
+        why = f"{ABSENT}: {reference} was not timed beside it"
+        return Gate(COMPANY, GateState.OPEN, why, binding=False)
     found = company(timing, reference)
     if found is None:
         return Gate(COMPANY, GateState.OPEN, f"{reference} by itself: {ABSENT}")
@@ -260,6 +281,9 @@ def timing_warnings(facts: TimingFacts | None, where: str = "") -> Iterator[str]
     """``where`` is put behind what is of another shape than the table's."""
     if facts is None:
         return
+    if facts.wrong:
+        names = ", ".join(facts.wrong)
+        yield f"outputs of timed calls were wrong{where}, so that there is no time: {names}"
     for twin in facts.twins:
         if twin.is_off:
             low, high = twin.ratio.low or 0.0, twin.ratio.high or 0.0

@@ -206,6 +206,9 @@ def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidenc
     study = evidence.study
     check = evidence.check(variant).record
     checks = {shape: evidence.check(variant, shape).current for shape in study.shapes}
+    own = {shape: found for shape, found in checks.items() if shape not in study.derived}
+    missing = [shape for shape, found in own.items() if found is None and shape != evidence.shape]
+    always = {shape for shape in missing if study.shapes[shape].always_checked}
     opened = _Opened()
     if wanted.captures:
         opened = _opened(evidence, variant, wanted.texts)
@@ -220,6 +223,8 @@ def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidenc
         correct=check is not None and check.status == CheckResult.CORRECT,
         build=evidence.build(variant).current,
         checks={shape: record for shape, record in checks.items() if record is not None},
+        due=tuple(shape for shape in missing if shape in always),
+        unchecked=tuple(shape for shape in missing if shape not in always),
         index=None if opened.damage else index.usable,
         capture=opened.capture,
         texts=opened.texts,

@@ -53,6 +53,9 @@ def kernels_gate(case: Case) -> Gate:
         return Gate(KERNELS, GateState.OPEN, ABSENT)
     if not nodes:
         return Gate(KERNELS, GateState.FAILED, "the timed graph is empty: it launched nothing")
+    if case.timing is not None and case.variant in case.timing.unsteady:
+        why = "its calls launched other nodes in one session than in another"
+        return Gate(KERNELS, GateState.FAILED, why)
     timed = Counter(_node(node) for node in nodes if node.kind == NodeKind.KERNEL)
     seen = Counter(_launch(launch) for launch in launched)
     told = []

@@ -79,6 +79,9 @@ class Times:
             return ABSENT
         if not {over, variant} <= timing.chained:
             return EARLIER
+        wrong = [name for name in (variant, over) if name in timing.wrong]
+        if wrong:
+            return f"the outputs of timed calls of {wrong[0]} were wrong: it has no time"
         idle = [name for name in (variant, over) if self.is_idle(name)]
         return f"a call of {idle[0]} adds no time to its neighbours" if idle else ABSENT
 

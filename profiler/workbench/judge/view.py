@@ -13,7 +13,7 @@ from workbench.judge.advice.subject import subject
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
 from workbench.judge.times import Times, main_timing
-from workbench.study.config import Config
+from workbench.study.config import Config, for_study
 from workbench.study.model import Ladder
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Views:
                 table=main_timing(evidence, self.variants),
             ),
             ladder=self.snapshot.ladder,
-            config=self.config,
+            config=for_study(self.config, self.snapshot.ladder),
             ceilings=calibration.values if calibration else {},
             journal=self.snapshot.journal,
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import structs
 
 from workbench.errors import ToolFailed
-from workbench.evidence.records import Provenance, Session, Timing
+from workbench.evidence.records import GraphNode, Provenance, Session, Timing, differing
 
 # What cards and libraries of the sessions of one comparison have in common.
 EQUAL = (
@@ -54,7 +54,11 @@ def combined(timings: Sequence[Timing], out: set[str], planned: int) -> Timing:
         gpu_uuid=None if several else first.provenance.gpu_uuid,
         host=None if len(hosts) > 1 else first.provenance.host,
     )
-    nodes = {name: found for timing in timings for name, found in timing.nodes.items()}
+    nodes: dict[str, tuple[GraphNode, ...]] = {}
+    unsteady: set[str] = set()
+    for timing in timings:
+        unsteady |= {*timing.unsteady, *differing(nodes, timing.nodes)}
+        nodes = {**timing.nodes, **nodes}
     prints = {name: found for timing in timings for name, found in timing.fingerprints.items()}
     return structs.replace(
         first,
@@ -63,6 +67,7 @@ def combined(timings: Sequence[Timing], out: set[str], planned: int) -> Timing:
         sessions=tuple(sessions),
         provenance=origin,
         planned=planned,
+        unsteady=tuple(sorted(unsteady - out)),
     )
 
 

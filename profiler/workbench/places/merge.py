@@ -29,8 +29,10 @@ from workbench.evidence.records import (
     CaptureIndex,
     Checks,
     Entry,
+    JournalEntry,
     Provenance,
     Record,
+    SessionEntry,
     Timing,
 )
 from workbench.places.blocks import Block, Left
@@ -40,6 +42,7 @@ from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 
 R = TypeVar("R", bound=Record)
+JOURNAL = "journal.jsonl"
 MINE = "run the same command again: it measures what is missing"
 OF_GPU = re.compile(r"(builds|checks)/[^/]+\.json|reports/[^/]+\.ncu-repz|journal\.jsonl")
 OF_SHAPE = re.compile(r"shape\.json|(timings|captures)/[^/]+\.json")
@@ -76,13 +79,13 @@ class Arrived:
 @dataclass
 class Staged:
     """What is to be put on record: records by their file, and those files; lines of the journal;
-    new timings by theirs, with their variants; whether captures are among it.
+    new timings by shape and name, with their variants; whether captures are among it.
     """
 
     records: dict[Path, Record] = field(default_factory=dict)
     files: dict[Path, bytes] = field(default_factory=dict)
     lines: list[Entry] = field(default_factory=list)
-    timed: dict[Path, set[str]] = field(default_factory=dict)
+    timed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     captured: bool = False
 
 
@@ -96,8 +99,10 @@ class Merger:
         self.folder = folder
         self.shapes = derived_shapes(folder)
         known = journal.load_journal(folder)
-        self.told: set[tuple[str, ...]] = {(entry.shape, entry.file) for entry in known.sessions}
+        whole = (entry for entry in known.sessions if not entry.cut_short)
+        self.told: set[tuple[str, ...]] = {(entry.shape, entry.file) for entry in whole}
         self.told |= {(entry.shape, entry.variant, entry.report) for entry in known.captures}
+        self.cut_short = [entry for entry in known.sessions if entry.cut_short]
         self.prints: dict[str, Fingerprints] = {}
         self.staged = Staged()
 
@@ -132,6 +137,7 @@ class Merger:
             self.checks(each)
         for path, timing in timings:
             self.timing(path.name, timing, left.files[path.as_posix()])
+        self.ended_early(arrived)
         for name, indexes in captures.items():
             self.capture(name, left.files[f"reports/{name}"], indexes)
 
@@ -140,13 +146,14 @@ class Merger:
         any of it has its name. Raises EnvironmentLacks where the disk is full.
         """
         staged, self.staged = self.staged, Staged()
-        store.write_together(staged.files, beside)
-        if staged.lines:
-            journal.append(self.folder, *staged.lines)
-        for path, variants in staged.timed.items():
-            remove_superseded(path, variants)
-        if staged.captured:
-            remove_unused(self.folder)
+        with store.alone(self.folder.root):
+            store.write_together(staged.files, beside)
+            if staged.lines:
+                journal.append(self.folder, *staged.lines)
+            for (shape, name), variants in staged.timed.items():
+                remove_superseded(self.folder, shape, name, variants)
+            if staged.captured:
+                remove_unused(self.folder)
 
     def still_has(self, left: Left) -> bool:
         """Whether what was merged of a block before is still on record; what was not is at hand."""
@@ -231,7 +238,15 @@ class Merger:
         if is_new:
             self.staged.lines.append(journal.timing_entry(path.name, timing))
         if is_new or self.folder.timing_files(timing.shape)[-1:] == [path]:
-            self.staged.timed[path] = set(timing.fingerprints)
+            self.staged.timed[timing.shape, path.name] = set(timing.fingerprints)
+
+    def ended_early(self, arrived: Arrived) -> None:
+        """Its timings that were cut short, which have left nothing else, once."""
+        data = arrived.left.files.get(JOURNAL, b"")
+        for entry in store.decode_lines(Path(JOURNAL), data, JournalEntry)[0]:
+            if isinstance(entry, SessionEntry) and entry.cut_short and entry not in self.cut_short:
+                self.cut_short.append(entry)
+                self.staged.lines.append(entry)
 
     def gathered(self, shares: Sequence[tuple[Block, Left]], planned: int) -> Timing | None:
         """The shares of one comparison as the one timing that they are, not yet on record; None

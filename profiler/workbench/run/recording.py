@@ -32,6 +32,7 @@ from workbench.evidence.records import (
     Record,
     Session,
     Timing,
+    differing,
 )
 from workbench.ncu import command as ncu
 from workbench.ncu import frames
@@ -122,11 +123,14 @@ def remove_unused(folder: EvidenceFolder) -> None:
             folder.tables(report.name).unlink(missing_ok=True)
 
 
-def remove_superseded(session: Path, variants: set[str]) -> None:
-    """Delete the timing sessions whose variants were all timed again in ``session``."""
-    for path in listed(session.parent, ".json"):
+def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: set[str]) -> None:
+    """Delete the timings of a shape whose variants were all timed again in the one of this
+    ``name``; the journal has an entry of each.
+    """
+    for path in folder.timing_files(shape):
         with suppress(UsageError):  # a damaged one is its owner's to mend
-            if path != session and set(store.read(path, Timing).fingerprints) <= variants:
+            if path.name != name and set(store.read(path, Timing).fingerprints) <= variants:
+                journal.note_found(folder, shape, path)
                 path.unlink()
 
 
@@ -168,6 +172,7 @@ class Recorder:
         self._checks: dict[str, dict[str, Check]] = {}
         self._sessions: list[Session] = []
         self._nodes: dict[str, tuple[GraphNode, ...]] = {}
+        self._unsteady: set[str] = set()
         self._timing: Path | None = None
         self._on_record: Timing | None = None
         prints = Fingerprints(study)
@@ -276,17 +281,24 @@ class Recorder:
             self._write(path, Checks(variant=variant, shapes=still | own, provenance=origin))
 
     def drop_timing(self) -> None:
-        """What was timed so far in this run is not kept."""
-        self._sessions, self._nodes = [], {}
-        if self._timing is not None:
+        """What was timed so far in this run is not kept, but for a line of the journal: one that is
+        ended where its sessions displease is one of the recordings, too.
+        """
+        if self._timing is not None and self._on_record is not None:
+            if self._on_record.together:
+                name = self._timing.name
+                entry = journal.timing_entry(name, self._on_record, cut_short=True)
+                journal.append(self.folder, entry)
             self._timing.unlink(missing_ok=True)
             self.written.remove(self._timing)
-            self._timing = None
+        self._sessions, self._nodes, self._unsteady = [], {}, set()
+        self._timing = self._on_record = None
 
     def session(self, event: Timed, planned: int) -> Timing:
         """One more of this run, in one file with those before it; what is on record now."""
         self._sessions.append(event.session)
-        self._nodes |= event.nodes
+        self._unsteady |= differing(self._nodes, event.nodes)
+        self._nodes = {**event.nodes, **self._nodes}
         names = {one.variant for session in self._sessions for one in session.series}
         record = Timing(
             study=self.study.name,
@@ -297,6 +309,7 @@ class Recorder:
             sessions=tuple(self._sessions),
             provenance=provenance(self.environment),
             planned=planned,
+            unsteady=tuple(sorted(self._unsteady)),
         )
         if self._timing is None:
             self._timing = self._free(f"{stamp(record.provenance.date)}.json")
@@ -319,7 +332,7 @@ class Recorder:
         if self._timing is not None and self._on_record is not None:
             names = {one.variant for session in self._sessions for one in session.series}
             journal.append(self.folder, journal.timing_entry(self._timing.name, self._on_record))
-            remove_superseded(self._timing, names)
+            remove_superseded(self.folder, self.shape, self._timing.name, names)
 
     def captures(
         self,

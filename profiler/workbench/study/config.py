@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workbench.errors import UsageError
 from workbench.study.places import Place, read_places
 from workbench.study.toml import Rules, fill, read_toml, require_table
+
+if TYPE_CHECKING:
+    from workbench.study.model import Ladder
 
 
 @dataclass(frozen=True)
@@ -119,11 +123,14 @@ MOST = {
 }
 
 
-def for_study(config: Config, cache_control: str) -> Config:
-    """With the cache control that a study's ladder asks for; "" leaves the workspace's."""
-    if not cache_control:
-        return config
-    return replace(config, profiler=replace(config.profiler, cache_control=cache_control))
+def for_study(config: Config, ladder: Ladder) -> Config:
+    """With the cache control and the largest error that a study's ladder asks for, if any."""
+    if ladder.cache_control:
+        profiler = replace(config.profiler, cache_control=ladder.cache_control)
+        config = replace(config, profiler=profiler)
+    if ladder.max_error is not None:
+        config = replace(config, gates=replace(config.gates, max_error=ladder.max_error))
+    return config
 
 
 def read_config(path: Path) -> Config:

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest
-from workbench.study.config import CHOICES
+from workbench.study.config import CHOICES, MOST
 from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
 from workbench.study.text import is_plain_name, stands
 from workbench.study.toml import check_keys, is_number, read_toml
 from workbench.words import AUTHORED, Change, Written
 
-TOP_KEYS = ["schema_version", "title", "summary", "cache_control", "step", "reference"]
+TOP_KEYS = ["schema_version", "title", "summary", "cache_control", "max_error", "step", "reference"]
 STEP_KEYS = [
     "variant",
     "parent",
@@ -202,6 +202,18 @@ def _cache_control(path: Path, data: dict[str, Any]) -> str:
     return value
 
 
+def _max_error(path: Path, data: dict[str, Any]) -> float | None:
+    value, most = data.get("max_error"), MOST["gates.max_error"]
+    if value is None:
+        return None
+    if not is_number(value) or not 0 < value <= most:
+        raise UsageError(
+            f"{path}: 'max_error' must be a number above zero and at most {most:g}, not {value!r}",
+            hint="it is a multiple of the primary reference's error; leave it out for 2",
+        )
+    return float(value)
+
+
 def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
     """Raises UsageError naming the file and key for anything wrong in it."""
     if not stands(path):
@@ -240,4 +252,5 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
         title=_text(path, "top", data, "title") or study,
         summary=_text(path, "top", data, "summary"),
         cache_control=_cache_control(path, data),
+        max_error=_max_error(path, data),
     )

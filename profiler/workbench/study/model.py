@@ -90,7 +90,8 @@ class Step:
 class Ladder:
     """``ablation.toml``: the steps in order, baseline first, and the reference variants.
 
-    ``cache_control`` is that of the study's captures; "" for the workspace's.
+    ``cache_control`` is that of the study's captures; "" for the workspace's. ``max_error`` is the
+    largest multiple of the primary reference's error that is allowed; None for the workspace's.
     """
 
     study: str
@@ -101,6 +102,7 @@ class Ladder:
     title: str = ""
     summary: str = ""
     cache_control: str = ""
+    max_error: float | None = None
 
     def step(self, variant: str) -> Step | None:
         return next((s for s in self.steps if s.variant == variant), None)

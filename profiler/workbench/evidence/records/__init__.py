@@ -37,3 +37,4 @@ from workbench.evidence.records.timings import Samples as Samples
 from workbench.evidence.records.timings import Series as Series
 from workbench.evidence.records.timings import Session as Session
 from workbench.evidence.records.timings import Timing as Timing
+from workbench.evidence.records.timings import differing as differing

@@ -26,7 +26,10 @@ class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
     """A timing run: what is left of it where its file was superseded.
 
     ``file`` stands in the shape's ``timings``, ``sessions`` is the number of processes that timed,
-    ``medians`` are those of the variants in ``regime``, in microseconds of one call.
+    ``medians`` are those of the variants in ``regime``, in microseconds of one call. ``cut_short``:
+    it ended before it had the sessions that were planned, or was begun again without a variant
+    that broke it, and its samples were not kept. ``found``: nobody had noted it when another one
+    superseded it.
     """
 
     shape: str
@@ -35,6 +38,8 @@ class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
     regime: str
     fingerprints: dict[str, str]
     medians: dict[str, Number]
+    cut_short: bool = False
+    found: bool = False
 
 
 class CaptureEntry(Entry, frozen=True, kw_only=True, tag="capture"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import ClassVar
 
 from workbench.evidence.records.base import Number, Provenance, Record
@@ -96,12 +97,23 @@ class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
     card: str = ""
 
 
+Nodes = Mapping[str, tuple[GraphNode, ...]]
+
+
+def differing(one: Nodes, other: Nodes) -> set[str]:
+    """Variants of both whose calls are not made of the same nodes, in whatever order."""
+    return {
+        name for name in one.keys() & other.keys() if Counter(one[name]) != Counter(other[name])
+    }
+
+
 class Timing(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``<shape>/timings/<date>.json``: some variants timed together, in several sessions.
 
     ``fingerprints`` are those of the variants, ``nodes`` the graph of one call of each. Of
     ``stride`` pieces of 16 bytes the neighbours write and read one. ``planned`` sessions hold every
-    variant; more came where a verdict was open.
+    variant; more came where a verdict was open. ``unsteady`` are variants whose calls launched
+    other nodes in one session than in another.
     """
 
     schema: ClassVar[int] = 2
@@ -114,6 +126,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True):
     sessions: tuple[Session, ...]
     provenance: Provenance
     planned: int = 0  # not recorded
+    unsteady: tuple[str, ...] = ()
 
     @property
     def chained(self) -> set[str]:

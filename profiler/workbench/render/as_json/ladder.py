@@ -45,6 +45,7 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
             "captures": found.noise.captures,
         },
         "recordings": plain_data(found.recordings),
+        "recorded_at": plain_data(found.recorded_at),
         "across_shapes": across(found.across),
         **({"sizes": [sizes(over) for over in found.sizes]} if found.sizes else {}),
         **({"measured_ceilings": ceilings(found.measured)} if found.measured else {}),

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS
+from workbench.judge.recordings import Gone, Recordings
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import TimingFacts
 from workbench.render.document import ladder_table, timings
@@ -66,8 +67,9 @@ def method(ablation: Ablation) -> list[Block]:
 
 def sessions(ablation: Ablation) -> list[Block]:
     """What the regimes are, and what shows that the intervals hold."""
+    elsewhere = recorded_at(ablation.recorded_at)
     told: list[Block] = [
-        Bullets(tuple(map(words, [_regimes(ablation.timing), *_company(ablation)])))
+        Bullets(tuple(map(words, [_regimes(ablation.timing), *_company(ablation), *elsewhere])))
     ]
     shown = timings.twins(ablation)
     if not shown.rows:
@@ -89,11 +91,12 @@ def _timing(facts: TimingFacts | None) -> str:
         )
     added = f" ({facts.most} where a verdict was open, then at 99 %)"
     more = added if facts.most > facts.sessions else ""
+    fewer = f" (fewer of {', '.join(facts.fewer)}, whose calls are slow)" if facts.fewer else ""
     return (
         f"Times: {facts.sessions} sessions (processes) of {facts.instances} instances of every "
-        f"variant{more}, each with buffers and graphs of its own, in {facts.rounds} rounds of "
-        "random order: geometric means of the instances' medians. The 95 % interval of a ratio is "
-        "Student's t over sessions."
+        f"variant{fewer}{more}, each with buffers and graphs of its own, in {facts.rounds} rounds "
+        "of random order: geometric means of the instances' medians. The 95 % interval of a ratio "
+        "is Student's t over sessions."
     )
 
 
@@ -124,16 +127,49 @@ def _company(ablation: Ablation) -> list[str]:
 def recorded(ablation: Ablation) -> str:
     """How many timing runs there were at this shape, and what became of those that are gone."""
     found = ablation.recordings
-    runs = f"{found.total} timing run{'s' * (found.total != 1)} at this shape"
+    told = [_runs(found, "this shape"), _superseded(ablation)]
+    if found.cut_short:
+        ratios = _ratios(ablation, found.cut_short)
+        told.append(f"{len(found.cut_short)} cut short and not kept{ratios}")
+    return f"Recordings: {'; '.join(told)}."
+
+
+def _runs(found: Recordings, shape: str) -> str:
     older = f", {found.unnoted} from before the journal" if found.unnoted else ""
-    gone = len(found.superseded)
+    return f"{found.total} timing run{'s' * (found.total != 1)} at {shape}{older}"
+
+
+def _superseded(ablation: Ablation) -> str:
+    gone = ablation.recordings.superseded
     if not gone:
-        return f"Recordings: {runs}{older}; none superseded."
+        return "none superseded"
+    return f"{len(gone)} superseded, their medians kept{_ratios(ablation, gone)}"
+
+
+def _ratios(ablation: Ablation, gone: Iterable[Gone]) -> str:
+    """What each said of the best version against the reference."""
     best = ablation.best
-    over = [run.ratio(ablation.reference, best.variant) for run in found.superseded] if best else []
+    over = [run.ratio(ablation.reference, best.variant) for run in gone] if best else []
     ratios = ", ".join(factor(value) for value in over if value is not None)
-    told = f" ({ablation.reference} over {best.variant}: {ratios})" if best and ratios else ""
-    return f"Recordings: {runs}{older}; {gone} superseded, their medians kept{told}."
+    return f" ({ablation.reference} over {best.variant}: {ratios})" if best and ratios else ""
+
+
+def recorded_at(by_shape: Mapping[str, Recordings]) -> list[str]:
+    """Of other shapes those that were timed more than once, and how many there are of the rest."""
+    known = {shape: found for shape, found in by_shape.items() if found.total}
+    several = [
+        f"{_runs(found, shape)}{_went(found)}" for shape, found in known.items() if found.total > 1
+    ]
+    once = len(known) - len(several)
+    rest = f"one at {'each of ' if once > 1 else ''}{once} other{'s' * (once > 1)}"
+    told = [*several, *([rest] if once else [])]
+    return [f"Recordings at other shapes: {'; '.join(told)}."] if told else []
+
+
+def _went(found: Recordings) -> str:
+    counts = {"superseded": len(found.superseded), "cut short": len(found.cut_short)}
+    told = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+    return f" ({told})" if told else ""
 
 
 def _profile(options: Mapping[str, str]) -> str:

@@ -1,0 +1,92 @@
+"""What a launch asks of the driver before it, by a driver that answers what it is told to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.cuda.launch import Kernel
+from workbench.errors import UsageError
+
+driver: Any = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
+
+KB = 1024
+OPTIN = 227 * KB  # what a block of an H200 can have
+
+
+class Answers:
+    """Of a kernel with so many static bytes; ``asked`` are the dynamic bytes asked for."""
+
+    def __init__(self, static: int, status: int = 0) -> None:
+        self.static, self.status = static, status
+        self.asked: list[int] = []
+        self.looked = 0
+
+    def kernel(self, attribute: Any, kernel: Any, device: Any) -> tuple[int, int]:
+        self.looked += 1
+        assert attribute == driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+        return self.status, self.static
+
+    def device(self, attribute: Any, device: Any) -> tuple[int, int]:
+        assert attribute.name == "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"
+        return self.status, OPTIN
+
+    def set(self, attribute: Any, value: int, kernel: Any, device: Any) -> tuple[int]:
+        assert attribute.name == "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+        self.asked.append(value)
+        return (self.status,)
+
+
+def asking(monkeypatch: pytest.MonkeyPatch, static: int, dynamic: int, status: int = 0) -> Answers:
+    answers = Answers(static, status)
+    monkeypatch.setattr(driver, "cuKernelGetAttribute", answers.kernel)
+    monkeypatch.setattr(driver, "cuDeviceGetAttribute", answers.device)
+    monkeypatch.setattr(driver, "cuKernelSetAttribute", answers.set)
+    kernel = Kernel(Path("tile.cu"), "tile", {}, ())
+    kernel._allow_shared(1, dynamic, 0)
+    kernel._allow_shared(1, dynamic, 0)
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("static", "dynamic", "asked"),
+    [
+        (0, 48 * KB, False),
+        (0, 48 * KB + 16, True),
+        (32 * KB, 16 * KB, False),
+        (32 * KB, 16 * KB + 16, True),  # neither is above 48 KB by itself
+        (40 * KB, OPTIN - 40 * KB, True),
+    ],
+)
+def test_static_and_dynamic_shared_memory_count_together(
+    static: int, dynamic: int, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = asking(monkeypatch, static, dynamic)
+    assert answers.asked == ([dynamic] * 2 if asked else [])
+    assert answers.looked == 1  # what does not change is asked once a device
+
+
+def test_more_than_a_block_can_have_is_refused_before_the_launch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UsageError) as told:
+        asking(monkeypatch, 40 * KB, 200 * KB)
+    assert told.value.message == (
+        "tile needs 245760 bytes of shared memory a block, 40960 static and 204800 dynamic, and "
+        "this GPU gives a block 232448 at most"
+    )
+    assert told.value.hint == "launch it with 191488 bytes or fewer: use smaller or fewer tiles"
+    assert told.value.exit_code == 2
+
+
+def test_static_memory_alone_may_be_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError) as told:
+        asking(monkeypatch, OPTIN + 16, 16)
+    assert "launch it with" not in str(told.value.hint)
+
+
+def test_a_driver_that_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="shared memory of tile cannot be set"):
+        asking(monkeypatch, 0, 64 * KB, status=1)
