@@ -41,9 +41,7 @@ from workbench.run.protocol import (
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
-STARTING_SECONDS = (
-    120.0  # of silence until there is more than a greeting: imports, on a busy machine
-)
+STARTING_SECONDS = 120.0  # of silence until more than a greeting is heard: it imports
 COMPILING_SECONDS = 600.0  # of silence while a front end compiles, or an autotuner chooses
 LOG_BYTES = 16 << 20  # of a log that are kept, and its end
 MAIN = "workbench.run.worker.main"
