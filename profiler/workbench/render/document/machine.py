@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.render.document.blocks import Block, Bullets, Paragraph, code, line, strong, words
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Paragraph,
+    code,
+    joined,
+    line,
+    strong,
+    words,
+)
 from workbench.render.document.fields import Field, field, table
-from workbench.render.document.phrases import names
 
 
 @dataclass(frozen=True)
@@ -81,5 +89,5 @@ def compiled(
         told.append(Bullets(tuple(line(code(name), f": {text}") for name, text in warnings)))
     if without:
         text = ": nothing to compile here, what it calls is compiled when it runs"
-        told.append(Paragraph(line(names(list(without)), text)))
+        told.append(Paragraph(line(joined([code(name) for name in without]), text)))
     return told
