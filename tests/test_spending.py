@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from commits import repository
+from onplaces import card, install
 from workbench.cli import main
 from workbench.commands import check, measuring
+from workbench.commands import spending as spending_verb
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import KeptEntry, SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal, without_progress
-from workbench.run import machine
+from workbench.run import cards, machine
 from workbench.run.machine import Gpu
 from workbench.run.plan import Measured
 from workbench.run.recording import Recorder
@@ -42,6 +45,32 @@ def test_a_damaged_line_of_the_ledger_is_told(
     told = capsys.readouterr()
     assert [one["seconds"] for one in json.loads(told.out)["spent"]] == [2.0]
     assert "line 2 of ledger.jsonl is passed over" in told.err
+
+
+def test_two_commands_measure_one_after_the_other(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Side by side they would be in each other's times."""
+    install(tmp_path, monkeypatch, [card(0)])
+    entered, told = threading.Event(), threading.Event()
+    monkeypatch.setattr(spending_verb, "note", lambda text: told.set() if H200 in text else None)
+
+    def other() -> None:
+        with spending_verb.alone_on_the_card():
+            entered.set()
+
+    with cards.held([card(0)]):
+        waiting = threading.Thread(target=other, daemon=True)
+        waiting.start()
+        assert told.wait(60)
+        assert not entered.is_set()
+    assert entered.wait(60)
+    waiting.join(60)
+    with spending_verb.alone_on_the_card():  # it was given back
+        pass
+
+
+def test_without_a_card_nobody_waits() -> None:
+    with spending_verb.alone_on_the_card(), spending_verb.alone_on_the_card():
+        pass
 
 
 def spent(seconds: float, verb: str = "ablate", **known: Any) -> SpentEntry:

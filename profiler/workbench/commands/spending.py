@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Refusal, Run, refusal
 from workbench.run import machine
+from workbench.run.cards import cards, held
 from workbench.run.recording import now
 from workbench.study.places import LOCAL
 from workbench.study.workspace import Workspace
@@ -32,16 +34,36 @@ def ledger(workspace: Workspace) -> list[SpentEntry]:
 @contextmanager
 def spending(workspace: Workspace, evidence: Evidence, variants: Sequence[str]) -> Iterator[None]:
     """What is done inside is measuring of ``variants``, with ``evidence`` for what is known of
-    them. Raises GateFailed where the budget does not allow it.
+    them. It begins when no other command of this user measures on the card. Raises GateFailed where
+    the budget does not allow it.
     """
     gpu = machine.find_gpu()
     run = begin(workspace, evidence, variants, gpu.name if gpu else "")
-    started, before = time.monotonic(), {path.name for path in _timings(evidence)}
-    try:
+    with alone_on_the_card():
+        started, before = time.monotonic(), {path.name for path in _timings(evidence)}
+        try:
+            yield
+        finally:
+            timed = any(path.name not in before for path in _timings(evidence))
+            charge(workspace, evidence, run, time.monotonic() - started, timed=timed)
+
+
+@contextmanager
+def alone_on_the_card() -> Iterator[None]:
+    """The card that this machine measures on is nobody else's inside; says so where it waits."""
+    first = cards()[:1]  # what CUDA calls device 0
+    if not first:
         yield
-    finally:
-        timed = any(path.name not in before for path in _timings(evidence))
-        charge(workspace, evidence, run, time.monotonic() - started, timed=timed)
+        return
+    tries = itertools.count()
+
+    def go_on() -> bool:
+        if next(tries) == 1:
+            note(f"waiting: another command measures on this {first[0].name}")
+        return True
+
+    with held(first, go_on):
+        yield
 
 
 def begin(workspace: Workspace, evidence: Evidence, variants: Sequence[str], gpu: str) -> Run:
