@@ -209,6 +209,26 @@ def test_ablate_check_and_profile_take_a_range(
     assert list((root / "reports" / "scale").glob("over_n*/SIZES.md"))
 
 
+def test_what_is_timed_only_where_asked_is_checked_there_where_asked(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = root / "kernels" / "scale" / "study.py"
+    path.write_text(path.read_text().replace("Shape(n=64,", "Shape(captured=False, n=64,"))
+    StandIn(monkeypatch, linear)
+    usual = told("check", "wide")["checks"]
+    everywhere = told("check", "wide", "--all-shapes")["checks"]
+    assert {c["shape"]: c["status"] for c in usual} == {
+        "large": "correct",
+        "tall": "not collected",
+        "odd": "correct",
+    }
+    assert {c["shape"]: c["status"] for c in everywhere} == dict.fromkeys(
+        ("large", "tall", "odd"), "correct"
+    )
+    assert main(["check", "--all-shapes", "--shape", "tall", "--project", str(root)]) == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
 def test_one_shape_is_wanted_where_one_is_shown(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

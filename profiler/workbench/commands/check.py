@@ -20,6 +20,7 @@ from workbench.commands.target import (
     profiled_shapes,
     target_at,
 )
+from workbench.errors import UsageError
 from workbench.evidence.recorded import Evidence
 from workbench.judge.deciding import Deciding
 from workbench.render.document import checks as document
@@ -32,12 +33,13 @@ from workbench.study.workspace import including
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
-def measure(target: Target, names: list[str]) -> dict[str, str]:
+def measure(target: Target, names: list[str], *, everywhere: bool = False) -> dict[str, str]:
     """What a place gave up, by variant: all else that is wrong is on record.
 
     Ctrl-C leaves with 130.
     """
-    plan = Plan(target.shape, checked=tuple(collectable(target.study, names)))
+    names = collectable(target.study, names)
+    plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere)
     if (there := elsewhere.PLACE.get()) is not None:
         (measured,) = elsewhere.carry_out(there, [job(target, plan, Deciding())])
         evidence = target.evidence()
@@ -114,6 +116,8 @@ def run(options: CheckOptions) -> None:
         from workbench.commands.check_against import run as against
 
         return against(options)
+    if options.all_shapes and options.shape:
+        raise UsageError("--shape and --all-shapes exclude each other")
     workspace, study = find_study(options.project, options.study)
     including(study, options.variants or [])
     targets = [target_at(workspace, each) for each in profiled_shapes(study, options.shape)]
@@ -122,7 +126,7 @@ def run(options: CheckOptions) -> None:
     for target in targets:
         names = target.runnable(options.variants or [])
         if target.live:
-            lost |= measure(target, names)
+            lost |= measure(target, names, everywhere=options.all_shapes)
         checks += results(target, names, alone=len(targets) > 1)
     if options.json:
         show_json(as_data(target, checks))

@@ -19,7 +19,7 @@ from workbench.words import Parameter
 class Block(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure of a study at a shape, with all that decides about it.
 
-    ``checked``, ``timed``, ``captured`` and ``proven`` as in a ``Plan``; ``derived`` as in a job.
+    ``checked`` to ``everywhere`` as in a ``Plan``; ``derived`` as in a job.
     ``sources`` are the sha256 of the files by their path in a workspace. ``share`` tells apart the
     blocks that hold some sessions each of one comparison, in their order; -1 where it has all of
     them. ``command`` is what the user ran, without ``workbench``.
@@ -31,6 +31,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     timed: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()
     proven: bool = False
+    everywhere: bool = False
     derived: dict[str, dict[str, Parameter]] = {}
     sources: dict[str, str]
     timing: Timing
@@ -50,6 +51,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
             timed=self.timed,
             captured=self.captured,
             proven=self.proven,
+            everywhere=self.everywhere,
         )
 
     @property

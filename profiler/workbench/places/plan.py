@@ -53,6 +53,7 @@ class Errand:
             timed=plan.timed,
             captured=plan.captured,
             proven=plan.proven,
+            everywhere=plan.everywhere,
             derived=parameters_of_derived(self.study),
             sources=self.sources if sources is None else sources,
             timing=config.timing,

@@ -22,10 +22,12 @@ def variants_job(
     *,
     arch: str = "",
     gated: bool = False,
+    everywhere: bool = False,
 ) -> VariantsJob:
-    """Checked at ``shape`` and at those that are always checked."""
+    """Checked at ``shape`` and at those that are always checked, or at every shape of the study."""
     names = tuple(variants)
-    others = [n for n, s in study.shapes.items() if s.always_checked and n != shape]
+    listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
+    others = [n for n, s in listed.items() if everywhere or s.always_checked]
     return VariantsJob(
         study=study.name,
         variants=names,

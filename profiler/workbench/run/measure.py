@@ -124,7 +124,9 @@ class Measurement:
         """Again without the one that broke the worker."""
         limit = self.config.limits.seconds_per_step
         while variants:
-            job = variants_job(self.study, self.plan.shape, variants, phases)
+            job = variants_job(
+                self.study, self.plan.shape, variants, phases, everywhere=self.plan.everywhere
+            )
             outcome = run_worker(scratch, job, limit, self.events.take)
             if outcome.interrupted:
                 self.result.interrupted = True

@@ -12,7 +12,8 @@ class Plan:
 
     ``checked`` are built and compared with the reference, ``timed`` also timed together in
     sessions, ``captured`` profiled in one ncu. ``proven``: those that are timed were checked
-    before, by whoever planned this.
+    before, by whoever planned this. ``everywhere``: checked at every shape of the study, and not
+    at those alone that always are.
     """
 
     shape: str
@@ -20,6 +21,7 @@ class Plan:
     timed: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()
     proven: bool = False
+    everywhere: bool = False
 
     @property
     def variants(self) -> list[str]:

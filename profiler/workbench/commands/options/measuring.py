@@ -39,7 +39,7 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """Compare variants with the float64 reference, for every shape."""
+    """Compare variants with the float64 reference."""
 
     variants: Variants = None
     against: Annotated[
@@ -53,6 +53,10 @@ class CheckOptions:
     project: Project = None
     study: StudyName = None
     shape: Shapes = None
+    all_shapes: Annotated[
+        bool,
+        typer.Option("--all-shapes", help="At every shape of the study, and not the usual ones."),
+    ] = False
     on: On = None
     wide: Wide = False
     markdown: Markdown = False
