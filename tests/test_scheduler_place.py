@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("dask_jobqueue", reason="the extra 'cluster' is not installed")
+pytest.importorskip("workbench.places.jobqueue", reason="the extra 'cluster' is not installed")
 
 from distributed import LocalCluster
 

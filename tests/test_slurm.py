@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("dask_jobqueue", reason="the extra 'cluster' is not installed")
+pytest.importorskip("workbench.places.jobqueue", reason="the extra 'cluster' is not installed")
 
 import hosts
 from onplaces import NCU
@@ -211,6 +211,13 @@ def test_what_slurm_refuses_is_said_at_once(folder: Path, given: dict[str, Any])
         pass
     assert "[places.hpc]" in failed.value.hint
     assert set(jobs()) <= set(before)
+
+
+def test_ctrl_c_stays_what_it_was() -> None:
+    """dask-jobqueue puts a handler of its own in place when it is imported."""
+    code = "import signal; from workbench.places import slurm; print(signal.getsignal(2).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "default_int_handler\n"
 
 
 def test_without_slurm_that_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def on_both(cards: Sequence[Sequence[float]], *, again: bool = False) -> Interva
     intervals, mean ± t(0.975, S - 2) · s / √Sᵢ, with the spread s that both have within them
     (NIST/SEMATECH e-Handbook, 7.3.1). Its value is the mean of the two.
     """
-    sessions = sum(map(len, cards))
+    sessions = len([one for each in cards for one in each])
     freedom = sessions - len(cards)
     squares = math.fsum(variance(each) * (len(each) - 1) for each in cards if len(each) > 1)
     reach = _quantile(T_995 if again else T_975, freedom) * math.sqrt(squares / freedom)

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from dask_jobqueue.slurm import SLURMCluster
 from distributed import Security
 from distributed.core import Status
 
 from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.places.jobqueue import SLURMCluster
 from workbench.places.opened import Opened, Tell
 from workbench.places.scheduler import FOR_WORKERS, PAGES, SETTINGS, WITHOUT_PAGES, security
 from workbench.study.places import SlurmPlace
