@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -21,6 +22,7 @@ from workbench.evidence.records import Session
 from workbench.run.protocol import (
     CONTEXT_LOST,
     EVENTS,
+    PARENT,
     Broken,
     Done,
     Hello,
@@ -32,6 +34,7 @@ from workbench.run.protocol import (
     decode,
     write_gate,
 )
+from workbench.run.worker.gate import is_alive
 from workbench.run.worker.sessions import Server
 from workbench.run.worker.telling import Journal
 from workbench.study.model import Tolerance
@@ -603,12 +606,43 @@ def test_progress_tells_where_a_session_is() -> None:
     assert progress.round(warming) == "timing, references alone, warming up"
 
 
+def test_a_session_ends_with_whoever_wanted_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that hangs would have the card for ever."""
+    monkeypatch.chdir(tmp_path)
+    wanted_by = subprocess.Popen(["sleep", "600"])
+    monkeypatch.setenv(PARENT, str(wanted_by.pid))
+    monkeypatch.setattr("workbench.run.worker.sessions.wait_at_gate", lambda: ("baseline",))
+
+    def hangs(number: int, names: Sequence[str]) -> set[str]:
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        os.kill(wanted_by.pid, signal.SIGKILL)
+        time.sleep(600)
+        return set()
+
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()  # as its parent has it
+        with Journal(tmp_path) as journal:
+            server = Scripted(JOB_OF_TWO, journal)
+            server.fate = hangs
+            server.run()
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    wanted_by.wait()
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    session, end = int((tmp_path / "pid").read_text()), time.monotonic() + 60
+    while is_alive(session) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_alive(session)
+
+
 # ---- where a worker waits ----------------------------------------------------------------------
 def test_who_waits_at_the_gate_ends_with_the_parent_even_where_an_ncu_is_between(
     tmp_path: Path,
 ) -> None:
     from workbench.run.process import worker_environment
-    from workbench.run.protocol import PARENT
 
     assert worker_environment(tmp_path)[PARENT] == str(os.getpid())
     parent = subprocess.Popen(["sleep", "60"])

@@ -17,28 +17,37 @@ POLL_SECONDS = 0.02
 LOOK_SECONDS = 1.0
 
 
-def end_with_parent() -> None:
-    """From now on nothing goes on for nobody, on a card that somebody else may take: where the
-    parent is gone this process is killed, and with it an ncu around it and a session inside of it.
+class Parent:
+    """The process for which this one works: where it is gone nothing goes on, on a card that
+    somebody else may take.
     """
-    if parent := int(os.environ.get(PARENT) or 0):
-        threading.Thread(target=_end_with, args=(parent, _own_group(parent)), daemon=True).start()
+
+    def __init__(self) -> None:
+        self.pid = int(os.environ.get(PARENT) or 0)
+        self.made_our_group = False
+        with suppress(ProcessLookupError):
+            self.made_our_group = os.getpgid(self.pid) != os.getpgrp()
+
+    def require(self) -> None:
+        """Where it is gone this process is killed, and with it an ncu around it and a session
+        inside of it.
+        """
+        if not self.pid or is_alive(self.pid):
+            return
+        if self.made_our_group:
+            os.killpg(0, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _own_group(parent: int) -> bool:
-    """Whether this process is in a group that the parent made for it."""
-    try:
-        return os.getpgid(parent) != os.getpgrp()
-    except ProcessLookupError:
-        return False
+def end_with_parent() -> None:
+    """Look for it from now on, in a thread: not for a process that forks."""
+    threading.Thread(target=_look, args=(Parent(),), daemon=True).start()
 
 
-def _end_with(parent: int, own_group: bool) -> None:
-    while is_alive(parent):
+def _look(parent: Parent) -> None:
+    while parent.pid:
+        parent.require()
         time.sleep(LOOK_SECONDS)
-    if own_group:
-        os.killpg(0, signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def wait_at_gate() -> tuple[str, ...]:

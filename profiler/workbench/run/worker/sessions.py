@@ -30,7 +30,7 @@ from workbench.run.protocol import (
     Timed,
     read_job,
 )
-from workbench.run.worker.gate import end_with_parent, wait_at_gate
+from workbench.run.worker.gate import LOOK_SECONDS, Parent, wait_at_gate
 from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.front_ends import is_compiling
 from workbench.study.shapes import add_shapes
@@ -42,6 +42,7 @@ class Server:
 
     def __init__(self, job: SessionsJob, journal: Journal) -> None:
         self.job, self.journal = job, journal
+        self.parent = Parent()
         self.done = 0
         self.told = False
 
@@ -77,6 +78,8 @@ class Server:
             self.child(variants, alone, theirs)
         theirs.close()
         try:
+            while not ours.poll(LOOK_SECONDS):
+                self.parent.require()
             out: set[str] | None = ours.recv()
         except EOFError:
             out = None
@@ -159,7 +162,6 @@ class Server:
 
 
 def main() -> None:
-    end_with_parent()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, SessionsJob)
     import numpy  # noqa: F401
