@@ -27,7 +27,7 @@ KERNELS = {
         static int calls;
         if (i < n) out[i] = 2 * x[i];
         if (i == 0) atomicAdd(&calls, 1);
-        while (*(volatile int*)&calls > 400) {}
+        while (*(volatile int*)&calls > 40) {}
     """,
     "broken": "if (i < n) out[i] = 2 * y[i];",
     "pairs": "for (long long j = 2 * i; j < n && j < 2 * i + 2; ++j) out[j] = 2 * x[j];",

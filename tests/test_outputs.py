@@ -254,6 +254,37 @@ def test_what_is_not_written_again_is_told() -> None:
     assert found.why == "leaves NaN in its result when it is called again: not written anew"
 
 
+def test_what_launches_on_another_stream_does_not_find_its_inputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[Any] = []
+    early: list[Any] = []  # what another stream makes of the inputs while this one pauses
+
+    def run(x: Any) -> Any:
+        given.append(x)
+        return early[0] if early else x * 2
+
+    monkeypatch.setattr(calls, "pause", lambda: early.append(given[0] * 2))
+    found = check.check_once(study_of(doubled), run, None)
+    assert found.why == "leaves NaN in its result when it is called again: not written anew"
+    early.clear()
+    monkeypatch.setattr(calls, "pause", lambda: None)
+    assert check.check_once(study_of(doubled), run, None).why == ""
+
+
+def test_what_only_the_first_call_changes_is_told() -> None:
+    called: list[int] = []
+
+    def run(x: Any) -> Any:
+        result = x * 2
+        if not called:
+            x.zero_()
+        called.append(1)
+        return result
+
+    assert check.check_once(study_of(doubled), run, None).why == "changes its input 'x'"
+
+
 def test_results_that_differ_from_call_to_call_are_noted() -> None:
     calls: list[int] = []
 

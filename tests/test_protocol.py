@@ -376,6 +376,20 @@ def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]]) -> None:
     ]
 
 
+def test_what_goes_backward_is_captured_on_the_thread_that_has_the_range(
+    torch: Any, worker: Callable[..., list[WorkerEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own: list[bool] = []
+
+    def pushed(name: str) -> None:
+        own.append(not torch._C._is_multithreading_enabled())
+
+    monkeypatch.setattr("torch.cuda.nvtx.range_push", pushed)
+    worker(Phase.CAPTURE)
+    assert own == [True, True]
+    assert torch._C._is_multithreading_enabled()
+
+
 def test_who_fails_is_out_and_the_others_go_on(
     worker: Callable[..., list[WorkerEvent]], tmp_path: Path
 ) -> None:

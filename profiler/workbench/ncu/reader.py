@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from workbench.errors import BadCapture
 from workbench.evidence.store import digest_of
 from workbench.ncu import frames
+from workbench.ncu.kernel_names import lasting_kernel
 from workbench.ncu.ranges import nvtx_ranges
 from workbench.ncu.watchdog import limited
 
@@ -120,8 +121,10 @@ def kernel_name(action: Any) -> str:
 
 
 def mangled_name(action: Any) -> str:
-    """As the driver has it, and with it the node of a CUDA graph."""
-    return str(action.name(action.NameBase_MANGLED) or "")
+    """As the driver has it, and with it the node of a CUDA graph, but for what another process
+    would number otherwise.
+    """
+    return lasting_kernel(str(action.name(action.NameBase_MANGLED) or ""))
 
 
 def extents(action: Any, what: str) -> tuple[int, int, int] | None:

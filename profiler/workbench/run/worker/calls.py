@@ -18,6 +18,7 @@ GUARD_BYTES = 64 * 1024
 POISON = 0xFF  # every float format reads all-ones as NaN
 POISON_BLOCKS = 8
 POISON_BYTES = 256 << 20  # of all blocks together, where the inputs are not larger
+LATE_CYCLES = 2_000_000  # about a millisecond; a launch takes Python some microseconds
 
 
 def guarded(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -32,6 +33,16 @@ def guarded(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     inside = flat.as_strided(tensor.shape, tensor.stride()) if dense else flat.view(tensor.shape)
     inside.copy_(tensor.detach())
     return inside.requires_grad_(tensor.requires_grad), buffer
+
+
+def pause() -> None:
+    """Of the current stream."""
+    if torch.cuda.is_available():
+        torch.cuda._sleep(LATE_CYCLES)
+
+
+def can_be_nan(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def poison_free_memory(sizes: Sequence[int]) -> None:
@@ -69,6 +80,7 @@ class Calls:
         for name, value in drawn.items():
             if isinstance(value, torch.Tensor):
                 self.inputs[name], self.buffers[name] = guarded(value)
+        self.touched_first = ""
 
     def call(self) -> Outputs:
         """Raises NoResult."""
@@ -81,6 +93,7 @@ class Calls:
         """With the inputs that a call changes as they were, and with NaN where the last call's
         outputs stood: its memory is what the next one is likely to be given.
         """
+        self.touched_first = self.touched()
         for name, out in before.tensors.items():
             if name in self.in_place:
                 out.copy_(self.drawn[name].detach())
@@ -88,10 +101,24 @@ class Calls:
                 in_memory(out).view(torch.uint8).fill_(POISON)
             del out
         before.tensors.clear()
+        self.arrive_late()
         return self.call()
+
+    def arrive_late(self) -> None:
+        """NaN in place of the inputs for about a millisecond of the current stream: what launches
+        on another one, and does not wait for this one, reads that.
+        """
+        late = [name for name in self.buffers if can_be_nan(self.drawn[name])]
+        for name in late:
+            self.buffers[name][GUARD_BYTES:-GUARD_BYTES] = POISON
+        pause()
+        for name in late:
+            self.inputs[name].detach().copy_(self.drawn[name].detach())
 
     def touched(self) -> str:
         """Which of the inputs, or of the memory around them, is not what it was, in words."""
+        if self.touched_first:
+            return self.touched_first
         for name, buffer in self.buffers.items():
             given, now = self.drawn[name].detach(), self.inputs[name].detach()
             if name not in self.in_place and not same_bits(now, given):

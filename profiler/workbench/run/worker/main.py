@@ -19,6 +19,7 @@ from workbench import cuda
 from workbench.cuda.includes import source_text
 from workbench.errors import ToolFailed, UsageError
 from workbench.evidence.records import BuiltKernel
+from workbench.ncu.kernel_names import variant_module
 from workbench.run.protocol import (
     CONTEXT_LOST,
     Built,
@@ -149,10 +150,7 @@ class Worker:
     def load(self, name: str) -> Callable[..., Any]:
         """Its ``run``, of a module that is loaded anew: nobody has it in hands before."""
         self.loaded += 1
-        file, called = (
-            self.folder / f"{base_name(name)}.py",
-            f"workbench_variant_{self.loaded}_{name}",
-        )
+        file, called = self.folder / f"{base_name(name)}.py", variant_module(self.loaded, name)
         with cuda.overridden(self.job.params.get(name, {})):
             load = self.guard.load if self.guard else load_module
             module = load(file, called)
@@ -263,13 +261,15 @@ class Worker:
         table = around.table(inputs)
         around.card.advance()
         around.write(table, 0)
-        graphs.warm_up(lambda: run(**inputs), around.card.side)
-        around.write(table, 1)
-        torch.cuda.synchronize()
-        torch.cuda.nvtx.range_push(self.job.ranges[name])
-        run(**inputs)
-        torch.cuda.synchronize()
-        torch.cuda.nvtx.range_pop()
+        # Ranges are of a thread, and autograd has one of its own for what goes backward.
+        with torch.autograd.set_multithreading_enabled(False):
+            graphs.warm_up(lambda: run(**inputs), around.card.side)
+            around.write(table, 1)
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_push(self.job.ranges[name])
+            run(**inputs)
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_pop()
         self.journal.write(Captured(variant=name))
 
 

@@ -1,7 +1,7 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <torch/extension.h>
 
-__global__ void __launch_bounds__(256) silu(const float* x, float* out, int n) {
+__global__ void silu(const float* x, float* out, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     float kept[48];
 #pragma unroll

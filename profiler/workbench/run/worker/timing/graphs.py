@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from workbench.evidence.records import GraphNode
+from workbench.ncu.kernel_names import lasting_kernel
 from workbench.words import NodeKind
 
 MOST_WARM_UP = 5  # calls
@@ -100,7 +101,7 @@ def _node(handle: Any) -> GraphNode:
 
 
 def _name(params: Any) -> str:
-    """The mangled name of the kernel."""
+    """The mangled name of the kernel, as another process would have it."""
     from cuda.bindings import driver
 
     if int(params.func):
@@ -108,7 +109,7 @@ def _name(params: Any) -> str:
     else:
         status, name = driver.cuKernelGetName(params.kern)
     _require(status, "the name of a kernel")
-    return str(name.decode())
+    return lasting_kernel(name.decode())
 
 
 def _require(status: Any, what: str) -> None:
