@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from workbench.derive.figures import Figure
-from workbench.judge.bottlenecks import attainable, bottlenecks, is_binding, plain
+from workbench.judge.bottlenecks import attainable, bottlenecks, plain
 from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS
 
 
@@ -53,7 +53,16 @@ def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
     assert (order[0].hot_line.line, order[0].hot_line.share) == (7, 0.75)
     assert order[0].value == 60.0
     assert attainable("MemoryCacheAccessPattern", "Global Store", 70, found) == 2.0
-    assert not is_binding("TheoreticalOccupancy", found)
+
+
+def test_compression_where_nothing_was_allocated_for_it_is_named_last() -> None:
+    found = dict([share("long_scoreboard", 60.0), share("selected", 20.0)])
+    compression = rule("MemoryL2Compression", "Low Compression Rate", 63)
+    for rate, first in ((0.0, "CPIStall"), (0.4, "MemoryL2Compression")):
+        low = (*compression[:-1], [("lrc__average_ilc_input_sector_success_rate.pct", rate)])
+        rules = pd.DataFrame([low, rule("CPIStall", "Stalls", 30)], columns=RULE_COLUMNS)
+        lines = pd.DataFrame([], columns=LINE_COLUMNS)
+        assert bottlenecks(rules, lines, found)[0].rule == first
 
 
 def test_without_rules_the_stalls_stand_in() -> None:

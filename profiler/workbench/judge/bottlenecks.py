@@ -142,13 +142,17 @@ def attainable(rule: str, title: str, estimate: float, figures: Mapping[str, Fig
     return min(estimate, added(shares))
 
 
-def is_binding(rule: str, figures: Mapping[str, Figure]) -> bool:
-    """False for a limit on resident warps that the launch does not come near.
+def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
+    """False for a limit on resident warps that the launch does not come near, and for compression
+    in L2 where no memory was allocated for it.
 
     ncu names theoretical occupancy even where the grid is too small to reach it: raising the
-    limit would change nothing there.
+    limit would change nothing there. Of memory that is not allocated as compressible (by
+    ``cuMemCreate``), which is what cudaMalloc and torch give, no sector is compressed.
     """
-    if rule != "TheoreticalOccupancy":
+    if rule.name == "MemoryL2Compression":
+        return any(value > 0 for _, value in rule.focus)
+    if rule.name != "TheoreticalOccupancy":
         return True
     achieved, limit = figures.get("achieved_occupancy"), figures.get("theoretical_occupancy")
     if achieved is None or limit is None:
@@ -192,7 +196,7 @@ def _rules(rules: pd.DataFrame) -> list[Rule]:
 
 def _rank(rule: Rule, figures: Mapping[str, Figure]) -> tuple[bool, bool, float, str, str]:
     return (
-        not is_binding(rule.name, figures),
+        not is_binding(rule, figures),
         rule.scope != "global",
         -attainable(rule.name, rule.title, rule.estimate, figures),
         rule.name,
