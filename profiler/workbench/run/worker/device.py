@@ -72,6 +72,14 @@ def _driver() -> str:
         return ABSENT
 
 
+def _handle(nvml: Any) -> Any:
+    """NVML's of this process's GPU. It counts all of the machine, and torch those that are visible
+    to it: the first there may be any here.
+    """
+    uuid = _uuid() if nvml.nvmlDeviceGetCount() > 1 else None
+    return nvml.nvmlDeviceGetHandleByUUID(uuid) if uuid else nvml.nvmlDeviceGetHandleByIndex(0)
+
+
 REASON = "nvmlClocksEventReason"
 
 
@@ -94,7 +102,7 @@ class Gauge:
             import pynvml
 
             pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
+            self._handle = _handle(pynvml)
             self._nvml = pynvml
             self.reasons = {
                 name.removeprefix(REASON): int(bit)
