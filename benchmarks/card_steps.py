@@ -44,6 +44,7 @@ class Step:
     ``<last:STUDY>`` is the last step of a ladder, ``<fresh>`` an empty folder. What the last of
     them prints is put below a mark of a page, ``into`` ``"PAGE MARK"``. Without one of its
     ``programs``, ``packages`` or ``cards`` it is left out; ``optional`` packages make it tell more.
+    Where one that it comes ``after`` is run as well, it goes on with what that one has left.
 
     In the file, an entry with ``each`` is one step a line of that list, whose words stand for
     ``{0}``, ``{1}``.
@@ -60,6 +61,7 @@ class Step:
     optional: tuple[str, ...] = ()
     cards: int = 1
     into: str = ""
+    after: str = ""
 
     @property
     def needs(self) -> str:

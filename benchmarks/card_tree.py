@@ -14,7 +14,7 @@ import shutil
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 # What is copied of a checkout, where wheels and environments may lie beside it.
 TOP = (
@@ -63,7 +63,7 @@ class Tree:
         """
         known, wanted, both = self.known(), {n: digest(source / n) for n in files(source)}, []
         self.root.mkdir(parents=True, exist_ok=True)
-        _whole(self.copied, json.dumps(known, indent=0).encode())  # from now on it is this one's
+        whole(self.copied, json.dumps(known, indent=0).encode())  # from now on it is this one's
         for name in sorted({*known, *wanted}):
             here, new = self.root / name, wanted.get(name)
             own = digest(here) if here.is_file() else None
@@ -78,7 +78,7 @@ class Tree:
                     shutil.copy2(source / name, here)
             elif new != known.get(name):
                 both.append(name)
-        _whole(self.copied, json.dumps(known, indent=0).encode())
+        whole(self.copied, json.dumps(known, indent=0).encode())
         return both
 
     def changes(self) -> tuple[dict[str, str], dict[str, str]]:
@@ -107,7 +107,7 @@ class Tree:
         if len(data) > PIECE:
             names = [f"{to.name}.part{number}" for number in range(-(-len(data) // PIECE))]
         for number, name in enumerate(names):
-            _whole(to.with_name(name), data[number * PIECE :][:PIECE])
+            whole(to.with_name(name), data[number * PIECE :][:PIECE])
         for old in to.parent.glob(f"{to.name}*"):
             if old.name not in names:
                 old.unlink()
@@ -120,71 +120,31 @@ def _note(known: dict[str, str], name: str, content: str | None) -> None:
         known[name] = content
 
 
-def _whole(path: Path, data: bytes) -> None:
+def whole(path: Path, data: bytes) -> None:
     """Written whole or not at all."""
     half = path.with_name(f".{path.name}.half")
     half.write_bytes(data)
     half.replace(path)
 
 
-@dataclass(frozen=True)
-class Taken:
-    """Files of a checkout; ``both`` are those that it has changed too: they stay as they are."""
-
-    written: tuple[str, ...]
-    removed: tuple[str, ...]
-    both: tuple[str, ...]
-
-
-def take(archive: Path, into: Path) -> Taken:
-    """What ``Tree.pack`` has packed, into a checkout; ``archive`` may lie there in pieces. To files
-    that are only ever appended to, ``.jsonl``, the lines are added that they lack.
-
-    Raises ValueError for what is no such archive, OSError where there is none.
-    """
-    written, removed, both = list[str](), list[str](), list[str]()
-    for name, was, new in _packed(archive):
-        if PurePosixPath(name).parts[0] not in TOP or ".." in PurePosixPath(name).parts:
-            raise ValueError(f"'{name}' in {archive} is no file of this repository")
-        path = into / name
-        here = path.read_bytes() if path.is_file() else None
-        own = hashlib.sha256(here).hexdigest() if here is not None else ""
-        if here == new:
-            continue
-        if own != was and here and new and path.suffix == ".jsonl":
-            lines = here.splitlines(keepends=True)
-            new = b"".join([*lines, *(one for one in new.splitlines(True) if one not in lines)])
-        elif own != was:
-            both.append(name)
-            continue
-        if new is None:
-            path.unlink()
-            removed.append(name)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _whole(path, new)
-            written.append(name)
-    return Taken(tuple(written), tuple(removed), tuple(both))
-
-
-def _packed(archive: Path) -> Iterator[tuple[str, str, bytes | None]]:
-    """Each file of an archive: what sha256 it was copied with, and its content, None where it is
-    gone.
+def packed(archive: Path) -> Iterator[tuple[str, str, bytes | None]]:
+    """Each file of an archive, which may lie there in pieces: what sha256 it was copied with, and
+    its content, None where it is gone.
     """
     data = joined(archive.parent.iterdir()).get(archive.name) or archive.read_bytes()
     try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as packed:
-            told = json.loads(_content(packed, TOLD))
+        with tarfile.open(fileobj=io.BytesIO(data)) as opened:
+            told = json.loads(_content(opened, TOLD))
             for name, was in told["made"].items():
-                yield name, was, _content(packed, name)
+                yield name, was, _content(opened, name)
             for name, was in told["removed"].items():
                 yield name, was, None
     except (tarfile.TarError, KeyError) as error:
         raise ValueError(f"{archive} was not packed by this program: {error}") from None
 
 
-def _content(packed: tarfile.TarFile, name: str) -> bytes:
-    file = packed.extractfile(name)
+def _content(opened: tarfile.TarFile, name: str) -> bytes:
+    file = opened.extractfile(name)
     if file is None:
         raise KeyError(f"{name} is no file")
     return file.read()

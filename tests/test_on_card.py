@@ -8,9 +8,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,10 +20,11 @@ from typing import Any
 
 import pytest
 import typer
-from benchmarks import card_steps, card_tree, next_steps, on_card
+from benchmarks import card_run, card_steps, card_take, card_tree, next_steps, on_card
+from benchmarks.card_lanes import Lanes
+from benchmarks.card_run import PACK, Run, Told
 from benchmarks.card_steps import Machine, Step, drawn_by, last_step, read_steps
-from benchmarks.card_tree import take
-from benchmarks.on_card import PACK, Run
+from benchmarks.card_take import take
 
 from test_setup import small_wheel
 from workbench.cli import VERBS, app
@@ -65,7 +68,7 @@ def test_every_step_is_one_that_a_short_call_has_time_for() -> None:
     assert len({step.name for step in STEPS}) == len(STEPS)
     for step in STEPS:
         assert step.expected <= step.limit <= 600, step.name
-        assert step.expected < CALL - on_card.GRACE - on_card.PACKING, step.name
+        assert step.expected < CALL - card_run.GRACE - card_run.PACKING, step.name
         for path in map(ROOT.joinpath, step.fills.split(", ")):
             assert path.is_file() if path.suffix else path.parent.is_dir(), step.name
         for line in step.commands:
@@ -174,8 +177,8 @@ def test_what_is_printed_has_a_place() -> None:
 
 
 def test_it_starts_where_nothing_is_installed() -> None:
-    for name in ("on_card", "card_steps", "card_tree", "card_wheels"):
-        tree = ast.parse((ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8"))
+    for path in [*(ROOT / "benchmarks").glob("card_*.py"), ROOT / "benchmarks" / "on_card.py"]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -232,7 +235,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(on_card, "own_packages", lambda tree: ["pytest"])
+    monkeypatch.setattr(card_run, "own_packages", lambda tree: ["pytest"])
     made = Run(tmp_path / "out", tmp_path / "scratch", source=source, grace=20)
     made.prepare([])
     return made
@@ -267,12 +270,12 @@ def test_what_steps_changed_is_packed_after_each_and_can_be_taken(run: Run, sour
     assert "==== " in log
     assert sorted(path.name for path in run.out.iterdir()) == [PACK, "log.txt", "table.md"]
     assert (source / JOURNAL).read_text() == "first\n", "the checkout is left alone"
-    taken = take(run.out / PACK, source)
+    taken = take([run.out / PACK], source)
     assert taken.written == (JOURNAL, "ablations/one/evidence/new.json")
     assert taken.removed == ("ablations/one/evidence/old.json",)
     assert (source / JOURNAL).read_text() == "first\nsecond\n"
     assert not (source / "ablations/one/evidence/old.json").exists()
-    again = take(run.out / PACK, source)
+    again = take([run.out / PACK], source)
     assert (again.written, again.removed, again.both) == ((), (), ())
 
 
@@ -283,7 +286,7 @@ def test_what_the_checkout_has_changed_too_is_left(run: Run, source: Path) -> No
     (source / "ablations/one/evidence/old.json").write_text("mine")
     with (source / JOURNAL).open("a") as journal:
         journal.write("of another machine\n")
-    taken = take(run.out / PACK, source)
+    taken = take([run.out / PACK], source)
     assert taken.both == ("docs/page.md", "ablations/one/evidence/old.json")
     assert (source / "docs/page.md").read_text() == "mine"
     assert (source / JOURNAL).read_text() == "first\nof another machine\nsecond\n"
@@ -297,7 +300,7 @@ def test_a_large_pack_comes_in_pieces(
     run.tree.pack(run.out / PACK)
     assert not (run.out / PACK).exists()
     assert (run.out / f"{PACK}.part1").is_file()
-    assert len(take(run.out / PACK, source).written) == 2
+    assert len(take([run.out / PACK], source).written) == 2
     monkeypatch.undo()
     run.tree.pack(run.out / PACK)
     assert [path.name for path in run.out.glob(f"{PACK}*")] == [PACK]
@@ -306,10 +309,10 @@ def test_a_large_pack_comes_in_pieces(
 def test_an_archive_of_anybody_is_refused(tmp_path: Path, source: Path) -> None:
     bad = tmp_path / PACK
     with pytest.raises(FileNotFoundError):
-        take(bad, source)
+        take([bad], source)
     bad.write_bytes(b"no archive")
     with pytest.raises(ValueError, match="not packed by this program"):
-        take(bad, source)
+        take([bad], source)
     for name in ("docs/../../else", "else/docs"):
         told = tmp_path / card_tree.TOLD
         told.write_text(json.dumps({"made": {name: ""}, "removed": {}}))
@@ -317,7 +320,7 @@ def test_an_archive_of_anybody_is_refused(tmp_path: Path, source: Path) -> None:
             archive.add(told, arcname=card_tree.TOLD)
             archive.add(told, arcname=name)
         with pytest.raises(ValueError, match="is no file of this repository"):
-            take(bad, source)
+            take([bad], source)
 
 
 def test_a_step_past_its_limit_is_stopped_keeps_what_it_has_and_the_next_one_runs(
@@ -383,7 +386,7 @@ def test_what_a_machine_lacks_leaves_a_step_out(run: Run) -> None:
 
 
 def test_what_there_is_no_time_for_is_left_out(run: Run) -> None:
-    run.last = time.monotonic() + run.grace + on_card.PACKING + 30
+    run.last = time.monotonic() + run.grace + card_run.PACKING + 30
     assert run.run([step("long", "1", expected=60), step("short", "1", expected=1)]) == 3
     assert ended(run)["long"][0] == "left out"
     assert ended(run)["short"] == ("done", "")
@@ -432,6 +435,110 @@ def test_a_step_sees_the_copy_and_nothing_of_the_checkout(
     assert not any(path.startswith(str(source)) for path in found)
 
 
+# ---- several at once ---------------------------------------------------------------------------
+@pytest.fixture
+def lanes(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    monkeypatch.setattr(card_run, "own_packages", lambda tree: ["pytest"])
+    told = Told(tmp_path / "out")
+    scratch = tmp_path / "scratch"
+    runs = [Run(told.out, scratch, source=source, grace=20, lane=n, shared=told) for n in (0, 1)]
+    for run in runs:
+        run.prepare([])
+    return runs
+
+
+def test_lanes_work_at_once_each_with_its_card(lanes: list[Run]) -> None:
+    """Each waits for the other, which must have begun."""
+    meets = """
+import os, time
+from pathlib import Path
+place, own = Path(os.environ["TMPDIR"]).parents[1], os.environ["CUDA_VISIBLE_DEVICES"]
+(place / f"here-{own}").touch()
+until = time.monotonic() + 30
+while not (place / f"here-{1 - int(own)}").exists():
+    assert time.monotonic() < until
+    time.sleep(0.01)
+"""
+    both = [step("one", meets), step("two", meets), step("wide", "1", cards=2)]
+    assert Lanes(lanes, both).run() == 3
+    found = ended(lanes[0])
+    assert found["one"] == found["two"] == ("done", "")
+    assert found["wide"][0] == "left out"
+    log = (lanes[0].out / "log.txt").read_text()
+    assert "lane 0: python -c" in log
+    assert "lane 1: python -c" in log
+    assert len(list(lanes[0].out.iterdir())) == 4  # two archives, the log and the table
+
+
+def test_what_comes_after_a_step_is_its_lanes(lanes: list[Run]) -> None:
+    made = "from pathlib import Path; Path('docs/made').write_text('1')"
+    uses = "from pathlib import Path; assert Path('docs/made').is_file()"
+    rest = [step(f"rest{n}", "1") for n in range(3)]
+    assert Lanes(lanes, [step("a", made), step("b", uses, after="a"), *rest]).run() == 0
+    assert {one.step for one in lanes[0].ended} == {"a", "b", "rest0", "rest1", "rest2"}
+    assert Lanes(lanes[1:], [step("c", "1", after="not chosen")]).run() == 0
+
+
+def test_ctrl_c_ends_all_lanes(lanes: list[Run]) -> None:
+    slow = "import time\ntime.sleep(60)"
+    work = Lanes(lanes, [step("one", slow), step("two", slow), step("three", "1")])
+
+    def interrupt() -> None:
+        while not all(run.running for run in lanes):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    began = time.monotonic()
+    threading.Thread(target=interrupt).start()
+    assert work.run() == 130
+    assert time.monotonic() - began < 30
+    assert ended(lanes[0]) == dict.fromkeys(("one", "two"), ("stopped", "interrupted"))
+
+
+def test_what_lanes_changed_is_put_together(lanes: list[Run], source: Path) -> None:
+    page, checks = "docs/page.md", "ablations/one/evidence/checks/a.json"
+    (source / checks).parent.mkdir()
+    old = {"provenance": {"date": "1"}, "shapes": {"s": {"max_abs": 0}, "t": {"max_abs": 0}}}
+    (source / checks).write_text(json.dumps(old))
+    (source / page).write_text("".join(f"{n}\n" for n in range(20)))
+    for run in lanes:
+        run.prepare([])
+    for run, line, shape, date in zip(lanes, (2, 17), "st", "32", strict=True):
+        text = (run.tree.root / page).read_text()
+        (run.tree.root / page).write_text(text.replace(f"\n{line}\n", f"\n{line} more\n"))
+        new = json.loads(json.dumps(old))
+        new["shapes"][shape]["max_abs"], new["provenance"]["date"] = 1, date
+        new["shapes"][f"{shape}{shape}"] = {"max_abs": 2}
+        (run.tree.root / checks).write_text(json.dumps(new))
+        with (run.tree.root / JOURNAL).open("a") as journal:
+            journal.write(f'{{"date": "{date}"}}\n')
+        (run.tree.root / "docs/both.md").write_text(f"{line}")
+        (run.tree.root / f"docs/of-{shape}.md").write_text("new")
+        run.tree.pack(run.pack)
+    taken = take([run.pack for run in lanes], source)
+    assert taken.both == ("docs/both.md",)
+    assert {"docs/of-s.md", "docs/of-t.md", page, checks, JOURNAL} == set(taken.written)
+    text = (source / page).read_text()
+    assert "\n2 more\n" in text
+    assert "\n17 more\n" in text
+    found = json.loads((source / checks).read_text())
+    assert found["provenance"]["date"] == "3"
+    assert {name: one["max_abs"] for name, one in found["shapes"].items()} == {
+        "s": 1, "t": 1, "ss": 2, "tt": 2,
+    }  # fmt: skip
+    dates = re.findall(r'"date": "(\d)"', (source / JOURNAL).read_text())
+    assert dates == ["2", "3"]
+
+
+def test_checks_are_written_as_the_workbench_writes_them() -> None:
+    paths = sorted((ROOT / "ablations").glob("*/evidence/*/checks/*.json"))
+    assert len(paths) > 10
+    for path in paths:
+        data = path.read_bytes()
+        other = json.dumps({**json.loads(data), "provenance": {}}).encode()
+        assert card_take.shapes(data, data, other) == data
+
+
 # ---- run again ---------------------------------------------------------------------------------
 def test_another_run_goes_on_where_the_first_one_was(
     run: Run, source: Path, tmp_path: Path, capsys: Capture
@@ -470,7 +577,7 @@ def test_another_run_into_the_same_folder_loses_nothing(
 
 def test_what_was_taken_is_no_change_any_more(run: Run, source: Path) -> None:
     assert run.run([step("one", MEASURE)]) == 0
-    take(run.out / PACK, source)
+    take([run.out / PACK], source)
     (source / "docs/page.md").unlink()
     run.prepare([])
     assert run.tree.changes() == ({}, {})

@@ -1,0 +1,132 @@
+"""What steps changed on a machine with a GPU, put into a checkout.
+
+Nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from benchmarks.card_tree import TOP, packed, whole
+
+Change = tuple[str, bytes | None]  # the sha256 that it was copied with, "" for new; None is gone
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Files of a checkout; ``both`` are those that it has changed too, or that lanes have changed
+    otherwise: they stay as they are.
+    """
+
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    both: tuple[str, ...]
+
+
+def take(archives: Sequence[Path], into: Path) -> Taken:
+    """What ``Tree.pack`` has packed, into a checkout: one archive, or those of all lanes of a run.
+
+    Where several have changed a file, what each has changed of it is put together: in files that
+    are only ever appended to, ``.jsonl``, lines; in checks, shapes; in texts, as git merges. Builds
+    and what reports are made of are the last one's.
+
+    Raises ValueError for what is no such archive, OSError where there is none.
+    """
+    changed: dict[str, list[Change]] = {}
+    for archive in archives:
+        for name, was, new in packed(archive):
+            parts = PurePosixPath(name).parts
+            if parts[0] not in TOP or ".." in parts:
+                raise ValueError(f"'{name}' in {archive} is no file of this repository")
+            changed.setdefault(name, []).append((was, new))
+    written, removed, both = list[str](), list[str](), list[str]()
+    for name, changes in changed.items():
+        path = into / name
+        here = path.read_bytes() if path.is_file() else None
+        found, known = together(name, here, changes)
+        if not known:
+            both.append(name)
+        elif found is None and here is not None:
+            path.unlink()
+            removed.append(name)
+        elif found is not None and found != here:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            whole(path, found)
+            written.append(name)
+    return Taken(tuple(written), tuple(removed), tuple(both))
+
+
+def together(name: str, here: bytes | None, changes: Sequence[Change]) -> tuple[bytes | None, bool]:
+    """A file with all changes of it, and whether they go together."""
+    own = hashlib.sha256(here).hexdigest() if here is not None else ""
+    news = [new for _, new in dict.fromkeys(changes) if new != here]
+    if not news:
+        return here, True
+    if name.endswith(".jsonl") and None not in news:
+        return lines(here or b"", [new for new in news if new is not None]), True
+    if any(was != own for was, new in changes if new != here):
+        return here, False
+    if len(news) == 1 or PurePosixPath(name).parts[0] == "reports" or "/builds/" in name:
+        return news[-1], True
+    if here is None or None in news:
+        return here, False
+    merge: Callable[[bytes, bytes, bytes], bytes | None] = (
+        shapes if "/checks/" in name else texts if not name.endswith(".json") else nothing
+    )
+    found: bytes | None = here
+    for new in news:
+        if found is not None and new is not None:
+            found = merge(here, found, new)
+    return (found, True) if found is not None else (here, False)
+
+
+def lines(here: bytes, news: Sequence[bytes]) -> bytes:
+    """With those that it lacks, in the order of their time where they tell it."""
+    known = here.splitlines(keepends=True)
+    more = dict.fromkeys(line for new in news for line in new.splitlines(True) if line not in known)
+    return b"".join([*known, *sorted(more, key=_date)])
+
+
+def _date(line: bytes) -> str:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return ""
+    return str(found.get("date", "")) if isinstance(found, dict) else ""
+
+
+def shapes(base: bytes, one: bytes, other: bytes) -> bytes | None:
+    """Checks of a variant: what either has found at a shape, with the later's provenance."""
+    was, mine, its = (json.loads(text) for text in (base, one, other))
+    if not all("shapes" in each for each in (was, mine, its)):
+        return None
+    later = max(mine, its, key=lambda each: each["provenance"].get("date", ""))
+    old = was["shapes"]
+    new = {name: found for name, found in its["shapes"].items() if old.get(name) != found}
+    kept = {name: found for name, found in mine["shapes"].items() if name in its["shapes"]
+            or old.get(name) != found}  # fmt: skip
+    merged = {**later, "shapes": {**kept, **new}}
+    return (json.dumps(merged, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def texts(base: bytes, one: bytes, other: bytes) -> bytes | None:
+    """None where both have changed the same lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = []
+        for name, data in (("one", one), ("base", base), ("other", other)):
+            (Path(folder) / name).write_bytes(data)
+            names.append(name)
+        merged = subprocess.run(
+            ["git", "merge-file", "--stdout", *names], cwd=folder, capture_output=True, check=False
+        )
+    return merged.stdout if merged.returncode == 0 else None
+
+
+def nothing(base: bytes, one: bytes, other: bytes) -> bytes | None:
+    return one if one == other else None
