@@ -22,6 +22,14 @@ MORE = "inline __device__ int nobody_calls_this() { return 1; }\n"
 IDENTITY = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@example.org"]
 
 
+def copied(top: Path) -> None:
+    """The study as a workspace of its own."""
+    for name in ("kernels", "ablations"):
+        where = Path(name) / "attention"
+        shutil.copytree(ROOT / where, top / where, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "workbench.toml", top)
+
+
 def git(top: Path, *arguments: str) -> None:
     subprocess.run(["git", *IDENTITY, *arguments], cwd=top, check=True, capture_output=True)
 
@@ -65,11 +73,7 @@ def cpu_seconds() -> float:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder) / "repository"
-        ignored = shutil.ignore_patterns("__pycache__")
-        for name in ("kernels", "ablations"):
-            where = Path(name) / "attention"
-            shutil.copytree(ROOT / where, top / where, ignore=ignored)
-        shutil.copy(ROOT / "workbench.toml", top)
+        copied(top)
         git(top, "init", "--quiet")
         commit(top)
         changes = (
