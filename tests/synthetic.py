@@ -215,6 +215,7 @@ def bottleneck(title: str = "Long Scoreboard Stalls", file: str = "baseline.cu")
         scope="global",
         message=message,
         kernel="attention_forward",
+        part=1.0,
         hot_line=line,
     )
 

@@ -7,8 +7,10 @@ import math
 import pandas as pd
 
 from workbench.derive.figures import Figure
-from workbench.judge.bottlenecks import attainable, bottlenecks, plain
-from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS
+from workbench.judge.bottlenecks import attainable, bottlenecks, parts, plain
+from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, RULE_COLUMNS
+from workbench.render.document import blocks
+from workbench.render.document.bottlenecks import brief
 
 
 def seen(value: float) -> Figure:
@@ -42,7 +44,7 @@ def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
         ],
         columns=LINE_COLUMNS,
     )
-    order = bottlenecks(rules, lines, found, top=4)
+    order = bottlenecks(rules, lines, found, {}, top=4)
     assert [b.rule for b in order] == [
         "CPIStall",
         "MemoryCacheAccessPattern",
@@ -59,16 +61,44 @@ def test_compression_where_nothing_was_allocated_for_it_is_named_last() -> None:
     found = dict([share("long_scoreboard", 60.0), share("selected", 20.0)])
     compression = rule("MemoryL2Compression", "Low Compression Rate", 63)
     for rate, first in ((0.0, "CPIStall"), (0.4, "MemoryL2Compression")):
-        low = (*compression[:-1], [("lrc__average_ilc_input_sector_success_rate.pct", rate)])
+        focus = [("lrc__average_ilc_input_sector_success_rate.pct", rate)]
+        low = (*compression[:-1], [*focus, ("lrc__ilc_input_sectors.sum", 2097706.0)])
         rules = pd.DataFrame([low, rule("CPIStall", "Stalls", 30)], columns=RULE_COLUMNS)
         lines = pd.DataFrame([], columns=LINE_COLUMNS)
-        assert bottlenecks(rules, lines, found)[0].rule == first
+        assert bottlenecks(rules, lines, found, {})[0].rule == first
+
+
+def test_of_several_kernels_the_one_that_takes_long_is_named_first() -> None:
+    """An estimate is of its kernel's own runtime."""
+    durations = [(0, "long", 90.0), (1, "short", 6.0), (2, "short", 4.0)]
+    metrics = pd.DataFrame(
+        [(n, k, "gpu__time_duration.sum", v, "ns") for n, k, v in durations],
+        columns=METRIC_COLUMNS,
+    )
+    part = parts(metrics)
+    assert part == {"long": 0.9, "short": 0.1}
+    rules = pd.DataFrame(
+        [
+            (1, "short", *rule("CPIStall", "Long Scoreboard Stalls", 80)[2:]),
+            (0, "long", *rule("CPIStall", "Long Scoreboard Stalls", 20)[2:]),
+        ],
+        columns=RULE_COLUMNS,
+    )
+    lines = pd.DataFrame([], columns=LINE_COLUMNS)
+    found = dict([share("long_scoreboard", 60.0), share("selected", 20.0)])
+    first, second = bottlenecks(rules, lines, found, part)
+    assert (first.kernel, first.part, second.kernel) == ("long", 0.9, "short")
+    assert (first.metric, first.value) == ("metric", 1.0)  # the kernel's own, not of all
+    assert "in long, 90 % of the durations" in blocks.plain(brief(first))
+    (only,) = bottlenecks(rules.iloc[1:], lines, found, {"long": 1.0})
+    assert "durations" not in blocks.plain(brief(only))
+    assert only.kernel == "long"
 
 
 def test_without_rules_the_stalls_stand_in() -> None:
     found = dict([share("wait", 40.0), share("selected", 60.0)])
     lines = pd.DataFrame([(0, "k", "a.cu", 1, "wait", 4.0)], columns=LINE_COLUMNS)
-    (only,) = bottlenecks(pd.DataFrame(columns=RULE_COLUMNS), lines, found)
+    (only,) = bottlenecks(pd.DataFrame(columns=RULE_COLUMNS), lines, found, {})
     assert only.title == "Wait stalls"
     assert math.isnan(only.estimated_speedup_pct)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.diff.costs import COUNTERS
-from workbench.derive.figures import ISSUING, STALL, Figure, stall_label
+from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, stall_label
 from workbench.derive.rowwise import rows
 from workbench.derive.sums import added
 from workbench.ncu.catalog import STALL_PREFIX
@@ -21,6 +21,7 @@ TOP = 3
 BINDING_SHARE = 0.8
 STALL_RULE = "CPIStall"
 ALL_STALLS = "stalls"
+COMPRESSED = "lrc__average_ilc_input_sector_success_rate.pct"
 NO_STALL = (*COUNTERS, ISSUING)  # counters of a line that are no stall reason
 # A rule's line is the one with the most of this counter; others get the line with most samples.
 LINE_COUNTER = {
@@ -66,8 +67,9 @@ class HotLine:
 class Bottleneck:
     """A limit, the metric that shows it, NVIDIA's estimate and the line behind it.
 
-    ``estimated_speedup_pct`` is ncu's own: percent of runtime (scope ``global``) or of the part
-    the rule speaks of (``local``). Estimates overlap and are never added.
+    ``estimated_speedup_pct`` is ncu's own: percent of the kernel's runtime (scope ``global``) or of
+    the part the rule speaks of (``local``). Estimates overlap and are never added. ``part`` is what
+    the launches of its kernel take of the durations of all.
     """
 
     title: str
@@ -78,6 +80,7 @@ class Bottleneck:
     scope: str
     message: str
     kernel: str
+    part: float
     hot_line: HotLine | None
 
 
@@ -151,7 +154,7 @@ def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
     ``cuMemCreate``), which is what cudaMalloc and torch give, no sector is compressed.
     """
     if rule.name == "MemoryL2Compression":
-        return any(value > 0 for _, value in rule.focus)
+        return dict(rule.focus).get(COMPRESSED, 0) > 0
     if rule.name != "TheoreticalOccupancy":
         return True
     achieved, limit = figures.get("achieved_occupancy"), figures.get("theoretical_occupancy")
@@ -160,20 +163,38 @@ def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
     return achieved.value >= BINDING_SHARE * limit.value
 
 
+def parts(metrics: pd.DataFrame) -> dict[str, float]:
+    """What the launches of each kernel take of the durations of all; empty where not collected."""
+    sums: dict[str, float] = {}
+    for kernel, metric, value in rows(metrics, "kernel", "metric", "value"):
+        if metric == DURATION:
+            sums[str(kernel)] = sums.get(str(kernel), 0.0) + value
+    total = added(sums.values())
+    return {kernel: each / total for kernel, each in sums.items()} if total > 0 else {}
+
+
 def bottlenecks(
-    rules: pd.DataFrame, lines: pd.DataFrame, figures: Mapping[str, Figure], top: int = TOP
+    rules: pd.DataFrame,
+    lines: pd.DataFrame,
+    figures: Mapping[str, Figure],
+    part: Mapping[str, float],
+    top: int = TOP,
 ) -> list[Bottleneck]:
     """The rules with the largest estimates, each rule once per kernel.
 
     First those that bind, then by scope (the whole runtime before a rule's own part of it), then
-    by what is attainable of the estimate. Without rules, the top stall reasons stand in.
+    by what is attainable of the estimate, times the ``part`` that its kernel has of all durations.
+    Without rules, the top stall reasons stand in.
     """
     rated = [rule for rule in _rules(rules) if math.isfinite(rule.estimate)]
     first: dict[tuple[str, str], Rule] = {}
-    for rule in sorted(rated, key=lambda rule: _rank(rule, figures)):
+    for rule in sorted(rated, key=lambda rule: _rank(rule, figures, part.get(rule.kernel, 1.0))):
         first.setdefault((rule.name, rule.kernel), rule)
-    ranked = list(first.values())[:top]
-    return [_bottleneck(rule, lines, figures) for rule in ranked] or top_stalls(lines, figures, top)
+    found = [
+        _bottleneck(rule, lines, figures, part.get(rule.kernel, 1.0))
+        for rule in list(first.values())[:top]
+    ]
+    return found or top_stalls(lines, figures, top)
 
 
 @dataclass(frozen=True)
@@ -194,19 +215,23 @@ def _rules(rules: pd.DataFrame) -> list[Rule]:
     return [Rule(*values) for values in rows(rules, *columns)]
 
 
-def _rank(rule: Rule, figures: Mapping[str, Figure]) -> tuple[bool, bool, float, str, str]:
+def _rank(
+    rule: Rule, figures: Mapping[str, Figure], part: float
+) -> tuple[bool, bool, float, str, str]:
     return (
         not is_binding(rule, figures),
         rule.scope != "global",
-        -attainable(rule.name, rule.title, rule.estimate, figures),
+        -attainable(rule.name, rule.title, rule.estimate, figures) * part,
         rule.name,
         rule.title,
     )
 
 
-def _bottleneck(rule: Rule, lines: pd.DataFrame, figures: Mapping[str, Figure]) -> Bottleneck:
+def _bottleneck(
+    rule: Rule, lines: pd.DataFrame, figures: Mapping[str, Figure], part: float
+) -> Bottleneck:
     counter = _counter(rule, lines)
-    metric, value = _metric(rule, counter, figures)
+    metric, value = _metric(rule, counter, figures if part >= 1 else {})
     return Bottleneck(
         title=rule.title or READABLE.get(rule.name, rule.name),
         rule=rule.name,
@@ -216,13 +241,16 @@ def _bottleneck(rule: Rule, lines: pd.DataFrame, figures: Mapping[str, Figure]) 
         scope=rule.scope,
         message=plain(rule.message),
         kernel=rule.kernel,
+        part=part,
         hot_line=hot_line(lines, rule.kernel, counter) if counter else None,
     )
 
 
 def _metric(rule: Rule, counter: str | None, figures: Mapping[str, Figure]) -> tuple[str, float]:
-    """The metric that shows what a rule speaks of: the stall itself, or the first in its focus."""
-    if rule.name == STALL_RULE and counter and counter != ALL_STALLS:
+    """The metric that shows what a rule speaks of: the stall itself, or the first in its focus.
+    ``figures`` are of all kernels, and empty where these are several.
+    """
+    if rule.name == STALL_RULE and counter and counter != ALL_STALLS and figures:
         share = figures.get(f"{STALL}{counter}")
         return STALL_PREFIX + counter, share.value if share else math.nan
     return rule.focus[0] if rule.focus else ("", math.nan)
@@ -248,6 +276,7 @@ def top_stalls(
             scope="",
             message="",
             kernel=kernel,
+            part=1.0,
             hot_line=hot_line(lines, kernel, reason),
         )
         for reason, share in list(stalls.items())[:top]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.figures import Figure, figures
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
 from workbench.derive.speedup import Key, SessionTimes, session_times, wrong_outputs
-from workbench.judge.bottlenecks import Bottleneck, bottlenecks
+from workbench.judge.bottlenecks import Bottleneck, bottlenecks, parts
 from workbench.words import Status
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class VariantEvidence:
         """Empty without a capture."""
         if self.capture is None:
             return ()
-        return tuple(bottlenecks(self.capture.rules, self.capture.lines, self.figures))
+        found = self.capture
+        return tuple(bottlenecks(found.rules, found.lines, self.figures, parts(found.metrics)))
 
     @property
     def was_profiled(self) -> bool:

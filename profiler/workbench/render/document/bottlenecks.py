@@ -27,11 +27,20 @@ def estimate(limit: Bottleneck) -> str:
     if not math.isfinite(limit.estimated_speedup_pct):
         return f"estimated speedup {ABSENT}"
     scope = SCOPES.get(limit.scope, limit.scope or "of an unnamed scope")
+    if limit.scope == "global" and limit.part < 1:
+        scope = "of that kernel's runtime"
     return f"NVIDIA's estimated speedup {number(limit.estimated_speedup_pct)} % {scope}"
 
 
 def title(limit: Bottleneck) -> Text:
-    return line(strong(limit.title), f", {estimate(limit)}")
+    return line(strong(limit.title), of_several(limit), f", {estimate(limit)}")
+
+
+def of_several(limit: Bottleneck) -> Text:
+    """Which kernel, where a call has several."""
+    if limit.part >= 1:
+        return ()
+    return line(" in ", code(limit.kernel), f", {percent(limit.part)} of the durations")
 
 
 def proof(limit: Bottleneck) -> Text:
@@ -84,5 +93,8 @@ def brief(limit: Bottleneck) -> Text:
     value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
     place = line("; hottest line ", hot_line(limit)) if limit.hot_line else ()
     return line(
-        strong(limit.title), f": {limit.metric}{value}; {told if known else 'no estimate'}", place
+        strong(limit.title),
+        of_several(limit),
+        f": {limit.metric}{value}; {told if known else 'no estimate'}",
+        place,
     )
