@@ -77,7 +77,7 @@ def origin(ablation: Ablation) -> Text:
     shape = " ".join(f"{k}={v}" for k, v in ablation.parameters.items())
     return words(
         f"{ablation.source} evidence: {ablation.gpu}, {ablation.date or 'no date'}, ncu {ncu}; "
-        f"{ablation.study} at {ablation.shape} ({shape})"
+        f"{ablation.study} at {ablation.shape}{f' ({shape})' if shape else ''}"
     )
 
 
