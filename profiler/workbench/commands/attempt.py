@@ -185,8 +185,8 @@ def called_once(workspace: Workspace, study: Study, shape: str, job: TrialJob) -
         folder = EvidenceFolder(Path(scratch) / there.gpu.slug)
         config = for_study(workspace.config, study.ladder)
         one = elsewhere.Job(workspace, study, config, folder, Plan(shape), instead=job)
-        told = elsewhere.told(there, one, Board(there.place.name))
-    assert told is not None
+        told = elsewhere.answered(there, one, Board(there.place.name)).told
+    assert isinstance(told, Learned)
     return told
 
 

@@ -75,7 +75,7 @@ def run(options: CalibrateOptions) -> None:
     try:
         if there is not None:
             board = Board(there.place.name, _tell)
-            elsewhere.told(there, _job(workspace, found, folder), board)
+            elsewhere.answered(there, _job(workspace, found, folder), board)
         else:
             with spending(workspace, Evidence(found, found.default_shape, folder), []):
                 calibrate(folder, _tell)

@@ -37,7 +37,6 @@ from workbench.run.plan import Measured, Plan
 from workbench.run.protocol import (
     Broken,
     CeilingsJob,
-    Learned,
     TrialJob,
 )
 from workbench.run.recording import Recorder
@@ -233,15 +232,15 @@ def dispatched(there: There, jobs: Sequence[Job], board: Board) -> list[Outcome]
                 charge(job.payer, job.evidence, run, spent, place=there.place.name, timed=timed)
 
 
-def told(there: There, job: Job, board: Board) -> Learned | None:
-    """What a job ``instead`` of measuring said, None where it leaves files. Raises the error in
-    which it ended, KeyboardInterrupt after Ctrl-C.
+def answered(there: There, job: Job, board: Board) -> Measured:
+    """Of a job that is one block. Raises the error in which it ended, and KeyboardInterrupt after
+    Ctrl-C.
     """
     (outcome,) = dispatched(there, [job], board)
-    found = outcome.measured.told
-    if not isinstance(found, Broken):
+    found = outcome.measured
+    if not isinstance(found.told, Broken):
         return found
-    error = error_of(found)
+    error = error_of(found.told)
     if isinstance(error, EnvironmentLacks | ToolFailed):  # of that machine, and not of this one
         doctor, place = "`workbench doctor", there.place.name
         hint = error.hint.replace(f"{doctor}`", f"{doctor} --on {place}`")

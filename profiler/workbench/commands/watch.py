@@ -181,9 +181,7 @@ def measured(study: Study, name: str, config: Config, options: WatchOptions) -> 
 def carried_out(job: elsewhere.Job) -> Measured:
     """Here or at the place of the verb. Raises KeyboardInterrupt after Ctrl-C."""
     if (there := elsewhere.PLACE.get()) is not None:
-        board = Board(there.place.name, quiet=True)
-        (outcome,) = elsewhere.dispatched(there, [job], board)
-        return outcome.measured
+        return elsewhere.answered(there, job, Board(there.place.name, quiet=True))
     with Progress(0, QUICK.sessions) as progress, spending(job.payer, job.evidence, []):
         done = Measurement(job.study, job.config, job.folder, job.plan, quiet(progress)).run()
     if done.interrupted:
