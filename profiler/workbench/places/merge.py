@@ -142,7 +142,8 @@ class Merger:
             self.require_own(block, timing)
         for _, found in ceilings:
             if gpu_slug(found.provenance.gpu or "") != self.folder.gpu:
-                raise ToolFailed(f"the ceilings are of {found.provenance.gpu}", hint=MINE)
+                gpu = found.provenance.gpu or "no GPU"
+                raise ToolFailed(f"the ceilings are of {gpu}", hint=MINE)
         for _, build in builds:
             self.build(build)
         for _, each in checks:
