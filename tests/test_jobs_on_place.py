@@ -20,7 +20,7 @@ from workbench.errors import ToolFailed
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile
-from workspaces import make
+from workspaces import GOOD, ROOT, make
 
 pytest.importorskip("distributed")
 Capture = pytest.CaptureFixture[str]
@@ -125,6 +125,7 @@ def test_ceilings_that_could_not_be_measured_leave_those_on_record(
 
 
 # ---- try ---------------------------------------------------------------------------------------
+# Inputs that are always the same, so that so is what is allowed.
 SCALE = """import torch
 
 from factors import TWO
@@ -135,7 +136,7 @@ def scale(x):
 
 
 def inputs(rows=8):
-    return {"x": torch.randn(rows, 16, device="cuda")}
+    return {"x": torch.linspace(-1, 1, rows * 16, device="cuda").reshape(rows, 16)}
 """
 
 
@@ -187,9 +188,9 @@ def test_a_file_that_is_tried_at_a_place_is_told_as_if_here(
 
 CRASH = "import ctypes; ctypes.string_at(0)"
 MISTAKES = {
-    "a name that is none": (SCALE, ["--vs", "torch.mull"], 2, "unknown name in torch 'mull'"),
-    "nothing returned": (SCALE.replace("return TWO * x", "TWO * x"), [], 1, "returned None"),
-    "a crash": (SCALE.replace("return TWO * x", CRASH), [], 4, "the worker stopped: exit -11"),
+    "no tensor": (SCALE.replace('"x": ', '"x": 1, "y": None and '), 2, "inputs have no tensor"),
+    "nothing returned": (SCALE.replace("return TWO * x", "TWO * x"), 1, "returned None"),
+    "a crash": (SCALE.replace("return TWO * x", CRASH), 4, "the worker stopped: exit -11"),
 }
 
 
@@ -198,15 +199,14 @@ def test_mistakes_end_as_they_do_here(
     name: str,
     two: Cards,
     mine: Path,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Capture,
 ) -> None:
-    text, given, code, said = MISTAKES[name]
+    text, code, said = MISTAKES[name]
     (mine / "scale.py").write_text(text)
 
     def ended(*on: str) -> tuple[int, list[str]]:
-        code, told = tried(*given, *on), capsys.readouterr().err
+        code, told = tried(*on), capsys.readouterr().err
         return code, [s for s in told.splitlines() if s.startswith(("error:", "hint:"))]
 
     found, (error, hint) = ended("--on", "local")
@@ -314,3 +314,23 @@ def test_a_place_that_is_lost_ends_it(
     monkeypatch.setattr("workbench.commands.elsewhere.There.is_lost", True)
     assert watched(root, monkeypatch, nothing) == 4
     assert "error: the scheduler of 'local' is gone" in capsys.readouterr().err
+
+
+# ---- a card ------------------------------------------------------------------------------------
+@pytest.mark.gpu
+def test_on_the_card_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    root = make(tmp_path / "ws", {"baseline": GOOD})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("WORKBENCH_PLACE", str(tmp_path / "own"))
+    assert calibrated(root) == 0
+    (file,) = root.glob("ablations/scale/evidence/*/ceilings.json")
+    assert {"dram", "l2", "fp32"} <= set(store.read(file, CeilingsFile).ceilings)
+    capsys.readouterr()
+    source = str(ROOT / "tests" / "problems" / "row_softmax.py")
+    given = ["--vs", "torch.softmax", "--quick", "--on", "local", "--json"]
+    assert main(["try", source, *given]) == 0
+    row = json.loads(capsys.readouterr().out)["tried"]
+    assert row["status"] == "current", row["problem"]
+    assert row["bottlenecks"]
