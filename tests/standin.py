@@ -18,13 +18,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from workbench.evidence.records import BuiltKernel, Environment, GraphNode, Series, Session
-from workbench.run import ahead, machine, measure, recording
+from workbench.evidence.records import (
+    BuiltKernel,
+    Ceiling,
+    Environment,
+    GraphNode,
+    Series,
+    Session,
+)
+from workbench.run import ahead, calibrate, machine, measure, recording, trial
 from workbench.run.measure import Measurement
-from workbench.run.process import WorkerEnd
+from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import (
     Built,
+    CeilingFailed,
+    CeilingMeasured,
+    CeilingsJob,
     Checked,
     Done,
     ErrorText,
@@ -33,6 +44,7 @@ from workbench.run.protocol import (
     SessionsJob,
     Surroundings,
     Timed,
+    TrialJob,
     VariantsJob,
     WorkerEvent,
 )
@@ -192,3 +204,55 @@ class Sessions:
 
     def kill(self) -> None:
         pass
+
+
+def stand_in_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under jobs that measure no variants: ceilings are what ``Benchmarks`` says, and a trial is
+    made on the CPU, by the worker that would make it on the GPU.
+    """
+
+    def on_the_cpu(scratch: Path, job: TrialJob, *given: Any) -> WorkerEnd:
+        return run_worker(scratch, structs.replace(job, device="cpu"), *given)
+
+    monkeypatch.setattr(calibrate, "Worker", Benchmarks)
+    monkeypatch.setattr(trial, "run_worker", on_the_cpu)
+
+
+class Benchmarks:
+    """Of a card that has no FP8."""
+
+    def __init__(self, scratch: Path, job: CeilingsJob) -> None:
+        self.job = job
+
+    def watch(self, limit: float, on_event: Callable[[Any], None]) -> WorkerEnd:
+        error = ErrorText(kind="EnvironmentLacks", message="no FP8 here")
+        events: list[WorkerEvent] = [
+            Surroundings(environment=ENVIRONMENT),
+            *(
+                CeilingFailed(id=name, error=error)
+                if name == "tensor fp8"
+                else CeilingMeasured(id=name, ceiling=ceiling(number))
+                for number, name in enumerate(self.job.ceilings, start=1)
+            ),
+            Done(),
+        ]
+        for event in events:
+            on_event(event)
+        return WorkerEnd(events=events, returncode=0)
+
+
+def ceiling(number: int) -> Ceiling:
+    return Ceiling(
+        unit="FLOP/s",
+        value=number * 1e12,
+        best=number * 1.1e12,
+        rounds=15,
+        round_ms=8.0,
+        settings=1,
+        ran="a stand-in",
+        sm_clock_mhz=1980.0,
+        memory_clock_mhz=None,
+        temperature_c=None,
+        throttled=False,
+        tried=(),
+    )

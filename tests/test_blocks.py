@@ -22,14 +22,21 @@ from msgspec import structs
 
 from faulty import examples
 from onplaces import ROWS, card
-from standin import StandIn
+from standin import StandIn, ceiling
 from workbench.derive.intervals import T_975, Ratio, over_sessions
 from workbench.derive.speedup import ratio_of, session_times
-from workbench.errors import ToolFailed
+from workbench.errors import (
+    EnvironmentLacks,
+    GateFailed,
+    ToolFailed,
+    UsageError,
+    WorkbenchError,
+)
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import (
     CaptureIndex,
+    CeilingsFile,
     Checks,
     GraphNode,
     Provenance,
@@ -53,7 +60,9 @@ from workbench.places.spool import Spool
 from workbench.run.cards import Card, described, held, largest_kind, visible
 from workbench.run.measure import Measurement
 from workbench.run.plan import Measured, Plan
+from workbench.run.protocol import Broken, CeilingsJob, ErrorText, Learned, TrialJob
 from workbench.run.recording import with_repeats
+from workbench.run.trial import error_of
 from workbench.study.config import Config, Gates
 from workbench.study.config import Timing as TimingConfig
 from workbench.study.workspace import find_workspace
@@ -119,8 +128,35 @@ def test_an_answer_is_what_was_answered() -> None:
         Lacking(block="b", sha256=("x",)),
         Failed(block="b", kind="ToolFailed", message="m", again=True),
         Left(block="b", gpu="g", files={"a": b"1"}, sha256={"a": "2"}, card=card(0)),
+        Left(block="b", gpu="g", files={}, sha256={}, told=Learned(inputs={}, outputs=())),
+        Left(block="b", gpu="g", files={}, sha256={}, told=broken(UsageError("no", hint="h"))),
     ):
         assert blocks.decode_answer(blocks.encode_answer(one)) == one
+
+
+def broken(error: WorkbenchError) -> Broken:
+    kind = type(error).__name__
+    return Broken(error=ErrorText(kind=kind, message=error.message, hint=error.hint))
+
+
+@pytest.mark.parametrize("kind", [UsageError, EnvironmentLacks, ToolFailed, GateFailed])
+def test_an_error_that_was_told_is_the_one_that_was_raised(kind: type[WorkbenchError]) -> None:
+    found = error_of(broken(kind("why", hint="how")))
+    assert (type(found), found.message, found.hint) == (kind, "why", "how")
+
+
+def test_a_job_travels_with_the_sources_that_it_needs(root: Path) -> None:
+    one = errand(root, Plan("large"))
+    trial = TrialJob(study="scale", shapes=("large",), baseline="baseline", called="k.py",
+                     references=("fix",), device="cuda")  # fmt: skip
+    ceilings = CeilingsJob(ceilings=("dram", "fp32"))
+    for job, sources, words in (
+        (trial, one.sources, "large: called once"),
+        (ceilings, {}, "2 ceilings"),
+    ):
+        block = replace(one, instead=job).block(["try"])
+        assert blocks.decode(blocks.encode(block)) == block
+        assert (block.instead, block.sources, block.words) == (job, sources, words)
 
 
 def test_sources_are_kept_by_content_and_laid_out_as_they_were(root: Path, tmp_path: Path) -> None:
@@ -151,6 +187,12 @@ def test_content_of_another_hash_is_refused(root: Path, tmp_path: Path) -> None:
 
 
 # ---- how a plan is taken apart -------------------------------------------------------------------
+def test_what_no_card_could_do_beside_is_one_block(root: Path) -> None:
+    for plan in (Plan("large", timed=NAMES), Plan("large", checked=NAMES), Plan("large")):
+        ((block,),) = staged(root, 3, plan)
+        assert (block.checked, block.timed, block.share) == (plan.checked, plan.timed, -1)
+
+
 @given(st.lists(st.integers(), max_size=60), st.integers(1, 20))
 @settings(max_examples=examples(60))
 def test_shares_are_all_names_in_their_order(names: list[int], most: int) -> None:
@@ -349,6 +391,51 @@ def test_what_is_not_what_was_measured_is_refused(root: Path, tmp_path: Path, gp
         merger.learn(one.study)
         with pytest.raises(ToolFailed, match=why):
             merger.merge(block, wrong)
+        assert merger.staged == Staged()
+
+
+def ceilings_left(date: str, gpu: str | None = "NVIDIA H200", name: str = "ceilings.json") -> Left:
+    file = CeilingsFile(
+        ceilings={"fp32": ceiling(1)},
+        not_collected={"l2": "no L2"},
+        provenance=Provenance(date=date, gpu=gpu),
+    )
+    left = Left(block="b", gpu="nvidia-h200", files={}, sha256={})
+    return tampered(left, name, store.encoded(file), rehashed=True)
+
+
+def test_ceilings_are_merged_as_they_were_measured_and_the_newer_ones_count(root: Path) -> None:
+    one = errand(root, Plan("large"))
+    block = replace(one, instead=CeilingsJob(ceilings=("fp32", "l2"))).block([])
+    old, new = ceilings_left("2026-01-01T00:00:00Z"), ceilings_left("2026-01-02T00:00:00Z")
+    for left, wanted in ((old, old), (old, old), (new, new), (old, new)):
+        merged(Merger(one.folder), block, left)
+        assert tree(one.folder) == wanted.files
+    merger = Merger(one.folder)
+    done = structs.replace(new, files={})
+    assert merger.still_has(done)
+    one.folder.ceilings.unlink()
+    assert not merger.still_has(done)
+
+
+def test_what_a_job_does_not_leave_is_refused(root: Path) -> None:
+    one = errand(root, Plan("large"))
+    ceilings = CeilingsJob(ceilings=("fp32",))
+    trial = TrialJob(study="scale", shapes=(), baseline="", called="", references=(), device="")
+    good = ceilings_left("2026-01-01T00:00:00Z")
+    data = good.files["ceilings.json"]
+    for job, left, why in (
+        (ceilings, tampered(good, "ceilings.json", data + b" ", rehashed=False), "not what was"),
+        (ceilings, tampered(good, "ceilings.json", data[:-9], rehashed=True), "ceilings"),
+        (ceilings, tampered(good, "builds/fix.json", b"{}", rehashed=True), "no evidence"),
+        (ceilings, ceilings_left("2026-01-01T00:00:00Z", "NVIDIA A100"), "of NVIDIA A100"),
+        (ceilings, ceilings_left("2026-01-01T00:00:00Z", None), "of no GPU"),
+        (trial, good, "no evidence"),
+        (None, good, "no evidence"),
+    ):
+        merger = Merger(one.folder)
+        with pytest.raises(ToolFailed, match=why):
+            merger.merge(replace(one, instead=job).block([]), left)
         assert merger.staged == Staged()
 
 

@@ -25,10 +25,19 @@ from benchmarks import blockwork
 from msgspec import structs
 
 from faulty import examples
+from standin import ceiling
 from workbench.errors import UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import CaptureIndex, Check, Checks, Provenance, Record, Timing
+from workbench.evidence.records import (
+    CaptureIndex,
+    CeilingsFile,
+    Check,
+    Checks,
+    Provenance,
+    Record,
+    Timing,
+)
 from workbench.places import blocks, landing
 from workbench.places.blocks import Left
 from workbench.places.dispatch import Dispatch
@@ -37,6 +46,7 @@ from workbench.places.plan import Errand
 from workbench.places.spool import Spool
 from workbench.places.underway import Watching
 from workbench.run.plan import Plan
+from workbench.run.protocol import CeilingsJob
 from workbench.run.recording import digest, stamp
 from workbench.study.shapes import with_derived
 from workbench.study.sources import Fingerprints
@@ -320,6 +330,73 @@ def test_a_command_that_ends_anywhere_leaves_nothing_lost_or_twice(
     measured_before: Path, tmp_path: Path, part: float
 ) -> None:
     require_any_end(measured_before, tmp_path, part)
+
+
+class Calibration:
+    """Of a card, as the errand of a command; each has a date of its own."""
+
+    def __init__(self, root: Path, date: str) -> None:
+        self.folder = EvidenceFolder(root / "ablations" / "nothing" / "evidence" / "none")
+        self.date, self.measured = date, 0
+        (one,) = bench.errands(root, self.folder, 1)
+        self.errand = replace(one, plan=Plan("n2"), instead=CeilingsJob(ceilings=("fp32",)))
+
+    def run(self) -> None:
+        crew: Any = Alone()
+        Dispatch(crew, [self.errand], ["x"], Watching(), self.task).run()
+
+    def task(self, data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
+        self.measured += 1
+        file = CeilingsFile(
+            ceilings={"fp32": ceiling(1)},
+            not_collected={},
+            provenance=Provenance(date=self.date, gpu="none"),
+        )
+        content, name = store.encoded(file), "ceilings.json"
+        sha256 = hashlib.sha256(content).hexdigest()
+        return blocks.encode_answer(
+            Left(
+                block=blocks.id_of(data),
+                where="here",
+                gpu="none",
+                files={name: content},
+                sha256={name: sha256},
+            )
+        )
+
+    @property
+    def on_record(self) -> str:
+        return store.read(self.folder.ceilings, CeilingsFile).provenance.date
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
+def test_a_calibration_that_ends_anywhere_is_on_record_or_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: float
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    old, new, newest = (f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 3))
+    before = bench.workspace(tmp_path / "before")
+    Calibration(before, old).run()
+    again = set()
+    for changes in itertools.count():
+        root = tmp_path / f"{changes}"
+        shutil.copytree(before, root)
+        first, disk = Calibration(root, new), Disk(changes)
+        with disk.under(root), suppress(Killed):
+            first.run()
+            break
+        disk.lose(root, part)
+        assert first.on_record in (old, new)
+        is_kept = Spool(first.folder.root / ".blocks").get(
+            blocks.id_of(blocks.encode(first.errand.block(["x"])))
+        )
+        second = Calibration(root, newest)
+        second.run()
+        assert second.measured == (0 if is_kept else 1)
+        assert second.on_record == (new if is_kept else newest)
+        assert not (second.folder.root / ".blocks").exists()
+        again.add(second.measured)
+    assert again == {0, 1}
 
 
 def unforced(patch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 FOLDER = "WORKBENCH_STANDIN"
 
@@ -44,20 +45,26 @@ def meet(what: str, folder: Path) -> None:
 def stand_in(folder: Path) -> None:
     import pytest
 
-    from standin import StandIn
+    from standin import StandIn, stand_in_for_jobs
+    from workbench.run import calibrate, trial
     from workbench.run.measure import Measurement
 
     with (folder / "ran").open("a") as file:
         file.write(f"{os.getpid()} {os.environ['CUDA_VISIBLE_DEVICES']} {os.environ['TMPDIR']}\n")
     times = {"baseline": 10.0, "fix": 8.0}
-    StandIn(pytest.MonkeyPatch(), lambda run: times.get(run.variant, 5.0))
-    run = Measurement.run
+    patched = pytest.MonkeyPatch()
+    StandIn(patched, lambda run: times.get(run.variant, 5.0))
+    stand_in_for_jobs(patched)
 
-    def faulty(self: Measurement) -> object:
-        meet(fault(folder), folder)
-        return run(self)
+    def faulty(how: Any) -> Any:
+        def run(*given: Any, **keywords: Any) -> Any:
+            meet(fault(folder), folder)
+            return how(*given, **keywords)
 
-    Measurement.run = faulty  # type: ignore[method-assign, assignment]
+        return run
+
+    for where, name in ((Measurement, "run"), (calibrate, "calibrate"), (trial, "told_by")):
+        patched.setattr(where, name, faulty(getattr(where, name)))
 
 
 if FOLDER in os.environ and "workbench.places.execute" in sys.orig_argv:

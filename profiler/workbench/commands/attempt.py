@@ -6,14 +6,18 @@ import hashlib
 import math
 import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from workbench.commands import elsewhere
+from workbench.commands.board import Board
 from workbench.commands.measuring import cubin_folder, ensure
 from workbench.commands.profile import needed
 from workbench.commands.target import Target, find_target, shown_path
 from workbench.errors import UsageError, unknown
+from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
@@ -22,13 +26,14 @@ from workbench.problems import detect
 from workbench.problems.problem import Kind, Problem
 from workbench.problems.request import Request, split
 from workbench.problems.writing import EXACT, OWN, Facts, write
-from workbench.run import machine
 from workbench.run.build import build_only
-from workbench.run.protocol import Built, Failed, Learned
-from workbench.run.trial import try_once
+from workbench.run.plan import Plan
+from workbench.run.protocol import Built, Failed, Learned, TrialJob
+from workbench.run.trial import trial_of, try_once
+from workbench.study.config import for_study
 from workbench.study.model import Shape, Study
 from workbench.study.text import is_plain_name, stands
-from workbench.study.workspace import CONFIG_FILE, find_workspace
+from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 
 # Largest errors relative in norm: what an implementation that is as careful as torch's stays below
 # (float32 as KernelBench has it; two units in the last place of halves).
@@ -121,11 +126,12 @@ def attempt(
         solution=solution,
         workload=workload,
         name=keep,
+        elsewhere=elsewhere.is_remote(),
     )
     destination = require_free(keep, project) if keep else None
     problem = detect.read(request)
     root = folder or scratch(request, problem)
-    live = machine.find_gpu() is not None and machine.can_measure()
+    live = elsewhere.gpu() is not None
     facts, trial, name = prepare(problem, root, shape, on_gpu=live)
     done = Attempt(problem, root, problem.name, name, trial, facts)
     if live:
@@ -138,7 +144,8 @@ def attempt(
 def scratch(request: Request, problem: Problem) -> Path:
     """A folder in the user's cache, the same for the same source and options."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    text = repr((request.source.resolve(), replace(request, source=Path(), shape="")))
+    asked = replace(request, source=Path(), shape="", elsewhere=False)
+    text = repr((request.source.resolve(), asked))
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
     return cache / "workbench" / "try" / f"{problem.name}-{digest}"
 
@@ -163,10 +170,24 @@ def prepare(
     shapes = tuple(dict.fromkeys([name, *timed]))
     if not on_gpu:
         shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
-    trial = try_once(study, shapes, problem.baseline.called, cubin_folder(), on_gpu=on_gpu)
+    job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu)
+    trial = called_once(workspace, study, name, job)
     facts = learned(problem, trial)
     write(problem, root, facts)
     return facts, trial, name
+
+
+def called_once(workspace: Workspace, study: Study, shape: str, job: TrialJob) -> Learned:
+    """Here, or on a worker of the place of the verb, where it leaves no evidence."""
+    if (there := elsewhere.PLACE.get()) is None:
+        return try_once(study, job, cubin_folder())
+    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
+        folder = EvidenceFolder(Path(scratch) / there.gpu.slug)
+        config = for_study(workspace.config, study.ladder)
+        one = elsewhere.Job(workspace, study, config, folder, Plan(shape), instead=job)
+        told = elsewhere.answered(there, one, Board(there.place.name)).told
+    assert isinstance(told, Learned)
+    return told
 
 
 def size_of(problem: Problem, shape: str) -> float:

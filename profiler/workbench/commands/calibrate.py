@@ -6,7 +6,9 @@ from contextlib import suppress
 
 import typer
 
-from workbench.commands.measuring import INTERRUPTED
+from workbench.commands import elsewhere
+from workbench.commands.board import Board
+from workbench.commands.elsewhere import INTERRUPTED
 from workbench.commands.options import CalibrateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -23,9 +25,12 @@ from workbench.render.as_json.ladder import ceilings
 from workbench.render.document import rooflines
 from workbench.render.document.blocks import Paragraph, words
 from workbench.run import machine
-from workbench.run.calibrate import calibrate
-from workbench.run.protocol import CeilingFailed, CeilingMeasured, Event
+from workbench.run.calibrate import CEILINGS, calibrate
+from workbench.run.plan import Plan
+from workbench.run.protocol import CeilingFailed, CeilingMeasured, CeilingsJob, Event
+from workbench.study.config import for_study
 from workbench.study.model import Study
+from workbench.study.workspace import Workspace
 from workbench.words import ABSENT
 
 
@@ -42,6 +47,13 @@ def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
     return None
 
 
+def _job(workspace: Workspace, study: Study, folder: EvidenceFolder) -> elsewhere.Job:
+    """For a place, one of whose equal cards is measured."""
+    config, plan = for_study(workspace.config, study.ladder), Plan(study.default_shape)
+    instead = CeilingsJob(ceilings=CEILINGS)
+    return elsewhere.Job(workspace, study, config, folder, plan, instead=instead)
+
+
 def _tell(event: Event) -> None:
     match event:
         case CeilingMeasured():
@@ -51,16 +63,22 @@ def _tell(event: Event) -> None:
             note(f"{rooflines.ceiling_name(event.id)}: {ABSENT}: {event.error.message}")
 
 
+@elsewhere.on_a_place
 def run(options: CalibrateOptions) -> None:
     workspace, found = find_study(options.project, options.study)
-    gpu = machine.find_gpu()
-    lacks = machine.why_not_calibrating()
+    there = elsewhere.PLACE.get()
+    gpu = there.gpu if there else machine.find_gpu()
+    lacks = None if there else machine.why_not_calibrating()
     if lacks is not None or gpu is None:
         raise lacks or machine.why_not_measuring()
     folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu.slug)
     try:
-        with spending(workspace, Evidence(found, found.default_shape, folder), []):
-            calibrate(folder, _tell)
+        if there is not None:
+            board = Board(there.place.name, _tell)
+            elsewhere.answered(there, _job(workspace, found, folder), board)
+        else:
+            with spending(workspace, Evidence(found, found.default_shape, folder), []):
+                calibrate(folder, _tell)
     except KeyboardInterrupt:
         note("interrupted: nothing was written")
         raise typer.Exit(INTERRUPTED) from None

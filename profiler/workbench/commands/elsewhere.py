@@ -24,24 +24,30 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import typer
 
-from workbench.commands.progress import Progress, note
+from workbench.commands.board import Board
+from workbench.commands.progress import note
 from workbench.commands.spending import begin, charge
+from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.deciding import Deciding
 from workbench.run import machine
 from workbench.run.machine import Gpu
 from workbench.run.plan import Measured, Plan
-from workbench.run.protocol import Captured, Checked, Failed, Start, Timed, WorkerEvent
+from workbench.run.protocol import (
+    Broken,
+    CeilingsJob,
+    TrialJob,
+)
 from workbench.run.recording import Recorder
+from workbench.run.trial import error_of
 from workbench.study.config import Config, for_study
 from workbench.study.model import Study
 from workbench.study.places import LocalPlace, Place, find_place
 from workbench.study.workspace import Workspace, find_workspace
 
 if TYPE_CHECKING:
-    from workbench.places.blocks import Block, Left, Outcome
-    from workbench.places.underway import State
+    from workbench.places.blocks import Outcome
     from workbench.places.workers import Crew
 
 INTERRUPTED = 130
@@ -71,6 +77,11 @@ class There:
         from workbench.places.opening import open_place
 
         return self.stack.enter_context(open_place(self.place, note))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its scheduler is gone."""
+        return "crew" in vars(self) and not self.crew.is_connected
 
     @property
     def gpu(self) -> Gpu:
@@ -131,10 +142,16 @@ def gpu() -> Gpu | None:
     return machine.find_gpu() if machine.can_measure() else None
 
 
+def is_remote() -> bool:
+    """Whether other machines measure, with packages of their own."""
+    there = PLACE.get()
+    return there is not None and not isinstance(there.place, LocalPlace)
+
+
 def package_version(name: str) -> str | None:
     """Of a distribution that is installed where it is measured."""
     there = PLACE.get()
-    if there is None or isinstance(there.place, LocalPlace):
+    if there is None or not is_remote():
         return machine.package_version(name)
     return there.crew.package_version(name)
 
@@ -142,7 +159,7 @@ def package_version(name: str) -> str | None:
 @dataclass(frozen=True)
 class Job:
     """A plan of a verb; ``asked`` are the variants that the user meant, ``payer`` is the workspace
-    whose budget it is.
+    whose budget it is. ``instead`` of the plan it may be a job that measures no variants.
     """
 
     payer: Workspace
@@ -152,6 +169,7 @@ class Job:
     plan: Plan
     deciding: Deciding = field(default_factory=Deciding)
     asked: tuple[str, ...] = ()
+    instead: TrialJob | CeilingsJob | None = None
 
     @property
     def evidence(self) -> Evidence:
@@ -176,6 +194,18 @@ def carry_out(there: There, jobs: Sequence[Job]) -> list[Measured]:
 
     Raises GateFailed where the budget does not allow it, before anything is measured.
     """
+    board, began = Board(there.place.name), time.monotonic()
+    try:
+        outcomes = dispatched(there, jobs, board)
+    except KeyboardInterrupt:
+        note("interrupted: what was finished is kept; the same command goes on from there")
+        raise typer.Exit(INTERRUPTED) from None
+    note(f"measured in {time.monotonic() - began:.1f} s{board.told(outcomes)}")
+    return [outcome.measured for outcome in outcomes]
+
+
+def dispatched(there: There, jobs: Sequence[Job], board: Board) -> list[Outcome]:
+    """As ``carry_out``, but raises KeyboardInterrupt after Ctrl-C, and says nothing at the end."""
     from workbench.places.dispatch import Dispatch
     from workbench.places.plan import Errand
     from workbench.places.underway import Watching
@@ -184,73 +214,35 @@ def carry_out(there: There, jobs: Sequence[Job]) -> list[Measured]:
     before = [len(job.folder.timing_files(job.plan.shape)) for job in jobs]
     errands = []
     for job in jobs:
-        recorder = Recorder(job.study, job.plan.shape, job.folder, job.plan.variants)
-        recorder.predictions()
-        recorder.derived_shape()
-        errands.append(Errand(job.study, job.config, job.folder, job.plan, job.deciding))
-    board = Board(there.place.name)
+        if job.instead is None:
+            recorder = Recorder(job.study, job.plan.shape, job.folder, job.plan.variants)
+            recorder.predictions()
+            recorder.derived_shape()
+        given = (job.study, job.config, job.folder, job.plan, job.deciding, job.instead)
+        errands.append(Errand(*given))
     watching = Watching(board.done, board.event, note)
-    began = time.monotonic()
     with board.progress:
         dispatch = Dispatch(there.crew, errands, sys.argv[1:], watching)
         try:
-            outcomes = dispatch.run()
-        except KeyboardInterrupt:
-            note("interrupted: what was finished is kept; the same command goes on from there")
-            raise typer.Exit(INTERRUPTED) from None
+            return dispatch.run()
         finally:
             for job, run, old, outcome in zip(jobs, runs, before, dispatch.outcomes, strict=True):
                 spent = sum(outcome.seconds.values())
                 timed = len(job.folder.timing_files(job.plan.shape)) > old
                 charge(job.payer, job.evidence, run, spent, place=there.place.name, timed=timed)
-    note(f"measured in {time.monotonic() - began:.1f} s{board.told(outcomes)}")
-    return [outcome.measured for outcome in outcomes]
 
 
-class Board:
-    """All blocks in one place on stderr: what each card does, how many are done, the time left."""
-
-    def __init__(self, place: str) -> None:
-        self.place = place
-        self.progress = Progress()
-        self.doing: dict[str, str] = {}
-        self.counted = ""
-
-    def done(self, state: State, block: Block, left: Left) -> None:
-        self.doing.clear()  # whoever works on tells so again
-        self.counted = f"{state.done} of {state.total} blocks"
-        if state.seconds_left is not None and state.done < state.total:
-            self.counted += f", about {state.seconds_left:.0f} s left on {state.workers} cards"
-        failed = [name for name in left.failures if name in block.variants]
-        for name in failed:
-            what = left.failures[name].partition("\n")[0]
-            self.progress.line(f"failed {name} at {block.shape}: {what}")
-        if left.card is not None:
-            where = f"{left.card.uuid[:12]} in {left.seconds:.0f} s"
-            self.progress.line(f"{block.words}, on {where} ({self.counted})")
-
-    def event(self, block: Block, where: str, event: WorkerEvent) -> None:
-        match event:
-            case Start():
-                self.doing[where] = f"{block.shape}: {event.phase} {event.variant}"
-            case Checked():
-                self.doing[where] = f"{block.shape}: checked {event.variant}"
-            case Timed():
-                self.doing[where] = f"{block.shape}: session {event.session.number + 1}"
-            case Captured():
-                self.doing[where] = f"{block.shape}: captured {event.variant}"
-            case Failed():
-                self.doing[where] = f"{block.shape}: failed {event.variant}"
-            case _:
-                return
-        all_of_them = "; ".join(f"{name} {what}" for name, what in sorted(self.doing.items()))
-        self.progress.live(f"{self.counted or self.place} · {all_of_them}")
-
-    def told(self, outcomes: Sequence[Outcome]) -> str:
-        """GPU seconds by card, where there were any."""
-        seconds: dict[str, float] = {}
-        for outcome in outcomes:
-            for card, spent in outcome.seconds.items():
-                seconds[card] = seconds.get(card, 0.0) + spent
-        told = ", ".join(f"{card} {spent:.0f} s" for card, spent in seconds.items())
-        return f" at '{self.place}' (GPU time: {told})" if told else f" at '{self.place}'"
+def answered(there: There, job: Job, board: Board) -> Measured:
+    """Of a job that is one block. Raises the error in which it ended, and KeyboardInterrupt after
+    Ctrl-C.
+    """
+    (outcome,) = dispatched(there, [job], board)
+    found = outcome.measured
+    if not isinstance(found.told, Broken):
+        return found
+    error = error_of(found.told)
+    if isinstance(error, EnvironmentLacks | ToolFailed):  # of that machine, and not of this one
+        doctor, place = "`workbench doctor", there.place.name
+        hint = error.hint.replace(f"{doctor}`", f"{doctor} --on {place}`")
+        raise type(error)(f"at '{place}': {error.message}", hint=hint)
+    raise error

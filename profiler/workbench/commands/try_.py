@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from workbench.commands.attempt import Attempt, attempt
+from workbench.commands.elsewhere import on_a_place
 from workbench.commands.options import TryOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -145,6 +146,7 @@ def finish(done: Attempt) -> None:
         raise typer.Exit(1)
 
 
+@on_a_place
 def run(options: TryOptions) -> None:
     done = attempt(
         options.source,

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from workbench.commands import elsewhere
+from workbench.commands.board import Board
 from workbench.commands.options import WatchOptions
 from workbench.commands.printing import say
 from workbench.commands.progress import Progress, note
@@ -34,7 +36,7 @@ from workbench.render.document.watched import Save, told
 from workbench.run import machine
 from workbench.run.build import build_only
 from workbench.run.measure import Measurement
-from workbench.run.plan import Plan
+from workbench.run.plan import Measured, Plan
 from workbench.run.protocol import Built, Event
 from workbench.study.config import Config, Timing, for_study
 from workbench.study.model import Study
@@ -47,6 +49,7 @@ POLL_S = 0.3
 QUICK = Timing(sessions=1, max_sessions=1, instances=2, rounds=3)
 
 
+@elsewhere.on_a_place
 def run(options: WatchOptions) -> None:
     rounds(options, time.sleep)
 
@@ -57,6 +60,9 @@ def rounds(options: WatchOptions, pause: Callable[[float], None]) -> None:
     """
     require_arch(options.arch)
     watched = Watched(*found(options)[:2])
+    there = elsewhere.PLACE.get()
+    if there is not None:
+        note(f"every save is checked and timed on a {there.gpu.name} of '{there.place.name}'")
     before: Save | None = None
     try:
         for _ in saves(watched.files, pause):
@@ -66,6 +72,8 @@ def rounds(options: WatchOptions, pause: Callable[[float], None]) -> None:
                 watched.study, watched.name = study, name
                 now = save(study, name, config, options)
             except WorkbenchError as error:
+                if there is not None and there.is_lost:
+                    raise
                 note(f"error: {error.message}")
                 note(f"hint: {error.hint or 'mend it and save again'}")
                 continue
@@ -134,7 +142,7 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def save(study: Study, name: str, config: Config, options: WatchOptions) -> Save:
-    if machine.can_measure():
+    if elsewhere.PLACE.get() is not None or machine.can_measure():
         return measured(study, name, config, options)
     with Progress() as progress:
         limit = config.limits.seconds_per_step
@@ -161,16 +169,24 @@ def measured(study: Study, name: str, config: Config, options: WatchOptions) -> 
     beside = against(study, name)
     names = tuple(dict.fromkeys([*([beside] if beside else []), name]))
     quick = replace(config, timing=QUICK)
-    telling = Progress(0, QUICK.sessions)
-    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch, telling as progress:
-        folder = EvidenceFolder(Path(scratch) / "evidence" / "gpu")
+    gpu = elsewhere.gpu()
+    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
+        folder = EvidenceFolder(Path(scratch) / "evidence" / (gpu.slug if gpu else "gpu"))
         folder.root.mkdir(parents=True)
-        with spending(find_workspace(options.project), Evidence(study, shape, folder), []):
-            plan = Plan(shape, timed=names)
-            done = Measurement(study, quick, folder, plan, quiet(progress)).run()
-        if done.interrupted:
-            raise KeyboardInterrupt
-        return as_saved(Evidence(study, shape, folder), name, beside)
+        payer, plan = find_workspace(options.project), Plan(shape, timed=names)
+        done = carried_out(elsewhere.Job(payer, study, quick, folder, plan))
+        return as_saved(Evidence(study, shape, folder), name, beside, done.failures.get(name, ""))
+
+
+def carried_out(job: elsewhere.Job) -> Measured:
+    """Here or at the place of the verb. Raises KeyboardInterrupt after Ctrl-C."""
+    if (there := elsewhere.PLACE.get()) is not None:
+        return elsewhere.answered(there, job, Board(there.place.name, quiet=True))
+    with Progress(0, QUICK.sessions) as progress, spending(job.payer, job.evidence, []):
+        done = Measurement(job.study, job.config, job.folder, job.plan, quiet(progress)).run()
+    if done.interrupted:
+        raise KeyboardInterrupt
+    return done
 
 
 def against(study: Study, name: str) -> str:
@@ -181,7 +197,7 @@ def against(study: Study, name: str) -> str:
     return other if usable and other != name else ""
 
 
-def as_saved(evidence: Evidence, name: str, beside: str) -> Save:
+def as_saved(evidence: Evidence, name: str, beside: str, failure: str) -> Save:
     build, check = evidence.build(name).current, evidence.check(name).current
     timings = evidence.timings
     times = session_times(timings[-1].timing.together) if timings else {}
@@ -193,7 +209,7 @@ def as_saved(evidence: Evidence, name: str, beside: str) -> Save:
         arch=build.arch if build else "",
         kernels=build.kernels if build else (),
         warnings=build.warnings if build else (),
-        error=build.error if build else "it was not built",
+        error=build.error if build else failure or "it was not built",
         check=f"{check.status}{f': {check.why}' if check.why else ''}" if check else "",
         max_abs=check.max_abs if check else None,
         microseconds=time_.value if time_ else None,

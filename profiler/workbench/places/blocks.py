@@ -12,6 +12,7 @@ from workbench.judge.deciding import Deciding
 from workbench.run.cards import Card
 from workbench.run.plan import Measured, Plan
 from workbench.run.process import COMPILING_SECONDS
+from workbench.run.protocol import Broken, CeilingsJob, Learned, TrialJob
 from workbench.study.config import CommitGate, Config, Gates, Limits, Profiler, Timing
 from workbench.words import Parameter
 
@@ -22,7 +23,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     ``checked`` to ``everywhere`` as in a ``Plan``; ``derived`` as in a job.
     ``sources`` are the sha256 of the files by their path in a workspace. ``share`` tells apart the
     blocks that hold some sessions each of one comparison, in their order; -1 where it has all of
-    them. ``command`` is what the user ran, without ``workbench``.
+    them. ``command`` is what the user ran, without ``workbench``. ``instead`` of measuring variants
+    it may be a job of another kind.
     """
 
     study: str
@@ -42,6 +44,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     deciding: Deciding = Deciding()
     share: int = -1
     command: tuple[str, ...] = ()
+    instead: TrialJob | CeilingsJob | None = None
 
     @property
     def plan(self) -> Plan:
@@ -71,6 +74,11 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """What it is, for whoever waits: ``b2h8s512d64: 6 timed, 4 captured``."""
+        match self.instead:
+            case CeilingsJob():
+                return f"{len(self.instead.ceilings)} ceilings"
+            case TrialJob():
+                return f"{self.shape}: called once"
         counts = {"checked": self.checked, "timed": self.timed, "captured": self.captured}
         told = [f"{len(names)} {what}" for what, names in counts.items() if names]
         sessions = f" in session {self.share + 1}" if self.share >= 0 else ""
@@ -125,7 +133,7 @@ class Failed(_Answer, frozen=True, kw_only=True):
 
 class Left(_Answer, frozen=True, kw_only=True):
     """The evidence folder that a block left, by path, with the sha256 of every file; what is not in
-    files, by variant, as in ``Measured``; and how long it had which card.
+    files, as in ``Measured``; and how long it had which card.
     """
 
     gpu: str
@@ -136,6 +144,7 @@ class Left(_Answer, frozen=True, kw_only=True):
     unsupported: dict[str, str] = {}
     refused: dict[str, str] = {}
     parts: dict[str, float] = {}
+    told: Learned | Broken | None = None
     seconds: float = 0.0
     card: Card | None = None
 
@@ -170,6 +179,7 @@ def left_by(block: str, gpu: str, root: Path, measured: Measured, seconds: float
         unsupported=measured.unsupported,
         refused=measured.refused,
         parts=measured.seconds,
+        told=measured.told,
         seconds=seconds,
     )
 
@@ -190,6 +200,7 @@ class Outcome:
             (found.refused, left.refused),
         ):
             mine.update(its)
+        found.told = left.told or found.told
         for part, seconds in left.parts.items():
             found.seconds[part] = found.seconds.get(part, 0.0) + seconds
 

@@ -23,7 +23,7 @@ from workbench.places.plan import Errand, apart, in_one, whole_ones
 from workbench.places.sending import Sending
 from workbench.places.underway import Flight, State, Underway, Watching
 from workbench.places.workers import Crew
-from workbench.run.protocol import decode
+from workbench.run.protocol import Broken, ErrorText, decode
 
 TRIES = 3
 SHORT_SECONDS = 1.0  # of a block: with shorter ones a worker has the next at hand
@@ -186,24 +186,34 @@ class Dispatch:
                 self.crew.exclude(flight.where, answer.message, self.watching.note)
                 self.ready.appendleft(flight)
             case Failed():
-                hint = f"\nhint: {answer.hint}" if answer.hint else ""
-                self.again(flight, answer.message + hint, final=not answer.again)
+                self.again(flight, answer)
             case Left():
                 flight.is_new = True
                 self.put(flight, answer)
 
-    def again(self, flight: Flight, why: str, *, final: bool = False) -> None:
+    def again(self, flight: Flight, failed: Failed) -> None:
         """Elsewhere, if it can be; after so many tries its variants have failed."""
+        why = failed.message + (f"\nhint: {failed.hint}" if failed.hint else "")
         flight.told.append(why)
-        if len(flight.told) < TRIES and not final:
+        if len(flight.told) < TRIES and failed.again:
             self.watching.note(f"{flight.block.words}: {why}; it goes elsewhere")
             self.ready.append(flight)
             return
         self.gave_up = True
         tries = f" ({len(flight.told)} tries)" if len(flight.told) > 1 else ""
-        told = f"{why}{tries}"
-        failures = dict.fromkeys(flight.block.variants, told)
-        self.put(flight, Left(block=flight.name, gpu="", files={}, sha256={}, failures=failures))
+        left = Left(
+            block=flight.name,
+            gpu="",
+            files={},
+            sha256={},
+            failures=dict.fromkeys(flight.block.variants, f"{why}{tries}"),
+            told=Broken(
+                error=ErrorText(
+                    kind=failed.kind, message=f"{failed.message}{tries}", hint=failed.hint
+                )
+            ),
+        )
+        self.put(flight, left)
 
     def put(self, flight: Flight, left: Left) -> None:
         """To those that go on record together; again where it is not what the worker wrote."""
@@ -213,14 +223,15 @@ class Dispatch:
         try:
             landing.add(flight, left)
         except ToolFailed as error:
-            self.again(flight, error.message)
+            failed = Failed(block=flight.name, kind="ToolFailed", message=error.message, again=True)
+            self.again(flight, failed)
 
     def settle(self) -> bool:
         """Put them on record, and go on to the next stages; whether there were any."""
         settled = self.commit()
         for flight, left in settled:
             del self.by_name[flight.name]
-            if flight.is_new and left.sha256:
+            if flight.is_new and left.gpu:
                 self.spent(flight, left)
             one = flight.of
             one.outcome.add(left)

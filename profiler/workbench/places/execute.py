@@ -30,6 +30,7 @@ from workbench.evidence.layout import EvidenceFolder, gpu_slug
 from workbench.places import blocks
 from workbench.places.blocks import Answer, Block, Failed, Lacking, Left
 from workbench.places.carry import Store
+from workbench.run.calibrate import calibrate
 from workbench.run.cards import (
     Held,
     cards,
@@ -42,7 +43,8 @@ from workbench.run.cards import (
 from workbench.run.measure import Measurement
 from workbench.run.plan import Measured
 from workbench.run.process import Tail
-from workbench.run.protocol import Event, Passes, encode
+from workbench.run.protocol import CeilingsJob, Event, Passes, TrialJob, encode
+from workbench.run.trial import told_by
 from workbench.study.shapes import with_derived
 from workbench.study.workspace import find_workspace, including
 
@@ -72,7 +74,12 @@ def measure(
     block: Block, root: Path, folder: EvidenceFolder, on_event: Callable[[Event], None]
 ) -> Measured:
     """What this machine does for a block whose sources stand in the workspace ``root``."""
+    if isinstance(block.instead, CeilingsJob):
+        calibrate(folder, on_event, wanted=block.instead.ceilings)
+        return Measured()
     study = find_workspace(root).study(block.study)
+    if isinstance(block.instead, TrialJob):
+        return Measured(told=told_by(study, block.instead))
     study, _ = including(with_derived(study, block.derived), block.variants)
     config, deciding = block.config, block.deciding
     return Measurement(

@@ -22,11 +22,12 @@ from msgspec import structs
 
 from workbench.errors import ToolFailed, UsageError
 from workbench.evidence import journal, store
-from workbench.evidence.layout import EvidenceFolder, is_there
+from workbench.evidence.layout import EvidenceFolder, gpu_slug, is_there
 from workbench.evidence.recorded import derived_shapes
 from workbench.evidence.records import (
     Build,
     CaptureIndex,
+    CeilingsFile,
     Checks,
     Entry,
     JournalEntry,
@@ -37,15 +38,17 @@ from workbench.evidence.records import (
 )
 from workbench.places.blocks import Block, Left
 from workbench.places.combine import combined
+from workbench.run.protocol import CeilingsJob
 from workbench.run.recording import digest, remove_superseded, remove_unused, stamp, with_repeats
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 
 R = TypeVar("R", bound=Record)
-JOURNAL = "journal.jsonl"
+JOURNAL, CEILINGS = "journal.jsonl", "ceilings.json"
 MINE = "run the same command again: it measures what is missing"
 OF_GPU = re.compile(r"(builds|checks)/[^/]+\.json|reports/[^/]+\.ncu-repz|journal\.jsonl")
 OF_SHAPE = re.compile(r"shape\.json|(timings|captures)/[^/]+\.json")
+KEPT = re.compile(r"(/timings|/captures|^checks)/|^ceilings\.json$")  # what stays, of what came
 
 
 class Arrived:
@@ -60,10 +63,14 @@ class Arrived:
         for name, data in left.files.items():
             if hashlib.sha256(data).hexdigest() != left.sha256[name]:
                 raise ToolFailed(f"{name} is not what was measured: {block.words}", hint=MINE)
-            rest = name.removeprefix(f"{block.shape}/")
-            is_evidence = OF_GPU.fullmatch(name) or (rest != name and OF_SHAPE.fullmatch(rest))
-            if not is_evidence or ".." in PurePosixPath(name).parts:
+            if not self.is_evidence(name) or ".." in PurePosixPath(name).parts:
                 raise ToolFailed(f"{name!r} is no evidence of a block: {block.words}", hint=MINE)
+
+    def is_evidence(self, name: str) -> bool:
+        if self.block.instead is not None:
+            return isinstance(self.block.instead, CeilingsJob) and name == CEILINGS
+        rest = name.removeprefix(f"{self.block.shape}/")
+        return bool(OF_GPU.fullmatch(name) or (rest != name and OF_SHAPE.fullmatch(rest)))
 
     def records(self, folder: str, kind: type[R]) -> Iterator[tuple[Path, R]]:
         """Those of a folder, by the path that they have in an evidence folder."""
@@ -122,6 +129,8 @@ class Merger:
         arrived = Arrived(block, left)
         builds = list(arrived.records("builds", Build))
         checks = list(arrived.records("checks", Checks))
+        measured = CEILINGS in left.files
+        ceilings = list(arrived.records(".", CeilingsFile)) if measured else []
         timings = list(arrived.records(f"{block.shape}/timings", Timing))
         captures = self.reports(arrived)
         for _, build in builds:
@@ -131,10 +140,16 @@ class Merger:
                 self.require(each.variant, check.fingerprint, self.at(each.variant, shape))
         for _, timing in timings:
             self.require_own(block, timing)
+        for _, found in ceilings:
+            if gpu_slug(found.provenance.gpu or "") != self.folder.gpu:
+                gpu = found.provenance.gpu or "no GPU"
+                raise ToolFailed(f"the ceilings are of {gpu}", hint=MINE)
         for _, build in builds:
             self.build(build)
         for _, each in checks:
             self.checks(each)
+        for _, found in ceilings:
+            self.ceilings(found)
         for path, timing in timings:
             self.timing(path.name, timing, left.files[path.as_posix()])
         self.ended_early(arrived)
@@ -157,7 +172,7 @@ class Merger:
 
     def still_has(self, left: Left) -> bool:
         """Whether what was merged of a block before is still on record; what was not is at hand."""
-        kept = (name for name in left.sha256 if re.search(r"(/timings|/captures|^checks)/", name))
+        kept = (name for name in left.sha256 if re.search(KEPT, name))
         return bool(left.files) or all(is_there(self.folder.root / name) for name in kept)
 
     def known(self, path: Path, kind: type[R]) -> R | None:
@@ -179,13 +194,19 @@ class Merger:
         self.told.add(of)
         return is_new
 
-    # ---- builds and checks -------------------------------------------------------------------
+    # ---- builds, ceilings and checks ---------------------------------------------------------
     def build(self, record: Build) -> None:
         path = self.folder.build(record.variant)
         known = self.known(path, Build)
         same = known is not None and known.fingerprint == record.fingerprint
         if known is None or not same or _is_older(known.provenance, record.provenance):
             self.stage(path, record)
+
+    def ceilings(self, record: CeilingsFile) -> None:
+        """Those that were measured last."""
+        known = self.known(self.folder.ceilings, CeilingsFile)
+        if known is None or _is_older(known.provenance, record.provenance):
+            self.stage(self.folder.ceilings, record)
 
     def checks(self, record: Checks) -> None:
         """Beside those of other shapes; of one shape, the newer."""

@@ -17,6 +17,7 @@ from workbench.places.blocks import Block, Left, with_sessions
 from workbench.places.carry import files_of, hashes
 from workbench.places.merge import Merger
 from workbench.run.plan import Plan
+from workbench.run.protocol import CeilingsJob, TrialJob
 from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.study.shapes import parameters_of_derived
@@ -30,18 +31,19 @@ Stages = Generator[list[Block], list[Left], None]
 
 @dataclass(frozen=True)
 class Errand:
-    """A plan that is carried out elsewhere, and where its evidence goes."""
+    """A plan that is carried out elsewhere, and where its evidence goes; or a job ``instead``."""
 
     study: Study
     config: Config
     folder: EvidenceFolder
     plan: Plan
     deciding: Deciding = field(default_factory=Deciding)
+    instead: TrialJob | CeilingsJob | None = None
 
     @property
     def sources(self) -> dict[str, str]:
-        """The sha256 of the files as they are now."""
-        return hashes(files_of(self.study))
+        """The sha256 of the files as they are now; ceilings need none."""
+        return {} if isinstance(self.instead, CeilingsJob) else hashes(files_of(self.study))
 
     def block(self, command: Sequence[str], sources: dict[str, str] | None = None) -> Block:
         """All of it; ``sources`` where they are known."""
@@ -63,6 +65,7 @@ class Errand:
             gate=config.gate,
             deciding=self.deciding,
             command=tuple(command),
+            instead=self.instead,
         )
 
     @property
@@ -102,8 +105,13 @@ def apart(
 ) -> Stages:
     """Build and check over all cards; then the sessions while the other cards capture.
 
-    Sessions are spread where every one can have a card of its own, else they stay on one.
+    Sessions are spread where every one can have a card of its own, else they stay on one. What
+    would only be handed from one process to the next is one block.
     """
+    is_spread = bool(block.timed) and cards >= block.timing.sessions > 1
+    if not (is_spread or block.captured or len(shares(block.plan.built, cards)) > 1):
+        yield [block]
+        return
     out: set[str] = set()
     if built := block.plan.built:
         bare = structs.replace(block, timed=(), captured=())
@@ -112,7 +120,6 @@ def apart(
     timed = tuple(name for name in block.timed if name not in out)
     captured = tuple(name for name in block.captured if name not in out)
     timing = structs.replace(block, checked=(), timed=timed, captured=(), proven=True)
-    is_spread = cards >= block.timing.sessions > 1
     busy = block.timing.sessions if is_spread else 1
     left_over = max(1, cards - busy) if timed else cards
     captures = [

@@ -61,7 +61,7 @@ def read(request: Request) -> Problem:
             f"{path.name} needs --vs: nothing says what {bare} should compute",
             hint="such as --vs 'torch.softmax(x, dim=-1)', or --vs FILE.py:FUNCTION",
         )
-    compared = versus.find(request.versus, path.parent)
+    compared = versus.find(request, path.parent)
     files = together(path) | dict(compared.files)
     parameters = {one.name: one.call or one.value or 0 for one in made}
     parameters |= {one.name: one.value for one in made if one.value is not None}

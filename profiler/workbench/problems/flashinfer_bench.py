@@ -57,7 +57,7 @@ def read(request: Request) -> Problem:
         call = own.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
         references.insert(0, versus.Versus("torch.compile of the reference", own.loads, call))
     elif request.versus:
-        references.insert(0, versus.find(request.versus, path.parent))
+        references.insert(0, versus.find(request, path.parent))
         files |= references[0].files
     written = outputs if style else {}
     told = f"with the solution {solution['name']}" if solution else "without a solution"

@@ -61,7 +61,7 @@ def read(request: Request) -> Problem:
     )
     references = [own]
     if request.versus:
-        references.insert(0, versus.find(request.versus, folder))
+        references.insert(0, versus.find(request, folder))
         files |= references[0].files
     shapes = _shapes(task, folder / TASK)
     timed = [name for name, shape in shapes.items() if shape.timed]

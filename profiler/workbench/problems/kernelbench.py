@@ -55,7 +55,7 @@ def read(request: Request) -> Problem:
         text = f"{model[:-1]}, compiled=True)"
         references.append(versus.Versus(f"torch.compile of {MODEL}", text, call))
     elif request.versus:
-        references.append(versus.find(request.versus, path.parent))
+        references.append(versus.find(request, path.parent))
         files |= references[0].files
     if solution:
         references.append(eager)

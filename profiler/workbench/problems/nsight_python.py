@@ -61,7 +61,7 @@ def read(request: Request) -> Problem:
     references = [versus.Versus(n, load, f"{FILE}.range({literal(n)}, inputs)") for n in others]
     files = together(path)
     if request.versus and request.versus != versus.COMPILE:
-        references.insert(0, versus.find(request.versus, path.parent))
+        references.insert(0, versus.find(request, path.parent))
         files |= references[0].files
     own = f"{FILE}.range({literal(tried)}, inputs)"
     expression = references[0].expression if references else own

@@ -211,7 +211,7 @@ def find_reference(request: Request, path: Path, tree: ast.Module, function: str
         compiled = versus.Versus(f"torch.compile of {function}", loads, call)
         return Compared(own, "", compiled, itself=True)
     if request.versus:
-        found = versus.find(request.versus, path.parent)
+        found = versus.find(request, path.parent)
         return Compared(found.expression, found.loads, found)
     if REFERENCE in functions(tree):
         loads = f'_versus = given.File(__file__, "{path.name}")'

@@ -13,7 +13,8 @@ from workbench.study.text import stands
 class Request:
     """``source`` with the ``function`` in it that was named, and the options as they were given.
 
-    ``name``: of the study to be made, "" for one after the source.
+    ``name``: of the study to be made, "" for one after the source. ``elsewhere``: it is called on
+    another machine, with the packages of that one.
     """
 
     source: Path
@@ -26,6 +27,7 @@ class Request:
     workload: Path | None = None
     shape: str = ""
     name: str = ""
+    elsewhere: bool = False
 
 
 def split(source: str) -> tuple[Path, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import Call, read_call
 from workbench.problems.problem import Module
-from workbench.problems.request import require, split
+from workbench.problems.request import Request, require, split
 from workbench.problems.sources import bound, functions, parsed, study_name, together
 
 COMPILE = "compile"  # torch.compile of the format's own reference, or of what is tried
@@ -38,11 +38,12 @@ class Versus:
         )
 
 
-def find(text: str, folder: Path) -> Versus:
+def find(request: Request, folder: Path) -> Versus:
     """Raises UsageError for what names nothing, EnvironmentLacks for a package that is missing.
 
     ``folder`` is that of the problem: a file beside it needs no path.
     """
+    text = request.versus
     file = text.partition(":")[0]
     if file.endswith(".py") or "/" in file:
         return _of_file(text, folder)
@@ -53,7 +54,7 @@ def find(text: str, folder: Path) -> Versus:
             f"--vs '{text}' names no package and no file",
             hint=f"such as --vs torch.softmax or --vs FILE:{call.target}",
         )
-    if find_spec(package) is None:
+    if not request.elsewhere and find_spec(package) is None:
         raise EnvironmentLacks(
             f"--vs {text}: the Python package '{package}' is not installed here",
             hint=f"pip install {package}, or name another to compare with",

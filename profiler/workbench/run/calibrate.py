@@ -7,7 +7,7 @@ measured, or the run was interrupted, the file on record stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from workbench.errors import ToolFailed
@@ -43,13 +43,16 @@ HINT = "`workbench doctor` checks the GPU, the driver and the packages"
 
 
 def calibrate(
-    folder: EvidenceFolder, on_event: Callable[[Event], None], limit: float = SECONDS
+    folder: EvidenceFolder,
+    on_event: Callable[[Event], None],
+    limit: float = SECONDS,
+    wanted: Sequence[str] = CEILINGS,
 ) -> CeilingsFile:
-    """Measure all ceilings; returns what was written.
+    """Measure the ceilings that are ``wanted``; returns what was written.
 
     Raises ToolFailed where none could be measured, KeyboardInterrupt when it was stopped.
     """
-    work = Calibrating(on_event, limit)
+    work = Calibrating(on_event, limit, wanted)
     with empty_scratch() as scratch:
         work.run(scratch)
     if not work.measured:
@@ -67,15 +70,18 @@ def calibrate(
 class Calibrating:
     """Goes through the ceilings, in one worker after another where some break theirs."""
 
-    def __init__(self, on_event: Callable[[Event], None], limit: float) -> None:
+    def __init__(
+        self, on_event: Callable[[Event], None], limit: float, wanted: Sequence[str]
+    ) -> None:
         self.on_event = on_event
         self.limit = limit
+        self.wanted = wanted
         self.measured: dict[str, Ceiling] = {}
         self.absent: dict[str, str] = {}
         self.environment = Environment()
 
     def run(self, scratch: Path) -> None:
-        while left := [name for name in CEILINGS if name not in {*self.measured, *self.absent}]:
+        while left := [name for name in self.wanted if name not in {*self.measured, *self.absent}]:
             worker = Worker(scratch, CeilingsJob(ceilings=tuple(left)))
             outcome = worker.watch(self.limit, self.on_event)
             for event in outcome.events:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workbench.run.protocol import Broken, Learned
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -40,7 +42,7 @@ class Measured:
     seconds of each part of the run.
 
     A variant that does not support the shape, or whose build was ``refused``, has not failed, and
-    is neither timed nor captured.
+    is neither timed nor captured. ``told`` is what a job came to that leaves no evidence.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class Measured:
     refused: dict[str, str] = field(default_factory=dict)
     written: list[Path] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    told: Learned | Broken | None = None
     interrupted: bool = False
 
     @property

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError
+from workbench.errors import (
+    EnvironmentLacks,
+    GateFailed,
+    ToolFailed,
+    UsageError,
+    WorkbenchError,
+)
 from workbench.run import machine
 from workbench.run.build import worker_stopped
 from workbench.run.process import run_worker
-from workbench.run.protocol import Broken, Learned, TrialJob
+from workbench.run.protocol import Broken, ErrorText, Learned, TrialJob
 from workbench.run.scratch import scratch_folder
 from workbench.study.model import Study
 from workbench.study.sources import virtual_name
@@ -18,18 +24,9 @@ KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFail
 SECONDS = 300.0  # the longest silence: an extension may be compiled in it
 
 
-def try_once(
-    study: Study, shapes: tuple[str, ...], called: str, builds: Path, *, on_gpu: bool
-) -> Learned:
-    """In a process of its own, on the GPU or else the CPU. ``called``: how the user knows what is
-    tried. ``builds`` is a folder that keeps extensions for a measurement.
-
-    Raises what the study's own code is wrong with, KeyboardInterrupt when it was stopped, and
-    EnvironmentLacks without torch.
-    """
-    if "torch" in machine.missing_to_run():
-        raise EnvironmentLacks("torch is not installed, so nothing can be called", hint=INSTALL)
-    job = TrialJob(
+def trial_of(study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool) -> TrialJob:
+    """On the GPU or else the CPU. ``called``: how the user knows what is tried."""
+    return TrialJob(
         study=study.name,
         shapes=shapes,
         baseline=study.ladder.steps[0].variant,
@@ -37,6 +34,17 @@ def try_once(
         references=tuple(reference.name for reference in study.ladder.references),
         device="cuda" if on_gpu else "cpu",
     )
+
+
+def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned:
+    """In a process of its own. ``builds`` is a folder that keeps what is compiled for a measurement
+    by this process.
+
+    Raises what the study's own code is wrong with, KeyboardInterrupt when it was stopped, and
+    EnvironmentLacks without torch.
+    """
+    if "torch" in machine.missing_to_run():
+        raise EnvironmentLacks("torch is not installed, so nothing can be called", hint=INSTALL)
     with scratch_folder(study, builds, extensions=True) as scratch:
         outcome = run_worker(scratch, job, SECONDS, lambda event: None)
     if outcome.interrupted:
@@ -55,3 +63,18 @@ def try_once(
             )
         raise worker_stopped(outcome)
     return tried[0]
+
+
+def told_by(study: Study, job: TrialJob) -> Learned | Broken:
+    """What becomes of it, for who asked from elsewhere: another card would say the same."""
+    try:
+        return try_once(study, job)
+    except WorkbenchError as error:
+        kind = type(error).__name__
+        return Broken(error=ErrorText(kind=kind, message=error.message, hint=error.hint))
+
+
+def error_of(broken: Broken) -> WorkbenchError:
+    """As it was raised where it was told."""
+    error = broken.error
+    return KINDS.get(error.kind, ToolFailed)(error.message, hint=error.hint)

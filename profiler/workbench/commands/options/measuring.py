@@ -69,6 +69,7 @@ class CalibrateOptions:
 
     project: Project = None
     study: StudyName = None
+    on: On = None
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
@@ -136,6 +137,7 @@ class TryOptions:
         bool, typer.Option("--quick", help="Three timing sessions: a wider interval, sooner.")
     ] = False
     fresh: Fresh = False
+    on: On = None
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
@@ -212,4 +214,5 @@ class WatchOptions:
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None
+    on: On = None
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a save.")] = False
