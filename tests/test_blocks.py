@@ -359,6 +359,21 @@ def test_checks_of_other_shapes_stay_and_the_newer_one_counts(
         assert checks.provenance.date == newest
 
 
+def test_what_another_command_checks_meanwhile_stays(
+    root: Path, tmp_path: Path, gpu: StandIn
+) -> None:
+    one = errand(root, Plan("large", checked=NAMES))
+    odd = errand(root, Plan("odd", checked=NAMES))
+    folder = EvidenceFolder(tmp_path / "both" / "nvidia-h200")
+    first, second = Merger(folder), Merger(folder)
+    for merger, each in ((first, one), (second, odd)):
+        merger.learn(one.study)
+        merger.merge(each.block([]), carried(each.block([]), root, tmp_path / each.plan.shape))
+    second.commit()
+    first.commit()
+    assert set(store.read(folder.check("fix"), Checks).shapes) == {"large", "odd"}
+
+
 def tampered(left: Left, name: str, data: bytes, *, rehashed: bool) -> Left:
     sha256 = hashlib.sha256(data).hexdigest() if rehashed else left.sha256.get(name, "")
     return structs.replace(

@@ -85,11 +85,13 @@ class Arrived:
 
 @dataclass
 class Staged:
-    """What is to be put on record: records by their file, and those files; lines of the journal;
-    new timings by shape and name, with their variants; whether captures are among it.
+    """What is to be put on record: records by their file, which version of it was ``seen`` before,
+    and those files; lines of the journal; new timings by shape and name, with their variants;
+    whether captures are among it.
     """
 
     records: dict[Path, Record] = field(default_factory=dict)
+    seen: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
     files: dict[Path, bytes] = field(default_factory=dict)
     lines: list[Entry] = field(default_factory=list)
     timed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
@@ -144,12 +146,9 @@ class Merger:
             if gpu_slug(found.provenance.gpu or "") != self.folder.gpu:
                 gpu = found.provenance.gpu or "no GPU"
                 raise ToolFailed(f"the ceilings are of {gpu}", hint=MINE)
-        for _, build in builds:
-            self.build(build)
-        for _, each in checks:
-            self.checks(each)
-        for _, found in ceilings:
-            self.ceilings(found)
+        for arrivals in (builds, checks, ceilings):
+            for _, record in arrivals:
+                self.put(record)
         for path, timing in timings:
             self.timing(path.name, timing, left.files[path.as_posix()])
         self.ended_early(arrived)
@@ -160,8 +159,9 @@ class Merger:
         """Put what is staged on record. What stands in the files ``beside`` is on the disk before
         any of it has its name. Raises EnvironmentLacks where the disk is full.
         """
-        staged, self.staged = self.staged, Staged()
         with store.alone(self.folder.root):
+            self.renew()
+            staged, self.staged = self.staged, Staged()
             store.write_together(staged.files, beside)
             if staged.lines:
                 journal.append(self.folder, *staged.lines)
@@ -169,6 +169,25 @@ class Merger:
                 remove_superseded(self.folder, shape, name, variants)
             if staged.captured:
                 remove_unused(self.folder)
+
+    def renew(self) -> None:
+        """Stage again what another command has written beside, since it was read here."""
+        for path, record in list(self.staged.records.items()):
+            if _version(path) == self.staged.seen.get(path):
+                continue
+            if isinstance(record, Build | Checks | CeilingsFile):
+                del self.staged.records[path], self.staged.files[path]
+                self.put(record)
+
+    def put(self, record: Build | Checks | CeilingsFile) -> None:
+        """Stage it beside what is on record."""
+        match record:
+            case Build():
+                self.build(record)
+            case Checks():
+                self.checks(record)
+            case CeilingsFile():
+                self.ceilings(record)
 
     def still_has(self, left: Left) -> bool:
         """Whether what was merged of a block before is still on record; what was not is at hand."""
@@ -181,6 +200,7 @@ class Merger:
             found = self.staged.records[path]
             assert isinstance(found, kind)
             return found
+        self.staged.seen[path] = _version(path)
         return store.read(path, kind) if is_there(path) else None
 
     def stage(self, path: Path, record: Record, data: bytes = b"") -> None:
@@ -319,6 +339,15 @@ class Merger:
                 self.staged.captured = True
             if known.sha256 == index.sha256 and self.tell(known.shape, known.variant, known.report):
                 self.staged.lines.append(journal.capture_entry(known))
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Another one each time that it is written; None where it is not there."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _is_older(one: Provenance, other: Provenance) -> bool:
