@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 
 from workbench.commands.target import Target, latest
@@ -16,13 +16,21 @@ from workbench.judge.snapshot import snapshot
 from workbench.study.model import Study
 
 
-def with_record(judged: Ablation, target: Target) -> Ablation:
-    """With the record of all ladders at their studies' own shapes, as far as they can be read."""
-    trials = {target.study.name: _own(judged, target)}
-    for name in target.workspace.studies():
-        if name not in trials:
-            trials[name] = _others(target, name)
-    return replace(judged, record=record(trials))
+Known = MutableMapping[str, Sequence[Trial]]
+
+
+def with_record(judged: Ablation, target: Target, known: Known | None = None) -> Ablation:
+    """With the record of all ladders at their studies' own shapes, as far as they can be read.
+
+    ``known`` are their trials by study, of tables of the same evidence: those that it lacks are
+    added to it.
+    """
+    found: Known = {} if known is None else known
+    own = target.study.name
+    for name in (own, *target.workspace.studies()):
+        if name not in found:
+            found[name] = _own(judged, target) if name == own else _others(target, name)
+    return replace(judged, record=record(found))
 
 
 def _own(judged: Ablation, target: Target) -> Sequence[Trial]:
