@@ -15,7 +15,6 @@ from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.study.model import Study
 
-
 Known = MutableMapping[str, Sequence[Trial]]
 
 

@@ -211,7 +211,7 @@ def _quantile(quantiles: Sequence[float], freedom: int) -> float:
 
 def mean_log(values: Sequence[float]) -> float:
     """Of the instances of one session."""
-    return fmean(math.log(value) for value in values)
+    return fmean([math.log(value) for value in values])
 
 
 def ratio_interval(
