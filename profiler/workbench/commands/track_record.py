@@ -10,7 +10,7 @@ from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.judge.advice.record import Trial, record
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import trials_in
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.study.model import Study
@@ -54,4 +54,4 @@ def _others(target: Target, name: str) -> Sequence[Trial]:
 
 def _judged(target: Target, study: Study, folder: EvidenceFolder) -> Sequence[Trial]:
     evidence = Evidence(study, study.default_shape, folder)
-    return judge(snapshot(evidence, study.ladder.chain([])), target.workspace.config).trials
+    return trials_in(snapshot(evidence, study.ladder.chain([])), target.workspace.config)
