@@ -128,12 +128,8 @@ def index(variant: str, flags: tuple[str, ...] = ("--cache-control", "all")) -> 
 def test_a_kernel_has_one_name_in_all_processes() -> None:
     """As Numba 0.30 for CUDA mangles the same kernel of modules that are loaded anew."""
     first = "_ZN30workbench_variant_1_with_numba4siluB2v1B13cw51cXTLSUwv1E5ArrayIfE"
-    later = (
-        "_ZN31workbench_variant_12_with_numba4siluB4v105B13cw51cXTLSUwv1E5ArrayIfE"
-    )
-    other = (
-        "_ZN31workbench_variant_12_with_numba4gateB4v105B13cw51cXTLSUwv1E5ArrayIfE"
-    )
+    later = "_ZN31workbench_variant_12_with_numba4siluB4v105B13cw51cXTLSUwv1E5ArrayIfE"
+    other = "_ZN31workbench_variant_12_with_numba4gateB4v105B13cw51cXTLSUwv1E5ArrayIfE"
     assert lasting_kernel(first) == lasting_kernel(later) != lasting_kernel(other)
     torch_s = "_ZN2at6native13reduce_kernelILi128ELi4ENS0_8ReduceOpIfB2v1EEEvT1_"
     assert lasting_kernel(torch_s) == torch_s
