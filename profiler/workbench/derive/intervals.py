@@ -218,7 +218,7 @@ def _quantile(quantiles: Sequence[float], freedom: int) -> float:
 
 def mean_log(values: Sequence[float]) -> float:
     """Of the instances of one session."""
-    return fmean([math.log(value) for value in values])
+    return math.fsum(map(math.log, values)) / len(values)
 
 
 def ratio_interval(
