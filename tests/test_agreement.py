@@ -19,7 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import ncu_report
 import pytest
 
 import rawcsv
@@ -88,11 +87,13 @@ def stands(shape: str, variant: str) -> Point:
     return found
 
 
-@cache  # a launch takes twenty megabytes each time that it is decoded
-def opened(path: str) -> list[tuple[Any, list[str]]]:
-    """Every launch of a report with its NVTX ranges."""
+@cache
+def opened(path: Path) -> list[tuple[Any, list[str]]]:
+    """Every launch of a report as ncu_report has it, with its NVTX ranges. Decoded twice it would
+    take twenty megabytes more.
+    """
     found = []
-    for action in (a for part in ncu_report.load_report(path) for a in part):
+    for action in actions(path, None):
         state = action.nvtx_state()
         names = [n for d in state.domains() for n in state.domain_by_id(d).push_pop_ranges()]
         found.append((action, names))
@@ -101,7 +102,7 @@ def opened(path: str) -> list[tuple[Any, list[str]]]:
 
 def raw(shape: str, variant: str) -> list[Any]:
     report, wanted = place(shape, variant)
-    launches = [action for action, names in opened(str(report)) if wanted in names]
+    launches = [action for action, names in opened(report) if wanted in names]
     assert launches
     return launches
 

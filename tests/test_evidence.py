@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
 import statistics
-from functools import cache
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from workbench.evidence.records import Environment
 from workbench.ncu.capture import load_capture
 from workbench.ncu.captures import Captures
 from workbench.ncu.counters import stall_metrics
-from workbench.ncu.reader import open_report
+from workbench.ncu.reader import launches as opened
 from workbench.run import recording
 from workspaces import ROOT, copy_of_repository, recorded_report
 
@@ -41,9 +42,15 @@ def copy(tmp_path: Path) -> Path:
     return copy_of_repository(tmp_path)
 
 
-@pytest.fixture
-def table(copy: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    return ablate(copy, capsys)
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Of the evidence as it is on record."""
+    root, out = copy_of_repository(tmp_path_factory.mktemp("on-record")), io.StringIO()
+    with redirect_stdout(out):
+        assert main(["ablate", "--json", "--project", str(root)]) == 0
+    data = json.loads(out.getvalue())
+    assert isinstance(data, dict)
+    return data
 
 
 def test_the_command_on_record_names_no_folder_of_the_machine() -> None:
@@ -61,17 +68,11 @@ def index(variant: str) -> dict[str, Any]:
     return found
 
 
-@cache
-def decoded(path: Path) -> list[Any]:
-    """Once a report: ncu_report never gives its memory back."""
-    return [action for part in open_report(path) for action in part]
-
-
 def launches(variant: str) -> list[Any]:
-    """Read past the product: the report's launches, by the range in the index."""
+    """Read past the product: as ncu_report has them, by the range in the index."""
     found = index(variant)
     result = []
-    for action in decoded(EVIDENCE / "reports" / found["report"]):
+    for action, _ in opened(EVIDENCE / "reports" / found["report"]):
         state = action.nvtx_state()
         names = [n for d in state.domains() for n in state.domain_by_id(d).push_pop_ranges()]
         if found["range"] in names:

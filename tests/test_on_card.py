@@ -335,12 +335,12 @@ except KeyboardInterrupt:
     Path("docs/kept.md").write_text("kept")
 """
     began = time.monotonic()
-    assert run.run([step("slow", slow, "1", limit=6), step("next", "print('next ran')")]) == 1
+    assert run.run([step("slow", slow, "1", limit=3), step("next", "print('next ran')")]) == 1
     assert time.monotonic() - began < 40
-    assert ended(run) == {"slow": ("stopped", "over 6 s"), "next": ("done", "")}
+    assert ended(run) == {"slow": ("stopped", "over 3 s"), "next": ("done", "")}
     assert "docs/kept.md" in run.tree.changes()[0]
     assert "next ran" in (run.out / "log.txt").read_text()
-    assert "| slow | stopped: over 6 s |" in (run.out / "table.md").read_text()
+    assert "| slow | stopped: over 3 s |" in (run.out / "table.md").read_text()
 
 
 def test_nothing_is_left_of_one_that_does_not_listen(run: Run) -> None:
@@ -352,7 +352,7 @@ print("child", child.pid, flush=True)
 time.sleep(60)
 """
     run.grace = 0.5
-    assert run.run([step("deaf", deaf, limit=6)]) == 1
+    assert run.run([step("deaf", deaf, limit=3)]) == 1
     found = re.search(r"child (\d+)", (run.out / "log.txt").read_text())
     assert found is not None
     until = time.monotonic() + 20

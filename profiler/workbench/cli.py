@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from keyword import iskeyword
 from typing import Annotated, Any, get_type_hints
 
@@ -100,6 +101,12 @@ for _name, _options in VERBS.items():
     app.command(name=_name)(verb(_name, _options))
 
 
+@cache
+def command() -> Any:
+    """As ``app``, whose every call makes all of its parameters again."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, see ``errors``."""
     gc.set_threshold(100_000)  # a command is over before there is garbage worth looking for
@@ -123,7 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(arguments: list[str] | None) -> int:
     """As ``main``. Raises OSError where the standard streams take no more."""
     try:
-        code = app(args=arguments, prog_name="workbench", standalone_mode=False)
+        code = command()(args=arguments, prog_name="workbench", standalone_mode=False)
     except ReaderGone as gone:
         raise BrokenPipeError from gone
     except SystemExit as stop:

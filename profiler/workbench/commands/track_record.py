@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 
 from workbench.commands.target import Target, latest
@@ -10,19 +10,26 @@ from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.judge.advice.record import Trial, record
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import trials_in
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.study.model import Study
 
+Known = MutableMapping[str, Sequence[Trial]]
 
-def with_record(judged: Ablation, target: Target) -> Ablation:
-    """With the record of all ladders at their studies' own shapes, as far as they can be read."""
-    trials = {target.study.name: _own(judged, target)}
-    for name in target.workspace.studies():
-        if name not in trials:
-            trials[name] = _others(target, name)
-    return replace(judged, record=record(trials))
+
+def with_record(judged: Ablation, target: Target, known: Known | None = None) -> Ablation:
+    """With the record of all ladders at their studies' own shapes, as far as they can be read.
+
+    ``known`` are their trials by study, of tables of the same evidence: those that it lacks are
+    added to it.
+    """
+    found: Known = {} if known is None else known
+    own = target.study.name
+    for name in (own, *target.workspace.studies()):
+        if name not in found:
+            found[name] = _own(judged, target) if name == own else _others(target, name)
+    return replace(judged, record=record(found))
 
 
 def _own(judged: Ablation, target: Target) -> Sequence[Trial]:
@@ -47,4 +54,4 @@ def _others(target: Target, name: str) -> Sequence[Trial]:
 
 def _judged(target: Target, study: Study, folder: EvidenceFolder) -> Sequence[Trial]:
     evidence = Evidence(study, study.default_shape, folder)
-    return judge(snapshot(evidence, study.ladder.chain([])), target.workspace.config).trials
+    return trials_in(snapshot(evidence, study.ladder.chain([])), target.workspace.config)

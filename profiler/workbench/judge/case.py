@@ -78,12 +78,12 @@ class Added:
 
 def added_time(case: Case) -> Added | None:
     """The median over the instances of all sessions."""
-    sessions = case.timing.sessions if case.timing else ()
+    sessions, name = case.timing.sessions if case.timing else (), case.variant
     own = [
         series
         for session in sessions
         for series in session.series
-        if series.variant == case.variant and series.regime == Regime.CHAINED
+        if series.variant == name and series.regime == Regime.CHAINED
     ]
     if not own:
         return None

@@ -105,6 +105,11 @@ class TimedTogether:
         return self.timed & self.timing.chained
 
     @cached_property
+    def first_planned(self) -> int:
+        """Of the timing: as many sessions were to come before any was looked at."""
+        return self.timing.first_planned
+
+    @cached_property
     def clocks(self) -> tuple[float, ...]:
         """SM clocks inside of all timed graphs, in MHz."""
         every = (series for session in self.timing.sessions for series in session.series)

@@ -30,7 +30,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     """Judge the steps of the snapshot, and all references beside them."""
     views = Views(snapshot, config, snapshot.names)
     table = views.table
-    judged = tuple(_step(views, table, step) for step in snapshot.steps)
+    judged = _steps(views)
     trials = tuple(trials_of(views, judged))
     rows = told_what_was_tried(judged, trials, snapshot.shape)
     references = told_what_was_tried(_references(table), trials, snapshot.shape)
@@ -79,6 +79,16 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         trials=trials,
         record=record({snapshot.study: trials}),
     )
+
+
+def trials_in(snapshot: Snapshot, config: Config) -> tuple[Trial, ...]:
+    """Those of ``judge``, without the rest of it."""
+    views = Views(snapshot, config, snapshot.names)
+    return tuple(trials_of(views, _steps(views)))
+
+
+def _steps(views: Views) -> tuple[Row, ...]:
+    return tuple(_step(views, views.table, step) for step in views.snapshot.steps)
 
 
 def _sizes(snapshot: Snapshot) -> Iterator[OverSizes]:

@@ -189,7 +189,7 @@ def _fewer(timing: TimedTogether) -> Iterator[str]:
 def _twins(timing: TimedTogether) -> Iterator[Twin]:
     for (variant, regime, twin), second in timing.times.items():
         first = timing.times.get((variant, regime, False))
-        ratio = ratio_of(first, second, timing.timing.first_planned) if twin and first else None
+        ratio = ratio_of(first, second, timing.first_planned) if twin and first else None
         if ratio is not None:
             yield Twin(variant, regime, ratio)
 

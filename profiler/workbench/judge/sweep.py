@@ -295,4 +295,4 @@ def _over(
 ) -> Ratio | None:
     if timing is None or not before or not after:
         return None
-    return ratio_of(before, after, timing.timing.first_planned)
+    return ratio_of(before, after, timing.first_planned)

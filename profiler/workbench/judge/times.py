@@ -66,7 +66,7 @@ class Times:
         if timing is None:
             return None
         before, after = (timing.times.get((name, regime, False)) for name in (over, variant))
-        return ratio_of(before, after, timing.timing.first_planned) if before and after else None
+        return ratio_of(before, after, timing.first_planned) if before and after else None
 
     def is_idle(self, variant: str) -> bool:
         """Whether a chained call of it adds no time to its neighbours."""

@@ -82,6 +82,10 @@ def _belongs_to(report: Path) -> dict[str, Any]:
     return {"report": digest_of(report), "reading": hashlib.sha256(read.encode()).hexdigest()}
 
 
+# By checksum: the shapes of a ladder share reports, and each is asked for on its own.
+_unpacked: dict[bytes, Launches] = {}
+
+
 def _read(path: Path, report: Path) -> Launches | None:
     """None where nothing is kept, or nothing that can be read or that fits. Raises Edited."""
     if not report.is_file():
@@ -94,7 +98,9 @@ def _read(path: Path, report: Path) -> Launches | None:
         checksum, _, body = rest.partition(LAUNCHES)
         if hashlib.sha256(body).hexdigest().encode() != checksum:
             raise Edited(EXCHANGED)
-        return [(_kept(launch), launch["ranges"]) for launch in json.loads(body[:-1])]
+        if checksum not in _unpacked:
+            _unpacked[checksum] = [(_kept(one), one["ranges"]) for one in json.loads(body[:-1])]
+        return list(_unpacked[checksum])
     except Edited:
         raise
     except (OSError, ValueError, LookupError, TypeError, RecursionError):

@@ -83,6 +83,10 @@ class Tables(Protocol):
     def code(self) -> Code | None: ...  # None where there is no disassembly
 
 
+# As ``reader`` has the launches: disassembling one takes a tenth of a second.
+_counts: dict[Any, Counted] = {}
+
+
 @dataclass(frozen=True)
 class Decoded:
     """One launch through ``ncu_report``. Each table is read when it is first asked for: lines take
@@ -103,9 +107,11 @@ class Decoded:
 
     @cached_property
     def _counted(self) -> Counted:
-        tables = tables_in(self.path)
-        with limited(self.path):
-            return counted(self.action, tables)
+        if self.action not in _counts:
+            tables = tables_in(self.path)
+            with limited(self.path):
+                _counts[self.action] = counted(self.action, tables)
+        return _counts[self.action]
 
     @cached_property
     def lines(self) -> list[tuple[Any, ...]]:

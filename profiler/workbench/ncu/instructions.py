@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 _GUARDED = re.compile(r"(?:@!?(U?P[0-9T]+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;?\s*")
@@ -27,7 +27,7 @@ class Instruction:
 
     def is_a(self, *opcodes: str) -> bool:
         """Whether its opcode begins with one of these, part by part."""
-        return any(self.opcode == o or self.opcode.startswith(f"{o}.") for o in opcodes)
+        return _begins(self.opcode, opcodes)
 
     @cached_property
     def waits_for_barrier(self) -> bool:
@@ -54,6 +54,11 @@ class Instruction:
             return None
         found = _ADDRESS.findall(self.operands[-1]) if self.operands else []
         return int(found[-1], 16) if found else None
+
+
+@cache  # some hundred opcodes are asked for a million times
+def _begins(opcode: str, others: tuple[str, ...]) -> bool:
+    return any(opcode == o or opcode.startswith(f"{o}.") for o in others)
 
 
 def instruction(pc: int, sass: str) -> Instruction:

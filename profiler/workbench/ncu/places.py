@@ -131,10 +131,15 @@ class Places:
         """Instructions of each inlined function, not counting what is inlined into it."""
         return Counter(chain[0].function for one in self.code if (chain := self.chain(one.pc)))
 
+    @cached_property
+    def _waiting(self) -> Counter[str]:
+        """As ``_sizes``, of those that wait."""
+        waits = (one.pc for one in self.code if self._waits.is_wait(one.pc))
+        return Counter(chain[0].function for pc in waits if (chain := self.chain(pc)))
+
     def _only_waits(self, frame: Frame) -> bool:
-        waits = [one for one in self.code if self._waits.is_wait(one.pc)]
-        own = sum(chain[0].function == frame.function for w in waits if (chain := self.chain(w.pc)))
-        return bool(frame.function) and self._sizes[frame.function] <= HELPER * own
+        size, own = self._sizes[frame.function], self._waiting[frame.function]
+        return bool(frame.function) and size <= HELPER * own
 
 
 def _agrees(table: LineTable, said: Sequence[tuple[int, Place]]) -> bool:

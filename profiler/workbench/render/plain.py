@@ -5,11 +5,13 @@ from __future__ import annotations
 import unicodedata
 
 TAB = "    "
+LINES = str.maketrans("", "", "\n\t")
 
 
 def printable(text: str) -> str:
     """One line with escape sequences, other control characters and direction marks spelt out."""
-    return "".join(_shown(character) for character in text.replace("\t", TAB))
+    text = text.replace("\t", TAB)
+    return text if text.isprintable() else "".join(map(_shown, text))
 
 
 def printable_lines(text: str) -> str:
@@ -19,6 +21,8 @@ def printable_lines(text: str) -> str:
 
 def harmless(text: str) -> str:
     """Lines for a file: as ``printable_lines``, and tabs stay."""
+    if text.translate(LINES).isprintable():  # nearly always, and much faster
+        return text
     return "".join(c if c in "\n\t" else _shown(c) for c in text)
 
 
