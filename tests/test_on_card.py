@@ -114,7 +114,7 @@ def known(study: Study, verb: str, given: Any, word: str) -> None:
 def test_every_test_of_the_gpu_ring_is_in_a_step() -> None:
     asked = list(commands("pytest"))
     paths = {path for _, arguments in asked for path in arguments if path.startswith("tests/")}
-    collect = ["--collect-only", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
+    collect = ["--collect-only", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--assert=plain"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *collect, *sorted(paths)],
         cwd=ROOT, capture_output=True, text=True, check=False,
