@@ -297,10 +297,17 @@ def test_a_deleted_capture_is_missing_and_times_stay(
     assert row["stalls"] == {}
 
 
+def timing_of_ladder(root: Path) -> Path:
+    """In which the baseline was timed; others on record are of some variants alone."""
+    paths = root.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json")
+    (path,) = (p for p in paths if "baseline" in json.loads(p.read_text())["fingerprints"])
+    return path
+
+
 def test_evidence_of_a_newer_schema_is_refused(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (path,) = copy.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json")
+    path = timing_of_ladder(copy)
     path.write_text(re.sub(r'"schema_version": \d', '"schema_version": 9', path.read_text()))
     assert main(["ablate", "--project", str(copy)]) == 2
     err = capsys.readouterr().err
@@ -343,7 +350,7 @@ def test_no_path_of_a_machine_travels_in_evidence() -> None:
 def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (path,) = copy.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json")
+    path = timing_of_ladder(copy)
     data = json.loads(path.read_text())
     keep = {"fix2", "fix4"}
     sessions = [
