@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -53,11 +55,18 @@ class Lanes:
         return None
 
     def interrupt(self) -> None:
-        """As Ctrl-C does for a single run."""
+        """As Ctrl-C does for a single run: who does not listen is killed after a while."""
         with self.turn:
             self.over = True
         for run in self.runs:
             run.interrupted = True
-            if (started := run.running) is not None:
-                with suppress(ProcessLookupError):
-                    os.killpg(started.pid, signal.SIGINT)
+        commands = [run.running for run in self.runs if run.running is not None]
+        for started in commands:
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGINT)
+        until = time.monotonic() + self.runs[0].grace
+        for started in commands:
+            with suppress(subprocess.TimeoutExpired):
+                started.wait(max(0.0, until - time.monotonic()))
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)

@@ -170,7 +170,7 @@ class Run:
         """Note it, and pack what there is."""
         why = f": {ended.why}" if ended.why else ""
         say(f"{ended.step}: {ended.how}{why} ({ended.seconds:.0f} s)")
-        if self.log != self.out / "log.txt" and self.log.is_file():
+        if self.lane is not None and self.log.is_file():
             self.told.log(self.log)
             self.log.unlink()
         self.told.end(ended)
@@ -183,7 +183,7 @@ class Run:
             for arguments in step.arguments(self.drawn(step)):
                 left = began + limit - time.monotonic()
                 code, printed = self.command(arguments, left, apart=bool(step.into))
-                if code != 0:
+                if code != 0 or self.interrupted:
                     how = STOPPED if code is None else FAILED
                     why = f"over {limit:.0f} s" if code is None else f"exit {code}"
                     break
@@ -252,6 +252,7 @@ class Run:
             folder = self.own / "tmp"  # with the lock of ncu, which is one for each card then
             folder.mkdir(parents=True, exist_ok=True)
             found |= {"CUDA_VISIBLE_DEVICES": str(self.lane), "TMPDIR": str(folder)}
+            found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as nvidia-smi counts them
         return found
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -74,15 +74,16 @@ def together(name: str, here: bytes | None, changes: Sequence[Change]) -> tuple[
         return here, False
     if len(news) == 1 or PurePosixPath(name).parts[0] == "reports" or "/builds/" in name:
         return news[-1], True
-    if here is None or None in news:
-        return here, False
-    merge: Callable[[bytes, bytes, bytes], bytes | None] = (
-        shapes if "/checks/" in name else texts if not name.endswith(".json") else nothing
-    )
-    found: bytes | None = here
+    base = here
+    if "/checks/" in name:
+        base = here or b'{"shapes": {}}'
+    elif name.endswith(".json"):
+        base = None
+    found = base
     for new in news:
-        if found is not None and new is not None:
-            found = merge(here, found, new)
+        if base is None or found is None or new is None:
+            return here, False
+        found = (shapes if "/checks/" in name else texts)(base, found, new)
     return (found, True) if found is not None else (here, False)
 
 
@@ -101,32 +102,22 @@ def _date(line: bytes) -> str:
     return str(found.get("date", "")) if isinstance(found, dict) else ""
 
 
-def shapes(base: bytes, one: bytes, other: bytes) -> bytes | None:
+def shapes(base: bytes, one: bytes, other: bytes) -> bytes:
     """Checks of a variant: what either has found at a shape, with the later's provenance."""
     was, mine, its = (json.loads(text) for text in (base, one, other))
-    if not all("shapes" in each for each in (was, mine, its)):
-        return None
-    later = max(mine, its, key=lambda each: each["provenance"].get("date", ""))
-    old = was["shapes"]
-    new = {name: found for name, found in its["shapes"].items() if old.get(name) != found}
-    kept = {name: found for name, found in mine["shapes"].items() if name in its["shapes"]
-            or old.get(name) != found}  # fmt: skip
-    merged = {**later, "shapes": {**kept, **new}}
+    later = max(its, mine, key=lambda each: each.get("provenance", {}).get("date", ""))
+    new = {name: found for name, found in its["shapes"].items()
+           if was["shapes"].get(name) != found}  # fmt: skip
+    merged = {**later, "shapes": {**mine["shapes"], **new}}
     return (json.dumps(merged, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def texts(base: bytes, one: bytes, other: bytes) -> bytes | None:
     """None where both have changed the same lines."""
     with tempfile.TemporaryDirectory() as folder:
-        names = []
-        for name, data in (("one", one), ("base", base), ("other", other)):
-            (Path(folder) / name).write_bytes(data)
-            names.append(name)
-        merged = subprocess.run(
-            ["git", "merge-file", "--stdout", *names], cwd=folder, capture_output=True, check=False
-        )
+        files = [Path(folder) / name for name in ("one", "base", "other")]
+        for file, data in zip(files, (one, base, other), strict=True):
+            file.write_bytes(data)
+        command = ["git", "merge-file", "--stdout", *map(str, files)]
+        merged = subprocess.run(command, capture_output=True, check=False)
     return merged.stdout if merged.returncode == 0 else None
-
-
-def nothing(base: bytes, one: bytes, other: bytes) -> bytes | None:
-    return one if one == other else None

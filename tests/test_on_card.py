@@ -481,7 +481,9 @@ def test_what_comes_after_a_step_is_its_lanes(lanes: list[Run]) -> None:
 
 def test_ctrl_c_ends_all_lanes(lanes: list[Run]) -> None:
     slow = "import time\ntime.sleep(60)"
-    work = Lanes(lanes, [step("one", slow), step("two", slow), step("three", "1")])
+    deaf = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)"
+    work = Lanes(lanes, [step("one", slow), step("two", deaf), step("three", "1")])
+    lanes[0].grace = 3
 
     def interrupt() -> None:
         while not all(run.running for run in lanes):
@@ -513,11 +515,19 @@ def test_what_lanes_changed_is_put_together(lanes: list[Run], source: Path) -> N
         with (run.tree.root / JOURNAL).open("a") as journal:
             journal.write(f'{{"date": "{date}"}}\n')
         (run.tree.root / "docs/both.md").write_text(f"{line}")
+        (run.tree.root / checks).with_name("b.json").write_text(
+            json.dumps({"provenance": {"date": date}, "shapes": {shape: {"max_abs": 3}}})
+        )  # of a variant that was never recorded before
         (run.tree.root / f"docs/of-{shape}.md").write_text("new")
         run.tree.pack(run.pack)
     taken = take([run.pack for run in lanes], source)
     assert taken.both == ("docs/both.md",)
-    assert {"docs/of-s.md", "docs/of-t.md", page, checks, JOURNAL} == set(taken.written)
+    new = checks.replace("a.json", "b.json")
+    assert {"docs/of-s.md", "docs/of-t.md", page, checks, new, JOURNAL} == set(taken.written)
+    assert json.loads((source / new).read_text()) == {
+        "provenance": {"date": "3"},
+        "shapes": {"s": {"max_abs": 3}, "t": {"max_abs": 3}},
+    }
     text = (source / page).read_text()
     assert "\n2 more\n" in text
     assert "\n17 more\n" in text
