@@ -1,7 +1,8 @@
 """Changes planted in a copy of the attention study's history: are they found? See docs/gate.md.
 
-    python -m benchmarks.history          on a GPU with ncu, in a few minutes: a Markdown table
-    python -m benchmarks.history --build  only whether every commit compiles without a warning
+    python -m benchmarks.history gate      on a GPU with ncu, in minutes: a Markdown table
+    python -m benchmarks.history searches  another, of `bisect` and `check --against`
+    python -m benchmarks.history build     only whether every commit compiles without a warning
 
 A comment, a break of correctness, a slowdown that counters show and one that only time shows, each
 a commit of its own. ``gate`` is asked about each, ``bisect`` and ``check --against`` about all.
@@ -25,7 +26,7 @@ from benchmarks.gate import commit, copied, edited, git
 RESCALE = "if (softmax.move_reference(score)) multiply(acc, softmax.rescale);"
 TILE = "const __half* k_tile = ring"
 ADDED = """float spin = first;
-        for (int i = 0; i < 40; ++i) spin = fmaf(spin, 0.5f, 0.25f);
+        for (int i = 0; i < 110; ++i) spin = fmaf(spin, 0.5f, 0.25f);
         row_sum[0] += 0.0f * spin;  // which the compiler cannot know to be nothing
         """
 BEGIN = "copy_tile(s.q[0], q + head, first_row, seq_len);"
@@ -47,7 +48,7 @@ class Planted:
 
 HISTORY = (
     Planted("a comment", "fix7", "// tiles in shared memory", "// tiles of the ring"),
-    Planted("40 additions a tile, which counters show", "fix5", TILE, ADDED + TILE),
+    Planted("110 additions a tile, which counters show", "fix5", TILE, ADDED + TILE),
     Planted("sums that are not rescaled: wrong", "fix7", RESCALE, "softmax.move_reference(score);"),
     Planted("a block sleeps first, which only time shows", "fix6", BEGIN,
             f"__nanosleep(800);\n    {BEGIN}"),
@@ -117,45 +118,56 @@ def named(top: Path, sha: str) -> str:
     return HISTORY[number - 2].what if number > 1 else "the first commit"
 
 
-def search_rows(top: Path, commits: list[str]) -> list[str]:
-    rows = []
-    for variant, what in (("fix7", "wrong"), ("fix5", "slow"), ("fix6", "slow")):
-        code, told, seconds = asked(top, "bisect", variant, commits[0], "--what", what)
-        found = told["first_bad"]
-        said = named(top, found["commit"]) if found else "none found"
-        asked_of = f"{told['tested']} of {told['commits']}"
-        command = f"`bisect {variant} --what {what}`"
-        rows.append(f"| {command} | {said} | {asked_of} | {code} | {seconds:.0f} |")
+def bisect_row(top: Path, first: str, variant: str, what: str) -> str:
+    """Of which commit ``bisect`` says that it made a variant wrong or slow."""
+    code, told, seconds = asked(top, "bisect", variant, first, "--what", what)
+    found = told["first_bad"]
+    said = named(top, found["commit"]) if found else "none found"
+    asked_of = f"{told['tested']} of {told['commits']}"
+    return f"| `bisect {variant} --what {what}` | {said} | {asked_of} | {code} | {seconds:.0f} |"
+
+
+def against_row(top: Path, commits: list[str]) -> str:
+    """Which commit ``check --against`` says was the last good one of a variant."""
     against = [word for sha in commits[:-1] for word in ("--against", sha)]
     code, told, seconds = asked(top, "check", "fix7", *against)
-    good = told["last_good"]
-    sha = good["commit"] if isinstance(good, dict) else good
+    sha = told["last_good"]["fix7"]
     said = f"last correct: {named(top, sha)}" if sha else "never correct"
     checks = f"{len(told['checks'])} of {len(commits)}"
-    return [*rows, f"| `check fix7 --against ...` | {said} | {checks} | {code} | {seconds:.0f} |"]
+    return f"| `check fix7 --against ...` | {said} | {checks} | {code} | {seconds:.0f} |"
+
+
+def tell_gate(top: Path, commits: list[str]) -> None:
+    print("| planted | `gate` said | tier | time | counters | others | exit code | seconds |")
+    print("| --- | --- | ---: | --- | --- | --- | ---: | ---: |")
+    for planted, (before, after) in zip(HISTORY, pairwise(commits), strict=True):
+        print(gate_row(top, planted, before, after), flush=True)
+
+
+def tell_searches(top: Path, commits: list[str]) -> None:
+    print("| asked of all of them | found | commits asked of | exit code | seconds |")
+    print("| --- | --- | ---: | ---: | ---: |")
+    print(against_row(top, commits), flush=True)
+    for variant, what in (("fix7", "wrong"), ("fix5", "slow"), ("fix6", "slow")):
+        print(bisect_row(top, commits[0], variant, what), flush=True)
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--build", action="store_true", help="only compile every commit's kernel")
+    parser.add_argument("part", choices=["gate", "searches", "build"])
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder) / "repository"
         commits = repository(top)
-        if given.build:
+        if given.part == "build":
             names = sorted({planted.variant for planted in HISTORY})
             code, told, _ = asked(top, "build", *names)
             print(json.dumps(told, indent=1))
             return code
-        print("| planted | `gate` said | tier | time | counters | others | exit code | seconds |")
-        print("| --- | --- | ---: | --- | --- | --- | ---: | ---: |")
-        for planted, (before, after) in zip(HISTORY, pairwise(commits), strict=True):
-            print(gate_row(top, planted, before, after), flush=True)
-        print("\n| asked of all of them | found | commits asked of | exit code | seconds |")
-        print("| --- | --- | ---: | ---: | ---: |")
-        print("\n".join(search_rows(top, commits)))
+        tell = {"gate": tell_gate, "searches": tell_searches}[given.part]
+        tell(top, commits)
     return 0
 
 
