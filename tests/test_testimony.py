@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,8 +33,10 @@ from workbench.judge.testimony import (
 from workbench.judge.testimony import testimony as gates_of
 from workbench.judge.work_done import work_gate
 from workbench.ncu.capture import Capture, load_capture
-from workbench.ncu.kernel_names import lasting_kernel
+from workbench.ncu.kernel_names import lasting_kernel, variant_module
+from workbench.run.worker.timing.instances import Loader
 from workbench.study.model import Work
+from workbench.study.workspace import load_module
 from workbench.words import GateState, NodeKind, Regime, Status
 from workspaces import recorded_captures, recorded_index, recorded_report
 
@@ -133,6 +136,17 @@ def test_a_kernel_has_one_name_in_all_processes() -> None:
     assert lasting_kernel(first) == lasting_kernel(later) != lasting_kernel(other)
     torch_s = "_ZN2at6native13reduce_kernelILi128ELi4ENS0_8ReduceOpIfB2v1EEEvT1_"
     assert lasting_kernel(torch_s) == torch_s
+
+
+def test_instances_are_loaded_under_names_that_numba_may_put_into_kernels(tmp_path: Path) -> None:
+    """The same kernel of two instances, and of a capture, is one."""
+    (tmp_path / "fix.py").write_text("def run(x):\n    return x\n")
+    loader = Loader(tmp_path, {}, SimpleNamespace(load=load_module))  # type: ignore[arg-type]
+    called = [loader.load("fix[warps=8]").__name__ for _ in range(2)]
+    called.append(variant_module(7, "fix[warps=8]"))
+    assert len(set(called)) == 3
+    mangled = [f"_ZN{len(name)}{name}4siluB2v{i}E1f" for i, name in enumerate(called)]
+    assert len({lasting_kernel(name) for name in mangled}) == 1
 
 
 def case(

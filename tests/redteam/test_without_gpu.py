@@ -161,6 +161,28 @@ def test_other_ways_to_patch_are_named_too(tmp_path: Path) -> None:
         assert found[name][2] == "", "nobody else is to be blamed for it"
 
 
+def test_a_librarys_own_thread_is_not_the_variants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the one that tqdm starts, which torch.compile imports where it is installed."""
+    for folder in ("target", "plain"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}_monitor.py").write_text(
+            "import threading\nwait = threading.Event().wait\n"
+            "def work():\n    wait(600)\n"
+            "threading.Thread(target=work, daemon=True).start()\n"
+        )
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+    (tmp_path / "target" / "monitor-1.0.dist-info").mkdir()
+    for folder in ("target", "plain"):
+        (tmp_path / f"{folder}.py").write_text(
+            f"import {folder}_monitor\ndef run(x):\n    return x\n"
+        )
+    found = sealed(tmp_path, "target", "plain")
+    assert found["target"] == ["", "", ""]
+    assert found["plain"][0] == "keeps a thread running in plain_monitor.py:4"
+
+
 def test_what_a_variant_keeps_in_its_own_module_is_its_own(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "cache = {}\n\ndef run(x):\n    global run\n    cache['n'] = x\n    run = lambda x: x\n"

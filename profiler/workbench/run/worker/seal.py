@@ -62,7 +62,11 @@ MISSING = object()
 PLACED_IN = ("torch.manual_seed",)
 STDLIB = sysconfig.get_path("stdlib")
 OUR_OWN = str(Path(__file__).parents[2])
-LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), OUR_OWN)
+LIBRARIES = (
+    *(sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), OUR_OWN),
+    # And wherever else packages were installed: a user's own folder, that of `pip --target`.
+    *(entry for entry in sys.path if any(Path(entry or ".").glob("*.dist-info"))),
+)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import torch
 from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import GraphNode
+from workbench.ncu.kernel_names import variant_module
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.mistakes import STREAM_HINT
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
@@ -66,7 +67,7 @@ class Loader:
         """Its kernels are loaded anew too."""
         self.loaded += 1
         with cuda.overridden(self.params.get(variant, {})):
-            name = f"workbench_timed_{self.loaded}"
+            name = variant_module(self.loaded, variant)
             module = self.guard.load(self.folder / f"{base_name(variant)}.py", name)
         cuda.take_declared()
         return module
