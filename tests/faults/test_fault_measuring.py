@@ -253,8 +253,9 @@ def test_the_compilers_gate_says_what_it_saw(kernels: bool) -> None:
 class Profiled:
     """Stands in for ncu around a worker: writes a report of who launches what it can see."""
 
-    def __init__(self, study: Study, unseen: set[str], log: str = "") -> None:
+    def __init__(self, study: Study, unseen: set[str], log: str = "", ends_at: str = "") -> None:
         self.study = study
+        self.ends_at = ends_at
         self.unseen = unseen
         self.log = log
         self.jobs: list[tuple[str, ...]] = []
@@ -273,6 +274,12 @@ class Profiled:
     def watch(self, limit: float, on_event: Any, on_log: Any) -> WorkerEnd:
         self.jobs.append(self.variants)
         events: list[WorkerEvent] = [Captured(variant=name) for name in self.variants]
+        if self.ends_at:
+            done = self.variants[: self.variants.index(self.ends_at)]
+            (self.scratch / ncu.REPORT).write_text("\n".join(done))
+            events = [Captured(variant=name) for name in done]
+            events.append(Start(variant=self.ends_at, phase=Phase.CAPTURE))
+            return WorkerEnd(events=events, returncode=9, log=self.log)
         for event in events:
             on_event(event)
         seen = [name for name in self.variants if name not in self.unseen]
@@ -289,10 +296,18 @@ Play = Callable[..., tuple[Measured, list[str], Profiled]]
 
 
 @pytest.fixture
-def play(study: Study, tmp_path: Path) -> Play:
-    def run(unseen: set[str], log: str = "") -> tuple[Measured, list[str], Profiled]:
-        tool = Profiled(study, unseen, log)
-        held: list[str] = []
+def held() -> list[str]:
+    """The variants whose captures went on record in the last run."""
+    return []
+
+
+@pytest.fixture
+def play(study: Study, tmp_path: Path, held: list[str]) -> Play:
+    def run(
+        unseen: set[str], log: str = "", ends_at: str = ""
+    ) -> tuple[Measured, list[str], Profiled]:
+        tool = Profiled(study, unseen, log, ends_at)
+        held.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(measure, "Worker", tool.worker)
             patch.setattr(reports, "launches_by_range", tool.launches)
@@ -334,3 +349,21 @@ def test_an_ncu_that_does_not_work_is_no_fault_of_the_variants(
 ) -> None:
     with pytest.raises(kind):
         play(set(), log)
+
+
+BUSY = (
+    "==ERROR== An error was reported by the driver:\n"
+    "==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no other "
+    "tool (like DCGM) is concurrently collecting profiling data.\n"
+    '==ERROR== Failed to profile "kernel" in process 7\n==PROF== Trying to shutdown target\n'
+)
+
+
+def test_another_profiler_on_the_card_is_no_fault_of_the_variant(
+    play: Play, held: list[str]
+) -> None:
+    """It ends the process at the first kernel that it does not get; the captures before it stay."""
+    with pytest.raises(EnvironmentLacks, match="another profiler has them") as failed:
+        play(set(), BUSY, "c")
+    assert "dcgmi profile --pause" in failed.value.hint
+    assert held == ["a", "b"]

@@ -10,7 +10,8 @@ _PASSES = re.compile(r'Profiling "([^"]*)".*?(\d+)%(?!.*%)', re.DOTALL)
 
 NO_PERMISSION = "ERR_NVGPUCTRPERM"
 NO_LIBRARY = ("LibraryNotLoaded", "Failed to initialize the profiler")
-LACKS = (NO_PERMISSION, *NO_LIBRARY)
+BUSY = "driver resource was unavailable"
+LACKS = (NO_PERMISSION, BUSY, *NO_LIBRARY)
 
 
 def progress(text: str) -> tuple[str, int] | None:
@@ -20,9 +21,14 @@ def progress(text: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
+def got_no_counters(log: str) -> bool:
+    """Whether it was refused them, which is no variant's fault; it ends the process then."""
+    return any(text in log for text in LACKS)
+
+
 def saw_no_kernel(log: str) -> bool:
     """Whether it worked, and there was nothing to profile: it says so after an error too."""
-    return "No kernels were profiled" in log and not any(text in log for text in LACKS)
+    return "No kernels were profiled" in log and not got_no_counters(log)
 
 
 def no_kernel() -> ToolFailed:
@@ -39,6 +45,12 @@ def failure(log: str) -> WorkbenchError:
             "ncu may not read the GPU's performance counters (ERR_NVGPUCTRPERM)",
             hint="run as root, start the container with --cap-add=SYS_ADMIN, or load the driver "
             "with NVreg_RestrictProfilingToAdminUsers=0 (RmProfilingAdminOnly: 0)",
+        )
+    if BUSY in log:
+        return EnvironmentLacks(
+            "ncu did not get the GPU's performance counters: another profiler has them",
+            hint="end the other ncu on this card, or `dcgmi profile --pause`; the same command "
+            "goes on from there",
         )
     if any(text in log for text in NO_LIBRARY):
         return EnvironmentLacks(

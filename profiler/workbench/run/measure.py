@@ -232,6 +232,8 @@ class Measurement:
             stored = self.reports.store(worker.scratch / ncu.REPORT, outcome.of(Captured))
             culprit = None
             if not outcome.finished and outcome.current:
+                if output.got_no_counters(outcome.log):
+                    raise output.failure(outcome.log)
                 culprit = self.events.blame(outcome, limit)
             if outcome.finished and (stored or output.saw_no_kernel(outcome.log)):
                 self.events.fail_without_kernel(outcome, stored)
