@@ -1,10 +1,14 @@
-"""What a second card is worth, on a machine that has two: ``python -m benchmarks.two_cards``.
+"""What a second card is worth, on a machine that has two.
 
 A part of the attention ladder over four shapes, on one card and then over both, and whether the
-verdicts are the same; then where the time goes when ncu profiles on both at once, and whether one
-card can be timed while the other captures. What there is no time for is left out, and named.
+verdicts are the same:
 
-    python3 -m benchmarks.two_cards --out DIR --seconds 190
+    python3 -m benchmarks.two_cards ladder --out benchmarks/recorded/two-cards.json
+
+Whether one card can be timed while the other captures, and where the time goes when ncu profiles on
+both at once; what there is no time for is left out, and named:
+
+    python3 -m benchmarks.two_cards ncu --seconds 190
 """
 
 from __future__ import annotations
@@ -19,13 +23,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+RECORDED = ROOT / "benchmarks" / "recorded" / "two-cards.json"
 STUDY = "attention"
 CAPTURED = ("b2h8s512d64", "b2h8s512d64-causal")
 TIMED = (*CAPTURED, "b1h8s128d64", "b4h16s2048d64")
@@ -54,7 +59,7 @@ def left(given: float) -> float:
 
 
 def say(text: str) -> None:
-    print(f"[{time.monotonic() - STARTED:5.1f} s] {text}", flush=True)
+    print(f"[{time.monotonic() - STARTED:5.1f} s] {text}", file=sys.stderr, flush=True)
 
 
 # ---- the ladder --------------------------------------------------------------------------------
@@ -86,56 +91,77 @@ def workspace(root: Path) -> Path:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The seconds of the whole command, and by shape and step the ratio over the parent with its
-    interval, and the verdict.
-    """
+    """The seconds of the whole command, and by shape and step what was found."""
 
     seconds: float
-    verdicts: dict[str, dict[str, Any]]
+    found: dict[str, dict[str, Any]]
+
+    @classmethod
+    def told(cls, seconds: float, printed: str) -> Ladder:
+        """As ``ablate --json`` printed it."""
+        found: dict[str, dict[str, Any]] = {}
+        for table in json.loads(printed)["tables"]:
+            for row in table["versions"]:
+                ratio = row.get("speedup_over_parent") or {}
+                found[f"{table['shape']['name']} {row['variant']}"] = {
+                    "verdict": row["verdict"],
+                    **{end: ratio[end] for end in ("ratio", "low", "high") if ratio.get(end)},
+                }
+        return cls(seconds, found)
 
 
-def ablate(root: Path, out: Path, *options: str, cards: str, limit: float) -> Ladder:
+def ablate(root: Path, *options: str, cards: str) -> Ladder:
     command = [sys.executable, "-m", "workbench", "ablate", "--all-shapes", "--json", *options]
     began = time.monotonic()
     done = subprocess.run(
         [*command, "--project", str(root)],
         env={**os.environ, "CUDA_VISIBLE_DEVICES": cards},
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=max(5.0, limit),
         check=False,
     )
     seconds = time.monotonic() - began
-    name = "two" if options else "one"
-    (out / f"{name}.json").write_text(done.stdout)
-    (out / f"{name}.err").write_text(done.stderr)
     if done.returncode not in (0, 1):
-        raise SystemExit(f"ablate ended with {done.returncode}: {done.stderr[-2000:]}")
-    found: dict[str, dict[str, Any]] = {}
-    for table in json.loads(done.stdout)["tables"]:
-        for row in table["versions"]:
-            found[f"{table['shape']['name']} {row['variant']}"] = row
-    return Ladder(seconds, found)
+        raise SystemExit(f"ablate ended with {done.returncode}")
+    return Ladder.told(seconds, done.stdout)
 
 
-def compare(one: Ladder, two: Ladder) -> None:
-    say(f"one card {one.seconds:.1f} s, two cards {two.seconds:.1f} s: share "
-        f"{two.seconds / one.seconds:.3f} of the time")  # fmt: skip
-    same = 0
-    for key, row in one.verdicts.items():
-        other = two.verdicts.get(key, {})
-        is_same = row.get("verdict") == other.get("verdict")
-        same += is_same
-        told = [_ratio(each) for each in (row, other)]
-        print(f"  {key}: {row.get('verdict')} {told[0]} / {other.get('verdict')} {told[1]}"
-              f"{'' if is_same else '   DIFFERENT'}")  # fmt: skip
-    say(f"{same} of {len(one.verdicts)} verdicts are the same")
+def compared(one: Ladder, two: Ladder) -> str:
+    """Markdown."""
+    same = sum(row["verdict"] == two.found[key]["verdict"] for key, row in one.found.items())
+    lines = [
+        f"One card took {one.seconds:.1f} s, two took {two.seconds:.1f} s: "
+        f"{two.seconds / one.seconds:.3f} of the time. {same} of {len(one.found)} verdicts are "
+        "the same.",
+        "",
+        "| shape | step | one card | [95 %] | two cards | [95 %] |",
+        "| --- | --- | --- | ---: | --- | ---: |",
+    ]
+    for key, row in one.found.items():
+        shape, step = key.split(maxsplit=1)
+        cells = [word for each in (row, two.found[key]) for word in (each["verdict"], _ratio(each))]
+        lines.append(f"| {shape} | `{step}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
-def _ratio(row: dict[str, Any]) -> str:
-    found = row.get("speedup_over_parent") or {}
-    ends = (found.get(key) or float("nan") for key in ("ratio", "low", "high"))
-    return "{:.4g} [{:.4g}, {:.4g}]".format(*ends) if found else ""
+def _ratio(found: Mapping[str, Any]) -> str:
+    if "ratio" not in found:
+        return "—"
+    return "{ratio:.4g}x [{low:.4g}, {high:.4g}]".format(**found)
+
+
+def ladders(out: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="two-cards-") as scratch:
+        one = ablate(workspace(Path(scratch) / "one"), cards="0")
+        say(f"one card: {one.seconds:.1f} s")
+        two = ablate(workspace(Path(scratch) / "two"), "--on", "local", cards="0,1")
+    kept(one, two, out)
+
+
+def kept(one: Ladder, two: Ladder, out: Path) -> None:
+    """Written to ``out``, and printed."""
+    out.write_text(json.dumps({"one": vars(one), "two": vars(two)}, indent=1) + "\n")
+    print(compared(one, two))
 
 
 # ---- two ncu at once ---------------------------------------------------------------------------
@@ -224,7 +250,8 @@ def together(app: Path, folder: Path, regime: str, set_: str) -> list[Profiled]:
 
 
 def table(app: Path, folder: Path, limit: float) -> None:
-    print("  set | regime | whole | to main | context | first | a launch | end | user | system")
+    print("\n| set | regime | whole | to main | context | first | a launch | end | user | system |")
+    print("| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     asked = [("full", regime) for regime in REGIMES]
     asked += [("basic", REGIMES[0]), ("basic", REGIMES[2])]
     for set_, regime in asked:
@@ -234,7 +261,8 @@ def table(app: Path, folder: Path, limit: float) -> None:
         for found in together(app, folder, regime, set_):
             numbers = (found.whole, found.start, found.context, found.first, found.launch,
                        found.end, found.user, found.system)  # fmt: skip
-            print(f"  {set_} | {regime} | " + " | ".join(f"{n:.2f}" for n in numbers), flush=True)
+            cells = " | ".join(f"{n:.2f}" for n in numbers)
+            print(f"| {set_} | {regime} | {cells} |", flush=True)
 
 
 def timed(app: Path, card: int, seconds: float) -> subprocess.Popen[str]:
@@ -256,40 +284,33 @@ def disturbed(app: Path, folder: Path) -> None:
     for name, text in (("idle", quiet), ("in ncu", busy)):
         found = re.search(r"microseconds ([\d.]+) ([\d.]+) (\d+)", text)
         told = f"median {found[1]} µs, 95th percent {found[2]} µs of {found[3]}" if found else text
-        print(f"  other card {name}: {told}", flush=True)
+        print(f"- Other card {name}: {told}", flush=True)
 
 
-# ---- all of it ---------------------------------------------------------------------------------
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("two-cards"))
-    parser.add_argument("--seconds", type=float, default=190.0)
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["nvidia-smi", "-L"], check=False)
+def two_ncu(limit: float) -> None:
     with tempfile.TemporaryDirectory(prefix="two-cards-") as scratch:
         top = Path(scratch)
-        app = top / "two_ncu"
-        source = ROOT / "benchmarks" / "two_ncu.cu"
+        app, source = top / "two_ncu", ROOT / "benchmarks" / "two_ncu.cu"
         nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-        subprocess.run([nvcc, "-O2", "-arch=sm_90", "-o", str(app), str(source)], check=False)
+        subprocess.run([nvcc, "-O2", "-arch=sm_90", "-o", str(app), str(source)], check=True)
         say("ready")
-        one = ablate(workspace(top / "one"), given.out, cards="0", limit=left(given.seconds))
-        say(f"one card: {one.seconds:.1f} s")
-        two = ablate(
-            workspace(top / "two"), given.out, "--on", "local", cards="0,1",
-            limit=left(given.seconds),
-        )  # fmt: skip
-        print((given.out / "two.err").read_text()[-3000:])
-        compare(one, two)
-        for name in ("one", "two"):
-            kept = top / name / "ablations" / STUDY / "evidence"
-            ignored = shutil.ignore_patterns("reports", "tables")
-            shutil.copytree(kept, given.out / name, ignore=ignored, dirs_exist_ok=True)
-        if app.exists() and left(given.seconds) > 15:
-            disturbed(app, top)
-        if app.exists():
-            table(app, top, given.seconds)
+        disturbed(app, top)
+        table(app, top, limit)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", choices=["ladder", "ncu"])
+    parser.add_argument("--out", type=Path, default=RECORDED, metavar="FILE", help="of the ladder")
+    parser.add_argument("--seconds", type=float, default=190.0, help="for ncu")
+    given = parser.parse_args()
+    subprocess.run(["nvidia-smi", "-L"], stdout=sys.stderr, check=False)
+    if given.part == "ladder":
+        ladders(given.out)
+    else:
+        two_ncu(given.seconds)
     say("done")
     return 0
 
