@@ -30,7 +30,7 @@ from benchmarks.card_wheels import Site
 
 PACK = "changed.tar.gz"
 PRIVATE = ("/home/", "/root/", "/Users/")  # which no evidence may hold
-GRACE = 75.0  # seconds after Ctrl-C: ncu may take 60 to write its report
+GRACE = 35.0  # seconds after Ctrl-C to keep what it has; steps before it are packed already
 PACKING = 10.0  # seconds that are kept for it
 TAIL = 8  # lines of a step's log that are shown at its end
 DONE, FAILED, STOPPED, LEFT_OUT = "done", "failed", "stopped", "left out"

@@ -195,8 +195,9 @@ def explained(ablation: Ablation) -> str:
 def environment(ablation: Ablation) -> Table:
     known = ablation.environment
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
+    shape = f"{ablation.shape} ({parameters})" if parameters else ablation.shape
     facts: list[Fact] = [
-        ("Study and shape", words(f"{ablation.study}, {ablation.shape} ({parameters})")),
+        ("Study and shape", words(f"{ablation.study}, {shape}")),
         *((label, words(getattr(known, key) or ABSENT)) for label, key in ENVIRONMENT),
         ("ncu flags", code(" ".join(known.ncu_flags)) or words(ABSENT)),
         ("SM clock under ncu", words(_clocks(ablation))),
