@@ -174,6 +174,8 @@ def test_a_librarys_own_thread_is_not_the_variants(
         )
         monkeypatch.syspath_prepend(str(tmp_path / folder))
     (tmp_path / "target" / "monitor-1.0.dist-info").mkdir()
+    (tmp_path / "monitor-1.0.dist-info").mkdir()
+    monkeypatch.chdir(tmp_path)  # which stands in sys.path as "", where every path begins
     for folder in ("target", "plain"):
         (tmp_path / f"{folder}.py").write_text(
             f"import {folder}_monitor\ndef run(x):\n    return x\n"

@@ -65,7 +65,7 @@ OUR_OWN = str(Path(__file__).parents[2])
 LIBRARIES = (
     *(sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), OUR_OWN),
     # And wherever else packages were installed: a user's own folder, that of `pip --target`.
-    *(entry for entry in sys.path if any(Path(entry or ".").glob("*.dist-info"))),
+    *(f"{Path(entry)}/" for entry in sys.path if entry and any(Path(entry).glob("*.dist-info"))),
 )
 
 
