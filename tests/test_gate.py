@@ -645,6 +645,10 @@ def test_changes_can_be_planted_in_the_history_of_the_attention_study(tmp_path: 
     row = history.gate_row(tmp_path / "top", history.HISTORY[0], *commits[:2])
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[:7] == ["a comment", "`fix7`: same", "0", "not timed", "none", "same", "0"]
+    # Checks on record are those of the sources as they are, which the first commit has.
+    assert "last correct: the first commit | 6 of 6" in history.against_row(
+        tmp_path / "top", commits
+    )
 
 
 @pytest.mark.gpu
