@@ -20,6 +20,7 @@ from workspaces import ROOT
 sys.path.append(str(ROOT))  # where the benchmarks are imported from
 
 from benchmarks import sizes
+from benchmarks.card_steps import read_steps
 
 LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 REFERENCES = ["sdpa", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient", "fa4"]
@@ -91,6 +92,25 @@ def test_one_command_measures_what_the_page_shows(
     flops = 4 * 4 * 16 * 16384**2 * 64
     time = float(shown[1].replace(",", "")) * 1e-6
     assert float(shown[2]) == pytest.approx(flops / time / 1e12, rel=0.01)
+
+
+def test_what_is_asked_for_in_bf16_is_every_shape_of_the_study(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    StandIn(monkeypatch, made_up, noise=0.01)
+    monkeypatch.setattr(measuring, "collectable", lambda study, variants: variants)
+    monkeypatch.setattr(machine, "package_version", lambda name: "4")
+    assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 11
+    for step in read_steps():
+        if step.name.startswith("bf16-"):
+            _, *command = shlex.split(step.commands[0].replace("<last:attention>", "fix15"))
+            assert main([*command, "--project", str(root)]) == 0
+    text = sizes.in_bfloat16(find_workspace(root))
+    assert "not collected" not in text
+    assert len(re.findall(r"\| fa4 \| 1\.\d+x \[1", text)) == 11
+    row = next(line for line in text.splitlines() if line.startswith("| b2h16s8192d128 |"))
+    time, rate = (float(cell.split()[0].replace(",", "")) for cell in row.split(" | ")[1:3])
+    assert rate == pytest.approx(4 * 2 * 16 * 8192**2 * 128 / time / 1e6, rel=0.01)
 
 
 def test_a_case_of_which_a_length_is_missing_is_not_shown(
