@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from benchmarks.card_steps import last_step
+
 from workbench.commands.sizes import Measured
 from workbench.commands.target import target_at
 from workbench.errors import EnvironmentLacks
@@ -28,7 +30,8 @@ from workbench.study.workspace import Workspace, find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "sizes.md"
-STUDY, VARIANT = "attention", "fix15"
+STUDY = "attention"
+VARIANT = last_step(ROOT, STUDY)
 BASE, LENGTHS = "b4h16s2048d64", "S=128..16384*2"
 CASES = {
     "d64": "D=64,causal=0",
@@ -38,6 +41,7 @@ CASES = {
 }
 MEASURES = f"workbench sweep {VARIANT} --shape '{BASE},{LENGTHS},D=64|128,causal=0|1'"
 NOT_COLLECTED = ("not collected", "—", "—", "—")
+COMMAND = re.compile(r"workbench sweep \S+ --shape '[^']*'")
 BFLOAT16 = re.compile(r"(<!-- bfloat16 -->\n).*?(<!-- /bfloat16 -->)", re.DOTALL)
 PART = re.compile(r"(<!-- sizes: (?P<case>[\w-]+) -->\n).*?(<!-- /sizes -->)", re.DOTALL)
 
@@ -113,6 +117,7 @@ def files(page: str, workspace: Workspace) -> Mapping[str, str]:
         told = markdown.blocks(sizes_section(name, found).blocks)
         return f"{match[1]}{told}\n\n{match[3]}"
 
+    page = COMMAND.sub(lambda m: MEASURES, page)
     page = BFLOAT16.sub(lambda m: f"{m[1]}{in_bfloat16(workspace)}\n{m[2]}", page)
     return {PAGE.name: PART.sub(part, page), **charts}
 

@@ -30,7 +30,7 @@ def made_up(run: Run) -> float:
     found = re.search(r"S(\d+)", run.shape)
     length = int(found[1]) if found else 2048
     wide = 2 if re.search("[dD]128", run.shape) else 1
-    return (3 + wide * length**2 / 8000) * {"fix15": 1.0, "fa4": 1.1}.get(run.variant, 1.25)
+    return (3 + wide * length**2 / 8000) * {sizes.VARIANT: 1.0, "fa4": 1.1}.get(run.variant, 1.25)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_one_command_measures_what_the_page_shows(
     monkeypatch.setattr(machine, "package_version", lambda name: "4")
     _, *command = shlex.split(sizes.MEASURES)
     assert main([*command, "--project", str(root)]) == 0
-    assert [sorted(names) for names in gpu.timed] == [sorted(["fix15", *REFERENCES])] * 32
+    assert [sorted(names) for names in gpu.timed] == [sorted([sizes.VARIANT, *REFERENCES])] * 32
     made = sizes.files(page, find_workspace(root))
     text = made["sizes.md"]
     assert "Not collected" not in text
@@ -76,7 +76,7 @@ def test_one_command_measures_what_the_page_shows(
         found = sizes.over(find_workspace(root), case)
         assert found is not None
         assert list(found.sizes.values()) == LENGTHS
-        assert {line.variant for line in found.timed} == {"fix15", *REFERENCES}
+        assert {line.variant for line in found.timed} == {sizes.VARIANT, *REFERENCES}
         drawn = made[f"sizes/{case}-light.svg"]
         assert "TFLOP/s" in drawn
         assert "fa4" in drawn
@@ -84,10 +84,10 @@ def test_one_command_measures_what_the_page_shows(
         assert f'src="sizes/{case}-light.svg"' in part
         assert f"D={128 if '128' in case else 64}" in part
         assert ("causal" in part) == ("causal" in case)
-        assert len(re.findall(r"^- fastest at S=\d+: `fix15`", part, re.MULTILINE)) == 8
+        assert len(re.findall(rf"^- fastest at S=\d+: `{sizes.VARIANT}`", part, re.MULTILINE)) == 8
         row = next(line for line in part.splitlines() if line.startswith("| `fa4`"))
         assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", row)) == 8
-    shown = re.search(r"fastest at S=16384: `fix15` ([\d,]+) µs, (\d+) TFLOP/s", text)
+    shown = re.search(rf"fastest at S=16384: `{sizes.VARIANT}` ([\d,]+) µs, (\d+) TFLOP/s", text)
     assert shown is not None
     flops = 4 * 4 * 16 * 16384**2 * 64
     time = float(shown[1].replace(",", "")) * 1e-6
@@ -103,7 +103,7 @@ def test_what_is_asked_for_in_bf16_is_every_shape_of_the_study(
     assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 11
     for step in read_steps():
         if step.name.startswith("bf16-"):
-            _, *command = shlex.split(step.commands[0].replace("<last:attention>", "fix15"))
+            _, *command = shlex.split(step.commands[0].replace("<last:attention>", sizes.VARIANT))
             assert main([*command, "--project", str(root)]) == 0
     text = sizes.in_bfloat16(find_workspace(root))
     assert "not collected" not in text
