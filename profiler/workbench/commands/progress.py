@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -46,6 +47,7 @@ class Progress:
         self.out: set[str] = set()
         self.capture_started = 0.0
         self.current = ""
+        self.checks: list[Checked] = []  # of one variant, that are not told yet
 
     def __enter__(self) -> Progress:
         if self.console.is_terminal:
@@ -59,6 +61,7 @@ class Progress:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        self.tell_checks()
         if self.status is not None:
             self.status.stop()
 
@@ -85,14 +88,14 @@ class Progress:
             self.captures -= 1
 
     def __call__(self, event: Event) -> None:
+        if not isinstance(event, Checked):
+            self.tell_checks()
         match event:
             case Start():
                 self.start(event)
             case Built() if event.kernels:
-                used = ", ".join(f"{kernel.registers} registers" for kernel in event.kernels)
-                many = len(event.warnings)
-                warned = f", {many} warning{'s' * (many > 1)}" if many else ""
-                self.line(f"built {event.variant} for {event.arch}: {used}{warned}")
+                warned = f", {_many(len(event.warnings), 'warning')}" if event.warnings else ""
+                self.line(f"built {event.variant} for {event.arch}: {_used(event)}{warned}")
             case Checked():
                 self.checked(event)
             case Round():
@@ -141,11 +144,50 @@ class Progress:
         return f"timing, {which}, {at}" + (f": {event.variant}" if event.variant else "")
 
     def checked(self, event: Checked) -> None:
+        """What is right or unsupported is told once for all shapes of a variant."""
+        if self.checks and self.checks[0].variant != event.variant:
+            self.tell_checks()
+        if event.status in (CheckResult.CORRECT, CheckResult.UNSUPPORTED):
+            self.checks.append(event)
+            return
+        self.tell_checks()
         if event.status == CheckResult.WRONG:
             self.drop(event.variant)
-        error = "" if event.max_abs is None else f", max error {event.max_abs:.2g}"
-        why = f": {event.why}" if event.why else ""
-        self.line(f"checked {event.variant} at {event.shape}: {event.status}{error}{why}")
+        self.line(_check(event))
+
+    def tell_checks(self) -> None:
+        checks, self.checks = self.checks, []
+        if checks:
+            self.line(_check(checks[0]) if len(checks) == 1 else _checks(checks))
+
+
+def _check(event: Checked) -> str:
+    error = "" if event.max_abs is None else f", max error {event.max_abs:.2g}"
+    why = f": {event.why}" if event.why else ""
+    return f"checked {event.variant} at {event.shape}: {event.status}{error}{why}"
+
+
+def _checks(events: Sequence[Checked]) -> str:
+    """``checked fix5: correct at 5 shapes (max error 0.0019), unsupported at 3``."""
+    right = [event for event in events if event.status == CheckResult.CORRECT]
+    told = [f"correct at {_many(len(right), 'shape')}"] if right else []
+    if errors := [event.max_abs for event in right if event.max_abs is not None]:
+        told[0] += f" (max error {max(errors):.2g})"
+    if others := len(events) - len(right):
+        told.append(f"unsupported at {others if right else _many(others, 'shape')}")
+    return f"checked {events[0].variant}: {', '.join(told)}"
+
+
+def _used(event: Built) -> str:
+    """``168 registers``, or of several kernels ``8 kernels, 96 to 168 registers``."""
+    every = {kernel.registers for kernel in event.kernels}
+    registers = f"{f'{min(every)} to ' * (len(every) > 1)}{max(every)} registers"
+    many = len(event.kernels)
+    return f"{many} kernels, {registers}" if many > 1 else registers
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def with_hint(why: str, hint: str) -> str:
