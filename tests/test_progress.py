@@ -69,7 +69,7 @@ def test_kernels_are_told_together(
             spill_store_bytes=0,
             spill_load_bytes=0,
             source="fix1.cu",
-        )  # fmt: skip
+        )
         for count in registers
     )
     warnings = ("one", "two") if "warnings" in told else ()
