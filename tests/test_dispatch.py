@@ -20,11 +20,14 @@ from onplaces import card
 from workbench.errors import EnvironmentLacks
 from workbench.evidence import journal
 from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import Environment, Series, Session
 from workbench.places import blocks, workers
 from workbench.places.blocks import Block, Failed, Left
 from workbench.places.dispatch import Dispatch
 from workbench.places.underway import State, Watching
 from workbench.places.workers import About, Crew, what_is_wrong
+from workbench.run.protocol import Surroundings, Timed, encode
+from workbench.words import Regime
 
 ROOT = Path(__file__).parents[1]
 MODULE = "def run(x):\n    return x\n"
@@ -38,6 +41,28 @@ def refusing(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
         failed = Failed(block=name, kind="ToolFailed", message="no luck", again=True)
         return blocks.encode_answer(failed)
     return blockwork.task(data, blobs, kind, topic)
+
+
+def telling(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
+    """As ``refusing``, after it has told of a session as a real block does."""
+    from distributed import get_worker
+
+    series = Series(
+        variant="fix1", instance=0, regime=Regime.CHAINED, calls=1, microseconds=(9.0,),
+        around=(4.0,),
+    )  # fmt: skip
+    alone, together = (
+        Session(number=0, instances=1, series=(series,), alone=alone) for alone in (True, False)
+    )
+    for event in (
+        Surroundings(environment=Environment(gpu="none", gpu_uuid="GPU-1")),
+        Timed(session=alone, nodes={}, stride=1),
+        Timed(session=together, nodes={}, stride=1),
+    ):
+        told = {"block": blocks.id_of(data), "where": "1", "event": encode(event).decode()}
+        get_worker().log_event(topic, told)
+    time.sleep(0.5)
+    return refusing(data, blobs, kind, topic)
 
 
 def lying(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
@@ -119,6 +144,20 @@ def test_a_block_that_fails_three_times_is_named_and_the_others_go_on(
     assert failures[1] == dict.fromkeys(bench.VARIANTS, "no luck (3 tries)")
     assert len(journal.load_journal(folder).sessions) == 5
     assert len(notes) == 2
+
+
+def test_sessions_of_a_block_that_leaves_nothing_are_in_the_journal(
+    crew: tuple[Crew, Path], tmp_path: Path
+) -> None:
+    """Or a block could be killed until it gives what is wanted."""
+    folder, _, _ = dispatched(crew[0], tmp_path / "ws", 3, telling)
+    entries = journal.load_journal(folder).sessions
+    assert len([entry for entry in entries if not entry.cut_short]) == 2
+    lost = [entry for entry in entries if entry.cut_short]
+    assert len(lost) == 3, "one a try"
+    for entry in lost:
+        assert (entry.sessions, entry.medians, entry.gpu_uuid) == (1, {"fix1": 5.0}, "GPU-1")
+        assert list(entry.fingerprints.values()) != [""]
 
 
 def test_an_answer_that_is_not_what_was_measured_is_asked_for_again(

@@ -22,6 +22,7 @@ from workbench.places.landing import Landing
 from workbench.places.plan import Errand, apart, in_one, whole_ones
 from workbench.places.sending import Sending
 from workbench.places.underway import Flight, State, Underway, Watching
+from workbench.places.unfinished import Unfinished
 from workbench.places.workers import Crew
 from workbench.run.protocol import Broken, ErrorText, decode
 
@@ -57,6 +58,7 @@ class Dispatch:
         self.ready: deque[Flight] = deque()
         self.by_name: dict[str, Flight] = {}
         self.looked = self.staffed = time.monotonic()
+        self.unfinished = Unfinished()
         self.gave_up = False
         self.done = self.ran = 0
         self.busy = 0.0
@@ -69,6 +71,7 @@ class Dispatch:
         merged, or kept for the next time.
         """
         with ExitStack() as last:
+            last.callback(self.note_unfinished)
             self.sending.begin()
             last.callback(self.sending.end)
             last.callback(self.commit)
@@ -167,7 +170,9 @@ class Dispatch:
         flight = self.by_name.get(message["block"])
         if flight is not None:
             with suppress(ToolFailed):
-                self.watching.event(flight.block, message["where"], decode(message["event"]))
+                event = decode(message["event"])
+                self.unfinished.hear(flight.name, event)
+                self.watching.event(flight.block, message["where"], event)
 
     def answered(self, flight: Flight, answer: Answer) -> None:
         flight.where = answer.where or flight.where
@@ -186,10 +191,20 @@ class Dispatch:
                 self.crew.exclude(flight.where, answer.message, self.watching.note)
                 self.ready.appendleft(flight)
             case Failed():
+                self.note(flight)
                 self.again(flight, answer)
             case Left():
                 flight.is_new = True
                 self.put(flight, answer)
+
+    def note(self, flight: Flight) -> None:
+        """The sessions of a block that were heard of, and that it has not left."""
+        one = flight.of
+        self.unfinished.note(flight.name, flight.block, one.landing.merger, one.errand.folder)
+
+    def note_unfinished(self) -> None:
+        for flight in self.by_name.values():
+            self.note(flight)
 
     def again(self, flight: Flight, failed: Failed) -> None:
         """Elsewhere, if it can be; after so many tries its variants have failed."""
@@ -231,6 +246,7 @@ class Dispatch:
         settled = self.commit()
         for flight, left in settled:
             del self.by_name[flight.name]
+            self.unfinished.forget(flight.name)
             if flight.is_new and left.gpu:
                 self.spent(flight, left)
             one = flight.of
