@@ -84,6 +84,9 @@ def test_a_step_is_told_with_its_study_where_there_are_several() -> None:
     both = markdown.document(page(techniques((*found, *others)), whole=True))
     assert "### `warps` over `tiled` (made): what" in both
     assert "### `warps` over `tiled` (another): what" in both
+    stale = replace(others[0], row=replace(others[0].row, status=Status.STALE))
+    left = markdown.document(page(techniques(found), (stale,), whole=False))
+    assert "Left out, without current evidence: `tiled` of another (stale)." in left
 
 
 def test_techniques_have_their_steps_and_none_is_without() -> None:

@@ -55,7 +55,12 @@ def page(
     if all_kinds and (untried := _untried(found)):
         told.append(Paragraph(line("No step is of these kinds: ", names(untried), ".")))
     if left_out:
-        named = [line(code(each.row.variant), f" ({verdict(each.row)})") for each in left_out]
+        studies = {each.study for part in found for each in part.lessons}
+        several = len(studies | {each.study for each in left_out}) > 1
+        named = [
+            line(code(each.row.variant), f" of {each.study}" * several, f" ({verdict(each.row)})")
+            for each in left_out
+        ]
         told.append(Paragraph(line("Left out, without current evidence: ", joined(named), ".")))
     if whole:
         told += sections(found)
