@@ -43,8 +43,20 @@ def refusing(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
     return blockwork.task(data, blobs, kind, topic)
 
 
-def telling(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
-    """As ``refusing``, after it has told of a session as a real block does."""
+def lying(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
+    """The first answer for a shape is of other bytes than it says."""
+    found = blocks.decode_answer(blockwork.task(data, blobs, kind, topic))
+    told = f"lied-{topic}-{blocks.decode(data).shape}"
+    mark = Path(os.environ[blockwork.RAN]).with_name(told)
+    if isinstance(found, Left) and not mark.exists():
+        mark.touch()
+        name = next(iter(found.files))
+        found = structs.replace(found, files={**found.files, name: b"{}"})
+    return blocks.encode_answer(found)
+
+
+def tell_of_a_session(data: bytes, topic: str) -> None:
+    """As a real block does."""
     from distributed import get_worker
 
     series = Series(
@@ -62,18 +74,16 @@ def telling(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
         told = {"block": blocks.id_of(data), "where": "1", "event": encode(event).decode()}
         get_worker().log_event(topic, told)
     time.sleep(0.5)
+
+
+def telling_and_refusing(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
+    tell_of_a_session(data, topic)
     return refusing(data, blobs, kind, topic)
 
 
-def lying(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
-    """The first answer for a shape is of other bytes than it says."""
-    found = blocks.decode_answer(blockwork.task(data, blobs, kind, topic))
-    mark = Path(os.environ[blockwork.RAN]).with_name(f"lied-{blocks.decode(data).shape}")
-    if isinstance(found, Left) and not mark.exists():
-        mark.touch()
-        name = next(iter(found.files))
-        found = structs.replace(found, files={**found.files, name: b"{}"})
-    return blocks.encode_answer(found)
+def telling_and_lying(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
+    tell_of_a_session(data, topic)
+    return lying(data, blobs, kind, topic)
 
 
 def unequal(data: bytes, blobs: Any, kind: Any, topic: str) -> bytes:
@@ -146,18 +156,43 @@ def test_a_block_that_fails_three_times_is_named_and_the_others_go_on(
     assert len(notes) == 2
 
 
+@pytest.mark.parametrize(
+    ("task", "whole"),
+    [(telling_and_refusing, 2), (telling_and_lying, 3)],
+    ids=["refused three times", "not what was measured, once each"],
+)
 def test_sessions_of_a_block_that_leaves_nothing_are_in_the_journal(
-    crew: tuple[Crew, Path], tmp_path: Path
+    crew: tuple[Crew, Path], tmp_path: Path, task: Callable[..., bytes], whole: int
 ) -> None:
     """Or a block could be killed until it gives what is wanted."""
-    folder, _, _ = dispatched(crew[0], tmp_path / "ws", 3, telling)
+    folder, _, _ = dispatched(crew[0], tmp_path / "ws", 3, task)
     entries = journal.load_journal(folder).sessions
-    assert len([entry for entry in entries if not entry.cut_short]) == 2
+    assert len([entry for entry in entries if not entry.cut_short]) == whole
     lost = [entry for entry in entries if entry.cut_short]
     assert len(lost) == 3, "one a try"
     for entry in lost:
         assert (entry.sessions, entry.medians, entry.gpu_uuid) == (1, {"fix1": 5.0}, "GPU-1")
         assert list(entry.fingerprints.values()) != [""]
+
+
+def test_what_is_on_record_was_not_cut_short_by_an_interruption(
+    crew: tuple[Crew, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the answer of a block and the end of its group."""
+
+    def interrupted(dispatch: Dispatch) -> bool:
+        if any(landing.group for landing in dispatch.landings.values()):
+            raise KeyboardInterrupt
+        return False
+
+    monkeypatch.setattr(Dispatch, "settle", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dispatched(crew[0], tmp_path / "ws", 3, telling_and_refusing)
+    folder = EvidenceFolder(tmp_path / "ws" / "ablations" / "nothing" / "evidence" / "none")
+    entries = journal.load_journal(folder).sessions
+    whole = {entry.shape for entry in entries if not entry.cut_short}
+    assert whole
+    assert whole.isdisjoint(entry.shape for entry in entries if entry.cut_short)
 
 
 def test_an_answer_that_is_not_what_was_measured_is_asked_for_again(

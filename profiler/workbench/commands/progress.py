@@ -129,7 +129,7 @@ class Progress:
             self.line("timed references alone")
             return
         count = len({one.variant for one in session.series})
-        self.line(f"timed {count} variant{'s' * (count != 1)}, {self.which(session.number)}")
+        self.line(f"timed {_many(count, 'variant')}, {self.which(session.number)}")
 
     def which(self, session: int) -> str:
         """A session by its number, which counts from 0."""

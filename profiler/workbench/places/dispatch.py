@@ -191,7 +191,6 @@ class Dispatch:
                 self.crew.exclude(flight.where, answer.message, self.watching.note)
                 self.ready.appendleft(flight)
             case Failed():
-                self.note(flight)
                 self.again(flight, answer)
             case Left():
                 flight.is_new = True
@@ -208,6 +207,7 @@ class Dispatch:
 
     def again(self, flight: Flight, failed: Failed) -> None:
         """Elsewhere, if it can be; after so many tries its variants have failed."""
+        self.note(flight)
         why = failed.message + (f"\nhint: {failed.hint}" if failed.hint else "")
         flight.told.append(why)
         if len(flight.told) < TRIES and failed.again:
@@ -240,13 +240,14 @@ class Dispatch:
         except ToolFailed as error:
             failed = Failed(block=flight.name, kind="ToolFailed", message=error.message, again=True)
             self.again(flight, failed)
+        else:
+            self.unfinished.forget(flight.name)
 
     def settle(self) -> bool:
         """Put them on record, and go on to the next stages; whether there were any."""
         settled = self.commit()
         for flight, left in settled:
             del self.by_name[flight.name]
-            self.unfinished.forget(flight.name)
             if flight.is_new and left.gpu:
                 self.spent(flight, left)
             one = flight.of
