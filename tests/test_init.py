@@ -53,7 +53,7 @@ def test_the_fix_to_fill_in_is_a_copy_and_says_so(template: str, tmp_path: Path)
 
     assert code("fix1.py") == code("baseline.py").replace("baseline.cu", "fix1.cu")
     texts = [path.read_text() for path in sorted(study.folder.glob("fix1.*"))]
-    assert sum(text.count("TODO") for text in texts) == 1
+    assert sum(text.count("To change: ") for text in texts) == 1
     if template == "cuda":
         assert code("fix1.cu") == code("baseline.cu")
 

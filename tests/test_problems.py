@@ -164,7 +164,7 @@ def test_a_gpu_mode_check_refuses_an_output(tmp_path: Path) -> None:
 
 def test_what_the_formats_own_check_accepts_is_right(tmp_path: Path, tried: Any) -> None:
     """As in tasks that allow results in half precision."""
-    shutil.copy(EXAMPLES / "utils.py", tmp_path)
+    shutil.copy(EXAMPLES / "matching.py", tmp_path)
     folder = tmp_path / "rounded"
     shutil.copytree(EXAMPLES / "histogram", folder)
     (folder / "reference.py").write_text(
@@ -186,7 +186,7 @@ def test_what_the_formats_own_check_accepts_is_right(tmp_path: Path, tried: Any)
 
 def test_a_task_may_give_what_its_check_accepts_in_another_form(tmp_path: Path, tried: Any) -> None:
     """Named tuples, and another type than the reference's."""
-    shutil.copy(EXAMPLES / "utils.py", tmp_path)
+    shutil.copy(EXAMPLES / "matching.py", tmp_path)
     folder = tmp_path / "sums"
     shutil.copytree(EXAMPLES / "histogram", folder)
     (folder / "reference.py").write_text(
@@ -686,8 +686,8 @@ def test_parts_of_other_formats_that_are_missing_are_named(tmp_path: Path) -> No
     folder = tmp_path / "task"
     shutil.copytree(EXAMPLES / "histogram", folder)
     error = complaint(lambda: problem(folder))
-    assert "names ../utils.py, which is not there" in error.message
-    shutil.copy(EXAMPLES / "utils.py", tmp_path)
+    assert "names ../matching.py, which is not there" in error.message
+    shutil.copy(EXAMPLES / "matching.py", tmp_path)
     (folder / "submission.py").write_text("")
     assert "defines no custom_kernel" in complaint(lambda: problem(folder)).message
     (folder / "task.yml").write_text("lang: [")

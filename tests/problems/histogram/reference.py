@@ -1,6 +1,6 @@
 import torch
+from matching import matches
 from task import input_t, output_t
-from utils import matches
 
 
 def ref_kernel(data: input_t) -> output_t:

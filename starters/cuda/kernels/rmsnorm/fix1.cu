@@ -9,8 +9,8 @@ extern "C" __global__ void rmsnorm(const __half* __restrict__ x, const __half* _
     x += static_cast<size_t>(row) * columns;
     out += static_cast<size_t>(row) * columns;
 
-    // TODO: a lane reads two bytes at a time in both loops. A row of 4096 begins at a multiple of 16
-    // bytes: read eight halves at a time there, and one at a time what is left.
+    // To change: a lane reads two bytes at a time in both loops. A row of 4096 begins at a multiple
+    // of 16 bytes: read eight halves at a time there, and one at a time what is left.
     float sum = 0.0f;
     for (int c = lane; c < columns; c += 32) {
         const float value = __half2float(x[c]);

@@ -1,4 +1,4 @@
-"""What the tasks of this folder share."""
+"""Whether an output is what was expected, as the tasks of this folder are told."""
 
 import torch
 
