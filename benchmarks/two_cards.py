@@ -40,6 +40,7 @@ STEPS = (
     ("fix7", "fix4", "bulk copies into a ring"),
     ("fix11", "fix7", "all keys at once"),
 )
+DROPS = {"fix11": ["b4h16s2048d64", "ragged-causal-d128", "sink-d128"]}
 CONFIG = f"""study = "{STUDY}"
 [timing]
 sessions = 3
@@ -84,6 +85,7 @@ def workspace(root: Path) -> Path:
     for variant, parent, change in STEPS:
         above = f'parent = "{parent}"\n' if parent else ""
         told += f'\n[[step]]\nvariant = "{variant}"\n{above}key_change = "{change}"\n'
+        told += f"drops = {json.dumps(DROPS.get(variant, []))}\n"
     told += '\n[[reference]]\nvariant = "sdpa"\nprimary = true\n'
     (ladder / "ablation.toml").write_text(told)
     return root
