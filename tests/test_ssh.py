@@ -348,6 +348,8 @@ def test_on_a_gpu_its_own_card_is_set_up_and_measured_on_over_ssh(
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     others = [path for path in paths if not Path(path).resolve().is_relative_to(ROOT)]
     given = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(others) or str(tmp_path)}
+    if (own := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:  # the others are another's
+        given["CUDA_VISIBLE_DEVICES"] = own
     with hosts.running(tmp_path / "host", given) as host:
         root = make(tmp_path / "ws", {"baseline": GOOD, "fix": GOOD}, config=host.toml())
         where = ["--on", "lab", "--project", str(root)]
