@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from workbench.derive.intervals import Ratio, between_sessions, mean_log, over_sessions
+from workbench.derive.intervals import Interval, Ratio, between_sessions, mean_log, over_sessions
 from workbench.derive.speedup import SessionTimes, adds_nothing, cards_of, ratio_of
 from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, Regime
@@ -46,7 +46,8 @@ class Twin:
 class Company:
     """The primary reference in sessions of references only, and beside the steps: microseconds,
     and the ratio of the two with its 95 % interval (``in_cycles`` where the clocks were collected:
-    other kernels draw other power, and the clock follows).
+    other kernels draw other power, and the clock follows). What waits for memory takes fewer cycles
+    at a lower clock, so that only what shows ``by_time`` too, and to the same side, is a difference.
     """
 
     reference: str
@@ -56,6 +57,7 @@ class Company:
     in_cycles: bool
     low: float | None = None
     high: float | None = None
+    by_time: Interval | None = None
 
     @property
     def is_disturbed(self) -> bool:
@@ -66,7 +68,15 @@ class Company:
     @property
     def is_off(self) -> bool:
         """Whether it seems to differ by more than 3 %."""
-        return abs(self.ratio - 1) > COMPANY_WITHIN
+        return abs(self.ratio - 1) > COMPANY_WITHIN and not self.is_clock
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether it differs in cycles, and not, or to the other side, in time."""
+        if self.by_time is None or abs(self.ratio - 1) <= COMPANY_WITHIN:
+            return False
+        time = self.by_time.value - 1
+        return abs(time) <= COMPANY_WITHIN or (time > 0) != (self.ratio > 1)
 
     @property
     def words(self) -> str:
@@ -75,7 +85,14 @@ class Company:
         return (
             f"{self.reference} takes {self.alone:.4g} µs by itself and {self.together:.4g} µs in "
             f"company, {_change(self.ratio)} %{self._interval} in {unit}"
+            f"{self._of_the_clock}"
         )
+
+    @property
+    def _of_the_clock(self) -> str:
+        if self.by_time is None or not self.is_clock:
+            return ""
+        return f", {_change(self.by_time.value)} % in time: the clock was another"
 
     @property
     def _interval(self) -> str:
@@ -207,7 +224,8 @@ def company(timing: TimedTogether, reference: str) -> Company | None:
     cycles = [_cycles(side) for side in (alone, together)]
     in_cycles = all(cycles)
     cards = (cards_of(alone), cards_of(together))
-    ratio = between_sessions(*(cycles if in_cycles else times), cards=cards)
+    by_time = between_sessions(*times, cards=cards)
+    ratio = between_sessions(*cycles, cards=cards) if in_cycles else by_time
     before, after = (
         over_sessions(side, cards=of).value for side, of in zip(times, cards, strict=True)
     )
@@ -219,6 +237,7 @@ def company(timing: TimedTogether, reference: str) -> Company | None:
         in_cycles=in_cycles,
         low=ratio.low,
         high=ratio.high,
+        by_time=by_time if in_cycles else None,
     )
 
 
