@@ -12,6 +12,7 @@ MOST = 4 << 30  # bytes that any file may hold
 RATIO = 1000  # times its size; reports have 25, their tables 16
 ALWAYS = 64 << 20  # bytes that are no burden, whatever the ratio
 CHUNK = 1 << 22
+WINDOW_LOG = 27  # ZSTD_WINDOWLOG_LIMIT_DEFAULT
 READ = 1 << 11  # bytes that cannot hold more than 64 MB
 
 
@@ -85,7 +86,12 @@ def whole(data: bytes) -> bytes:
 
 
 def compressed(data: bytes, level: int) -> bytes:
-    """One frame with a checksum of its content."""
+    """One frame with a checksum of its content. It looks back as far as any decompressor allows
+    without being asked, 128 MB: a module that several launches are of stands once for each.
+    """
     import zstandard
 
-    return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(data)
+    chosen = zstandard.ZstdCompressionParameters.from_level(
+        level, source_size=len(data), window_log=WINDOW_LOG, write_checksum=True
+    )
+    return zstandard.ZstdCompressor(compression_params=chosen).compress(data)
