@@ -43,10 +43,10 @@ def load_pandas() -> None:
 
 
 def named(target: Target, fixes: list[str]) -> list[str]:
-    """The steps up to the fixes, and the references."""
-    return [s.variant for s in target.steps(fixes)] + [
-        r.name for r in target.study.ladder.references
-    ]
+    """The steps up to the fixes, as far as they are measured at the shape, and the references."""
+    ladder = target.study.ladder
+    steps = ladder.measured_at(target.shape, target.steps(fixes))
+    return [s.variant for s in steps] + [r.name for r in ladder.references]
 
 
 def measured(

@@ -13,7 +13,10 @@ from workbench.study.text import is_plain_name, stands
 from workbench.study.toml import check_keys, is_number, read_toml
 from workbench.words import AUTHORED, Change, Written
 
-TOP_KEYS = ["schema_version", "title", "summary", "cache_control", "max_error", "step", "reference"]
+TOP_KEYS = [
+    *("schema_version", "title", "summary", "cache_control", "max_error", "partial"),
+    *("step", "reference"),
+]
 STEP_KEYS = [
     "variant",
     "parent",
@@ -253,4 +256,5 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
         summary=_text(path, "top", data, "summary"),
         cache_control=_cache_control(path, data),
         max_error=_max_error(path, data),
+        partial=_names(path, "top", data, "partial", "shapes", '["S=16384"]'),
     )

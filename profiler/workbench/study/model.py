@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,8 @@ class Ladder:
     """``ablation.toml``: the steps in order, baseline first, and the reference variants.
 
     ``cache_control`` is that of the study's captures; "" for the workspace's. ``max_error`` is the
-    largest multiple of the primary reference's error that is allowed; None for the workspace's.
+    largest multiple of the primary reference's error that is allowed; None for the workspace's. At
+    the ``partial`` shapes only a part of the steps is measured: see ``measured_at``.
     """
 
     study: str
@@ -103,6 +104,7 @@ class Ladder:
     summary: str = ""
     cache_control: str = ""
     max_error: float | None = None
+    partial: tuple[str, ...] = ()
 
     def step(self, variant: str) -> Step | None:
         return next((s for s in self.steps if s.variant == variant), None)
@@ -121,6 +123,18 @@ class Ladder:
                 step = self.step(step.parent) if step.parent else None
         wanted.add(self.steps[0].variant)
         return [s for s in self.steps if s.variant in wanted]
+
+    def measured_at(self, shape: str, steps: Sequence[Step]) -> list[Step]:
+        """Those of some steps that are measured at a shape: all, but at a ``partial`` one, where the
+        first of the ladder may take seconds a call, those that are judged there, what they start
+        from, and the last with those that it chooses among.
+        """
+        if shape not in self.partial:
+            return list(steps)
+        judged = [s for s in self.steps if s.shape == shape]
+        last = {steps[-1].variant, *steps[-1].chooses}
+        names = last | {s.variant for s in judged} | {s.parent for s in judged}
+        return [s for s in steps if s.variant in names]
 
 
 @dataclass(frozen=True)

@@ -256,8 +256,14 @@ def _tolerance(path: Path, rule: ToleranceRule) -> ToleranceRule:
 
 def check_shapes(ladder: Ladder, shapes: Mapping[str, Shape]) -> None:
     """Raises UsageError for a step that is judged at a shape where nothing is measured, or that
-    drops one that there is none of.
+    drops one that there is none of, and for a part of the ladder at such a one.
     """
+    for name in ladder.partial:
+        if name not in shapes:
+            raise UsageError(
+                f"{ladder.path}: 'partial' names '{name}', which is no shape of the study",
+                hint=nearest(name, shapes),
+            )
     for step in ladder.steps:
         for dropped in step.drops:
             if dropped not in shapes:
