@@ -29,6 +29,7 @@ def kernel(
     defines: Mapping[str, Parameter] | None = None,
     options: tuple[str, ...] = (),
     early_start: bool = False,
+    carveout: int | None = None,
 ) -> Kernel:
     """Declare a kernel of ``source``, a file beside the calling module.
 
@@ -36,6 +37,9 @@ def kernel(
     ``defines`` become ``-D`` macros, their names in upper case; ``options`` go to ptxas.
     With ``early_start`` a launch may begin before the kernel ahead of it in the stream has ended
     (programmatic dependent launch): the kernel itself waits with ``griddepcontrol.wait``.
+    ``carveout`` is how much of an SM's L1 is to be shared memory while it runs, in percent of the
+    most; by itself the driver gives what the kernel needs, and a kernel that starts early and needs
+    more finds no room beside it.
     """
     module = Path(sys._getframe(1).f_globals["__file__"]).resolve()
     folder, path = module.parent, module.parent / source
@@ -46,7 +50,12 @@ def kernel(
         key.upper(): int(v) if isinstance(v, bool) else v for key, v in (defines or {}).items()
     }
     result = Kernel(
-        path=path, name=name, defines=macros, options=tuple(options), early_start=early_start
+        path=path,
+        name=name,
+        defines=macros,
+        options=tuple(options),
+        early_start=early_start,
+        carveout=carveout,
     )
     _declared.append(result)
     return result

@@ -26,12 +26,15 @@ class Kernel:
         defines: dict[str, Parameter],
         options: tuple[str, ...],
         early_start: bool = False,
+        carveout: int | None = None,
     ) -> None:
         self.path = path
         self.name = name
         self.defines = defines
         self.options = options
         self.early_start = early_start
+        self.carveout = carveout
+        self._carved: set[int] = set()  # devices where the driver knows
         self._shared: dict[int, tuple[int, int]] = {}  # by device, see _static_and_most
 
     def compile(self, arch: str) -> tuple[Compiled, Any]:
@@ -89,6 +92,8 @@ class Kernel:
         device = Device()
         if shared_bytes:
             self._allow_shared(int(loaded.handle), shared_bytes, device.device_id)
+        if self.carveout is not None and device.device_id not in self._carved:
+            self._carve(int(loaded.handle), self.carveout, device.device_id)
         handle = torch.cuda.current_stream().cuda_stream
         stream = device.create_stream(_Stream(handle))
         config = LaunchConfig(
@@ -114,6 +119,14 @@ class Kernel:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         handle, number = driver.CUkernel(kernel), driver.CUdevice(device)
         _told(self.name, driver.cuKernelSetAttribute(attribute, dynamic, handle, number))
+
+    def _carve(self, kernel: int, percent: int, device: int) -> None:
+        from cuda.bindings import driver
+
+        wish = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        handle, number = driver.CUkernel(kernel), driver.CUdevice(device)
+        _told(self.name, driver.cuKernelSetAttribute(wish, percent, handle, number))
+        self._carved.add(device)
 
 
 def _static_and_most(name: str, kernel: int, device: int) -> tuple[int, int]:
