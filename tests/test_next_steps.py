@@ -11,23 +11,25 @@ from benchmarks.next_steps import move
 from workbench.study.ladder import read_ladder
 from workspaces import ROOT
 
-LADDER = ROOT / "ablations" / "attention"
+LAST = {"attention": "fix19", "moe": "fix14"}
 
 
-@pytest.mark.skipif(not (LADDER / "next.toml").is_file(), reason="no step waits")
-def test_what_is_not_recorded_yet_can_go_behind_the_last_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize("study", LAST)
+def test_what_is_not_recorded_yet_can_go_behind_the_last_step(study: str, tmp_path: Path) -> None:
+    ladder, folder = ROOT / "ablations" / study, ROOT / "kernels" / study
+    if not (ladder / "next.toml").is_file():
+        pytest.skip("no step waits")
     for name in ("ablation.toml", "next.toml"):
-        shutil.copy(LADDER / name, tmp_path)
-    folder = ROOT / "kernels" / "attention"
-    recorded = read_ladder(LADDER / "ablation.toml", "attention", folder)
+        shutil.copy(ladder / name, tmp_path)
+    recorded = read_ladder(ladder / "ablation.toml", study, folder)
     moved = move(tmp_path)
     assert move(tmp_path) == [], "a second time there is nothing to do"
-    found = read_ladder(tmp_path / "ablation.toml", "attention", folder)
+    found = read_ladder(tmp_path / "ablation.toml", study, folder)
     assert found.references == recorded.references
     assert found.steps[: len(recorded.steps)] == recorded.steps
     waiting = found.steps[len(recorded.steps) :]
     assert [step.variant for step in waiting] == moved
-    assert waiting[-1].variant == "fix19"
+    assert waiting[-1].variant == LAST[study]
     for step in waiting:
         assert step.predictions
         assert step.kind is not None

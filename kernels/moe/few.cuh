@@ -9,6 +9,14 @@ constexpr int kTokens = 8 * kGroups;
 constexpr int kWarps = WARPS;  // of a block
 constexpr int kMostExperts = 256, kMostActive = 128;
 
+// Programmatic dependent launch: lets the next kernel begin, and waits for the end of the last one.
+__device__ __forceinline__ void let_next_begin() {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+__device__ __forceinline__ void wait_for_last() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 // d += a b: a 16 x 16, b 16 x 8.
 __device__ __forceinline__ void mma(float (&d)[4], unsigned a0, unsigned a1, unsigned a2,
                                     unsigned a3, unsigned b0, unsigned b1) {

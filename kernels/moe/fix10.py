@@ -4,7 +4,7 @@ import torch
 
 from workbench import cuda
 
-params = cuda.params(cluster=1, lag=2, pending=1)
+params = cuda.params(cluster=1, lag=2, pending=1, group=0, tanh=0)
 STAGES, TOKENS = 4, 128  # tokens of a tile
 SHARED_BYTES = STAGES * (2 * 128 + TOKENS) * 128 + 2 * TOKENS * 128 + 3072
 MOST_TOPK = 8

@@ -5,6 +5,7 @@
 // output, its warps a part of all experts' features each. No sum depends on what runs first.
 // AHEAD: with one token, what up asks L2 for at its end: so many steps of every warp of down, so that
 // memory is not idle between the two.
+// EARLY: down may begin as soon as all blocks of up have.
 #include "few.cuh"
 
 constexpr int kUnroll = UNROLL;  // of the 64 numbers that four lanes have of a row
@@ -61,6 +62,9 @@ up(const unsigned short* __restrict__ x, const int* __restrict__ ids,
    int hidden, int intermediate) {
     __shared__ int slot_of[kTokens];
     __shared__ float part[kWarps][kGroups][2][4][32];
+#if EARLY
+    let_next_begin();
+#endif
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int expert = expert_of_rank(blockIdx.y, ids, tokens, topk, slot_of);
     if (expert < 0) return;

@@ -1,5 +1,6 @@
 // As fix11.cu, by way of shared memory: 16-byte copies (cp.async), of which a ring of stages is always
 // under way. A thread reads only what it has copied itself, so that nobody waits for another.
+// EARLY: down begins while up runs, and asks for weights; nothing of these depends on up.
 #include "few.cuh"
 
 constexpr int kStages = STAGES;
@@ -157,10 +158,16 @@ down(const unsigned short* __restrict__ h, const int* __restrict__ ids,
         }
         copies_commit();
     };
+#if EARLY
+    for (int step = begin; step < begin + kStages - 1; ++step) fetch_weights(step);
+    wait_for_last();
+    for (int step = begin; step < begin + kStages - 1; ++step) fetch_rows(step);
+#else
     for (int step = begin; step < begin + kStages - 1; ++step) {
         fetch_weights(step);
         fetch_rows(step);
     }
+#endif
     for (int step = begin; step < end; ++step) {
         copies_wait<kStages - 2>();
 #pragma unroll

@@ -1,0 +1,52 @@
+"""Few tokens: the second kernel begins with the first, and has weights on their way when it ends."""
+
+import torch
+
+from workbench import cuda
+
+MOST_TOKENS, MOST_EXPERTS, MOST_ACTIVE = 16, 256, 128
+params = cuda.params(early=1, carveout=72, up_warps=4, down_warps=8, down_stages=5, down_stages_2=3)
+
+
+def up(groups: int) -> cuda.Kernel:
+    defines = {"groups": groups, "up": 1, "ahead": 0, "early": params["early"]}
+    defines |= {"warps": params["up_warps"], "unroll": 1}
+    return cuda.kernel("fix11.cu", "up", defines=defines, carveout=params["carveout"])
+
+
+def down(groups: int, stages: int) -> cuda.Kernel:
+    defines = {"groups": groups, "up": 0, "early": params["early"], "stages": stages}
+    defines |= {"warps": params["down_warps"]}
+    return cuda.kernel("fix12.cu", "down", defines=defines, early_start=bool(params["early"]))
+
+
+STAGES = {1: params["down_stages"], 2: params["down_stages_2"]}  # by groups of eight tokens
+ups = {groups: up(groups) for groups in STAGES}
+downs = {groups: down(groups, stages) for groups, stages in STAGES.items()}
+
+
+def run(
+    x: torch.Tensor,
+    topk_ids: torch.Tensor,
+    topk_weights: torch.Tensor,
+    w13: torch.Tensor,
+    w2: torch.Tensor,
+) -> torch.Tensor:
+    tokens, hidden = x.shape
+    experts, _, intermediate = w2.shape
+    topk = topk_ids.shape[1]
+    slots = tokens * topk
+    if tokens > MOST_TOKENS or experts > MOST_EXPERTS or slots > MOST_ACTIVE:
+        raise NotImplementedError("16 tokens, 256 experts, 128 tokens' experts")
+    if hidden % 128 or intermediate % 128:
+        raise NotImplementedError("hidden and intermediate size in multiples of 128")
+    groups = 1 if tokens <= 8 else 2
+    sizes = tokens, topk, hidden, intermediate
+    h = x.new_empty(slots, intermediate)
+    grid = intermediate // 16, min(experts, slots)
+    ups[groups][grid, 32 * params["up_warps"]](x, topk_ids, topk_weights, w13, w2, h, *sizes)
+    out = torch.empty_like(x)
+    threads = 32 * params["down_warps"]
+    shared_bytes = STAGES[groups] * (4 + 2 * groups) * threads * 16
+    downs[groups][hidden // 16, threads, shared_bytes](h, topk_ids, w2, out, *sizes)
+    return out
