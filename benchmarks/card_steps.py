@@ -111,10 +111,11 @@ def chosen(steps: Sequence[Step], wanted: Sequence[str]) -> list[Step]:
 
 
 def last_step(tree: Path, study: str) -> str:
-    """Of a ladder: the one that chooses among those before it."""
+    """Of a ladder: the last that chooses among those before it; without such a one, the last."""
     path = tree / "ablations" / study / "ablation.toml"
     steps = tomllib.loads(path.read_text(encoding="utf-8"))["step"]
-    return str(steps[-1]["variant"])
+    choices = [step for step in steps if step.get("chooses")]
+    return str((choices or steps)[-1]["variant"])
 
 
 def own_packages(tree: Path) -> list[str]:

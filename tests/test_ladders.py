@@ -23,7 +23,7 @@ from workbench.render.document.report import shapes_table
 from workbench.render.document.result import across
 from workbench.render.document.tree import tree
 from workbench.study.config import Config
-from workbench.study.model import Variant
+from workbench.study.model import Ladder, Variant
 from workbench.words import Role, Verdict
 
 ROOT = Path(__file__).parents[1]
@@ -208,6 +208,47 @@ def test_all_shapes_are_told_of_the_last_step() -> None:
     assert found.worst.shape == "normal"
 
 
+def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None:
+    """A step for one shape alone, which the next choice may take up."""
+    steps = [
+        step("base", None),
+        replace(step("choice", "base"), chooses=("base",)),
+        replace(step("few", "base"), shape="normal"),
+    ]
+    times = {"base": 20.0, "choice": 10.0, "library": 15.0}
+    found = by_hand(steps, {"normal": {**times, "few": 8.0}, "large": times})
+    across = judge(found, Config()).across
+    assert across is not None
+    assert across.variant == "choice"
+    assert [result.shape for result in across.results] == ["normal", "large"]
+
+
+def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:
+    steps = [
+        step("base", None),
+        step("first", "base"),
+        replace(step("second", "first"), shape="large"),
+        step("third", "second"),
+        replace(step("choice", "third"), chooses=("third",)),
+        step("last", "third"),
+    ]
+    ladder = Ladder(
+        study="s",
+        path=Path("ablation.toml"),
+        steps=tuple(steps),
+        references=(),
+        primary_reference="",
+        partial=("large",),
+    )
+    assert ladder.measured_at("normal", steps) == steps
+    at_large = [each.variant for each in ladder.measured_at("large", steps)]
+    assert at_large == ["first", "second", "third", "choice"]
+    part = ladder.chain(["third"])
+    assert [each.variant for each in ladder.measured_at("large", part)] == [
+        *("first", "second", "third")
+    ]
+
+
 @pytest.mark.parametrize(("intensity", "unit"), [(100.0, "TFLOP/s"), (0.75, "TB/s")])
 def test_the_rate_is_of_bytes_where_those_are_what_counts(intensity: float, unit: str) -> None:
     judged = made()
@@ -276,7 +317,10 @@ def test_a_reference_that_is_in_some_shapes_alone_is_named_beside_their_mean() -
 def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -> None:
     target = find_target(ROOT, None, None)
     taken = snapshot(target.evidence(), target.steps([]))
-    judged = {"b2h8s512d64", "b4h16s2048d64", "b4h16s2048d128", "b4h16s2048d128-causal"}
+    judged = {
+        *("b1h8s128d64", "b2h8s512d64", "b4h16s2048d64"),
+        *("b4h16s2048d128", "b4h16s2048d128-causal"),
+    }
     for name, shape in taken.shapes.items():
         if name in judged:
             continue
@@ -312,5 +356,5 @@ def test_the_tree_of_parents_is_drawn_with_its_forks() -> None:
         "   └─ fix6  kept at b4h16s2048d64",
     ]
     assert "      │  ├─ fix10[pingpong=1]  rejected at b4h16s2048d128" in drawn
-    assert "            fix11[stagger=1,polynomial=3]  inconclusive" in drawn
+    assert "            ├─ fix11[stagger=1,polynomial=3]  inconclusive" in drawn
     assert len(drawn) == len(recorded().rows)

@@ -118,7 +118,11 @@ def test_its_page_in_the_docs_is_what_the_verb_prints(capsys: pytest.CaptureFixt
     printed = capsys.readouterr().out
     page = (ROOT / "docs" / "lessons.md").read_text(encoding="utf-8")
     assert page == printed, "`workbench lessons > docs/lessons.md` writes it"
-    for lesson in ("### `fix5` over `fix4`", "- **Did not help:** `fix5` 0.970x", "Its lesson:"):
+    for lesson in (
+        "### `fix5` over `fix4`",
+        "- **Did not help:** `fix5` of attention 0.970x",
+        "Its lesson:",
+    ):
         assert lesson in page
 
 
@@ -176,16 +180,16 @@ def test_a_step_that_was_changed_since_has_nothing_to_tell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = copy_of_repository(tmp_path)
-    source = root / "kernels" / "attention" / "fix5.cu"
+    source = root / "kernels" / "attention" / "fix17.cu"
     source.write_text(source.read_text() + "// changed\n")
     broken = root / "kernels" / "broken" / "study.py"
     broken.parent.mkdir()
     broken.write_text("shapes = 1 / 0\n")
-    assert main(["lessons", "fix5", "--project", str(root)]) == 3
+    assert main(["lessons", "fix17", "--project", str(root)]) == 3
     out, err = capsys.readouterr()
     assert out == ""
     assert "broken is left out: " in err  # and costs the others nothing
-    assert "fix5: no current evidence is on record" in err
+    assert "fix17: no current evidence is on record" in err
 
 
 def test_a_workspace_without_evidence_says_so(

@@ -1,4 +1,4 @@
-"""Few tokens: the second kernel begins with the first, and has weights on their way when it ends."""
+"""Few tokens: the second kernel begins with the first, and has weights on their way at its end."""
 
 import torch
 

@@ -22,7 +22,7 @@ from workbench.judge.shapes import AcrossShapes, across_shapes
 from workbench.judge.sizes import OverSizes, over_sizes
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
-from workbench.study.model import Step
+from workbench.study.model import Step, outcome
 from workbench.words import Origin, Status, Verdict
 
 
@@ -261,11 +261,11 @@ def _measured_ceilings(
 
 
 def _across(views: Views) -> AcrossShapes | None:
-    """The last step, at the study's default shape only."""
+    """What the ladder comes to, at the study's default shape only."""
     snapshot = views.snapshot
     if not snapshot.steps or snapshot.shape != snapshot.default_shape:
         return None
-    return across_shapes(views, snapshot.steps[-1].variant)
+    return across_shapes(views, outcome(snapshot.steps).variant)
 
 
 def _whole(view: View, rows: Sequence[Row]) -> Comparison | None:

@@ -162,8 +162,8 @@ class Ablation:
     """A ladder and its references at one shape; ``source`` is where its figures come from.
 
     ``whole`` compares the best step with the baseline; None where a capture is missing, or where
-    no step was kept. ``across`` has the last step at all shapes where it was timed; None but at
-    the study's default shape. ``measured`` are the card's measured ceilings, where it was
+    no step was kept. ``across`` has the ladder's outcome at all shapes where it was timed; None but
+    at the study's default shape. ``measured`` are the card's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
     first. ``recordings`` are the timing runs at ``shape``, ``recorded_at`` those at every other
     shape that is shown. ``trials`` are its steps as answers to what was advised at their parents;

@@ -47,7 +47,7 @@ class Company:
     """The primary reference in sessions of references only, and beside the steps: microseconds,
     and the ratio of the two with its 95 % interval (``in_cycles`` where the clocks were collected:
     other kernels draw other power, and the clock follows). What waits for memory takes fewer cycles
-    at a lower clock, so that only what shows ``by_time`` too, and to the same side, is a difference.
+    at a lower clock, so that only what shows ``by_time`` too, and on the same side, is one.
     """
 
     reference: str

@@ -21,7 +21,7 @@ from workbench.ncu.capture import load_sources
 from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog
 from workbench.study.front_ends import front_ends_of
-from workbench.study.model import Ladder, Step
+from workbench.study.model import Ladder, Step, outcome
 from workbench.study.shapes import with_derived
 from workbench.study.sources import source_files, source_texts
 from workbench.words import CheckResult, Status
@@ -66,13 +66,13 @@ def snapshot(
     evidence: Evidence, steps: Sequence[Step], *, sources: bool = False, everywhere: bool = False
 ) -> Snapshot:
     """What is on record of ``steps`` and of all references at the shape of ``evidence``, and at
-    every other at which one of the steps is judged; of the last step its times at all shapes.
+    every other at which one of the steps is judged; of their outcome its times at all shapes.
 
     ``sources``: their texts as well; ``everywhere``: the times of all steps at all shapes.
     """
     catalog()  # a file, too
     study = evidence.study
-    timed = steps if everywhere else steps[-1:]
+    timed = steps if everywhere else [outcome(steps)] if steps else []
     wanted = dict(_wanted(evidence, steps, timed, Texts() if sources else None))
     journal = load_journal(evidence.folder)
     shapes = {shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted}

@@ -125,16 +125,23 @@ class Ladder:
         return [s for s in self.steps if s.variant in wanted]
 
     def measured_at(self, shape: str, steps: Sequence[Step]) -> list[Step]:
-        """Those of some steps that are measured at a shape: all, but at a ``partial`` one, where the
+        """Those of some steps that are measured at a shape: all. At a ``partial`` one, where the
         first of the ladder may take seconds a call, those that are judged there, what they start
-        from, and the last with those that it chooses among.
+        from, and their outcome with those that it chooses among.
         """
         if shape not in self.partial:
             return list(steps)
-        judged = [s for s in self.steps if s.shape == shape]
-        last = {steps[-1].variant, *steps[-1].chooses}
-        names = last | {s.variant for s in judged} | {s.parent for s in judged}
+        judged, last = [s for s in self.steps if s.shape == shape], outcome(steps)
+        names = {last.variant, *last.chooses, *(s.variant for s in judged)}
+        names |= {s.parent for s in judged if s.parent}
         return [s for s in steps if s.variant in names]
+
+
+def outcome(steps: Sequence[Step]) -> Step:
+    """The step that a ladder comes to: the last that chooses among others, else the last. Those
+    behind a choice are for the next one, and may have few shapes.
+    """
+    return next((step for step in reversed(steps) if step.chooses), steps[-1])
 
 
 @dataclass(frozen=True)

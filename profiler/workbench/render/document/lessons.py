@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from workbench.judge.lessons import Lesson, Place, Technique
@@ -32,6 +33,7 @@ from workbench.words import ABSENT, HEADLINE, NONE, Change, PredictionResult, Ve
 
 TITLE = "What was learned"
 Sources: TypeAlias = Mapping[tuple[str, str], str]  # study and card to how they are told
+Named: TypeAlias = Callable[[Lesson], Text]
 FIGURES = 3  # of those that moved most
 RATIOS = (
     "A ratio above 1 is faster than the step's parent: chained, unless another regime is named, "
@@ -86,19 +88,36 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-OVERVIEW: list[Field[Technique]] = [
-    field("technique", "technique", lambda t: t.kind.title),
-    field("id", "id", lambda t: code(t.change or ""), rank=4),
-    field("steps", "steps", lambda t: str(len(t.lessons)), right=True),
-    field("kept", "kept", lambda t: _ratios(t, Verdict.KEPT), rank=1),
-    field("rejected", "rejected", lambda t: _ratios(t, Verdict.REJECTED), rank=2),
-    field("open", "inconclusive", lambda t: _ratios(t, Verdict.INCONCLUSIVE), rank=3),
-]
+def _fields(named: Named) -> list[Field[Technique]]:
+    ratios = partial(_ratios, named=named)
+    return [
+        field("technique", "technique", lambda t: t.kind.title),
+        field("id", "id", lambda t: code(t.change or ""), rank=4),
+        field("steps", "steps", lambda t: str(len(t.lessons)), right=True),
+        field("kept", "kept", lambda t: ratios(t, Verdict.KEPT), rank=1),
+        field("rejected", "rejected", lambda t: ratios(t, Verdict.REJECTED), rank=2),
+        field("open", "inconclusive", lambda t: ratios(t, Verdict.INCONCLUSIVE), rank=3),
+    ]
 
 
-def overview(found: Iterable[Technique]) -> Table:
+def overview(found: Sequence[Technique]) -> Table:
     """A line a technique: its steps by verdict, with the ratios that decided."""
-    return table("lessons", OVERVIEW, found, key=lambda t: str(t.change or ""))
+    fields = _fields(_naming(found))
+    return table("lessons", fields, found, key=lambda t: str(t.change or ""))
+
+
+def _naming(found: Sequence[Technique]) -> Named:
+    """How a step is called: with its study, where a step of another is called the same."""
+    studies: dict[str, set[str]] = {}
+    for technique in found:
+        for each in technique.lessons:
+            studies.setdefault(each.row.variant, set()).add(each.study)
+
+    def named(lesson: Lesson) -> Text:
+        variant = lesson.row.variant
+        return line(code(variant), f" of {lesson.study}" * (len(studies[variant]) > 1))
+
+    return named
 
 
 def _sources(found: Sequence[Technique]) -> Sources:
@@ -113,26 +132,26 @@ def _sources(found: Sequence[Technique]) -> Sources:
     }
 
 
-def _ratios(technique: Technique, wanted: Verdict) -> Text:
-    told = [_brief(each) for each in technique.lessons if each.row.verdict == wanted]
+def _ratios(technique: Technique, wanted: Verdict, named: Named) -> Text:
+    told = [_brief(each, named) for each in technique.lessons if each.row.verdict == wanted]
     return joined(told) if told else words(NONE)
 
 
-def _brief(lesson: Lesson) -> Text:
+def _brief(lesson: Lesson, named: Named) -> Text:
     ratio = lesson.deciding.ratio if lesson.deciding else None
-    return line(code(lesson.row.variant), f" {fine(ratio.ratio)}" if ratio else " untimed")
+    return line(named(lesson), f" {fine(ratio.ratio)}" if ratio else " untimed")
 
 
 def sections(found: Sequence[Technique]) -> list[Block]:
     """One a technique, with one a step in it."""
-    sources = _sources(found)
-    return [_technique(each, sources) for each in found]
+    sources, named = _sources(found), _naming(found)
+    return [_technique(each, sources, named) for each in found]
 
 
-def _technique(found: Technique, sources: Sources) -> Section:
-    named = line(code(found.change), ": ") if found.change else ()
-    told: list[Block] = [Paragraph(line(named, found.kind.how, "."))]
-    told.append(Bullets(tuple(_where(found))))
+def _technique(found: Technique, sources: Sources, named: Named) -> Section:
+    begin = line(code(found.change), ": ") if found.change else ()
+    told: list[Block] = [Paragraph(line(begin, found.kind.how, "."))]
+    told.append(Bullets(tuple(_where(found, named))))
     told += [_step(each, sources[each.study, each.gpu]) for each in found.lessons]
     return Section(found.change or "untold", words(_capital(found.kind.title)), tuple(told))
 
@@ -141,7 +160,7 @@ def _capital(title: str) -> str:
     return title[:1].upper() + title[1:]
 
 
-def _where(found: Technique) -> Iterable[Text]:
+def _where(found: Technique, named: Named) -> Iterable[Text]:
     """Where it helped, where it did not, and where that is open; each once."""
     unmeasured = [each for each in found.lessons if not each.places]
     for title, wanted in (
@@ -149,19 +168,19 @@ def _where(found: Technique) -> Iterable[Text]:
         ("Did not help", Verdict.REJECTED),
         ("Open", Verdict.INCONCLUSIVE),
     ):
-        told = [_there(*each) for each in found.where(wanted)]
-        told += [_untimed(each) for each in unmeasured if each.row.verdict == wanted]
+        told = [_there(named(step), places) for step, places in found.where(wanted)]
+        told += [_untimed(each, named) for each in unmeasured if each.row.verdict == wanted]
         if told:
             yield line(strong(f"{title}:"), " ", joined(told, "; "), ".")
 
 
-def _there(lesson: Lesson, places: Sequence[Place]) -> Text:
+def _there(named: Text, places: Sequence[Place]) -> Text:
     told = [line(fine(place.ratio.ratio), _at(place)) for place in places]
-    return line(code(lesson.row.variant), " ", joined(told))
+    return line(named, " ", joined(told))
 
 
-def _untimed(lesson: Lesson) -> Text:
-    return line(code(lesson.row.variant), f" ({verdict(lesson.row)})")
+def _untimed(lesson: Lesson, named: Named) -> Text:
+    return line(named(lesson), f" ({verdict(lesson.row)})")
 
 
 def _at(place: Place) -> Text:
