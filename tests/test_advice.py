@@ -500,9 +500,9 @@ def test_the_record_is_of_all_ladders_that_can_be_read(
     data = json.loads(capsys.readouterr().out)
     assert data["record_of"]["studies"] == ["attention", "again"]
     assert data["record_of"]["steps"] == 48
-    assert next(one for one in data["advice"] if one["change"] == "split")["record"]["tried"] == 4
+    assert next(one for one in data["advice"] if one["change"] == "split")["record"]["tried"] == 6
     small = next(one["record"] for one in data["nvidia"] if one["rule"].startswith("Small Grid"))
-    assert small["promised"] == 14
+    assert small["promised"] == 22
 
 
 @pytest.mark.parametrize(

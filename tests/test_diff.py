@@ -23,7 +23,9 @@ from workspaces import ROOT, copy_of_repository, ladder_steps
 
 HERE = ["--project", str(ROOT)]
 STEPS = ladder_steps()
-CAPTURED = [pair for pair in STEPS if "fix3" not in pair]  # which is wrong, and so was not captured
+# One is wrong, and so was not captured, the other supports another shape.
+ABSENT = {"fix3", "fix17"}
+CAPTURED = [pair for pair in STEPS if not ABSENT & set(pair)]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_every_step_but_a_wrong_one_was_captured(evidence: Snapshot) -> None:
     known = evidence.shapes[evidence.shape].variants
-    assert {name for name, found in known.items() if found.capture is None} == {"fix3"}
+    assert {name for name, found in known.items() if found.capture is None} == ABSENT
     found = pair_sources(evidence, "fix2", "fix3")
     assert not found.has_costs
     assert found.why == ("", "it has no capture")
@@ -207,9 +209,9 @@ def test_the_report_has_a_table_of_hunks_for_every_step() -> None:
     for before, after in CAPTURED:
         at = text.index(f", `{before}` → `{after}`. Stall time is the lines' share")
         assert text[:at].rsplit("\n", 1)[1].startswith("What the changed lines cost")
-        part = text[at:].split("**How it multiplies out.**")[0]
+        part = text[at:].split("**How it multiplies out.**")[0].split("\n### ")[0]
         numbers = [
             line.split("|")[1].strip() for line in part.splitlines() if line.startswith("|  ")
         ]
         for number in filter(str.isdigit, numbers):
-            assert f"@@ hunk {number}" in part
+            assert f"@@ hunk {number}" in part or "more lines are left out" in part

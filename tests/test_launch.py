@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from workbench import cuda
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
 
@@ -90,3 +91,29 @@ def test_static_memory_alone_may_be_too_much(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_driver_that_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="shared memory of tile cannot be set"):
         asking(monkeypatch, 0, 64 * KB, status=1)
+
+
+def test_a_carveout_is_asked_for_as_it_was_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def answer(attribute: Any, value: int, kernel: Any, device: Any) -> tuple[int]:
+        asked.append((attribute.name, value))
+        return (0,)
+
+    monkeypatch.setattr(driver, "cuKernelSetAttribute", answer)
+    kernel = Kernel(Path("tile.cu"), "tile", {}, (), carveout=72)
+    kernel._carve(1, 72, 0)
+    assert asked == [("CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT", 72)]
+    assert kernel._carved == {0}
+
+
+@pytest.mark.parametrize("percent", [-1, 101])
+def test_a_carveout_that_is_no_percentage_is_refused(percent: int, tmp_path: Path) -> None:
+    (tmp_path / "tile.cu").write_text('extern "C" __global__ void tile() {}\n')
+    module = tmp_path / "variant.py"
+    module.write_text(
+        f'from workbench import cuda\ncuda.kernel("tile.cu", "tile", carveout={percent})\n'
+    )
+    with pytest.raises(UsageError, match=f"carveout of tile is {percent}"):
+        exec(compile(module.read_text(), str(module), "exec"), {"__file__": str(module)})
+    cuda.take_declared()

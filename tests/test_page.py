@@ -202,7 +202,8 @@ def test_every_version_has_its_row_points_step_and_sources() -> None:
             for a in page.all("g")
             if (a.get("class") or "").startswith("choice")
         ]
-        assert any(row.variant in names for names in choices) == has_figures(row)
+        shown = has_figures(row) or row.against_parent is not None  # at another shape
+        assert any(row.variant in names for names in choices) == shown
 
 
 def test_figures_are_those_of_the_report() -> None:
@@ -293,8 +294,8 @@ def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
             assert durations == pytest.approx((made.before_us, made.after_us))
         assert all(file["heat"] == names for file in data["diffs"][row.variant])
         if not has_figures(row):  # wrong, and so without a capture
-            assert (row.variant, names) == ("fix3", ["fix2", "fix3"])
-            assert "fix3" not in data["heat"]
+            assert row.variant in ("fix3", "fix17")  # and one that does not support the shape
+            assert row.variant not in data["heat"]
             continue
         assert set(names) <= data["heat"].keys()
     (judged_elsewhere,) = [r for r in found.rows if r.variant == "fix14"]

@@ -32,6 +32,7 @@ TMA = [
     (shape, variant)
     for shape, variant in recorded_captures()
     if variant.startswith("fix") and int(variant.removeprefix("fix").partition("[")[0]) >= 7
+    if variant != "fix17"  # which loads into registers
 ]
 SHOWN = "b2h8s512d64"
 
@@ -64,6 +65,11 @@ def test_there_are_captures_of_every_step_with_barriers() -> None:
 def test_long_scoreboard_is_charged_to_a_line_that_waits(shape: str, variant: str) -> None:
     [(place, _)] = samples(shape, variant, "long_scoreboard").most_common(1)
     assert BARRIER in text(place)
+
+
+def test_a_load_into_registers_is_waited_for_where_it_is_used() -> None:
+    [(place, _)] = samples("b1h8s128d64", "fix17", "long_scoreboard").most_common(1)
+    assert "mma(" in text(place)
 
 
 def test_a_copy_is_waited_for_where_it_says_so() -> None:
@@ -161,7 +167,7 @@ def test_every_launch_with_lines_has_its_line_table() -> None:
     for shape, variant in recorded_captures():
         if variant.startswith(("fix", "baseline")):
             _, pcs = of_helper(shape, variant, "")
-            assert len(pcs) > 500, (shape, variant)
+            assert len(pcs) > 400, (shape, variant)
 
 
 @pytest.mark.parametrize(

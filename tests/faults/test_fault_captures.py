@@ -162,7 +162,7 @@ def test_what_crashes_ncu_report_is_a_bad_capture() -> None:
 def test_a_cut_frame_is_refused_wherever_it_is_cut(folder: Path, at: int) -> None:
     path = folder / "cut.ncu-repz"
     for whole in (CHECKED, SMALL.read_bytes()):
-        path.write_bytes(whole[:at])
+        path.write_bytes(whole[: min(at, len(whole) - 1)])
         with pytest.raises(BadCapture):
             reader.open_report(path)
 

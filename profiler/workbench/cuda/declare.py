@@ -46,6 +46,8 @@ def kernel(
     _stay_within(module, source)
     if not path.is_file():
         raise UsageError(f"there is no {source} in {folder.name}/", hint="cuda.kernel names it")
+    if carveout is not None and not 0 <= carveout <= 100:
+        raise UsageError(f"the carveout of {name} is {carveout}", hint="a percentage, 0 to 100")
     macros = {
         key.upper(): int(v) if isinstance(v, bool) else v for key, v in (defines or {}).items()
     }

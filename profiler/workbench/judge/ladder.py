@@ -124,14 +124,18 @@ def _step(views: Views, view: View, step: Step) -> Row:
 
 
 def _against_parent(view: View, deciding: View, row: Row) -> tuple[Comparison | None, View]:
-    """By captures at the shape where a row is judged, else by those of the table."""
+    """By captures at the shape where a row is judged, which may be one of few that it supports, else
+    by those of the table.
+    """
     parent = row.step.parent if row.step else None
-    if parent is None or row.status != Status.CURRENT:
+    if parent is None:
         return None, view
     if deciding is not view:
         comparison = deciding.compare(parent, row.variant, f" at {deciding.shape}")
         if comparison is not None:
             return comparison, deciding
+    if row.status != Status.CURRENT:
+        return None, view
     return view.compare(parent, row.variant), view
 
 
