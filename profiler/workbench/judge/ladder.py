@@ -124,8 +124,8 @@ def _step(views: Views, view: View, step: Step) -> Row:
 
 
 def _against_parent(view: View, deciding: View, row: Row) -> tuple[Comparison | None, View]:
-    """By captures at the shape where a row is judged, which may be one of few that it supports, else
-    by those of the table.
+    """By captures at the shape where a row is judged, which may be one of the few that it supports,
+    else by those of the table.
     """
     parent = row.step.parent if row.step else None
     if parent is None:
