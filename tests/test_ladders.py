@@ -14,6 +14,7 @@ import pytest
 from snapshots import snapshot as by_hand
 from snapshots import step, together
 from workbench.commands.target import find_target
+from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
@@ -25,6 +26,7 @@ from workbench.render.document.tree import tree
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
 from workbench.words import Role, Verdict
+from workspaces import GOOD, make
 
 ROOT = Path(__file__).parents[1]
 
@@ -247,6 +249,25 @@ def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:
     assert [each.variant for each in ladder.measured_at("large", part)] == [
         *("first", "second", "third")
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('partial = ["larger"]', "'partial' names 'larger', which is no shape of the study"),
+        ('partial = "large"', "'top.partial' must be a list of shapes, not 'large'"),
+    ],
+)
+def test_a_part_of_the_ladder_at_a_shape_that_there_is_none_of_is_refused(
+    line: str, told: str, tmp_path: Path
+) -> None:
+    make(tmp_path, {"baseline": GOOD})
+    path = tmp_path / "ablations" / "scale" / "ablation.toml"
+    path.write_text(f"{line}\n{path.read_text()}")
+    with pytest.raises(UsageError) as error:
+        find_target(tmp_path, "scale", None)
+    assert told in error.value.message
+    assert error.value.hint
 
 
 @pytest.mark.parametrize(("intensity", "unit"), [(100.0, "TFLOP/s"), (0.75, "TB/s")])
