@@ -167,7 +167,8 @@ def test_every_launch_with_lines_has_its_line_table() -> None:
     for shape, variant in recorded_captures():
         if variant.startswith(("fix", "baseline")):
             _, pcs = of_helper(shape, variant, "")
-            assert len(pcs) > 400, (shape, variant)
+            least = 400 if variant == "fix17" else 500  # it is the shortest
+            assert len(pcs) > least, (shape, variant)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ class Company:
     """The primary reference in sessions of references only, and beside the steps: microseconds,
     and the ratio of the two with its 95 % interval (``in_cycles`` where the clocks were collected:
     other kernels draw other power, and the clock follows). What waits for memory takes fewer cycles
-    at a lower clock, so that only what shows ``by_time`` too, and on the same side, is one.
+    at a lower clock, in more time: what is on the other side of 1 ``by_time`` is no difference.
     """
 
     reference: str
@@ -72,11 +72,10 @@ class Company:
 
     @property
     def is_clock(self) -> bool:
-        """Whether it differs in cycles, and not, or to the other side, in time."""
+        """Whether it differs in cycles, and to the other side in time."""
         if self.by_time is None or abs(self.ratio - 1) <= COMPANY_WITHIN:
             return False
-        time = self.by_time.value - 1
-        return abs(time) <= COMPANY_WITHIN or (time > 0) != (self.ratio > 1)
+        return (self.by_time.value > 1) != (self.ratio > 1)
 
     @property
     def words(self) -> str:

@@ -87,7 +87,7 @@ def whole(data: bytes) -> bytes:
 
 def compressed(data: bytes, level: int) -> bytes:
     """One frame with a checksum of its content. It looks back as far as any decompressor allows
-    without being asked, 128 MB: a module that several launches are of stands once for each.
+    without being asked, 128 MB: the module that launches are of stands in a report once for each.
     """
     import zstandard
 
