@@ -286,7 +286,7 @@ def prose(text: str) -> list[str]:
 
 
 def test_a_step_of_the_attention_ladder_is_read_in_under_a_minute() -> None:
-    """With its part in all that stands around it: 23 steps were 3600 words, a quarter of an hour."""
+    """With its part in all around it: 23 steps were 3600 words, a quarter of an hour."""
     report = TEMPLATES.parent / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
     text = report.read_text()
     steps = len(re.findall(r"^### `fix[^`]*`: ", text, flags=re.MULTILINE))
