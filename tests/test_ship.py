@@ -14,9 +14,13 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+import torch
+from benchmarks.card_steps import last_step
 from msgspec import structs
 
 from packages import alone
@@ -36,6 +40,7 @@ from workbench.run import machine, shipping
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import Shipping
 from workbench.shipped import facts as facts_files
+from workbench.shipped import op
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT, make
 
@@ -795,6 +800,16 @@ with guard.watching("shipped"):
     assert done.stdout.strip().endswith("the inputs are on cpu, and not on one GPU")
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_an_operators_tags_are_in_a_list(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = SimpleNamespace(keeps=keeps, function="f", in_place=["x"], in_schema=str, schema="()")
+    monkeypatch.setattr(op, "Dispatcher", lambda *_: MagicMock(facts=facts))
+    made = MagicMock()
+    monkeypatch.setattr(torch.library, "custom_op", made)
+    op.Operator("here", Path())
+    assert made.call_args.kwargs["tags"] == [torch.Tag.cudagraph_unsafe] * keeps
+
+
 def ratio_at(ratio: float, half: float, **changed: Any) -> ShippedTime:
     return ShippedTime(
         shape="s", microseconds=1.0, file="", reference="r", ratio=ratio,
@@ -851,10 +866,10 @@ def test_a_damaged_package(package: Path, tmp_path: Path) -> None:
 
 BEST = {
     "transpose": "chosen",
-    "attention": "fix15",
+    "attention": last_step(ROOT, "attention"),
     "softmax": "fused",
     "attention_served": "chosen",
-    "moe": "fix13",
+    "moe": last_step(ROOT, "moe"),
 }
 
 

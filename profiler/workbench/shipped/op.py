@@ -25,12 +25,13 @@ class Operator:
         self.facts = facts = self._dispatcher.facts
         # Inductor's own graphs share memory that a kept counter would be taken for a leak of.
         unsafe = getattr(torch.Tag, "cudagraph_unsafe", None) if facts.keeps else None
+        tags = [] if unsafe is None else [unsafe]  # torch 2.11 takes no single one
         self.definition = torch.library.custom_op(
             f"{self.namespace}::{facts.function}",
             self._dispatcher.call,
             mutates_args=tuple(map(facts.in_schema, facts.in_place)),
             schema=facts.schema,
-            tags=unsafe,
+            tags=tags,
         )
         self.definition.register_fake(self._dispatcher.fake)
         if not facts.in_place:  # torch differentiates no operator that changes its inputs
