@@ -1,9 +1,11 @@
 """What a second card is worth, on a machine that has two.
 
-A part of the attention ladder over four shapes, on one card and then over both, and whether the
-verdicts are the same:
+Steps of the attention ladder at all of its shapes, on one card and then over both, each on its own
+where there is no time for the two, and whether the verdicts are the same:
 
-    python3 -m benchmarks.two_cards ladder --out benchmarks/recorded/two-cards.json
+    python3 -m benchmarks.two_cards ladder --cards 1
+    python3 -m benchmarks.two_cards ladder --cards 2
+    python3 -m benchmarks.two_cards compared
 
 Whether one card can be timed while the other captures, and where the time goes when ncu profiles on
 both at once; what there is no time for is left out, and named:
@@ -23,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -30,17 +33,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORDED = ROOT / "benchmarks" / "recorded" / "two-cards.json"
+RECORDED = ROOT / "benchmarks" / "recorded"
 STUDY = "attention"
 CAPTURED = ("b2h8s512d64", "b2h8s512d64-causal")
-TIMED = (*CAPTURED, "b1h8s128d64", "b4h16s2048d64")
-STEPS = (
-    ("baseline", "", "one thread per query row"),
-    ("fix4", "baseline", "both products on the tensor cores"),
-    ("fix7", "fix4", "bulk copies into a ring"),
+STEPS = (  # those that support every shape, and one that does not
+    ("fix7", "", "bulk copies into a ring"),
+    ("fix10", "fix7", "warp specialisation, persistent blocks"),
     ("fix11", "fix7", "all keys at once"),
+    ("fix14", "fix10", "four warpgroups, exponentials under the last product"),
 )
-DROPS = {"fix11": ["b4h16s2048d64", "ragged-causal-d128", "sink-d128"]}
 CONFIG = f"""study = "{STUDY}"
 [timing]
 sessions = 3
@@ -65,27 +66,24 @@ def say(text: str) -> None:
 
 # ---- the ladder --------------------------------------------------------------------------------
 def workspace(root: Path) -> Path:
-    """A copy of the study with few steps, one reference and four shapes."""
+    """A copy of the study with few steps, one reference and all of its shapes."""
     kernels, ladder = root / "kernels" / STUDY, root / "ablations" / STUDY
     shutil.copytree(ROOT / "kernels" / STUDY, kernels)
     ladder.mkdir(parents=True)
     (root / "workbench.toml").write_text(CONFIG)
     text = (kernels / "study.py").read_text()
-    for name in re.findall(r'^    "([\w-]+)": _shape\(', text, flags=re.MULTILINE):
-        line = re.search(rf'^    "{name}": _shape\((.*)\),$', text, flags=re.MULTILINE)
+    for name in CAPTURED:
+        line = re.search(rf'^    "{name}": _shape\(.*\),$', text, flags=re.MULTILINE)
         assert line is not None
-        if name in TIMED:
-            captured = "True" if name in CAPTURED else "False"
-            inner = re.sub(r", captured=\w+", "", line[1])
-            text = text.replace(line[0], f'    "{name}": _shape({inner}, captured={captured}),')
-        elif "profiled=False" not in line[1]:
-            text = text.replace(line[0] + "\n", "")
+        text = text.replace(line[0], line[0].replace(", captured=False", ""))
     (kernels / "study.py").write_text(text)
+    recorded = tomllib.loads((ROOT / "ablations" / STUDY / "ablation.toml").read_text())["step"]
+    drops = {step["variant"]: step.get("drops", []) for step in recorded}
     told = "schema_version = 1\n"
     for variant, parent, change in STEPS:
         above = f'parent = "{parent}"\n' if parent else ""
         told += f'\n[[step]]\nvariant = "{variant}"\n{above}key_change = "{change}"\n'
-        told += f"drops = {json.dumps(DROPS.get(variant, []))}\n"
+        told += f"drops = {json.dumps(drops[variant])}\n"
     told += '\n[[reference]]\nvariant = "sdpa"\nprimary = true\n'
     (ladder / "ablation.toml").write_text(told)
     return root
@@ -152,18 +150,21 @@ def _ratio(found: Mapping[str, Any]) -> str:
     return "{ratio:.4g}x [{low:.4g}, {high:.4g}]".format(**found)
 
 
-def ladders(out: Path) -> None:
+def ladder(cards: int) -> None:
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")[:cards]
+    options = ("--on", "local") if cards > 1 else ()
     with tempfile.TemporaryDirectory(prefix="two-cards-") as scratch:
-        one = ablate(workspace(Path(scratch) / "one"), cards="0")
-        say(f"one card: {one.seconds:.1f} s")
-        two = ablate(workspace(Path(scratch) / "two"), "--on", "local", cards="0,1")
-    kept(one, two, out)
+        found = ablate(workspace(Path(scratch)), *options, cards=",".join(given))
+    say(f"{found.seconds:.1f} s")
+    recorded(cards).write_text(json.dumps(vars(found), indent=1) + "\n")
 
 
-def kept(one: Ladder, two: Ladder, out: Path) -> None:
-    """Written to ``out``, and printed."""
-    out.write_text(json.dumps({"one": vars(one), "two": vars(two)}, indent=1) + "\n")
-    print(compared(one, two))
+def recorded(cards: int) -> Path:
+    return RECORDED / f"ladder-cards-{cards}.json"
+
+
+def read(path: Path) -> Ladder:
+    return Ladder(**json.loads(path.read_text()))
 
 
 # ---- two ncu at once ---------------------------------------------------------------------------
@@ -304,13 +305,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=["ladder", "ncu"])
-    parser.add_argument("--out", type=Path, default=RECORDED, metavar="FILE", help="of the ladder")
+    parser.add_argument("part", choices=["ladder", "compared", "ncu"])
+    parser.add_argument("--cards", type=int, choices=[1, 2], default=1, help="for a ladder")
     parser.add_argument("--seconds", type=float, default=190.0, help="for ncu")
     given = parser.parse_args()
+    if given.part == "compared":
+        print(compared(read(recorded(1)), read(recorded(2))))
+        return 0
     subprocess.run(["nvidia-smi", "-L"], stdout=sys.stderr, check=False)
     if given.part == "ladder":
-        ladders(given.out)
+        ladder(given.cards)
     else:
         two_ncu(given.seconds)
     say("done")

@@ -6,7 +6,7 @@ from workbench import cuda
 
 few_keys = cuda.variant("fix17")
 short = cuda.variant("fix16")
-long = cuda.variant("fix18")
+long = cuda.variant("fix14")
 ROWS, FEW, SHORT = 16, 128, 512  # query rows of a block of fix17; keys that it and fix16 can take
 
 

@@ -5,7 +5,7 @@ import torch
 from workbench import cuda
 
 MOST_TOKENS, MOST_EXPERTS, MOST_ACTIVE = 16, 256, 128
-params = cuda.params(early=1, carveout=72, up_warps=4, down_warps=8, down_stages=5, down_stages_2=3)
+params = cuda.params(early=1, carveout=58, up_warps=4, down_warps=8, down_stages=5, down_stages_2=3)
 
 
 def up(groups: int) -> cuda.Kernel:
