@@ -130,9 +130,7 @@ class Evidence:
 def _sections(page: Path, link: str) -> Mapping[str, str]:
     """Step to the link to its heading, ```fix5`: ...`` or ```fix5` over ...``, by GitHub's rule."""
     found: dict[str, str] = {}
-    for title in re.findall(
-        r"^#+ (`[^`]+`(?::| over).*)$", page.read_text(encoding="utf-8"), re.MULTILINE
-    ):
+    for title in HEADING.findall(page.read_text(encoding="utf-8")):
         slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
         found.setdefault(title.split("`")[1], f"{link}#{slug}")
     return found

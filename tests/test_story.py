@@ -82,6 +82,18 @@ def test_its_links_and_pictures_lead_somewhere() -> None:
     assert all((story.PAGE.parent / each).is_file() for each in pictures)
 
 
+def test_lessons_that_it_leads_to_are_of_its_study() -> None:
+    lessons = {each for each in re.findall(r": lessons\.md#(\S+)", PAGE) if "-over-" in each}
+    assert lessons
+    assert all("-attention-" in each for each in lessons)
+
+
+def test_it_is_read_in_a_quarter_of_an_hour() -> None:
+    told = re.sub(r"(?m)^\|.*$", "", PAGE.split(story.MARK)[0])
+    told = re.sub(r"(?s)<picture>.*?</picture>", "", told)
+    assert len(re.sub(r"\]\[[^\]]*\]|\]\([^)]*\)", "]", told).split()) <= 2500
+
+
 def test_the_reference_that_it_names_is_the_fastest_everywhere(known: facts.Evidence) -> None:
     across = known.judged.across
     assert across is not None

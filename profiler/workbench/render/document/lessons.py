@@ -53,19 +53,15 @@ def page(
     """``left_out`` are steps without current evidence. ``whole``: with every step, not the overview
     alone; ``all_kinds``: no other steps were asked for, so that a kind without one has none.
     """
-    told: list[Block] = [Paragraph(_about(found)), Paragraph(words(RATIOS)), overview(found)]
+    named = _naming([*(each for part in found for each in part.lessons), *left_out])
+    told: list[Block] = [Paragraph(_about(found)), Paragraph(words(RATIOS)), overview(found, named)]
     if all_kinds and (untried := _untried(found)):
         told.append(Paragraph(line("No step is of these kinds: ", names(untried), ".")))
     if left_out:
-        studies = {each.study for part in found for each in part.lessons}
-        several = len(studies | {each.study for each in left_out}) > 1
-        named = [
-            line(code(each.row.variant), f" of {each.study}" * several, f" ({verdict(each.row)})")
-            for each in left_out
-        ]
-        told.append(Paragraph(line("Left out, without current evidence: ", joined(named), ".")))
+        out = joined([_untimed(each, named) for each in left_out])
+        told.append(Paragraph(line("Left out, without current evidence: ", out, ".")))
     if whole:
-        told += sections(found)
+        told += sections(found, named)
     return Document(words(TITLE), tuple(told))
 
 
@@ -100,18 +96,16 @@ def _fields(named: Named) -> list[Field[Technique]]:
     ]
 
 
-def overview(found: Sequence[Technique]) -> Table:
+def overview(found: Sequence[Technique], named: Named) -> Table:
     """A line a technique: its steps by verdict, with the ratios that decided."""
-    fields = _fields(_naming(found))
-    return table("lessons", fields, found, key=lambda t: str(t.change or ""))
+    return table("lessons", _fields(named), found, key=lambda t: str(t.change or ""))
 
 
-def _naming(found: Sequence[Technique]) -> Named:
+def _naming(lessons: Iterable[Lesson]) -> Named:
     """How a step is called: with its study, where a step of another is called the same."""
     studies: dict[str, set[str]] = {}
-    for technique in found:
-        for each in technique.lessons:
-            studies.setdefault(each.row.variant, set()).add(each.study)
+    for each in lessons:
+        studies.setdefault(each.row.variant, set()).add(each.study)
 
     def named(lesson: Lesson) -> Text:
         variant = lesson.row.variant
@@ -142,9 +136,9 @@ def _brief(lesson: Lesson, named: Named) -> Text:
     return line(named(lesson), f" {fine(ratio.ratio)}" if ratio else " untimed")
 
 
-def sections(found: Sequence[Technique]) -> list[Block]:
+def sections(found: Sequence[Technique], named: Named) -> list[Block]:
     """One a technique, with one a step in it."""
-    sources, named = _sources(found), _naming(found)
+    sources = _sources(found)
     return [_technique(each, sources, named) for each in found]
 
 

@@ -60,7 +60,7 @@ def step_section(
     return Section(
         anchor(row.variant),
         line(code(row.variant), ": ", authored(row.step.key_change)),
-        (*shown, details(row, changes), diff(row, changes)),
+        (*shown, details(row, changes, here or row, shape), diff(row, changes)),
         kind(row),
         row.variant,
     )
@@ -126,8 +126,8 @@ def _numbers(row: Row) -> Paragraph:
     return Paragraph(line(strong("Why."), text))
 
 
-def details(row: Row, changes: SourceDiff | None) -> Fold:
-    """All that most readers skip."""
+def details(row: Row, changes: SourceDiff | None, here: Row, shape: str = "") -> Fold:
+    """All that most readers skip; ``here`` and ``shape`` as in ``step_section``."""
     assert row.step is not None
     parent = parent_of(row)
     blocks: list[Block] = []
@@ -140,7 +140,7 @@ def details(row: Row, changes: SourceDiff | None) -> Fold:
             blocks += [Paragraph(line(bold(title), " ", first.text)), *rest]
     blocks += _predictions(row)
     blocks += _gates(row)
-    blocks += _times(row)
+    blocks += _times(here, shape)
     blocks += _anatomy(row)
     if changes is not None:
         blocks += _line_costs(row, changes)
@@ -196,10 +196,12 @@ def _gates(row: Row) -> list[Block]:
     return [gates(row) if row.gates else Paragraph(words(f"Gates: {ABSENT}."))]
 
 
-def _times(row: Row) -> list[Block]:
+def _times(row: Row, shape: str) -> list[Block]:
     if not row.regimes:
         return [Paragraph(words(f"Times: {ABSENT}."))]
-    return [Paragraph(words("What surrounds a call, and its time there:")), timings.regimes(row)]
+    where = line("At ", code(shape), ", what") if shape else words("What")
+    told = line(where, " surrounds a call, and its time there:")
+    return [Paragraph(told), timings.regimes(row)]
 
 
 def _anatomy(row: Row) -> list[Block]:
