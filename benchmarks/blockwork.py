@@ -56,7 +56,7 @@ def carry_out(
     with tempfile.TemporaryDirectory() as scratch:
         folder = EvidenceFolder(Path(scratch) / gpu_slug(CARD.name))
         timing = timed(block, prints, with_derived(study, block.derived))
-        path = folder.timings(block.shape) / f"{stamp(timing.provenance.date)}.json"
+        path = folder.timing(block.shape, f"{stamp(timing.provenance.date)}.json")
         with store.in_scratch():
             store.write(path, timing)
         left = blocks.left_by(name, folder.gpu, folder.root, Measured(), time.monotonic() - began)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import math
@@ -387,7 +388,8 @@ def test_what_is_not_what_was_measured_is_refused(root: Path, tmp_path: Path, gp
     left = carried(block, root, tmp_path / "b")
     build, check = left.files["builds/fix.json"], left.files["checks/fix.json"]
     (timing,) = (name for name in left.files if "/timings/" in name)
-    other = left.files[timing].replace(b'"study": "scale"', b'"study": "other"')
+    scale = gzip.decompress(left.files[timing])
+    other = gzip.compress(scale.replace(b'"study": "scale"', b'"study": "other"'))
     foreign = build.replace(b'"fingerprint": "', b'"fingerprint": "0')
     for wrong, why in (
         (tampered(left, "builds/fix.json", build + b" ", rehashed=False), "not what was measured"),
@@ -398,6 +400,8 @@ def test_what_is_not_what_was_measured_is_refused(root: Path, tmp_path: Path, gp
         (tampered(left, "odd/timings/x.json", b"{}", rehashed=True), "no evidence"),
         (tampered(left, "kernels/study.py", b"", rehashed=True), "no evidence"),
         (tampered(left, timing, other, rehashed=True), "another shape"),
+        (tampered(left, timing, other[:-9], rehashed=True), "cannot be read"),
+        (tampered(left, timing, b"{}", rehashed=True), "cannot be read"),
         (structs.replace(left, sha256={}), "without its hashes"),
         (structs.replace(left, gpu="nvidia-a100"), "not of nvidia-h200"),
         (tampered(left, "checks/fix.json", check[:-9], rehashed=True), "large"),
@@ -416,7 +420,7 @@ def ceilings_left(date: str, gpu: str | None = "NVIDIA H200", name: str = "ceili
         provenance=Provenance(date=date, gpu=gpu),
     )
     left = Left(block="b", gpu="nvidia-h200", files={}, sha256={})
-    return tampered(left, name, store.encoded(file), rehashed=True)
+    return tampered(left, name, store.encoded(file, Path(name)), rehashed=True)
 
 
 def test_ceilings_are_merged_as_they_were_measured_and_the_newer_ones_count(root: Path) -> None:

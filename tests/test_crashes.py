@@ -28,7 +28,7 @@ from faulty import examples
 from standin import ceiling
 from workbench.errors import UsageError
 from workbench.evidence import journal, store
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.records import (
     CaptureIndex,
     CeilingsFile,
@@ -216,7 +216,7 @@ class Command:
         report = f"{shape}-{stamp(date)}.ncu-repz"
         content = b"(\xb5/\xfd report of " + date.encode()
         records: dict[str, Record] = {
-            f"{shape}/timings/{stamp(date)}.json": structs.replace(timing, provenance=origin)
+            f"{shape}/timings/{stamp(date)}.json.gz": structs.replace(timing, provenance=origin)
         }
         for variant in bench.VARIANTS:
             found = self.prints.at(variant, parameters)
@@ -242,7 +242,7 @@ class Command:
                 ncu_flags=(),
                 provenance=origin,
             )
-        files = {name: store.encoded(record) for name, record in records.items()}
+        files = {name: store.encoded(record, Path(name)) for name, record in records.items()}
         return {**files, f"reports/{report}": content}
 
 
@@ -261,7 +261,7 @@ def require_once(folder: EvidenceFolder, times: int) -> None:
         (timing,) = folder.timing_files(shape)
         assert len(store.read(timing, Timing).sessions) == bench.SESSIONS
         known = [e.file for e in journal.load_journal(folder).sessions if e.shape == shape]
-        assert timing.name == max(known)
+        assert timing_name(timing) == max(known)
         for variant in bench.VARIANTS:
             index = store.read(folder.capture_index(shape, variant), CaptureIndex)
             assert len(index.repeats or ()) == times - 1
@@ -352,7 +352,7 @@ class Calibration:
             not_collected={},
             provenance=Provenance(date=self.date, gpu="none"),
         )
-        content, name = store.encoded(file), "ceilings.json"
+        content, name = store.encoded(file, Path("ceilings.json")), "ceilings.json"
         sha256 = hashlib.sha256(content).hexdigest()
         return blocks.encode_answer(
             Left(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import math
@@ -23,7 +24,7 @@ from workbench.ncu.captures import Captures
 from workbench.ncu.counters import stall_metrics
 from workbench.ncu.reader import launches as opened
 from workbench.run import recording
-from workspaces import ROOT, copy_of_repository, recorded_report
+from workspaces import ROOT, copy_of_repository, recorded_report, told_in
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
 SHAPE = "b2h8s512d64"
@@ -98,7 +99,7 @@ QUANTILE = {4: 2.776, 5: 4.032, 6: 3.707, 7: 3.499, 8: 3.355, 9: 3.250, 14: 2.97
 def recorded_logs(name: str) -> dict[str, dict[str, dict[int, float]]]:
     """Read past the product: mean logarithms of instances by regime, variant and session."""
     found: dict[str, dict[str, dict[int, list[float]]]] = {}
-    for session in json.loads((EVIDENCE / SHAPE / "timings" / name).read_text())["sessions"]:
+    for session in told_in(EVIDENCE / SHAPE / "timings" / f"{name}.gz")["sessions"]:
         if session.get("alone"):
             continue
         for series in session["series"]:
@@ -210,8 +211,8 @@ def test_a_wrong_variant_has_a_check_and_neither_a_time_nor_a_capture(
     assert row["problem"] == f"wrong: {recorded[SHAPE]['why']}"
     assert row["gates"]["correct"]["passed"] is False
     assert (row["microseconds"], row["regimes"]) == (None, {})
-    for path in EVIDENCE.glob("*/timings/*.json"):
-        assert WRONG not in json.loads(path.read_text())["fingerprints"]
+    for path in EVIDENCE.glob("*/timings/*.json.gz"):
+        assert WRONG not in told_in(path)["fingerprints"]
     assert not list(EVIDENCE.glob(f"*/captures/{WRONG}.json"))
 
 
@@ -300,10 +301,13 @@ def test_a_deleted_capture_is_missing_and_times_stay(
 
 
 def timing_of_ladder(root: Path) -> Path:
-    """In which the baseline was timed; others on record are of some variants alone."""
-    paths = root.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json")
-    (path,) = (p for p in paths if "baseline" in json.loads(p.read_text())["fingerprints"])
-    return path
+    """In which the baseline was timed, unpacked; others on record are of some variants alone."""
+    paths = root.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json.gz")
+    (path,) = (p for p in paths if "baseline" in told_in(p)["fingerprints"])
+    plain = path.with_suffix("")
+    plain.write_bytes(gzip.decompress(path.read_bytes()))
+    path.unlink()
+    return plain
 
 
 def test_evidence_of_a_newer_schema_is_refused(
@@ -343,6 +347,8 @@ def test_no_path_of_a_machine_travels_in_evidence() -> None:
         data = path.read_bytes()
         if path.suffix in (".ncu-repz", ".zst"):
             data = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 30)
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
         for word in (b"/home/", b"/root/", b"/Users/"):
             assert word not in data, path
     size = sum(p.stat().st_size for p in EVIDENCE.rglob("*") if p.is_file())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -58,8 +59,8 @@ def test_a_block_is_carried_out_in_a_process_of_its_own(one: Cards, tmp_path: Pa
     assert seen == "GPU-0"
     assert Path(tmpdir) == tmp_path / "own" / "cards" / "GPU-0"
     assert list(Path(tmpdir).iterdir()) == []  # nothing is left
-    (timing,) = (json.loads(d) for name, d in left.files.items() if "/timings/" in name)
-    assert timing["provenance"]["command"] == "workbench ablate"
+    (timing,) = (gzip.decompress(d) for name, d in left.files.items() if "/timings/" in name)
+    assert json.loads(timing)["provenance"]["command"] == "workbench ablate"
 
 
 def test_a_card_that_is_lost_is_not_blamed_on_variants(one: Cards, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from workbench.commands import export
 from workbench.commands.target import find_target
 from workbench.ncu.captures import Captures
 from workbench.render.as_table import TABLES, WHOSE, Flat, as_csv
-from workspaces import EVIDENCE, ROOT, copy_of_repository
+from workspaces import EVIDENCE, ROOT, copy_of_repository, told_in
 
 SHOWN = "b2h8s512d64"
 Exported = Callable[..., list[dict[str, Any]]]
@@ -54,11 +54,11 @@ def test_every_table_has_its_columns_in_their_order(table: str, exported: Export
 
 def test_timings_are_every_sample_on_record(exported: Exported) -> None:
     rows = exported("timings", "fix7")
-    paths = (EVIDENCE / SHOWN / "timings").glob("*.json")
+    paths = (EVIDENCE / SHOWN / "timings").glob("*.json.gz")
     wanted = Counter(
         (session["number"], series["regime"], series["instance"], value)
         for path in paths
-        for session in json.loads(path.read_text())["sessions"]
+        for session in told_in(path)["sessions"]
         for series in session["series"]
         if series["variant"] == "fix7"
         for value in series["microseconds"]

@@ -15,7 +15,7 @@ from snapshots import snapshot, step
 from workbench.errors import EnvironmentLacks
 from workbench.evidence import store
 from workbench.evidence.journal import Journal, append, known_of, load_journal
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.records import (
     Checks,
     Environment,
@@ -169,14 +169,14 @@ def test_a_superseded_session_leaves_its_medians(tmp_path: Path, folder: Evidenc
     writer = recorder(tmp_path / "ws", folder)
     record_times(writer)
     (path,) = folder.timing_files("large")
-    path = path.rename(path.with_name("20200101T000000Z.json"))
-    line = structs.replace(load_journal(folder).sessions[0], file=path.name)
+    path = path.rename(path.with_name("20200101T000000Z.json.gz"))
+    line = structs.replace(load_journal(folder).sessions[0], file="20200101T000000Z.json")
     folder.journal.unlink()
     append(folder, line)
     record_times(recorder(tmp_path / "ws", folder))
     assert not path.exists()
     gone, kept = load_journal(folder).sessions
-    assert gone.file == path.name
+    assert gone.file == "20200101T000000Z.json"
     assert gone.medians == pytest.approx({"baseline": 2.0, "fix1": 1.0}, rel=0.01)
     assert (gone.gpu_uuid, gone.host) == ("GPU-1", "0123456789ab")
     assert kept.fingerprints == gone.fingerprints
@@ -213,7 +213,7 @@ def test_what_a_killed_run_left_is_noted_before_it_goes(
         found = timed_session(number, {"baseline": 2.0, "fix1": 0.5})
         writer.session(Timed(session=found, nodes={}, stride=1), planned=5)
     (path,) = folder.timing_files("large")
-    path.rename(path.with_name("20200101T000000Z.json"))
+    path.rename(path.with_name("20200101T000000Z.json.gz"))
     again = recorder(root, folder, "[0.2, 0.3]")
     again.predictions()
     record_times(again)
@@ -222,7 +222,7 @@ def test_what_a_killed_run_left_is_noted_before_it_goes(
     assert (killed.cut_short, killed.found) == (True, True)
     assert killed.medians["fix1"] == pytest.approx(0.5, rel=0.01)
     assert (kept.cut_short, kept.found) == (False, False)
-    assert [path.name for path in folder.timing_files("large")] == [kept.file]
+    assert [timing_name(path) for path in folder.timing_files("large")] == [kept.file]
     assert noted(folder) == [("fix1", Known.TIMED)]  # who saw it could predict it
 
 
@@ -324,7 +324,7 @@ def test_two_timings_of_one_second_are_both_kept(
         found = timed_session(1, {name: 5.0})
         recorder.session(Timed(session=found, nodes={}, stride=1), 1)
         recorder.end_timing()
-    names = [path.name for path in folder.timing_files("large")]
+    names = [timing_name(path) for path in folder.timing_files("large")]
     assert names == ["20260101T000000Z.json", "20260101T000000Z_2.json"]
     assert [one.file for one in load_journal(folder).sessions] == names
 

@@ -15,7 +15,7 @@ from workbench.cli import main
 from workbench.evidence import journal
 from workbench.evidence.layout import EvidenceFolder
 from workbench.study.places import LocalPlace
-from workspaces import GOOD, make
+from workspaces import GOOD, make, told_in
 
 pytest.importorskip("distributed")
 MODULE = "def run(x):\n    return x\n"
@@ -32,9 +32,9 @@ def evidence(root: Path) -> EvidenceFolder:
 def but_for_provenance(folder: EvidenceFolder) -> dict[str, Any]:
     """All records, without where and when; a timing is called after its date."""
     found: dict[str, Any] = {}
-    for path in sorted(folder.root.rglob("*.json")):
+    for path in sorted([*folder.root.rglob("*.json"), *folder.root.rglob("*.json.gz")]):
         name = path.relative_to(folder.root).as_posix()
-        data = json.loads(path.read_bytes())
+        data = told_in(path)
         data.pop("provenance", None)
         found[f"{path.parent.name}/timing" if path.parent.name == "timings" else name] = data
     sessions = journal.load_journal(folder).sessions

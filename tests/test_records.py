@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,26 @@ def test_every_file_on_record_is_read_and_written_back_byte_for_byte(tmp_path: P
     for path in paths:
         store.write(tmp_path / "again.json", store.read(path, KINDS[path.parent.name]))
         assert (tmp_path / "again.json").read_bytes() == path.read_bytes(), path
+    packed = sorted(ROOT.glob("ablations/*/evidence/*/*/timings/*.json.gz"))
+    assert len(packed) > 20
+    for path in packed:
+        again = store.encoded(store.read(path, Timing), Path())
+        assert again == gzip.decompress(path.read_bytes()), path
+
+
+def test_a_packed_record_is_the_same_bytes_whenever_it_is_written(tmp_path: Path) -> None:
+    path = next(ROOT.glob("ablations/transpose/evidence/*/*/timings/*.json.gz"))
+    timing = store.read(path, Timing)
+    found = []
+    for name in ("one", "two"):
+        store.write(tmp_path / f"{name}.json.gz", timing)
+        found.append((tmp_path / f"{name}.json.gz").read_bytes())
+    assert found[0] == found[1]
+    assert store.read(tmp_path / "two.json.gz", Timing) == timing
+    for broken in (found[0][:-9], found[0][:200], b"", b"{}", found[0][:50] + found[0][60:]):
+        (tmp_path / "two.json.gz").write_bytes(broken)
+        with pytest.raises(UsageError, match="cannot be read"):
+            store.read(tmp_path / "two.json.gz", Timing)
 
 
 def test_keys_that_are_not_known_are_passed_over(tmp_path: Path) -> None:

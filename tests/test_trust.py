@@ -60,7 +60,7 @@ def every_timing() -> tuple[TimingFacts, ...]:
     found = []
     for name in ("attention", "moe", "softmax", "transpose"):
         reference = workspace.study(name).ladder.primary_reference
-        for path in sorted((ROOT / "ablations" / name).glob("evidence/*/*/timings/*.json")):
+        for path in sorted((ROOT / "ablations" / name).glob("evidence/*/*/timings/*.json.gz")):
             timing = store.read(path, Timing)
             together = TimedTogether(path.name, frozenset(timing.fingerprints), timing)
             facts = timing_facts(together, reference)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -110,3 +111,9 @@ def ladder_steps() -> list[tuple[str, str]]:
     """Parent and variant of every step of the repository's own ladder."""
     steps = find_workspace(ROOT).study().ladder.steps
     return [(step.parent, step.variant) for step in steps if step.parent]
+
+
+def told_in(path: Path) -> Any:
+    """A record as JSON, packed or not."""
+    data = path.read_bytes()
+    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)

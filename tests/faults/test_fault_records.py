@@ -18,12 +18,12 @@ from workbench.cli import main
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.ceilings import load_calibration
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
 from workbench.evidence.records import Build, CaptureIndex, Checks, Record, Timing
-from workspaces import EVIDENCE, copy_of_repository
+from workspaces import EVIDENCE, copy_of_repository, told_in
 
 SHAPE = "b4h16s2048d128-causal"
-SESSION = next((EVIDENCE / SHAPE / "timings").iterdir()).name
+SESSION = timing_name(next((EVIDENCE / SHAPE / "timings").iterdir()))
 FILES: dict[str, type[Record] | None] = {
     "builds/fix10.json": Build,
     "checks/fix10.json": Checks,
@@ -54,7 +54,8 @@ values = st.recursive(
 
 def content(name: str) -> Any:
     """A recorded file, sessions with a few rows."""
-    data = json.loads((EVIDENCE / name).read_text())
+    path = EVIDENCE / name
+    data = told_in(path if path.is_file() else path.with_name(path.name + PACKED))
     if "samples" in data:
         data["samples"] = {key: column[:ROWS] for key, column in data["samples"].items()}
     return data

@@ -177,12 +177,12 @@ def test_a_damaged_session_stays_and_stops_no_other(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     timings = folder.timings(SHAPE)
     timings.mkdir(parents=True)
-    for name in ("1.json", "2.json", "3.json"):
+    for name in ("1.json.gz", "2.json.gz", "3.json.gz"):
         (timings / name).write_bytes(session.read_bytes())
-    (timings / "1.json").write_text("{")
+    (timings / "1.json.gz").write_text("{")
     timed = set(store.read(session, Timing).fingerprints)
     remove_superseded(folder, SHAPE, "3.json", timed)
-    assert [path.name for path in folder.timing_files(SHAPE)] == ["1.json", "3.json"]
+    assert [path.name for path in folder.timing_files(SHAPE)] == ["1.json.gz", "3.json.gz"]
 
 
 def test_what_a_capture_is_written_with_is_read_back(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.records import (
     CaptureEntry,
     CaptureIndex,
@@ -106,9 +106,9 @@ def note_found(folder: EvidenceFolder, shape: str, path: Path) -> None:
     killed could not say it. Raises UsageError for a file that is no timing.
     """
     noted = {(entry.shape, entry.file) for entry in load_journal(folder).sessions}
-    if (shape, path.name) not in noted:
+    if (shape, name := timing_name(path)) not in noted:
         timing = store.read(path, Timing)
-        entry = timing_entry(path.name, timing, cut_short=not timing.is_complete, found=True)
+        entry = timing_entry(name, timing, cut_short=not timing.is_complete, found=True)
         append(folder, entry)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from workbench.errors import EnvironmentLacks
 
 EVIDENCE = "evidence"
+PACKED = ".gz"  # behind the name of a record that is compressed
 
 
 def gpu_slug(name: str) -> str:
@@ -17,7 +18,12 @@ def gpu_slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def listed(folder: Path, end: str = "") -> list[Path]:
+def timing_name(path: Path) -> str:
+    """By which the journal and the reports know a timing, packed or not."""
+    return path.name.removesuffix(PACKED)
+
+
+def listed(folder: Path, end: str | tuple[str, ...] = "") -> list[Path]:
     """What is in a folder and ends so, sorted; nothing where there is no such folder, and no
     hidden files. Raises EnvironmentLacks for a folder that cannot be read: it is not empty.
     """
@@ -67,9 +73,14 @@ class EvidenceFolder:
     def timings(self, shape: str) -> Path:
         return self.root / shape / "timings"
 
+    def timing(self, shape: str, name: str) -> Path:
+        """Where a timing of this name is to be found, or is to be written."""
+        plain = self.timings(shape) / name
+        return plain if is_there(plain) else plain.with_name(name + PACKED)
+
     def timing_files(self, shape: str) -> list[Path]:
         """Oldest first."""
-        return listed(self.timings(shape), ".json")
+        return listed(self.timings(shape), (".json", ".json" + PACKED))
 
     def shape(self, shape: str) -> Path:
         """What a shape is that the study does not list."""
@@ -84,7 +95,7 @@ class EvidenceFolder:
 
     def every_session(self) -> list[Path]:
         """Timing sessions of all shapes."""
-        return [path for shape in self.shapes for path in listed(shape / "timings", ".json")]
+        return [path for shape in self.shapes for path in self.timing_files(shape.name)]
 
     @property
     def reports(self) -> Path:

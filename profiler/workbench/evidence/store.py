@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gzip
 import hashlib
 import json
 import os
 import re
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -26,13 +28,13 @@ import msgspec
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import damage
-from workbench.evidence.layout import unreadable
+from workbench.evidence.layout import PACKED, unreadable
 from workbench.evidence.older import OLDER
 from workbench.evidence.records import Record
 from workbench.words import SCHEMA_VERSION
 
 R = TypeVar("R", bound=Record)
-EVIDENCE_FILES = (".json", ".json.zst", ".ncu-repz")
+EVIDENCE_FILES = (".json", ".json" + PACKED, ".json.zst", ".ncu-repz")
 DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
 AT_ONCE = 8  # files that are forced to the disk side by side
 _TEMPORARY = re.compile(r"\.(?P<of>.+)\.[a-z0-9_]{8}", re.DOTALL)
@@ -61,6 +63,8 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
     """What stands in a file, or is to; raises as ``read``."""
     stood: type[Record] = kind
     try:
+        if path.suffix == PACKED:
+            data = gzip.decompress(data)
         older = OLDER.get((kind, require_schema(path, data, kind.schema)))
         if older is None:
             return msgspec.json.decode(data, type=kind)
@@ -73,7 +77,7 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
         raise UsageError(f"{path} is damaged: {why}", hint=kind.mend) from None
     except RecursionError:
         raise UsageError(f"{path} cannot be read: nested too deeply", hint=kind.mend) from None
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, EOFError, OSError, zlib.error) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
 
 
@@ -114,10 +118,11 @@ def content(record: Record) -> dict[str, Any]:
     return {"schema_version": record.schema, **msgspec.to_builtins(record)}
 
 
-def encoded(record: Record) -> bytes:
-    """As its file has it: a list of numbers on one line, which is half of a timing's size."""
+def encoded(record: Record, path: Path) -> bytes:
+    """As this file is to have it: a list of numbers on one line; packed where the name says so."""
     text = json.dumps(content(record), indent=1, sort_keys=True)
-    return (_NUMBERS.sub(_on_one_line, text) + "\n").encode()
+    data = (_NUMBERS.sub(_on_one_line, text) + "\n").encode()
+    return gzip.compress(data, mtime=0) if path.suffix == PACKED else data
 
 
 def _on_one_line(numbers: re.Match[str]) -> str:
@@ -126,7 +131,7 @@ def _on_one_line(numbers: re.Match[str]) -> str:
 
 def write(path: Path, record: Record) -> None:
     """Raises EnvironmentLacks where the disk is full."""
-    write_bytes(path, encoded(record))
+    write_bytes(path, encoded(record, path))
 
 
 @contextmanager

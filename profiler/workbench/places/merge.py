@@ -22,7 +22,7 @@ from msgspec import structs
 
 from workbench.errors import ToolFailed, UsageError
 from workbench.evidence import journal, store
-from workbench.evidence.layout import EvidenceFolder, gpu_slug, is_there
+from workbench.evidence.layout import PACKED, EvidenceFolder, gpu_slug, is_there, timing_name
 from workbench.evidence.recorded import derived_shapes
 from workbench.evidence.records import (
     Build,
@@ -47,7 +47,7 @@ R = TypeVar("R", bound=Record)
 JOURNAL, CEILINGS = "journal.jsonl", "ceilings.json"
 MINE = "run the same command again: it measures what is missing"
 OF_GPU = re.compile(r"(builds|checks)/[^/]+\.json|reports/[^/]+\.ncu-repz|journal\.jsonl")
-OF_SHAPE = re.compile(r"shape\.json|(timings|captures)/[^/]+\.json")
+OF_SHAPE = re.compile(r"shape\.json|(timings|captures)/[^/]+\.json|timings/[^/]+\.json\.gz")
 KEPT = re.compile(r"(/timings|/captures|^checks)/|^ceilings\.json$")  # what stays, of what came
 
 
@@ -150,7 +150,8 @@ class Merger:
             for _, record in arrivals:
                 self.put(record)
         for path, timing in timings:
-            self.timing(path.name, timing, left.files[path.as_posix()])
+            data = left.files[path.as_posix()] if path.suffix == PACKED else b""
+            self.timing(timing_name(path), timing, data)
         self.ended_early(arrived)
         for name, indexes in captures.items():
             self.capture(name, left.files[f"reports/{name}"], indexes)
@@ -206,7 +207,7 @@ class Merger:
     def stage(self, path: Path, record: Record, data: bytes = b"") -> None:
         """``data`` is what the file is to have, where it is at hand."""
         self.staged.records[path] = record
-        self.staged.files[path] = data or store.encoded(record)
+        self.staged.files[path] = data or store.encoded(record, path)
 
     def tell(self, *of: str) -> bool:
         """Whether the journal has no line of this yet; from now on it has."""
@@ -266,20 +267,21 @@ class Merger:
 
     def timing(self, name: str, timing: Timing, data: bytes = b"") -> None:
         """With the journal's entry, once. Older timings of no others than its variants go."""
-        path = self.folder.timings(timing.shape) / name
+        path = self.folder.timing(timing.shape, name)
         known = self.known(path, Timing)
         if known is not None and known != timing:
-            path = path.with_stem(f"{path.stem}-{_digest(timing)}")  # two cards in one second
+            name = f"{Path(name).stem}-{_digest(timing)}.json"  # two cards in one second
+            path = self.folder.timing(timing.shape, name)
             known = self.known(path, Timing)
-        is_new = self.tell(timing.shape, path.name)
+        is_new = self.tell(timing.shape, name)
         if known is None and not is_new:
             return  # it was on record, and is superseded
         if known is None:
             self.stage(path, timing, data)
         if is_new:
-            self.staged.lines.append(journal.timing_entry(path.name, timing))
+            self.staged.lines.append(journal.timing_entry(name, timing))
         if is_new or self.folder.timing_files(timing.shape)[-1:] == [path]:
-            self.staged.timed[timing.shape, path.name] = set(timing.fingerprints)
+            self.staged.timed[timing.shape, name] = set(timing.fingerprints)
 
     def ended_early(self, arrived: Arrived) -> None:
         """Its timings that were cut short, which have left nothing else, once."""

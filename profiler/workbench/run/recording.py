@@ -15,7 +15,7 @@ from msgspec import UNSET, structs, to_builtins
 import workbench
 from workbench.errors import UsageError
 from workbench.evidence import journal, store
-from workbench.evidence.layout import EvidenceFolder, is_there, listed
+from workbench.evidence.layout import EvidenceFolder, is_there, listed, timing_name
 from workbench.evidence.recorded import derived_shapes
 from workbench.evidence.records import (
     Build,
@@ -129,7 +129,7 @@ def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: s
     """
     for path in folder.timing_files(shape):
         with suppress(UsageError):  # a damaged one is its owner's to mend
-            if path.name != name and set(store.read(path, Timing).fingerprints) <= variants:
+            if timing_name(path) != name and set(store.read(path, Timing).fingerprints) <= variants:
                 journal.note_found(folder, shape, path)
                 path.unlink()
 
@@ -286,7 +286,7 @@ class Recorder:
         """
         if self._timing is not None and self._on_record is not None:
             if self._on_record.together:
-                name = self._timing.name
+                name = timing_name(self._timing)
                 entry = journal.timing_entry(name, self._on_record, cut_short=True)
                 journal.append(self.folder, entry)
             self._timing.unlink(missing_ok=True)
@@ -312,27 +312,28 @@ class Recorder:
             unsteady=tuple(sorted(self._unsteady)),
         )
         if self._timing is None:
-            self._timing = self._free(f"{stamp(record.provenance.date)}.json")
+            self._timing = self._free(stamp(record.provenance.date))
             self.written.append(self._timing)
         store.write(self._timing, record)
         self._on_record = record
         return record
 
-    def _free(self, name: str) -> Path:
+    def _free(self, stem: str) -> Path:
         """Where a timing of another command, or of before the clock was set back, is not."""
-        first = path = self.folder.timings(self.shape) / name
+        path = self.folder.timing(self.shape, f"{stem}.json")
         number = 1
         while is_there(path):
             number += 1
-            path = first.with_stem(f"{first.stem}_{number}")  # sorts behind the first
+            path = self.folder.timing(self.shape, f"{stem}_{number}.json")  # sorts behind the first
         return path
 
     def end_timing(self) -> None:
         """Older timings of no others than the variants of this one go."""
         if self._timing is not None and self._on_record is not None:
             names = {one.variant for session in self._sessions for one in session.series}
-            journal.append(self.folder, journal.timing_entry(self._timing.name, self._on_record))
-            remove_superseded(self.folder, self.shape, self._timing.name, names)
+            name = timing_name(self._timing)
+            journal.append(self.folder, journal.timing_entry(name, self._on_record))
+            remove_superseded(self.folder, self.shape, name, names)
 
     def captures(
         self,
