@@ -240,7 +240,7 @@ def test_the_same_command_goes_on_where_it_was_interrupted(
     assert 7 <= kept < 20  # those that were put on record together
     executed = len(ran.read_text().splitlines()) - before
     lost = journal.load_journal(folder).sessions[0]
-    (folder.timings(lost.shape) / lost.file).unlink()
+    folder.timing(lost.shape, lost.file).unlink()
     time.sleep(1.1)  # timings are called after their second
     dispatched(crew[0], root, 20)
     again = len(ran.read_text().splitlines()) - before - executed

@@ -366,7 +366,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 
 def only_timing(folder: EvidenceFolder) -> Timing:
-    (path,) = folder.timings("large").glob("*.json")
+    (path,) = folder.timing_files("large")
     return store.read(path, Timing)
 
 
@@ -382,7 +382,7 @@ def test_every_session_is_kept_as_it_comes(play: Runner) -> None:
     result, folder, _ = play(CHECKED, clock=clock)
     assert "crashed its process" in result.failures["bad"]
     assert clock.opened == [["baseline", "bad"], ["baseline"]]
-    assert not list(folder.timings("large").glob("*.json"))  # the culprit was in all of them
+    assert not folder.timing_files("large")  # the culprit was in all of them
 
 
 def test_further_sessions_are_asked_for_while_a_verdict_is_open(play: Runner) -> None:
@@ -417,7 +417,7 @@ def test_what_a_killed_workbench_left_of_a_timing_does_not_count(play: Runner) -
         [*(timed(n, "baseline", "bad") for n in range(5)), SessionsDone(sessions=5), Done()]
     )
     _, folder, _ = play(CHECKED, clock=clock, more=[()])
-    (path,) = folder.timings("large").glob("*.json")
+    (path,) = folder.timing_files("large")
     study = find_workspace(folder.root.parents[1] / "ws").study()
     assert Evidence(study, "large", folder).timings
     whole = store.read(path, Timing)
@@ -432,7 +432,7 @@ def test_a_timing_that_was_cut_short_does_not_replace_a_whole_one(
     clock = Clock([timed(n, "baseline", "bad") for n in range(sessions)], interrupted=True)
     result, folder, _ = play(CHECKED, clock=clock)
     assert result.interrupted
-    assert bool(list(folder.timings("large").glob("*.json"))) == kept
+    assert bool(folder.timing_files("large")) == kept
     (entry,) = journal.load_journal(folder).sessions
     assert (entry.sessions, entry.cut_short) == (sessions, not kept)
     assert entry.medians.keys() == {"baseline", "bad"}
@@ -446,7 +446,7 @@ def test_a_timing_that_an_error_cut_short_does_not_replace_a_whole_one(
     with pytest.raises(ToolFailed, match="no such card"):
         play(CHECKED, clock=clock)
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
-    assert not list(folder.timings("large").glob("*.json"))
+    assert not folder.timing_files("large")
     (entry,) = journal.load_journal(folder).sessions
     assert (entry.sessions, entry.cut_short) == (2, True)
 
@@ -456,7 +456,7 @@ def test_references_by_themselves_are_no_timing(play: Runner) -> None:
     failed = [Failed(variant=name, phase=Phase.TIME, error=error) for name in ("baseline", "bad")]
     script: Script = [timed(0, "bad", alone=True), *failed, Done()]
     _, folder, _ = play(CHECKED, clock=Clock(script))
-    assert not list(folder.timings("large").glob("*.json"))
+    assert not folder.timing_files("large")
     assert not journal.load_journal(folder).sessions
 
 
