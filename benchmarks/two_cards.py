@@ -77,8 +77,8 @@ def workspace(root: Path) -> Path:
         assert line is not None
         text = text.replace(line[0], line[0].replace(", captured=False", ""))
     (kernels / "study.py").write_text(text)
-    recorded = tomllib.loads((ROOT / "ablations" / STUDY / "ablation.toml").read_text())["step"]
-    drops = {step["variant"]: step.get("drops", []) for step in recorded}
+    steps = tomllib.loads((ROOT / "ablations" / STUDY / "ablation.toml").read_text())["step"]
+    drops = {step["variant"]: step.get("drops", []) for step in steps}
     told = "schema_version = 1\n"
     for variant, parent, change in STEPS:
         above = f'parent = "{parent}"\n' if parent else ""

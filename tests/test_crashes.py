@@ -261,7 +261,7 @@ def require_once(folder: EvidenceFolder, times: int) -> None:
         (timing,) = folder.timing_files(shape)
         assert len(store.read(timing, Timing).sessions) == bench.SESSIONS
         known = [e.file for e in journal.load_journal(folder).sessions if e.shape == shape]
-        assert timing_name(timing) == max(known)
+        assert timing_name(timing.name) == max(known)
         for variant in bench.VARIANTS:
             index = store.read(folder.capture_index(shape, variant), CaptureIndex)
             assert len(index.repeats or ()) == times - 1

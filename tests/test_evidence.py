@@ -99,7 +99,7 @@ QUANTILE = {4: 2.776, 5: 4.032, 6: 3.707, 7: 3.499, 8: 3.355, 9: 3.250, 14: 2.97
 def recorded_logs(name: str) -> dict[str, dict[str, dict[int, float]]]:
     """Read past the product: mean logarithms of instances by regime, variant and session."""
     found: dict[str, dict[str, dict[int, list[float]]]] = {}
-    for session in told_in(EVIDENCE / SHAPE / "timings" / f"{name}.gz")["sessions"]:
+    for session in told_in(EVIDENCE / SHAPE / "timings" / name)["sessions"]:
         if session.get("alone"):
             continue
         for series in session["series"]:

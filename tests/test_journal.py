@@ -222,7 +222,7 @@ def test_what_a_killed_run_left_is_noted_before_it_goes(
     assert (killed.cut_short, killed.found) == (True, True)
     assert killed.medians["fix1"] == pytest.approx(0.5, rel=0.01)
     assert (kept.cut_short, kept.found) == (False, False)
-    assert [timing_name(path) for path in folder.timing_files("large")] == [kept.file]
+    assert [timing_name(path.name) for path in folder.timing_files("large")] == [kept.file]
     assert noted(folder) == [("fix1", Known.TIMED)]  # who saw it could predict it
 
 
@@ -324,7 +324,7 @@ def test_two_timings_of_one_second_are_both_kept(
         found = timed_session(1, {name: 5.0})
         recorder.session(Timed(session=found, nodes={}, stride=1), 1)
         recorder.end_timing()
-    names = [timing_name(path) for path in folder.timing_files("large")]
+    names = [timing_name(path.name) for path in folder.timing_files("large")]
     assert names == ["20260101T000000Z.json", "20260101T000000Z_2.json"]
     assert [one.file for one in load_journal(folder).sessions] == names
 

@@ -23,7 +23,7 @@ from workbench.evidence.records import Build, CaptureIndex, Checks, Record, Timi
 from workspaces import EVIDENCE, copy_of_repository, told_in
 
 SHAPE = "b4h16s2048d128-causal"
-SESSION = timing_name(next((EVIDENCE / SHAPE / "timings").iterdir()))
+SESSION = timing_name(next((EVIDENCE / SHAPE / "timings").iterdir()).name)
 FILES: dict[str, type[Record] | None] = {
     "builds/fix10.json": Build,
     "checks/fix10.json": Checks,

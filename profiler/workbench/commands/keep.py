@@ -91,7 +91,7 @@ def _bears_out(evidence: Evidence, name: str) -> Iterator[Path]:
     if evidence.check(name).current is not None:
         yield folder.check(name)
     if (file := evidence.timing([name])) is not None:
-        yield folder.timing(evidence.shape, file.name)
+        yield folder.timings(evidence.shape) / file.name
     if (index := evidence.capture_index(name).current) is not None:
         yield folder.capture_index(evidence.shape, name)
         yield evidence.report_path(index)

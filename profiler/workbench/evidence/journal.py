@@ -83,7 +83,9 @@ def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:
 def timing_entry(
     file: str, timing: Timing, *, cut_short: bool = False, found: bool = False
 ) -> SessionEntry:
-    """A timing in a line; ``file`` is the name under which its samples are kept, or were."""
+    """A timing in a line; ``file`` is the name under which its samples are kept, packed or not, or
+    were.
+    """
     origin = timing.provenance
     return SessionEntry(
         date=origin.date,
@@ -106,7 +108,7 @@ def note_found(folder: EvidenceFolder, shape: str, path: Path) -> None:
     killed could not say it. Raises UsageError for a file that is no timing.
     """
     noted = {(entry.shape, entry.file) for entry in load_journal(folder).sessions}
-    if (shape, name := timing_name(path)) not in noted:
+    if (shape, name := timing_name(path.name)) not in noted:
         timing = store.read(path, Timing)
         entry = timing_entry(name, timing, cut_short=not timing.is_complete, found=True)
         append(folder, entry)

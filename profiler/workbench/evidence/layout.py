@@ -18,9 +18,9 @@ def gpu_slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def timing_name(path: Path) -> str:
-    """By which the journal and the reports know a timing, packed or not."""
-    return path.name.removesuffix(PACKED)
+def timing_name(file: str) -> str:
+    """By which the journal knows a timing, packed or not."""
+    return file.removesuffix(PACKED)
 
 
 def listed(folder: Path, end: str | tuple[str, ...] = "") -> list[Path]:
@@ -74,7 +74,7 @@ class EvidenceFolder:
         return self.root / shape / "timings"
 
     def timing(self, shape: str, name: str) -> Path:
-        """Where a timing of this name is to be found, or is to be written."""
+        """Where a timing that the journal knows by this name is, or is to be written."""
         plain = self.timings(shape) / name
         return plain if is_there(plain) else plain.with_name(name + PACKED)
 

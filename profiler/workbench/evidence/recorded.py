@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from workbench.evidence import store
 from workbench.evidence.ceilings import Calibration, load_calibration
-from workbench.evidence.layout import EvidenceFolder, is_there, timing_name
+from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.records import (
     Build,
     CaptureIndex,
@@ -142,7 +142,7 @@ class Evidence:
     def timings(self) -> tuple[TimingFile, ...]:
         """Oldest first; none that was cut short."""
         paths = self.folder.timing_files(self.shape)
-        files = (TimingFile(timing_name(path), store.read(path, Timing)) for path in paths)
+        files = (TimingFile(path.name, store.read(path, Timing)) for path in paths)
         return tuple(file for file in files if file.timing.is_complete)
 
     def timed(self, timing: Timing) -> list[str]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from workbench.evidence.layout import timing_name
+
 if TYPE_CHECKING:
     from workbench.evidence.records import SessionEntry
     from workbench.judge.inputs import Snapshot
@@ -51,7 +53,7 @@ def recordings(snapshot: Snapshot, shape: str) -> Recordings:
     """What the journal and the timing files say of a shape."""
     entries = snapshot.journal.sessions if snapshot.journal else ()
     noted = [entry for entry in entries if entry.shape == shape]
-    kept = {timing.file for timing in snapshot.shapes[shape].timings}
+    kept = {timing_name(timing.file) for timing in snapshot.shapes[shape].timings}
     whole = [entry for entry in noted if not entry.cut_short]
     return Recordings(
         noted=len(noted),

@@ -151,7 +151,7 @@ class Merger:
                 self.put(record)
         for path, timing in timings:
             data = left.files[path.as_posix()] if path.suffix == PACKED else b""
-            self.timing(timing_name(path), timing, data)
+            self.timing(timing_name(path.name), timing, data)
         self.ended_early(arrived)
         for name, indexes in captures.items():
             self.capture(name, left.files[f"reports/{name}"], indexes)

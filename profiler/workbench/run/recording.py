@@ -129,7 +129,10 @@ def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: s
     """
     for path in folder.timing_files(shape):
         with suppress(UsageError):  # a damaged one is its owner's to mend
-            if timing_name(path) != name and set(store.read(path, Timing).fingerprints) <= variants:
+            if (
+                timing_name(path.name) != name
+                and set(store.read(path, Timing).fingerprints) <= variants
+            ):
                 journal.note_found(folder, shape, path)
                 path.unlink()
 
@@ -286,7 +289,7 @@ class Recorder:
         """
         if self._timing is not None and self._on_record is not None:
             if self._on_record.together:
-                name = timing_name(self._timing)
+                name = timing_name(self._timing.name)
                 entry = journal.timing_entry(name, self._on_record, cut_short=True)
                 journal.append(self.folder, entry)
             self._timing.unlink(missing_ok=True)
@@ -331,7 +334,7 @@ class Recorder:
         """Older timings of no others than the variants of this one go."""
         if self._timing is not None and self._on_record is not None:
             names = {one.variant for session in self._sessions for one in session.series}
-            name = timing_name(self._timing)
+            name = timing_name(self._timing.name)
             journal.append(self.folder, journal.timing_entry(name, self._on_record))
             remove_superseded(self.folder, self.shape, name, names)
 

@@ -126,7 +126,7 @@ def _numbers(row: Row) -> Paragraph:
     return Paragraph(line(strong("Why."), text))
 
 
-def details(row: Row, changes: SourceDiff | None, here: Row, shape: str = "") -> Fold:
+def details(row: Row, changes: SourceDiff | None, here: Row, shape: str) -> Fold:
     """All that most readers skip; ``here`` and ``shape`` as in ``step_section``."""
     assert row.step is not None
     parent = parent_of(row)
