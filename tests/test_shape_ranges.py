@@ -18,6 +18,7 @@ from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import derived_shapes
 from workbench.run import machine
+from workbench.run.protocol import VariantsJob
 from workbench.study.model import Study
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace
@@ -167,6 +168,21 @@ def test_a_range_is_measured_shape_by_shape_and_kept(
     gpu.timed.clear()
     assert told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"] == [over]
     assert gpu.timed == []
+
+
+def test_a_sweep_checks_once_at_the_shapes_where_everything_is_checked(
+    monkeypatch: pytest.MonkeyPatch, told: Told
+) -> None:
+    """And again when it is asked again: what is on record may be of another day."""
+    gpu = StandIn(monkeypatch, linear)
+    for _ in range(2):
+        gpu.jobs.clear()
+        told("sweep", "wide", "--shape", "n=1024..4096*2", "--fresh")
+        at = [job.check_shapes for job in gpu.jobs if isinstance(job, VariantsJob)]
+        first, *others = at
+        assert len(first) > 1
+        assert [shapes for shapes in others if len(shapes) != 1] == []
+        assert len(others) == 2
 
 
 def test_what_is_known_of_a_derived_shape_outlives_other_measurements(

@@ -6,7 +6,7 @@ import atexit
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -32,9 +32,12 @@ SEVERAL = 2  # sessions, from which on a time has an interval
 
 @dataclass(frozen=True)
 class Ensured:
-    """``source`` is ``measured`` where anything was measured just now, else ``recorded``."""
+    """``source`` is ``measured`` where anything was measured just now, else ``recorded``; ``timed``
+    are the variants that were, here.
+    """
 
     source: Origin
+    timed: tuple[str, ...] = ()
     failures: dict[str, str] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
 
@@ -169,9 +172,10 @@ def ensure_timed(
     *,
     fresh: bool = False,
     refused: Callable[[Build], str] | None = None,
+    checked: Collection[str] = (),
 ) -> Ensured:
     """Build, check and time what is needed, and profile nothing. What ``refused`` says a word of is
-    only built.
+    only built. Where all of it is ``checked``, it is not checked again but at the target's shape.
     """
     if not target.live:
         return ensure(target, variants, fresh=fresh)
@@ -180,7 +184,7 @@ def ensure_timed(
         builds = {name: evidence.build(name).current for name in known}
         known = [name for name, build in builds.items() if build is None or not refused(build)]
     todo = plan(evidence, known, fresh=fresh, least=sessions_needed(target))
-    todo = replace(todo, captured=())
+    todo = replace(todo, captured=(), here=set(todo.timed) <= set(checked))
     if not todo.timed:
         return Ensured(Origin.RECORDED)
     return carry_out(target, todo, Deciding(refusing=refused is not None), asked=variants)
@@ -228,9 +232,9 @@ def carry_out(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[st
         raise typer.Exit(INTERRUPTED)
     parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.seconds.items())
     note(f"measured in {time.monotonic() - started:.1f} s ({parts})")
-    return ensured(result)
+    return replace(ensured(result), timed=todo.timed)
 
 
 def ensured(result: Measured) -> Ensured:
     failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
-    return Ensured(Origin.MEASURED, failures, result.unsupported)
+    return Ensured(Origin.MEASURED, failures=failures, unsupported=result.unsupported)

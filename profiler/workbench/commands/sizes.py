@@ -76,11 +76,15 @@ def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
         references = [r.name for r in target.study.ladder.references if not r.captured]
         wanted.append(Wanted(target, list(dict.fromkeys([*names, *references]))))
     ahead = ensure_ahead(wanted, fresh=options.fresh, timed=True)
+    checked: set[str] = set()  # at the shapes where every variant always is
     for i, one in enumerate(wanted):
         target = one.target
         ensured: Ensured = (
-            ahead[i] if ahead else ensure_timed(target, one.variants, fresh=options.fresh)
+            ahead[i]
+            if ahead
+            else ensure_timed(target, one.variants, fresh=options.fresh, checked=checked)
         )
+        checked |= set(ensured.timed) - ensured.failures.keys()
         failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
     found = Measured(tuple(targets), tuple(names))
     part = (f"over {options.shape}", *options.variants)

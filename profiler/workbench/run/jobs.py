@@ -23,11 +23,14 @@ def variants_job(
     arch: str = "",
     gated: bool = False,
     everywhere: bool = False,
+    here: bool = False,
 ) -> VariantsJob:
-    """Checked at ``shape`` and at those that are always checked, or at every shape of the study."""
+    """Checked at ``shape`` and at those that are always checked, or at every shape of the study, or
+    ``here`` alone.
+    """
     names = tuple(variants)
     listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
-    others = [n for n, s in listed.items() if everywhere or s.always_checked]
+    others = [n for n, s in listed.items() if everywhere or (s.always_checked and not here)]
     return VariantsJob(
         study=study.name,
         variants=names,

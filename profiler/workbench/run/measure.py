@@ -125,7 +125,12 @@ class Measurement:
         limit = self.config.limits.seconds_per_step
         while variants:
             job = variants_job(
-                self.study, self.plan.shape, variants, phases, everywhere=self.plan.everywhere
+                self.study,
+                self.plan.shape,
+                variants,
+                phases,
+                everywhere=self.plan.everywhere,
+                here=self.plan.here,
             )
             outcome = run_worker(scratch, job, limit, self.events.take)
             if outcome.interrupted:

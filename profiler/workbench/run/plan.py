@@ -15,7 +15,7 @@ class Plan:
     ``checked`` are built and compared with the reference, ``timed`` also timed together in
     sessions, ``captured`` profiled in one ncu. ``proven``: those that are timed were checked
     before, by whoever planned this. ``everywhere``: checked at every shape of the study, and not
-    at those alone that always are.
+    at those alone that always are; ``here``: not at these either, where they just were.
     """
 
     shape: str
@@ -24,6 +24,7 @@ class Plan:
     captured: tuple[str, ...] = ()
     proven: bool = False
     everywhere: bool = False
+    here: bool = False
 
     @property
     def variants(self) -> list[str]:

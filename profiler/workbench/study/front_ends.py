@@ -26,6 +26,8 @@ class FrontEnd:
     lines: str = ""
 
 
+TORCH_COMPILE = "torch.compile"
+BEHIND_TORCH_COMPILE = ("torch._dynamo", "torch._inductor.compile_fx")
 FRONT_ENDS = (
     FrontEnd("Helion", "helion", ("helion",)),
     FrontEnd(
@@ -65,7 +67,7 @@ FRONT_ENDS = (
         ("torch.utils.cpp_extension",),
         lines='extra_cuda_cflags=["-lineinfo"]',
     ),
-    FrontEnd("torch.compile", "torch", calls=("compile",)),
+    FrontEnd(TORCH_COMPILE, "torch", calls=("compile",)),
     FrontEnd(
         "torch",
         "torch",
@@ -76,6 +78,7 @@ FRONT_ENDS = (
 LIBRARY = "torch"  # whose kernels nobody compiles here
 OTHERS = ""  # packages that may bring kernels of their own
 NO_KERNELS = {*sys.stdlib_module_names, "numpy", "torch", "workbench"}
+NOT_PACKAGES = {*sys.stdlib_module_names, "workbench"}
 OWN_STREAMS = frozenset(("CuPy", "Numba"))
 COMPILING = frozenset(f.name for f in FRONT_ENDS if f.name != LIBRARY)
 
@@ -102,6 +105,16 @@ def front_ends_of(paths: Iterable[Path]) -> tuple[str, ...]:
     found = tuple(known.name for known in FRONT_ENDS if known.name in used)
     alone = found == (LIBRARY,) and OTHERS not in used
     return found if alone else tuple(name for name in found if name != LIBRARY)
+
+
+def imported_by(paths: Iterable[Path]) -> tuple[str, ...]:
+    """Modules of packages that sources import, and those behind what they call of torch, which
+    imports them at the first call. Their own files and what Python brings are not among them.
+    """
+    texts = [path.read_text(errors="replace") for path in paths if path.suffix == ".py"]
+    found = dict.fromkeys(name for text in texts for name in _packages(text))
+    compiles = any(TORCH_COMPILE in _used(text) for text in texts)
+    return (*found, *(BEHIND_TORCH_COMPILE if compiles else ()))
 
 
 def is_compiling(paths: Iterable[Path]) -> bool:
@@ -143,6 +156,21 @@ def _used(text: str) -> frozenset[str]:
         if any(_within(name, module) for name in imported for module in known.modules)
         or called & {f"torch.{call}" for call in known.calls}
     )
+
+
+@lru_cache(maxsize=64)
+def _packages(text: str) -> tuple[str, ...]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    named: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            named.append(node.module)
+    return tuple(n for n in named if n.partition(".")[0] not in NOT_PACKAGES)
 
 
 def _within(name: str, module: str) -> bool:

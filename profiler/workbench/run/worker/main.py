@@ -35,6 +35,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.gate import end_with_parent, wait_at_gate
+from workbench.run.worker.imports import ENVIRONMENT, import_ahead
 from workbench.run.worker.inline_sources import prepare
 from workbench.run.worker.mistakes import STREAM_HINT
 from workbench.run.worker.telling import Journal, describe, or_broken
@@ -78,7 +79,7 @@ class Worker:
         phases = self.job.phases
         self.journal.write(Hello(pid=os.getpid()))
         if self.job.gated:
-            self.variants = wait_for_parent()
+            self.variants = wait_for_parent(self.folder, self.job)
         if phases != (Phase.BUILD,) or not self.job.arch:  # for the GPU at hand
             self.tell_surroundings()
             self.guard = guard_of(self.folder, self.job)
@@ -282,11 +283,13 @@ def guard_of(folder: Path, job: VariantsJob) -> Guard:
     return Guard(folder, job.sources)
 
 
-def wait_for_parent() -> tuple[str, ...]:
+def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
     """Import what takes long, then wait, off the GPU, until the parent says which variants."""
+    os.environ.update(ENVIRONMENT)
     import torch  # noqa: F401
     from cuda.core import Program  # noqa: F401
 
+    import_ahead(folder / name for names in job.sources.values() for name in names)
     return wait_at_gate()
 
 

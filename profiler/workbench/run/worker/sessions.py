@@ -1,7 +1,8 @@
 """Forks a process a session: ``python -m workbench.run.worker.sessions job.json``.
 
-It has imported what takes long and nothing of the user's, and never touches the GPU itself: a
-session begins with a new context, and in a fifth of a second.
+It has imported what takes long, packages that variants import among it, and no file of the
+user's, and never touches the GPU itself: a session begins with a new context, and in a fifth of a
+second.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.gate import LOOK_SECONDS, Parent, wait_at_gate
+from workbench.run.worker.imports import ENVIRONMENT, import_ahead, may_fork
 from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.front_ends import is_compiling
 from workbench.study.shapes import add_shapes
 from workbench.words import Phase
+
+ALONE = "--alone"  # nothing is imported ahead
 
 
 class Server:
@@ -162,11 +166,20 @@ class Server:
 
 
 def main() -> None:
+    os.environ.update(ENVIRONMENT)
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, SessionsJob)
     import numpy  # noqa: F401
     import torch  # noqa: F401
     from cuda.core import Program  # noqa: F401
+
+    if ALONE not in sys.argv:
+        folder = Path.cwd() / "kernels" / job.study
+        import_ahead(folder / name for names in job.sources.values() for name in names)
+        if not may_fork():  # each session imports them itself
+            print("what variants import uses the GPU or starts threads: not imported ahead")
+            sys.stdout.flush()
+            os.execv(sys.executable, [*sys.orig_argv, ALONE])
 
     with Journal(Path.cwd()) as journal, or_broken(journal):
         Server(job, journal).run()

@@ -1,0 +1,47 @@
+"""Imports what variants are about to import, ahead of a fork or while a process waits.
+
+A session is a process of its own: what it had to import itself, each session would again. For
+torch.compile that is six seconds on an H200's machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterable
+from contextlib import redirect_stdout, suppress
+from importlib import import_module
+from pathlib import Path
+from sys import stderr
+
+from workbench.study.front_ends import imported_by
+
+DRIVER = "libcuda.so.1"
+NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED of the driver API: nobody has called cuInit
+# Read by torch. What was compiled in the check is not again: no pool of compilers is needed, which
+# would not live through a fork, and would work beside what is timed. Whether there is a GPU is
+# asked of NVML, since asking the driver is as good as using it.
+ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+
+def import_ahead(sources: Iterable[Path]) -> None:
+    """What some sources import from packages, and what torch.compile imports where one calls it. A
+    package that cannot be imported is told of by the module that wants it.
+    """
+    for name in imported_by(sources):
+        with redirect_stdout(stderr), suppress(Exception, SystemExit):
+            import_module(name)
+
+
+def may_fork() -> bool:
+    """Whether a process that is forked now can use the GPU, and has all that runs here."""
+    return threading.active_count() == 1 and not is_driver_in_use()
+
+
+def is_driver_in_use() -> bool:
+    """Whether something in this process has called cuInit: a process forked afterwards cannot."""
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError:  # there is none
+        return False
+    return bool(driver.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p())) != NOT_INITIALIZED)

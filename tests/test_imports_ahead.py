@@ -1,0 +1,126 @@
+"""What sessions find imported: packages of variants, unless a process could not be forked then."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from workbench.run.process import worker_environment
+from workbench.run.protocol import EVENTS, PARENT, SessionsJob, decode, write_gate, write_job
+from workbench.run.worker.imports import import_ahead, is_driver_in_use, may_fork
+from workbench.study.front_ends import imported_by
+
+JOB = SessionsJob(
+    study="scale",
+    shape="large",
+    params={},
+    sources={"baseline": ("baseline.py",)},
+    references=(),
+    twins=(),
+    sessions=1,
+    instances=4,
+    rounds=6,
+    graph_microseconds=150.0,
+)
+THREAD = """
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
+SESSION = """
+import json, sys
+from pathlib import Path
+from workbench.run.worker import sessions
+def measured(self, variants, alone):
+    found = {name: name in sys.modules for name in ("quick", "torch._dynamo")}
+    Path("found.json").write_text(json.dumps(found | {"threads": sys.argv[2:]}))
+    return set(variants)
+sessions.Server.measured = measured
+sessions.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import torch, math\nfrom workbench import cuda", ("torch",)),
+        ("from flash_attn.cute import flash_attn_func", ("flash_attn.cute",)),
+        ("from . import beside\nfrom .beside import f", ()),
+        ("def run():\n    import triton.language as tl", ("triton.language",)),
+        (
+            "import torch\nrun = torch.compile(f)",
+            ("torch", "torch._dynamo", "torch._inductor.compile_fx"),
+        ),
+        ("def run(:", ()),
+    ],
+)
+def test_what_sources_import(tmp_path: Path, text: str, found: tuple[str, ...]) -> None:
+    (tmp_path / "one.py").write_text(text)
+    (tmp_path / "one.cu").write_text("import of no module")
+    assert imported_by([tmp_path / "one.py", tmp_path / "one.cu"]) == found
+
+
+def test_a_package_that_cannot_be_imported_is_left_to_who_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "leaves.py").write_text("raise SystemExit(3)")
+    (tmp_path / "breaks.py").write_text("1 / 0")
+    (tmp_path / "goes_on.py").write_text("")
+    one = tmp_path / "one.py"
+    one.write_text("import leaves, breaks, not_there, goes_on")
+    import_ahead([one])
+    assert "goes_on" in sys.modules
+
+
+def test_a_process_that_uses_the_driver_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def driver(status: int) -> None:
+        one = SimpleNamespace(cuCtxGetCurrent=lambda context: status)
+        monkeypatch.setattr(ctypes, "CDLL", lambda name: one)
+
+    driver(3)  # CUDA_ERROR_NOT_INITIALIZED
+    assert not is_driver_in_use()
+    driver(0)
+    assert is_driver_in_use()
+    assert not may_fork()
+
+
+@pytest.mark.parametrize("starts_a_thread", [False, True])
+def test_sessions_find_imported_what_may_be(tmp_path: Path, starts_a_thread: bool) -> None:
+    """With a package that starts a thread, sessions import for themselves: the thread would be
+    missing in them, and what it holds be held for ever.
+    """
+    packages, folder = tmp_path / "packages", tmp_path / "kernels" / JOB.study
+    packages.mkdir()
+    folder.mkdir(parents=True)
+    thread = (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
+    )
+    (packages / "quick.py").write_text(thread if starts_a_thread else "")
+    (folder / "baseline.py").write_text("import quick, torch\nrun = torch.compile(print)")
+    write_job(tmp_path / "job.json", JOB)
+    write_gate(tmp_path, ["baseline"])
+    path = os.pathsep.join([str(packages), worker_environment(tmp_path)["PYTHONPATH"]])
+    environment = {**os.environ, "PYTHONPATH": path, PARENT: str(os.getpid())}
+    (tmp_path / "session.py").write_text(SESSION)
+    subprocess.run(
+        [sys.executable, "session.py", "job.json"],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        timeout=120,
+    )
+    found = json.loads((tmp_path / "found.json").read_text())
+    events = [decode(line) for line in (tmp_path / EVENTS).read_text().splitlines()]
+    assert len(events) == 2  # a greeting, and the end
+    assert found == {
+        "quick": not starts_a_thread,
+        "torch._dynamo": not starts_a_thread,
+        "threads": ["--alone"] if starts_a_thread else [],
+    }
