@@ -1,5 +1,6 @@
-"""The charts and tables of docs/sizes.md: attention over the length of the sequences, and in bf16
-at the study's shapes, made from what is on record at these shapes and nothing else.
+"""The charts and tables of docs/sizes.md, attention over the length of the sequences and in bf16 at
+the study's shapes, and of docs/experts.md, the mixture of experts over the tokens: made from what
+is on record at these shapes and nothing else.
 
 python -m benchmarks.sizes        writes them anew
 """
@@ -8,8 +9,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from benchmarks.card_steps import last_step
@@ -18,50 +21,118 @@ from workbench.commands.sizes import Measured
 from workbench.commands.target import target_at
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.recorded import Evidence, derived_shapes
-from workbench.judge.sizes import OverSizes, over_sizes
+from workbench.judge.sizes import OverSizes, SizeLine, over_sizes
 from workbench.judge.snapshot import at_one_shape
 from workbench.render import markdown
 from workbench.render.chart import svg
 from workbench.render.chart.size_lines import size_lines
 from workbench.render.document.sizes import sizes_section
-from workbench.render.numbers import interval, microseconds
+from workbench.render.numbers import factor, interval, microseconds, percent
 from workbench.study.shapes import pick_shapes, with_derived
 from workbench.study.workspace import Workspace, find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "sizes.md"
-STUDY = "attention"
-VARIANT = last_step(ROOT, STUDY)
 BASE, LENGTHS = "b4h16s2048d64", "S=128..16384*2"
-CASES = {
-    "d64": "D=64,causal=0",
-    "d64-causal": "D=64,causal=1",
-    "d128": "D=128,causal=0",
-    "d128-causal": "D=128,causal=1",
-}
-MEASURES = f"workbench sweep {VARIANT} --shape '{BASE},{LENGTHS},D=64|128,causal=0|1'"
+TOKENS = "T=1|16|128|1024|8192"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of ``docs`` about the last step of a study; ``cases`` are ranges of shapes by name."""
+
+    name: str
+    study: str
+    cases: Mapping[str, str]
+
+    @property
+    def path(self) -> Path:
+        return ROOT / "docs" / self.name
+
+    @cached_property
+    def variant(self) -> str:
+        return last_step(ROOT, self.study)
+
+
+ATTENTION = Page(
+    "sizes.md",
+    "attention",
+    {
+        "d64": f"{BASE},{LENGTHS},D=64,causal=0",
+        "d64-causal": f"{BASE},{LENGTHS},D=64,causal=1",
+        "d128": f"{BASE},{LENGTHS},D=128,causal=0",
+        "d128-causal": f"{BASE},{LENGTHS},D=128,causal=1",
+    },
+)
+EXPERTS = Page(
+    "experts.md",
+    "moe",
+    {name: f"{name}-t1024,{TOKENS}" for name in ("mixtral", "deepseek", "qwen3")},
+)
 NOT_COLLECTED = ("not collected", "—", "—", "—")
-COMMAND = re.compile(r"workbench sweep \S+ --shape '[^']*'")
+COMMAND = re.compile(r"workbench sweep \S+ ")
 BFLOAT16 = re.compile(r"(<!-- bfloat16 -->\n).*?(<!-- /bfloat16 -->)", re.DOTALL)
+TARGETS = re.compile(r"(<!-- targets -->\n).*?(<!-- /targets -->)", re.DOTALL)
 PART = re.compile(r"(<!-- sizes: (?P<case>[\w-]+) -->\n).*?(<!-- /sizes -->)", re.DOTALL)
+LEAST_SHARE = "at least 75 %"  # of a measured ceiling, where the study asks for it
 
 
-def over(workspace: Workspace, case: str) -> OverSizes | None:
-    """None where a length is not on record of the sources as they are."""
-    study = workspace.study(STUDY)
-    picked, _ = pick_shapes(study, f"{BASE},{LENGTHS},{CASES[case]}")
+def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
+    """None where a size is not on record of the sources as they are."""
+    study = workspace.study(page.study)
+    picked, _ = pick_shapes(study, page.cases[case])
     try:
         targets = [target_at(workspace, each) for each in picked]
     except EnvironmentLacks:
         return None
-    (found,) = Measured(tuple(targets), (VARIANT,)).over()
-    (ours,) = (line for line in found.lines if line.variant == VARIANT)
+    (found,) = Measured(tuple(targets), (page.variant,)).over()
+    (ours,) = (line for line in found.lines if line.variant == page.variant)
     return found if len(ours.points) == len(picked) else None
+
+
+def against_targets(workspace: Workspace) -> str:
+    """Of the mixture of experts: what was asked for and what was measured, as Markdown."""
+    every = {case: over(workspace, EXPERTS, case) for case in EXPERTS.cases}
+    rows: list[tuple[str, str, Callable[[OverSizes], str]]] = [
+        ("over the fastest reference, geometric mean", "at least 1.3x", _mean),
+        ("over it at worst", "at least 0.95x", _worst),
+        *(
+            (f"share at T={tokens}", LEAST_SHARE, partial(_share, tokens))
+            for tokens in (1, 16, 8192)
+        ),
+    ]
+    lines = [
+        f"| | asked for | {' | '.join(every)} |",
+        f"| --- | --- |{' --: |' * len(every)}",
+    ]
+    for what, wanted, cell in rows:
+        cells = [cell(found) if found else NOT_COLLECTED[0] for found in every.values()]
+        lines.append(f"| {what} | {wanted} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _ours(found: OverSizes) -> SizeLine:
+    (ours,) = (line for line in found.lines if line.variant == EXPERTS.variant)
+    return ours
+
+
+def _mean(found: OverSizes) -> str:
+    mean = _ours(found).mean
+    return factor(mean) if mean is not None else NOT_COLLECTED[0]
+
+
+def _worst(found: OverSizes) -> str:
+    worst = _ours(found).worst
+    return interval(worst.over_fastest) if worst is not None else NOT_COLLECTED[0]
+
+
+def _share(tokens: int, found: OverSizes) -> str:
+    (point,) = (p for p in _ours(found).points if p.size == tokens)
+    return f"{percent(point.share)} of {point.of}" if point.share is not None else NOT_COLLECTED[0]
 
 
 def in_bfloat16(workspace: Workspace) -> str:
     """The study's shapes with inputs in bf16, as Markdown."""
-    study = workspace.study(STUDY)
+    study = workspace.study(ATTENTION.study)
     on_record: dict[str, Evidence] = {}
     with suppress(EnvironmentLacks):
         folder = target_at(workspace, pick_shapes(study, study.default_shape)[0][0]).folder
@@ -86,15 +157,15 @@ def _cells(evidence: Evidence) -> Sequence[str]:
     ladder = evidence.study.ladder
     references = [reference.name for reference in ladder.references if not reference.captured]
     over = over_sizes(
-        [at_one_shape(evidence, [VARIANT, *references], captures=False)],
+        [at_one_shape(evidence, [ATTENTION.variant, *references], captures=False)],
         "S",
-        [VARIANT],
+        [ATTENTION.variant],
         references,
-        study=STUDY,
+        study=ATTENTION.study,
         gpu=evidence.folder.gpu,
         primary=ladder.primary_reference,
     )
-    (ours,) = (line for line in over.lines if line.variant == VARIANT)
+    (ours,) = (line for line in over.lines if line.variant == ATTENTION.variant)
     point = ours.at(evidence.shape)
     if point is None or point.over_fastest is None:
         return ()
@@ -102,13 +173,13 @@ def _cells(evidence: Evidence) -> Sequence[str]:
     return microseconds(point.time.value), rate, point.fastest, interval(point.over_fastest)
 
 
-def files(page: str, workspace: Workspace) -> Mapping[str, str]:
+def files(page: Page, text: str, workspace: Workspace) -> Mapping[str, str]:
     """The page and its charts, by their path beside it."""
     charts: dict[str, str] = {}
 
     def part(match: re.Match[str]) -> str:
         case = match["case"]
-        found = over(workspace, case)
+        found = over(workspace, page, case)
         if found is None:
             return f"{match[1]}Not collected.\n{match[3]}"
         name = f"sizes/{case}"
@@ -117,16 +188,19 @@ def files(page: str, workspace: Workspace) -> Mapping[str, str]:
         told = markdown.blocks(sizes_section(name, found).blocks)
         return f"{match[1]}{told}\n\n{match[3]}"
 
-    page = COMMAND.sub(lambda m: MEASURES, page)
-    page = BFLOAT16.sub(lambda m: f"{m[1]}{in_bfloat16(workspace)}\n{m[2]}", page)
-    return {PAGE.name: PART.sub(part, page), **charts}
+    text = COMMAND.sub(lambda _: f"workbench sweep {page.variant} ", text)
+    text = BFLOAT16.sub(lambda m: f"{m[1]}{in_bfloat16(workspace)}\n{m[2]}", text)
+    text = TARGETS.sub(lambda m: f"{m[1]}{against_targets(workspace)}\n{m[2]}", text)
+    return {page.name: PART.sub(part, text), **charts}
 
 
 def main() -> int:
-    for name, text in files(PAGE.read_text("utf-8"), find_workspace(ROOT)).items():
-        path = PAGE.parent / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, "utf-8")
+    for page in (ATTENTION, EXPERTS):
+        text = page.path.read_text("utf-8")
+        for name, made in files(page, text, find_workspace(ROOT)).items():
+            path = page.path.parent / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(made, "utf-8")
     return 0
 
 

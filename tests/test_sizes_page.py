@@ -1,4 +1,6 @@
-"""docs/sizes.md: made from what is on record at its shapes, by one command, and nothing else."""
+"""docs/sizes.md and docs/experts.md: made from what is on record at their shapes, by the commands
+that they name, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,7 @@ sys.path.append(str(ROOT))  # where the benchmarks are imported from
 from benchmarks import sizes
 from benchmarks.card_steps import read_steps
 
+VARIANT = sizes.ATTENTION.variant
 LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 REFERENCES = ["sdpa", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient", "fa4"]
 
@@ -30,7 +33,7 @@ def made_up(run: Run) -> float:
     found = re.search(r"S(\d+)", run.shape)
     length = int(found[1]) if found else 2048
     wide = 2 if re.search("[dD]128", run.shape) else 1
-    return (3 + wide * length**2 / 8000) * {sizes.VARIANT: 1.0, "fa4": 1.1}.get(run.variant, 1.25)
+    return (3 + wide * length**2 / 8000) * {VARIANT: 1.0, "fa4": 1.1}.get(run.variant, 1.25)
 
 
 @pytest.fixture
@@ -44,39 +47,64 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_page_is_as_it_is_written() -> None:
-    made = sizes.files(sizes.PAGE.read_text(), find_workspace(ROOT))
+@pytest.mark.parametrize("page", [sizes.ATTENTION, sizes.EXPERTS], ids=lambda page: page.study)
+def test_a_page_is_as_it_is_written(page: sizes.Page) -> None:
+    made = sizes.files(page, page.path.read_text(), find_workspace(ROOT))
     for name, text in made.items():
-        written = (sizes.PAGE.parent / name).read_text()
+        written = (page.path.parent / name).read_text()
         assert written == text, "`python -m benchmarks.sizes` writes it"
-    assert sizes.MEASURES in made["sizes.md"]
+    assert f"workbench sweep {page.variant} " in made[page.name]
+
+
+def test_the_aims_of_the_experts_are_told_of_what_is_on_record() -> None:
+    """The same figures as in the lines about each model."""
+    page = sizes.EXPERTS
+    text = sizes.files(page, page.path.read_text(), find_workspace(ROOT))[page.name]
+    table = text.split("<!-- targets -->\n")[1].split("<!-- /targets -->")[0]
+    cases = table.splitlines()[0].strip("| ").split(" | ")[1:]
+    assert cases == list(page.cases)
+    rows = [line.strip("| ").split(" | ")[2:] for line in table.splitlines()[2:]]
+    shown = 0
+    for case, column in zip(cases, zip(*rows, strict=True), strict=True):
+        part = text.split(f"<!-- sizes: {case} -->")[1].split("<!-- /sizes -->")[0]
+        if "Not collected" in part:
+            assert set(column) == {"not collected"}
+            continue
+        mean, worst, *shares = column
+        assert f"is {mean} of the fastest reference in the geometric mean over 5 sizes" in part
+        assert f"at worst {worst}" in part
+        for tokens, share in zip((1, 16, 8192), shares, strict=True):
+            assert re.search(rf"at T={tokens}: .*{share.replace(' of ', ' of measured ')}", part)
+        shown += 1
+    assert shown
 
 
 def test_one_command_measures_what_the_page_shows(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = sizes.PAGE.read_text()
+    page, text = sizes.ATTENTION, sizes.ATTENTION.path.read_text()
     with monkeypatch.context() as patch:
         patch.setattr(machine, "find_gpu", lambda: None)
-        nothing = sizes.files(page, find_workspace(root))
+        nothing = sizes.files(page, text, find_workspace(root))
     assert list(nothing) == ["sizes.md"]
     assert nothing["sizes.md"].count("Not collected.") == 4
     gpu = StandIn(monkeypatch, made_up, noise=0.05)
     monkeypatch.setattr(measuring, "collectable", lambda study, variants: variants)
     monkeypatch.setattr(machine, "package_version", lambda name: "4")
-    _, *command = shlex.split(sizes.MEASURES)
+    (line,) = re.findall("^workbench sweep .*$", nothing["sizes.md"], re.MULTILINE)
+    _, *command = shlex.split(line)
     assert main([*command, "--project", str(root)]) == 0
-    assert [sorted(names) for names in gpu.timed] == [sorted([sizes.VARIANT, *REFERENCES])] * 32
-    made = sizes.files(page, find_workspace(root))
+    assert [sorted(names) for names in gpu.timed] == [sorted([VARIANT, *REFERENCES])] * 32
+    made = sizes.files(page, text, find_workspace(root))
     text = made["sizes.md"]
     assert "Not collected" not in text
-    assert sizes.files(text, find_workspace(root)) == made
+    assert sizes.files(page, text, find_workspace(root)) == made
     assert len(made) == 1 + 2 * 4
-    for case in sizes.CASES:
-        found = sizes.over(find_workspace(root), case)
+    for case in page.cases:
+        found = sizes.over(find_workspace(root), page, case)
         assert found is not None
         assert list(found.sizes.values()) == LENGTHS
-        assert {line.variant for line in found.timed} == {sizes.VARIANT, *REFERENCES}
+        assert {line.variant for line in found.timed} == {VARIANT, *REFERENCES}
         drawn = made[f"sizes/{case}-light.svg"]
         assert "TFLOP/s" in drawn
         assert "fa4" in drawn
@@ -84,10 +112,10 @@ def test_one_command_measures_what_the_page_shows(
         assert f'src="sizes/{case}-light.svg"' in part
         assert f"D={128 if '128' in case else 64}" in part
         assert ("causal" in part) == ("causal" in case)
-        assert len(re.findall(rf"^- fastest at S=\d+: `{sizes.VARIANT}`", part, re.MULTILINE)) == 8
+        assert len(re.findall(rf"^- fastest at S=\d+: `{VARIANT}`", part, re.MULTILINE)) == 8
         row = next(line for line in part.splitlines() if line.startswith("| `fa4`"))
         assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", row)) == 8
-    shown = re.search(rf"fastest at S=16384: `{sizes.VARIANT}` ([\d,]+) µs, (\d+) TFLOP/s", text)
+    shown = re.search(rf"fastest at S=16384: `{VARIANT}` ([\d,]+) µs, (\d+) TFLOP/s", text)
     assert shown is not None
     flops = 4 * 4 * 16 * 16384**2 * 64
     time = float(shown[1].replace(",", "")) * 1e-6
@@ -103,7 +131,7 @@ def test_what_is_asked_for_in_bf16_is_every_shape_of_the_study(
     assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 11
     for step in read_steps():
         if step.name.startswith("bf16-"):
-            _, *command = shlex.split(step.commands[0].replace("<last:attention>", sizes.VARIANT))
+            _, *command = shlex.split(step.commands[0].replace("<last:attention>", VARIANT))
             assert main([*command, "--project", str(root)]) == 0
     text = sizes.in_bfloat16(find_workspace(root))
     assert "not collected" not in text
@@ -117,6 +145,6 @@ def test_a_case_of_which_a_length_is_missing_is_not_shown(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     StandIn(monkeypatch, made_up)
-    short = f"{sizes.BASE},S=128..8192*2,{sizes.CASES['d64']}"
-    assert main(["sweep", sizes.VARIANT, "--shape", short, "--project", str(root)]) == 0
-    assert sizes.over(find_workspace(root), "d64") is None
+    short = sizes.ATTENTION.cases["d64"].replace("16384", "8192")
+    assert main(["sweep", VARIANT, "--shape", short, "--project", str(root)]) == 0
+    assert sizes.over(find_workspace(root), sizes.ATTENTION, "d64") is None

@@ -318,7 +318,9 @@ def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> 
     """What must be known of timings by shape: twins that differ, a reference that was disturbed,
     a card that slowed itself down.
     """
-    facts = {shape: timing_facts(timing, reference) for shape, timing in timings.items()}
+    clocks = (mhz for timing in timings.values() if timing is not None for mhz in timing.clocks)
+    highest = max(clocks, default=None)
+    facts = {shape: timing_facts(timing, reference, highest) for shape, timing in timings.items()}
     for shape, found in facts.items():
         where = f" at {shape}" if len(facts) > 1 else ""
         yield from timing_warnings(found, where)

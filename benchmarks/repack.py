@@ -1,0 +1,65 @@
+"""Recorded reports compressed as far as zstd goes, which takes too long beside a GPU.
+
+    python -m benchmarks.repack [STUDY...]
+
+Their content stays as ncu wrote it. What names a report by its sha256 names the new one, and what
+is kept of its tables is read again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from workbench.evidence.store import digest_of, write_bytes
+from workbench.ncu import frames
+from workbench.ncu.cache import tables_of
+from workbench.study.workspace import find_workspace
+
+ROOT = Path(__file__).resolve().parents[1]
+LEVEL = 22  # the highest of zstd
+LEAST = 0.02  # of a report: for less it is left alone
+
+
+def repacked(report: Path) -> bytes | None:
+    """None where that is hardly smaller."""
+    after = frames.compressed(b"".join(frames.pieces(report)), LEVEL)
+    return after if len(after) < report.stat().st_size * (1 - LEAST) else None
+
+
+def replace(evidence: Path, report: Path, new: bytes) -> None:
+    """In the evidence on a GPU, one of its reports and its sha256."""
+    before = digest_of(report)
+    naming = [
+        path for path in evidence.glob("*/captures/*.json") if before in path.read_text("utf-8")
+    ]
+    write_bytes(report, new)
+    after = digest_of(report)
+    for path in naming:
+        write_bytes(path, path.read_text("utf-8").replace(before, after).encode())
+    tables_of(report, evidence / "tables" / f"{report.stem}.json.zst")
+
+
+def main(studies: Sequence[str]) -> int:
+    workspace = find_workspace(ROOT)
+    found = [
+        (evidence, report)
+        for name in studies or workspace.studies()
+        for evidence in sorted((ROOT / "ablations" / name / "evidence").glob("*/"))
+        for report in sorted((evidence / "reports").glob("*.ncu-repz"))
+    ]
+    with ProcessPoolExecutor() as pool:
+        for (evidence, report), new in zip(
+            found, pool.map(repacked, [report for _, report in found]), strict=True
+        ):
+            if new is not None:
+                lost = report.stat().st_size - len(new)
+                replace(evidence, report, new)
+                print(f"{report.relative_to(ROOT)}: {lost / 1e6:.2f} MB less")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,45 @@
+"""Recorded reports compressed further: content stays, and what names one names the new one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.evidence.store import digest_of
+from workbench.ncu import cache, frames
+from workspaces import ROOT
+
+sys.path.append(str(ROOT))  # where the benchmarks are imported from
+
+from benchmarks import repack
+
+EVIDENCE = ROOT / "ablations" / "transpose" / "evidence" / "nvidia-h200"
+
+
+def test_a_report_is_smaller_and_all_that_names_it_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = tmp_path / "nvidia-h200"
+    shutil.copytree(EVIDENCE, evidence)
+    (report,) = (evidence / "reports").glob("*.ncu-repz")
+    (table,) = (evidence / "tables").glob("*")
+    content = b"".join(frames.pieces(report))
+    before, kept = cache.tables_of(report, table), report.stat().st_size
+    named = {path: json.loads(path.read_text()) for path in evidence.glob("*/captures/*.json")}
+    new = repack.repacked(report)
+    assert new is not None
+    repack.replace(evidence, report, new)
+    assert report.stat().st_size < kept * 0.9
+    assert b"".join(frames.pieces(report)) == content
+    for path, record in named.items():
+        assert json.loads(path.read_text()) == {**record, "sha256": digest_of(report)}
+    monkeypatch.setattr(cache, "launches", None)  # nothing is decoded again
+    again = cache.tables_of(report, table)
+    assert [(one.kernel, one.metrics) for one, _ in again] == [
+        (one.kernel, one.metrics) for one, _ in before
+    ]
+    assert repack.repacked(report) is None
