@@ -22,9 +22,9 @@ from workspaces import GOOD, make, step
 HOPPER, TURING, GA100 = "9.0", "7.5", "8.0"
 
 
-def interval(*times: float | None, on: str = HOPPER, **settings: int) -> int | None:
+def interval(*times: float | None, on: str = HOPPER, samples: int = 400) -> int | None:
     """In nanoseconds; None where ncu is told of none."""
-    added = sampled(Profiler(**settings), times, on).extra_flags
+    added = sampled(Profiler(samples=samples), times, on).extra_flags
     assert added[:1] == (INTERVAL,) * bool(added)
     return int(added[1]) if added else None
 
