@@ -4,7 +4,7 @@
     main(["sweep", "fix[warps=2|4|8]", "--project", str(root)])
     gpu.timed   # the variants of every timing
 
-Nothing is captured; what would have been is in ``captured``.
+Nothing is captured; what would have been is in ``captured``, and ncu's flags in ``flags``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from workbench.evidence.records import (
     Series,
     Session,
 )
+from workbench.ncu.command import flags
 from workbench.run import ahead, calibrate, machine, measure, recording, trial
 from workbench.run.measure import Measurement
 from workbench.run.process import WorkerEnd, run_worker
@@ -82,6 +83,7 @@ class StandIn:
     checked: list[str] = field(default_factory=list)
     timed: list[list[str]] = field(default_factory=list)
     captured: list[str] = field(default_factory=list)
+    flags: list[list[str]] = field(default_factory=list)
     jobs: list[VariantsJob | SessionsJob] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -104,6 +106,8 @@ class StandIn:
 
     def capture(self, measurement: Measurement) -> None:
         out = measurement.result.out
+        if measurement.plan.captured:
+            self.flags.append(flags(measurement.config.profiler))
         self.captured += [name for name in measurement.plan.captured if name not in out]
 
     def work(

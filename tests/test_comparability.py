@@ -81,6 +81,20 @@ def test_like_captures_need_no_word() -> None:
     assert warnings({"base": 1.98e9, "fix": 1.95e9}) == ()
 
 
+def test_other_intervals_of_pm_samples_count_the_same() -> None:
+    known = index("fix")
+    often, otherwise = (
+        msgspec.structs.replace(known, ncu_flags=(*flags, "--pm-sampling-interval", "8000"))
+        for flags in (known.ncu_flags, ("--set", "basic"))
+    )
+    assert warnings(fix=often) == ()
+    (told,) = warnings(fix=otherwise)
+    assert told == (
+        "captures differ in ncu_flags: ['--set', 'basic'], "
+        "['--set', 'full', '--cache-control', 'all']"
+    )
+
+
 def test_clocks_more_than_two_percent_apart_are_told() -> None:
     assert warnings({"base": 1.98e9, "fix": 1.5e9}) == (
         "captures ran at different SM clocks: fix at 1.500 GHz, base at 1.980 GHz",

@@ -35,6 +35,10 @@ def fails(capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> None:
         ),
         ("[timing]\nrounds = 'many'", ["'timing.rounds'", "int", "'many'"]),
         ("[timing]\nrounds = 0", ["'timing.rounds'", "above zero"]),
+        ("[profiler]\nsamples = -1", ["'profiler.samples'", "at least zero and at most 2000"]),
+        ("[profiler]\nsamples = 2001", ["'profiler.samples'", "2001"]),
+        ("[profiler]\nsamples = 1.5", ["'profiler.samples'", "int"]),
+        ("[profiler]\nsample = 1", ["'profiler.sample'", "'samples'"]),
         ("[timing]\nrounds = true", ["'timing.rounds'", "int"]),
         ("[profiler]\nclock_control = 'bse'", ["'profiler.clock_control'", "'base'"]),
         ("gates = 3", ["'gates' must be a table", "[gates]"]),
@@ -51,6 +55,11 @@ def test_a_wrong_setting_is_named(
 def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "workbench.toml").write_text("")
     assert read_config(tmp_path / "workbench.toml") == Config()
+
+
+def test_samples_may_be_none(tmp_path: Path) -> None:
+    (tmp_path / "workbench.toml").write_text("[profiler]\nsamples = 0")
+    assert read_config(tmp_path / "workbench.toml").profiler.samples == 0
 
 
 def test_the_workspace_is_found_from_a_folder_below(

@@ -437,6 +437,19 @@ def test_the_cause_where_the_sources_are_the_same(
     assert judged(at(figures=figure(1.0), index=index(**one)), method).cause == Cause.METHOD
 
 
+@pytest.mark.parametrize(
+    ("flags", "cause"),
+    [(("--set", "basic"), Cause.METHOD), (("--pm-sampling-interval", "8000"), Cause.NOISE)],
+)
+def test_flags_of_ncu_are_a_cause_but_for_how_often_it_samples(
+    flags: tuple[str, ...], cause: Cause
+) -> None:
+    before, after = (at(figures=figure(value), index=index()) for value in (1.0, 1.1))
+    assert after.index is not None
+    other = msgspec.structs.replace(after.index, ncu_flags=(*after.index.ncu_flags, *flags))
+    assert judged(before, replace(after, index=other)).cause == cause
+
+
 def test_what_failed_before_is_no_news() -> None:
     assert judged(at("a"), at("b", error="no\nreally")).why == "no"
     assert judged(at("a"), at("b", wrong="wrong at s: x")).move == Move.BROKEN

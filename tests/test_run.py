@@ -649,6 +649,9 @@ def test_an_earlier_capture_of_the_same_sources_is_kept_as_a_repeat(tmp_path: Pa
     assert with_repeats(folder, structs.replace(new, ncu="2026.1.0")).repeats == ()
     (folder.reports / "new.ncu-repz").write_bytes(b"another")
     assert with_repeats(folder, new).repeats == ("b.ncu-repz", "c.ncu-repz")
+    sampled = ("--pm-sampling-interval", "8000")
+    store.write(path, structs.replace(same, ncu_flags=(*new.ncu_flags, *sampled)))
+    assert with_repeats(folder, new).repeats == ("b.ncu-repz", "c.ncu-repz")
     for other in (
         {"fingerprint": "of other sources"},
         {"provenance": structs.replace(ORIGIN, driver="2")},

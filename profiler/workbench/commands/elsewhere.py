@@ -41,7 +41,7 @@ from workbench.run.protocol import (
 )
 from workbench.run.recording import Recorder
 from workbench.run.trial import error_of
-from workbench.study.config import Config, for_study
+from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.study.places import LocalPlace, Place, find_place
 from workbench.study.workspace import Workspace, find_workspace
@@ -174,19 +174,6 @@ class Job:
     @property
     def evidence(self) -> Evidence:
         return Evidence(self.study, self.plan.shape, self.folder)
-
-
-def job_at(
-    workspace: Workspace,
-    study: Study,
-    folder: EvidenceFolder,
-    plan: Plan,
-    deciding: Deciding,
-    asked: Sequence[str] = (),
-) -> Job:
-    """With the settings that a study asks for."""
-    config = for_study(workspace.config, study.ladder)
-    return Job(workspace, study, config, folder, plan, deciding, tuple(asked))
 
 
 def carry_out(there: There, jobs: Sequence[Job]) -> list[Measured]:

@@ -20,9 +20,10 @@ from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Build
 from workbench.judge.deciding import Deciding
+from workbench.ncu.command import sampled
 from workbench.run.measure import Measurement
 from workbench.run.plan import Measured, Plan
-from workbench.study.config import for_study
+from workbench.study.config import Config, for_study
 from workbench.study.model import Study
 from workbench.words import CheckResult, Origin
 
@@ -200,8 +201,18 @@ def cubin_folder() -> Path:
 
 def job(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str] = ()) -> elsewhere.Job:
     """For a place."""
-    names = asked or todo.variants
-    return elsewhere.job_at(target.workspace, target.study, target.folder, todo, deciding, names)
+    given = (target.workspace, target.study, config_of(target, todo), target.folder)
+    return elsewhere.Job(*given, todo, deciding, tuple(asked or todo.variants))
+
+
+def config_of(target: Target, todo: Plan) -> Config:
+    """With what the study asks for, and for what is captured the interval of PM samples."""
+    config = for_study(target.workspace.config, target.study.ladder)
+    if not todo.captured or (gpu := elsewhere.gpu()) is None:
+        return config
+    known = target.evidence().last_times
+    times = [known.get(name) for name in todo.captured]
+    return replace(config, profiler=sampled(config.profiler, times, gpu.compute_capability))
 
 
 def carry_out(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str] = ()) -> Ensured:
@@ -212,7 +223,7 @@ def carry_out(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[st
         (measured,) = elsewhere.carry_out(there, [job(target, todo, deciding, asked)])
         return ensured(measured)
     started = time.monotonic()
-    config = for_study(target.workspace.config, target.study.ladder)
+    config = config_of(target, todo)
     with (
         spending(target.workspace, target.evidence(), asked or todo.variants),
         Progress(len(todo.captured), config.timing.sessions) as progress,

@@ -24,6 +24,7 @@ from workbench.judge.differences import (
     same_code,
 )
 from workbench.judge.environment import COMPILERS, HARDWARE, LIBRARIES
+from workbench.ncu.command import counting
 from workbench.study.config import CommitGate, Gates
 from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 
@@ -269,7 +270,7 @@ def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, str]:
     one, other = before.index, after.index
     if one is None or other is None:
         return found
-    if (one.ncu, one.ncu_flags) != (other.ncu, other.ncu_flags):
+    if (one.ncu, counting(one.ncu_flags)) != (other.ncu, counting(other.ncu_flags)):
         found.setdefault(Cause.METHOD, "ncu, or its flags")
     kinds = ((Cause.COMPILER, COMPILERS), (Cause.LIBRARY, LIBRARIES), (Cause.HARDWARE, HARDWARE))
     for cause, names in kinds:

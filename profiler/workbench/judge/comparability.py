@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.matching import LaunchPair, Matching
 from workbench.derive.roofline.measured import MeasuredCeilings
+from workbench.ncu.command import counting
 from workbench.ncu.report import OPTIONS, Report
 from workbench.words import ABSENT, CLOCK_TOLERANCE
 
@@ -77,7 +78,7 @@ def _measured_index(row: Row, view: View) -> CaptureIndex | None:
 def _provenance(indexes: Sequence[CaptureIndex], where: str) -> Iterator[str]:
     values = {key: {str(_known(i, key)) for i in indexes} for key in COMPARED}
     values["ncu"] = {index.ncu for index in indexes}
-    values["ncu_flags"] = {str(list(index.ncu_flags)) for index in indexes}
+    values["ncu_flags"] = {str(list(counting(index.ncu_flags))) for index in indexes}
     for key, different in values.items():
         if len(different) > 1:
             yield f"captures differ in {key}{where}: {', '.join(sorted(different))}"

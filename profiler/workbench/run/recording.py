@@ -153,8 +153,11 @@ def with_repeats(folder: EvidenceFolder, new: CaptureIndex) -> CaptureIndex:
 
 
 def _is_repeated(old: CaptureIndex, new: CaptureIndex) -> bool:
-    of = [(i.fingerprint, i.ncu, i.ncu_flags, i.provenance.driver) for i in (old, new)]
-    return of[0] == of[1]
+    one, other = (
+        (index.fingerprint, index.ncu, ncu.counting(index.ncu_flags), index.provenance.driver)
+        for index in (old, new)
+    )
+    return one == other
 
 
 class Recorder:

@@ -15,13 +15,14 @@ from workbench.study.text import read_text
 
 @dataclass(frozen=True)
 class Rules:
-    """By the dotted name of a key: the ``most`` of a number, the ``choices`` of a text, and of keys
-    that are ``gone`` what to do about them.
+    """By the dotted name of a key: the ``most`` of a number, the ``choices`` of a text, what to do
+    about keys that are ``gone``, and which numbers ``may_be_zero``.
     """
 
     most: Mapping[str, float] = field(default_factory=dict)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gone: Mapping[str, str] = field(default_factory=dict)
+    may_be_zero: Sequence[str] = ()
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def fill(kind: Any, path: Path, table: str, found: dict[str, Any], rules: Rules)
         if is_dataclass(want):
             values[key] = fill(want, path, where, require_table(path, where, value), rules)
         elif want in (int, float) and type(value) in (int, want):
-            _check_range(path, where, value, rules.most[where])
+            _check_range(path, where, value, rules)
             values[key] = want(value)
         elif want in (bool, str) and type(value) is want:
             values[key] = value
@@ -107,11 +108,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _check_range(path: Path, where: str, value: float, most: float) -> None:
-    if is_number(value) and 0 < value <= most:
+def _check_range(path: Path, where: str, value: float, rules: Rules) -> None:
+    most, zero = rules.most[where], where in rules.may_be_zero
+    if is_number(value) and (0 < value <= most or (zero and value == 0)):
         return
+    least = "at least" if zero else "above"
     raise UsageError(
-        f"{path}: '{where}' must be above zero and at most {most:g}, not {_shown(value)}",
+        f"{path}: '{where}' must be {least} zero and at most {most:g}, not {_shown(value)}",
         hint=f"leave '{where.rpartition('.')[2]}' out for the default",
     )
 
