@@ -14,7 +14,7 @@ import pytest
 
 from workbench.run.process import worker_environment
 from workbench.run.protocol import EVENTS, PARENT, SessionsJob, decode, write_gate, write_job
-from workbench.run.worker.imports import import_ahead, is_driver_in_use, may_fork
+from workbench.run.worker.imports import import_ahead, is_driver_in_use
 from workbench.study.front_ends import imported_by
 
 JOB = SessionsJob(
@@ -75,7 +75,7 @@ def test_a_package_that_cannot_be_imported_is_left_to_who_wants_it(
     (tmp_path / "goes_on.py").write_text("")
     one = tmp_path / "one.py"
     one.write_text("import leaves, breaks, not_there, goes_on")
-    import_ahead([one])
+    assert import_ahead([one])
     assert "goes_on" in sys.modules
 
 
@@ -86,9 +86,10 @@ def test_a_process_that_uses_the_driver_is_not_forked(monkeypatch: pytest.Monkey
 
     driver(3)  # CUDA_ERROR_NOT_INITIALIZED
     assert not is_driver_in_use()
+    assert import_ahead([])
     driver(0)
     assert is_driver_in_use()
-    assert not may_fork()
+    assert not import_ahead([])
 
 
 @pytest.mark.parametrize("starts_a_thread", [False, True])

@@ -7,7 +7,7 @@ torch.compile that is six seconds on an H200's machine.
 from __future__ import annotations
 
 import ctypes
-import threading
+import os
 from collections.abc import Iterable
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
@@ -24,18 +24,23 @@ NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED of the driver API: nobody has 
 ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
-def import_ahead(sources: Iterable[Path]) -> None:
+def import_ahead(sources: Iterable[Path]) -> bool:
     """What some sources import from packages, and what torch.compile imports where one calls it. A
     package that cannot be imported is told of by the module that wants it.
+
+    Returns whether a process that is forked now can use the GPU, and has all that runs here: no
+    import has started a thread, nobody has called cuInit.
     """
+    before = threads()
     for name in imported_by(sources):
         with redirect_stdout(stderr), suppress(Exception, SystemExit):
             import_module(name)
+    return threads() == before and not is_driver_in_use()
 
 
-def may_fork() -> bool:
-    """Whether a process that is forked now can use the GPU, and has all that runs here."""
-    return threading.active_count() == 1 and not is_driver_in_use()
+def threads() -> int:
+    """Of this process, those of libraries among them."""
+    return len(os.listdir("/proc/self/task"))
 
 
 def is_driver_in_use() -> bool:

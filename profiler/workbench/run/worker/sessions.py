@@ -32,7 +32,7 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.gate import LOOK_SECONDS, Parent, wait_at_gate
-from workbench.run.worker.imports import ENVIRONMENT, import_ahead, may_fork
+from workbench.run.worker.imports import ENVIRONMENT, import_ahead
 from workbench.run.worker.telling import Journal, describe, or_broken
 from workbench.study.front_ends import is_compiling
 from workbench.study.shapes import add_shapes
@@ -175,8 +175,8 @@ def main() -> None:
 
     if ALONE not in sys.argv:
         folder = Path.cwd() / "kernels" / job.study
-        import_ahead(folder / name for names in job.sources.values() for name in names)
-        if not may_fork():  # each session imports them itself
+        sources = (folder / name for names in job.sources.values() for name in names)
+        if not import_ahead(sources):  # each session imports them itself
             print("what variants import uses the GPU or starts threads: not imported ahead")
             sys.stdout.flush()
             os.execv(sys.executable, [*sys.orig_argv, ALONE])
