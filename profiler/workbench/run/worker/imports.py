@@ -7,7 +7,6 @@ torch.compile that is six seconds on an H200's machine.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterable
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
@@ -40,7 +39,7 @@ def import_ahead(sources: Iterable[Path]) -> bool:
 
 def threads() -> int:
     """Of this process, those of libraries among them."""
-    return len(os.listdir("/proc/self/task"))
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def is_driver_in_use() -> bool:
