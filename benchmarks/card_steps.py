@@ -5,6 +5,7 @@ Nothing but the standard library, as nothing else is there when this is read.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -28,6 +29,9 @@ PROGRAMS = {
 }
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/local/cuda/bin")  # beside PATH
 NCU = Path("/opt/nvidia/nsight-compute")
+DSL = Path("nvidia_cutlass_dsl", "dsl_packages")  # of nvidia-cutlass-dsl, named in a .pth file
+# What packages are there for that come in many wheels, one of which may be missing.
+IMPORTED = {"flash-attn-4": "flash_attn.cute"}
 DRAWN = re.compile(r"<(\w+)(?::(\w+))?>")
 
 
@@ -137,12 +141,34 @@ class Machine:
         return [
             *([f"{step.cards} GPU{'s' * (step.cards > 1)}"] if short else []),
             *(name for name in step.programs if not is_program(name)),
-            *(name for name in (*own, *step.packages) if not self.has(name)),
+            *filter(None, map(self.why_not, (*own, *step.packages))),
         ]
+
+    def why_not(self, package: str) -> str:
+        """Its name where it is not there, and more where it is no use; "" for nothing."""
+        if not self.has(package):
+            return package
+        module = IMPORTED.get(package, "")
+        return f"what {package} needs" if module and not can_import(module, self.site) else ""
 
     def has(self, package: str) -> bool:
         places = [str(self.site), *(path for path in sys.path if path)]
         return any(metadata.distributions(name=package, path=places))
+
+
+@cache
+def can_import(module: str, site: Path) -> bool:
+    """In a process of its own, with the packages of ``site``."""
+    known = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(filter(None, [str(site), str(site / DSL), known]))
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {module}"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    print(done.stderr, end="", file=sys.stderr)
+    return not done.returncode
 
 
 @cache

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.card_steps import DSL
 from benchmarks.card_tree import PART, joined
 
 WHEEL = re.compile(r"(?P<whole>.+\.whl)(?:\.part\d+)?$")
-DSL = Path("nvidia_cutlass_dsl", "dsl_packages")  # of nvidia-cutlass-dsl, named in a .pth file
 CUTE_CACHE = "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED"  # FlashAttention-4 compiles once, and
 CUTE_FOLDER = "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"  # not in every process anew
 

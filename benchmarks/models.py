@@ -237,7 +237,7 @@ def measured(
     recording: Recording, asked: argparse.Namespace, keep: Callable[[Recording], None]
 ) -> bool:
     """Adds sessions to a recording, handed to ``keep`` after each; whether all were whole."""
-    context, whole = multiprocessing.get_context("fork"), True
+    context, whole = multiprocessing.get_context("spawn"), True
     for number in range(asked.sessions):
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=session, args=(theirs, asked, number == 0))
@@ -280,12 +280,12 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     try:
         transformers: Any = import_module("transformers")
-        for name in given.models:  # before the forks
+        for name in given.models:
             getattr(transformers, MODELS[name].kind)
     except ImportError as error:
         print(f"error: {error}\nhint: pip install transformers", file=sys.stderr)
         return 3
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")  # transformers may have used the driver
     ours, theirs = context.Pipe(duplex=False)
     asked = context.Process(target=environment, args=(theirs,))
     asked.start()

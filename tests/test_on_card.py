@@ -385,6 +385,24 @@ def test_what_a_machine_lacks_leaves_a_step_out(run: Run) -> None:
     assert Machine(run.site.packages).lacks(step("all", "1", packages=("PyYAML",)), []) == []
 
 
+def test_a_package_without_what_it_needs_leaves_a_step_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of its wheels had not come, and a machine was held for what could not be measured."""
+    site = run.site.packages
+    (site / "flash_attn").mkdir(parents=True)
+    (site / "flash_attn" / "cute.py").write_text("import not_there")
+    (site / "flash_attn_4-4.0.dist-info").mkdir()
+    (site / "flash_attn_4-4.0.dist-info" / "METADATA").write_text("Name: flash-attn-4\n")
+    wanting = step("wanting", "1", packages=("flash-attn-4",))
+    assert run.run([wanting]) == 3
+    assert ended(run)["wanting"] == ("left out", "lacks what flash-attn-4 needs")
+    (site / "flash_attn" / "cute.py").write_text("")
+    card_steps.can_import.cache_clear()
+    run.run([wanting])
+    assert ended(run)["wanting"] == ("done", "")
+
+
 def test_what_there_is_no_time_for_is_left_out(run: Run) -> None:
     run.last = time.monotonic() + run.grace + card_run.PACKING + 30
     assert run.run([step("long", "1", expected=60), step("short", "1", expected=1)]) == 3

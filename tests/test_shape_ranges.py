@@ -22,7 +22,7 @@ from workbench.run.protocol import VariantsJob
 from workbench.study.model import Study
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, ROOT, STUDY, make
+from workspaces import GOOD, ROOT, STUDY, make, step
 
 SHAPES = """shapes = {
     "large": Shape(n=4096, rows=2, causal=False, dtype="float16"),
@@ -223,6 +223,21 @@ def test_ablate_check_and_profile_take_a_range(
     shapes = told("profile", "wide", "--shape", "n=1024|2048")["shapes"]
     assert [each["shape"]["name"] for each in shapes] == ["n1024", "n2048"]
     assert list((root / "reports" / "scale").glob("over_n*/SIZES.md"))
+
+
+def test_a_baseline_is_timed_beside_what_is_profiled_and_not_captured(
+    monkeypatch: pytest.MonkeyPatch, root: Path
+) -> None:
+    """A baseline of seconds a call would take ncu minutes at a large shape."""
+    for name in ("wide.py", "wide.cu"):
+        text = (root / "kernels" / "scale" / name).read_text()
+        (root / "kernels" / "scale" / name.replace("wide", "last")).write_text(text)
+    ladder = root / "ablations" / "scale" / "ablation.toml"
+    ladder.write_text(f"{ladder.read_text()}\n{step('last', 'wide')}")
+    gpu = StandIn(monkeypatch, lambda run: 10.0)
+    assert main(["profile", "last", "--shape", "n=1024", "--project", str(root)]) == 0
+    assert gpu.captured == ["last", "wide", "eager"]
+    assert gpu.timed == [["last", "wide", "eager", "baseline"]]
 
 
 def test_what_is_timed_only_where_asked_is_checked_there_where_asked(

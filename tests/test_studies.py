@@ -266,7 +266,9 @@ def test_steps_are_profiled_where_they_are_judged(tmp_path: Path) -> None:
     nothing = Evidence(study, "32x131072-bf16", EvidenceFolder(tmp_path))
     names = list(study.variants)
     assert plan(nothing, names, fresh=False).captured == ("online", "split")
-    assert plan(nothing, names, fresh=False, capture=True).captured == tuple(names)
+    assert plan(nothing, names, fresh=False, capture=names).captured == tuple(names)
+    with_one = plan(nothing, names, fresh=False, capture=["fused"])
+    assert set(with_one.captured) == {"online", "split", "fused"}
     assert plan(nothing.at("8192x1024"), names, fresh=False).captured == ()
     assert plan(nothing.at("4096x8192"), names, fresh=False).captured == tuple(names)
 

@@ -243,7 +243,7 @@ def measured(done: Attempt, *, profile: bool, quick: bool, fresh: bool) -> Attem
         target.study = uncaptured(target)
     names = needed(target, [done.problem.baseline.name])
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
-    ensured = ensure(target, names, fresh=fresh, capture=profile)
+    ensured = ensure(target, names, fresh=fresh, capture=names if profile else ())
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     return replace(done, judged=judged, evidence=evidence, failures={**ensured.failures})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.commands.measuring import ensure
-from workbench.commands.profile import needed
+from workbench.commands.profile import wanted
 from workbench.commands.target import Target
 from workbench.commands.track_record import with_record
 from workbench.evidence.recorded import Evidence
@@ -25,6 +25,7 @@ def on_record(
 
 def profiled(target: Target, name: str, fresh: bool) -> tuple[Ablation, Snapshot]:
     """The whole ladder, with one variant profiled. Ctrl-C leaves with 130."""
-    ensured = ensure(target, needed(target, [name]), fresh=fresh, capture=True)
+    todo = wanted(target, [name])
+    ensured = ensure(target, todo.variants, fresh=fresh, capture=todo.capture)
     judged, seen = on_record(target.evidence(), target.workspace.config, ensured.source)
     return with_record(judged, target), seen

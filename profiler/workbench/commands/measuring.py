@@ -85,14 +85,14 @@ def plan(
     variants: list[str],
     *,
     fresh: bool,
-    capture: bool = False,
+    capture: Collection[str] = (),
     least: int = 1,
 ) -> Plan:
     """All variants are timed together when any lacks a current chained time beside the others, in
     ``least`` sessions.
 
-    At a shape that is not captured by itself, nothing is profiled unless ``capture`` says so, but
-    the steps that are judged there and their parents.
+    At a shape that is not captured by itself, nothing is profiled but ``capture``, the steps that
+    are judged there, and their parents.
     """
     known = evidence.study.variants
     usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
@@ -102,12 +102,12 @@ def plan(
     )
     checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
     timed = usable if fresh or not checked or not set(usable) <= held else []
-    wanted = capture or evidence.study.shapes[evidence.shape].captured
-    judged = judged_at(evidence)
+    every = evidence.study.shapes[evidence.shape].captured
+    wanted = judged_at(evidence) | set(capture)
     captured = [
         v
         for v in usable
-        if (wanted or v in judged) and (fresh or not evidence.capture_index(v).current)
+        if (every or v in wanted) and (fresh or not evidence.capture_index(v).current)
     ]
     return Plan(evidence.shape, timed=tuple(timed), captured=tuple(captured))
 
@@ -118,7 +118,7 @@ def sessions_needed(target: Target) -> int:
 
 
 def ensure(
-    target: Target, variants: list[str], *, fresh: bool = False, capture: bool = False
+    target: Target, variants: list[str], *, fresh: bool = False, capture: Collection[str] = ()
 ) -> Ensured:
     """Measure what is needed; without a GPU, nothing. Ctrl-C keeps what was finished."""
     evidence = target.evidence()
@@ -136,11 +136,11 @@ def ensure(
 
 @dataclass(frozen=True)
 class Wanted:
-    """Variants of a target that are to be measured with others."""
+    """Variants of a target that are to be measured with others, and which to ``capture``."""
 
     target: Target
     variants: list[str]
-    capture: bool = False
+    capture: Collection[str] = ()
 
 
 def ensure_ahead(every: Sequence[Wanted], *, fresh: bool, timed: bool = False) -> list[Ensured]:

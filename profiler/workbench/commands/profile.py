@@ -29,13 +29,22 @@ from workbench.study.workspace import including
 from workbench.words import Status
 
 
-def needed(target: Target, names: list[str]) -> list[str]:
-    """The variants with what they are compared with: parents, baseline, primary reference."""
+def captured(target: Target, names: list[str]) -> list[str]:
+    """The variants with what their captures are compared with: parents, primary reference."""
     ladder = target.study.ladder
     steps = [s for s in ladder.chain([n for n in names if ladder.step(n)]) if s.variant in names]
     parents = [s.parent for s in steps if s.parent]
-    wanted = dict.fromkeys([*names, *parents, ladder.steps[0].variant, ladder.primary_reference])
-    return [name for name in wanted if name]
+    return list(filter(None, dict.fromkeys([*names, *parents, ladder.primary_reference])))
+
+
+def needed(target: Target, names: list[str]) -> list[str]:
+    """With the baseline, whose time is compared and whose capture may take minutes."""
+    baseline = target.study.ladder.steps[0].variant
+    return list(dict.fromkeys([*captured(target, names), baseline]))
+
+
+def wanted(target: Target, names: list[str]) -> Wanted:
+    return Wanted(target, needed(target, names), capture=captured(target, names))
 
 
 def blocks(judged: Ablation, rows: list[Row]) -> list[Block]:
@@ -51,8 +60,8 @@ def run(options: ProfileOptions) -> None:
     including(study, options.variants)
     picked = profiled_shapes(study, options.shape)
     targets = [target_at(workspace, each) for each in picked]
-    wanted = [Wanted(t, needed(t, t.variants(options.variants)), capture=True) for t in targets]
-    ahead = ensure_ahead(wanted, fresh=options.fresh)
+    every = [wanted(target, target.variants(options.variants)) for target in targets]
+    ahead = ensure_ahead(every, fresh=options.fresh)
     told = [
         profiled(options, target, ahead[i] if ahead else None) for i, target in enumerate(targets)
     ]
@@ -68,7 +77,8 @@ def profiled(
 ) -> tuple[dict[str, Any], bool]:
     """One shape: its JSON, and whether a variant failed. ``ahead``: it was measured with others."""
     names = target.variants(options.variants)
-    ensured = ahead or ensure(target, needed(target, names), fresh=options.fresh, capture=True)
+    todo = wanted(target, names)
+    ensured = ahead or ensure(target, todo.variants, fresh=options.fresh, capture=todo.capture)
     steps = target.study.ladder.chain([])
     evidence = snapshot(target.evidence(), steps)
     judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)
