@@ -33,13 +33,17 @@ THREAD = """
 import threading
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 """
+PATCH = """
+import torch
+torch.cuda.Event.elapsed_time = lambda self, other: 1.0
+"""
 SESSION = """
 import json, sys
 from pathlib import Path
 from workbench.run.worker import sessions
 def measured(self, variants, alone):
     found = {name: name in sys.modules for name in ("quick", "torch._dynamo")}
-    Path("found.json").write_text(json.dumps(found | {"threads": sys.argv[2:]}))
+    Path("found.json").write_text(json.dumps(found | {"arguments": sys.argv[2:]}))
     return set(variants)
 sessions.Server.measured = measured
 sessions.main()
@@ -92,18 +96,16 @@ def test_a_process_that_uses_the_driver_is_not_forked(monkeypatch: pytest.Monkey
     assert not import_ahead([])
 
 
-@pytest.mark.parametrize("starts_a_thread", [False, True])
-def test_sessions_find_imported_what_may_be(tmp_path: Path, starts_a_thread: bool) -> None:
+@pytest.mark.parametrize(("does", "alone"), [("", False), (THREAD, True), (PATCH, True)])
+def test_sessions_find_imported_what_may_be(tmp_path: Path, does: str, alone: bool) -> None:
     """With a package that starts a thread, sessions import for themselves: the thread would be
-    missing in them, and what it holds be held for ever.
+    missing in them, and what it holds be held for ever. So with one that changes torch, which they
+    would take for torch's own.
     """
     packages, folder = tmp_path / "packages", tmp_path / "kernels" / JOB.study
     packages.mkdir()
     folder.mkdir(parents=True)
-    thread = (
-        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
-    )
-    (packages / "quick.py").write_text(thread if starts_a_thread else "")
+    (packages / "quick.py").write_text(does)
     (folder / "baseline.py").write_text("import quick, torch\nrun = torch.compile(print)")
     write_job(tmp_path / "job.json", JOB)
     write_gate(tmp_path, ["baseline"])
@@ -121,7 +123,7 @@ def test_sessions_find_imported_what_may_be(tmp_path: Path, starts_a_thread: boo
     events = [decode(line) for line in (tmp_path / EVENTS).read_text().splitlines()]
     assert len(events) == 2  # a greeting, and the end
     assert found == {
-        "quick": not starts_a_thread,
-        "torch._dynamo": not starts_a_thread,
-        "threads": ["--alone"] if starts_a_thread else [],
+        "quick": not alone,
+        "torch._dynamo": not alone,
+        "arguments": ["--alone"] if alone else [],
     }

@@ -27,14 +27,19 @@ def import_ahead(sources: Iterable[Path]) -> bool:
     """What some sources import from packages, and what torch.compile imports where one calls it. A
     package that cannot be imported is told of by the module that wants it.
 
-    Returns whether a process that is forked now can use the GPU, and has all that runs here: no
-    import has started a thread, nobody has called cuInit.
+    Returns whether a process that is forked now is as one that imports them itself, watched: no
+    import has started a thread or called cuInit, none has changed what variants may not change.
+    Such changes are put back.
     """
-    before = threads()
+    from workbench.run.worker.seal import Seal
+
+    before, seal = threads(), Seal()
     for name in imported_by(sources):
         with redirect_stdout(stderr), suppress(Exception, SystemExit):
             import_module(name)
-    return threads() == before and not is_driver_in_use()
+    is_whole = not seal.broken()
+    seal.mend()
+    return is_whole and threads() == before and not is_driver_in_use()
 
 
 def threads() -> int:

@@ -177,8 +177,7 @@ def main() -> None:
         folder = Path.cwd() / "kernels" / job.study
         sources = (folder / name for names in job.sources.values() for name in names)
         if not import_ahead(sources):  # each session imports them itself
-            print("what variants import uses the GPU or starts threads: not imported ahead")
-            sys.stdout.flush()
+            print("what variants import uses the GPU, starts threads or changes torch", flush=True)
             os.execv(sys.executable, [*sys.orig_argv, ALONE])
 
     with Journal(Path.cwd()) as journal, or_broken(journal):
