@@ -9,14 +9,19 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from standin import Run, StandIn
 from workbench.cli import main
 from workbench.commands import measuring
+from workbench.commands.target import find_target
+from workbench.evidence import store
+from workbench.evidence.records import Timing
 from workbench.run import machine
 from workbench.study.workspace import find_workspace
+from workbench.words import Regime
 from workspaces import ROOT
 
 sys.path.append(str(ROOT))  # where the benchmarks are imported from
@@ -77,6 +82,29 @@ def test_the_aims_of_the_experts_are_told_of_what_is_on_record() -> None:
             assert re.search(rf"at T={tokens}: .*{share.replace(' of ', ' of measured ')}", part)
         shown += 1
     assert shown
+
+
+def test_what_power_leaves_of_the_matrix_rate_is_as_told() -> None:
+    """In words on the page of the experts, from clocks of timed graphs and of the ceiling."""
+    evidence = ROOT / "ablations" / "moe" / "evidence" / "nvidia-h200"
+    clocks = {}
+    for name in ("mixtral", "qwen3", "deepseek"):
+        file = max((evidence / f"{name}-t8192" / "timings").glob("*.gz"))
+        together = store.read(file, Timing).together
+        own = [s for session in together for s in session.series if s.variant == "fix15"]
+        chained = [mhz for s in own if s.regime == Regime.CHAINED for mhz in s.mhz]
+        clocks[name] = median(chained) / 1e3
+    found = find_target(ROOT, "moe", "mixtral-t8192").evidence().calibration
+    assert found is not None
+    ceiling = found.ceilings["tensor bf16"]
+    rate, at = ceiling.value / 1e12, (ceiling.sm_clock_mhz or 0.0) / 1e3
+    text = " ".join(sizes.EXPERTS.path.read_text().split())
+    assert f"The ceiling, {rate:.0f} TFLOP/s" in text
+    assert f"in short rounds at {at:.2f} GHz" in text
+    low, high = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
+    assert f"{clocks[low]:.2f} ({low}) to {clocks[high]:.2f} GHz ({high})" in text
+    alone = [round(rate * round(clocks[name], 2) / round(at, 2)) for name in (low, high)]
+    assert "would have {} to {} TFLOP/s".format(*alone) in text
 
 
 def test_one_command_measures_what_the_page_shows(
