@@ -23,6 +23,8 @@ from workbench.render import markdown
 from workbench.render.chart.charts import FILES
 from workbench.render.document import method, result, rooflines
 from workbench.render.document.blocks import CodeBlock, Text
+from workbench.render.document.step import step_section
+from workbench.render.document.tree import tree
 from workbench.render.report import render_report, template_environment
 from workbench.words import GateState, Origin, PredictionResult, Regime, Verdict
 
@@ -155,6 +157,36 @@ def test_why_a_step_failed_is_told_once_and_not_cut_off_elsewhere() -> None:
         "no figures, failed. Gates failed: correct (wrong: with outliers inputs); "
         "open: work, faster (not collected); 1 passed."
     ) in render(with_row(found, "fix3", gates=gates))
+
+
+def test_a_step_is_told_by_the_shape_where_it_is_judged() -> None:
+    """What it is at the table's shape, which it may not support, is no word on it."""
+    found = not_current(ablation(3), "fix3", "failed", "unsupported: at most 128 keys")
+    kept = with_row(found, "fix3", verdict=Verdict.KEPT, judged_at="short")
+    assert not [line for line in result.failures(kept) if "fix3" in told(line)]
+    assert any(told(line).startswith("`fix3` (kept): ") for line in result.lessons(kept))
+    assert "fix3  kept at short" in tree(kept).text
+    assert "fix3  failed" in tree(found).text
+    gates = (
+        Gate("kernels", GateState.OPEN, "not collected"),
+        Gate("work", GateState.OPEN, "not collected"),
+        Gate("faster", GateState.FAILED, "lower end 1.009x < 1.03x over the parent"),
+    )
+    judged = with_row(kept, "fix3", verdict=Verdict.INCONCLUSIVE, gates=gates)
+    texts = [told(line) for line in result.failures(judged)]
+    (text,) = (text for text in texts if text.startswith("`fix3`"))
+    assert text.startswith("`fix3` was inconclusive at `short`, ")
+    assert ": not collected: kernels, work; lower end 1.009x < 1.03x over" in text
+
+
+def test_captures_of_another_shape_than_a_step_is_judged_at_are_named_so() -> None:
+    found = ablation(3)
+    row = dataclasses.replace(found.row("fix3"), judged_at="short")
+    assert row.against_parent is not None
+    here = step_section(row, None, row, "short", "long")
+    assert "under ncu at `long`." in markdown.blocks(here.blocks)
+    both = step_section(dataclasses.replace(row, compared_at="short"), None, row, "short", "long")
+    assert "under ncu." in markdown.blocks(both.blocks)
 
 
 def test_what_did_not_work() -> None:

@@ -42,13 +42,15 @@ def verdict(row: Row) -> str:
     """The verdict, or what stands in its place."""
     if row.status == Status.ADOPTED:
         return "adopted, not timed"
+    if row.judged_at and row.verdict:  # whatever it is at the table's shape
+        return f"{row.verdict} at {row.judged_at}"
     if row.status != Status.CURRENT:
         return ABSENT if row.needs else reason(row)
     if row.is_reference:
         return "reference"
     if row.role == Role.START:
         return "context"
-    return f"{row.verdict} at {row.judged_at}" if row.judged_at else str(row.verdict or ABSENT)
+    return str(row.verdict or ABSENT)
 
 
 def kind(row: Row) -> Kind:

@@ -314,7 +314,8 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
 def _step(ablation: Ablation, row: Row, changes: SourceDiff | None) -> Section:
     ladder, here = judged(ablation).get(row.variant, (None, row))
     elsewhere = ladder is not None and ladder.shape != ablation.shape
-    return step_section(row, changes, here, ladder.shape if ladder and elsewhere else "")
+    shape = ladder.shape if ladder and elsewhere else ""
+    return step_section(row, changes, here, shape, ablation.shape)
 
 
 def _baseline(ablation: Ablation) -> tuple[Section, ...]:

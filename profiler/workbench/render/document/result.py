@@ -210,9 +210,10 @@ def lesson_line(row: Row) -> Text:
 
 
 def _short_verdict(row: Row) -> str:
-    if row.status == Status.FAILED:
+    if row.status == Status.FAILED and not row.judged_at:
         return f"{row.verdict or row.status}, {row.problem.partition(':')[0]}"
-    return (row.verdict or ABSENT) if row.status == Status.CURRENT else brief_reason(row)
+    is_told = row.status == Status.CURRENT or row.judged_at
+    return (row.verdict or ABSENT) if is_told else brief_reason(row)
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
@@ -222,13 +223,16 @@ def failures(ablation: Ablation) -> tuple[Text, ...]:
 
 def _failures(row: Row) -> list[Text]:
     assert row.step is not None
-    if row.status != Status.CURRENT:
+    if row.status != Status.CURRENT and not row.judged_at:
         # What is wrong is rejected without figures; all else has no evidence to be judged on.
         word = Verdict.REJECTED if row.verdict == Verdict.REJECTED else "no verdict"
         return [line(code(row.variant), f": {word}, {reason(row)}.")]
     told = []
     if row.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE):
-        reasons = [gate.why for gate in row.gates if not gate.passed and gate.binding]
+        missed = [gate for gate in row.gates if not gate.passed and gate.binding]
+        reasons = [gate.why for gate in missed if gate.why != ABSENT]
+        if absent := [gate.name for gate in missed if gate.why == ABSENT]:
+            reasons.insert(0, f"{ABSENT}: {', '.join(absent)}")
         why = "; ".join(filter(None, [*reasons, otherwise(row)])) or ABSENT
         where = line(" at ", code(row.judged_at)) if row.judged_at else ()
         told.append(

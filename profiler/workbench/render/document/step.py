@@ -45,13 +45,18 @@ def anchor(variant: str) -> str:
 
 
 def step_section(
-    row: Row, changes: SourceDiff | None, here: Row | None = None, shape: str = ""
+    row: Row,
+    changes: SourceDiff | None,
+    here: Row | None = None,
+    shape: str = "",
+    table: str = "",
 ) -> Section:
     """``here`` is the row at the shape where the step is judged, which ``shape`` names where it is
-    not the table's.
+    not that of the ``table``.
     """
     assert row.step is not None
-    shown: list[Block] = [Paragraph(verdict_line(here or row, shape)), _numbers(row)]
+    captured = table if row.judged_at and row.compared_at != row.judged_at else ""
+    shown: list[Block] = [Paragraph(verdict_line(here or row, shape)), _numbers(row, captured)]
     if changes is not None and (lines := hunks.costliest_lines(changes)):
         shown.append(Bullets(lines))
     if row.step.lesson.strip():
@@ -118,12 +123,14 @@ def gate_words(row: Row) -> Text:
     return words(f"Gates {'; '.join([*told, f'{len(passed)} passed'])}.")
 
 
-def _numbers(row: Row) -> Paragraph:
+def _numbers(row: Row, captured: str) -> Paragraph:
+    """``captured`` is the shape of the captures where the step is judged at another."""
     pair = row.against_parent
     if pair is None or pair.factors is None:
         return Paragraph(words(f"How it multiplies out: {ABSENT}."))
-    text = f" {why.brief_equation(pair.factors)}, {why.durations(pair.factors)}."
-    return Paragraph(line(strong("Why."), text))
+    text = f" {why.brief_equation(pair.factors)}, {why.durations(pair.factors)}"
+    where = line(" at ", code(captured)) if captured else ""
+    return Paragraph(line(strong("Why."), text, where, "."))
 
 
 def details(row: Row, changes: SourceDiff | None, here: Row, shape: str) -> Fold:

@@ -29,7 +29,8 @@ def _lines(
     for number, row in enumerate(rows, start=1):
         forked, last = len(rows) > 1, number == len(rows)
         branch = (LAST if last else INNER) if forked else ""
-        word = brief_reason(row) if row.status == Status.FAILED else verdict(row)
+        failed = row.status == Status.FAILED and not row.judged_at
+        word = brief_reason(row) if failed else verdict(row)
         told = "" if row.verdict == Verdict.BASELINE else f"  {word}"
         yield f"{before}{branch}{row.variant}{told}"
         deeper = before + ((CLEAR if last else PASSING) if forked else "")
