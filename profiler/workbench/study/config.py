@@ -104,8 +104,8 @@ CHOICES = {
 GONE = {
     "timing.bootstrap_samples": "take it out: intervals are over [timing] sessions now",
 }
-# Of a long launch ncu by itself takes 2,350 to 3,950 PM samples: so say reports of ncu 2025.3.1 of
-# 7, 12 and 29 ms on an H200.
+# Of a long launch ncu by itself takes 2,400 to 3,200 PM samples: so many stand in reports of ncu
+# 2025.3.1 of launches from 5 to 29 ms on an H200.
 MOST_SAMPLES = 2000
 DAY = 86400.0
 MOST = {

@@ -77,8 +77,8 @@ FRONT_ENDS = (
 )
 LIBRARY = "torch"  # whose kernels nobody compiles here
 OTHERS = ""  # packages that may bring kernels of their own
-NO_KERNELS = {*sys.stdlib_module_names, "numpy", "torch", "workbench"}
 NOT_PACKAGES = {*sys.stdlib_module_names, "workbench"}
+NO_KERNELS = {*NOT_PACKAGES, "numpy", "torch"}
 OWN_STREAMS = frozenset(("CuPy", "Numba"))
 COMPILING = frozenset(f.name for f in FRONT_ENDS if f.name != LIBRARY)
 
@@ -164,26 +164,26 @@ def _packages(text: str) -> tuple[str, ...]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return ()
-    named: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            named += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            named.append(node.module)
-    return tuple(n for n in named if n.partition(".")[0] not in NOT_PACKAGES)
+    return tuple(n for n in _modules(tree) if n.partition(".")[0] not in NOT_PACKAGES)
 
 
 def _within(name: str, module: str) -> bool:
     return name == module or name.startswith(f"{module}.")
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    """Modules, and what is taken out of them, with dots."""
+def _modules(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Modules, and what is taken out of them, with dots."""
+    yield from _modules(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
