@@ -45,7 +45,8 @@ FILES = {
 
 
 def test_every_file_on_record_is_read_and_written_back_byte_for_byte(tmp_path: Path) -> None:
-    paths = sorted(ROOT.glob("ablations/*/evidence/*/**/*.json"))
+    found = ROOT.glob("ablations/*/evidence/*/**/*.json")
+    paths = sorted(path for path in found if path.name != "shape.json")
     assert len(paths) > 100
     for path in paths:
         store.write(tmp_path / "again.json", store.read(path, KINDS[path.parent.name]))

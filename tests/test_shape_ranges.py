@@ -17,11 +17,13 @@ from workbench.cli import main
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import derived_shapes
+from workbench.judge.sizes import ranges
 from workbench.run import machine
 from workbench.run.protocol import VariantsJob
 from workbench.study.model import Study
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace
+from workbench.words import Parameter
 from workspaces import GOOD, ROOT, STUDY, make, step
 
 SHAPES = """shapes = {
@@ -359,6 +361,22 @@ def test_a_range_beside_another_parameter_is_two_ranges(
     assert text.count("<picture>") == 2
     assert re.findall("^## .*", text, re.MULTILINE) == ["## Over `n`", "## Over `n`: causal"]
     assert (written.parent / "sizes-2-dark.svg").is_file()
+
+
+def test_two_shapes_are_a_range_unless_one_stands_in_a_longer_one() -> None:
+    def shapes(*pairs: tuple[int, int]) -> dict[str, dict[str, Parameter]]:
+        return {f"{batch}-{length}": {"B": batch, "S": length} for batch, length in pairs}
+
+    def found(*pairs: tuple[int, int]) -> list[tuple[str, list[str]]]:
+        return list(ranges(shapes(*pairs)))
+
+    assert found((2, 512), (4, 512)) == [("B", ["2-512", "4-512"])]
+    over = ("S", ["4-256", "4-512", "4-1024"])
+    assert found((4, 256), (4, 512), (4, 1024)) == [over]
+    assert found((4, 256), (4, 512), (4, 1024), (2, 512)) == [over]
+    crossing = [("B", ["1-512", "2-512", "4-512"]), over]
+    several = found((4, 256), (4, 512), (4, 1024), (2, 512), (1, 512))
+    assert sorted(several) == sorted(crossing)
 
 
 def test_ranges_from_two_shapes_are_two_documents(

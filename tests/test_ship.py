@@ -837,6 +837,7 @@ def test_intervals_of_two_levels_are_taken_at_the_higher_one(cards: int, wider: 
     assert found.high == pytest.approx(1.25 * math.exp(half))
     assert "] at 99 % of r" in ship_check.words(now)
     assert "] of r" in ship_check.words(then)
+    assert ship_check.words(structs.replace(now, microseconds=8873.4)).startswith("8873 µs at ")
 
 
 def test_sessions_that_followed_are_told_at_99_percent(package: Path) -> None:

@@ -140,10 +140,11 @@ def test_one_command_measures_what_the_page_shows(
         assert f'src="sizes/{case}-light.svg"' in part
         assert f"D={128 if '128' in case else 64}" in part
         assert ("causal" in part) == ("causal" in case)
-        assert len(re.findall(rf"^- fastest at S=\d+: `{VARIANT}`", part, re.MULTILINE)) == 8
+        told = rf"^- fastest variant at S=\d+: `{VARIANT}`"
+        assert len(re.findall(told, part, re.MULTILINE)) == 8
         row = next(line for line in part.splitlines() if line.startswith("| `fa4`"))
         assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", row)) == 8
-    shown = re.search(rf"fastest at S=16384: `{VARIANT}` ([\d,]+) µs, (\d+) TFLOP/s", text)
+    shown = re.search(rf"fastest variant at S=16384: `{VARIANT}` ([\d,]+) µs, (\d+) TFLOP/s", text)
     assert shown is not None
     flops = 4 * 4 * 16 * 16384**2 * 64
     time = float(shown[1].replace(",", "")) * 1e-6

@@ -25,7 +25,7 @@ from workbench.commands.timed_again import (
 from workbench.derive.intervals import Ratio
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageError
 from workbench.evidence.records import ShippedTime
-from workbench.render.numbers import interval
+from workbench.render.numbers import interval, microseconds
 from workbench.run import machine
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace
@@ -116,7 +116,7 @@ def lines(package: Package, told: str, changed: list[str], found: Compared | Non
 
 
 def words(time: ShippedTime) -> str:
-    text = f"{time.microseconds:.3g} µs at {time.shape}"
+    text = f"{microseconds(time.microseconds)} at {time.shape}"
     if time.ratio is None:
         return text
     ratio = Ratio(time.ratio, time.low, time.high, time.sessions, level=time.level)

@@ -118,7 +118,7 @@ class OverSizes:
 def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str, list[str]]]:
     """Of shapes by name, with their parameters: the parameters in which some of them differ and in
     nothing else, with those shapes by the value. A shape may stand in several ranges; one whose
-    shapes all stand in longer ones is none.
+    shapes all stand in longer ones is none, nor are two shapes of which one does.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for shape, parameters in shapes.items():
@@ -132,7 +132,8 @@ def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str,
         for shape in found:
             longest[shape] = max(len(found), longest.get(shape, 0))
     for (name, _), found in groups.items():
-        if len(found) >= FEWEST and any(longest[shape] == len(found) for shape in found):
+        own = [longest[shape] == len(found) for shape in found]
+        if len(found) >= FEWEST and (any(own) if len(found) > FEWEST else all(own)):
             yield name, sorted(found, key=lambda shape: float(shapes[shape][name]))
 
 

@@ -58,9 +58,10 @@ def sizes_section(name: str, over: OverSizes, which: str = "") -> Section:
     """With the chart of that name."""
     *head, times, rates, best = sizes_view(over)
     chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words(CAPTION))
-    tables = Fold(words("The times, and the rates"), (times, rates))
+    whole = [Bullets(told)] if (told := tuple(overall(over))) else []
+    tables = Fold(words("Each size, the times, and the rates"), (best, times, rates))
     title = line("Over ", code(over.parameter), f": {which}" * bool(which))
-    return Section(name, title, (*head, chart, best, tables))
+    return Section(name, title, (*head, chart, *whole, tables))
 
 
 def size_words(value: float) -> str:
@@ -171,7 +172,7 @@ def fastest(over: OverSizes) -> list[Text]:
         rates = f"{number(rate(over, point.rate))} {unit}"
         if point.share is not None:
             rates += f", {percent(point.share)} of measured {point.of}"
-        head = f"fastest at {over.parameter}={size_words(size)}: "
+        head = f"fastest variant at {over.parameter}={size_words(size)}: "
         told.append(
             line(head, code(best.variant), f" {microseconds(point.time.value)}, {rates}{against}")
         )
