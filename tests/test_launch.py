@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from workbench import cuda
+from workbench.cuda import tensor_maps
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
 
@@ -46,8 +48,8 @@ def asking(monkeypatch: pytest.MonkeyPatch, static: int, dynamic: int, status: i
     monkeypatch.setattr(driver, "cuDeviceGetAttribute", answers.device)
     monkeypatch.setattr(driver, "cuKernelSetAttribute", answers.set)
     kernel = Kernel(Path("tile.cu"), "tile", {}, ())
-    kernel._allow_shared(1, dynamic, 0)
-    kernel._allow_shared(1, dynamic, 0)
+    for bytes_of_launch in (dynamic, dynamic, dynamic - 16):
+        kernel._allow_shared(1, bytes_of_launch, 0)
     return answers
 
 
@@ -65,7 +67,7 @@ def test_static_and_dynamic_shared_memory_count_together(
     static: int, dynamic: int, asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = asking(monkeypatch, static, dynamic)
-    assert answers.asked == ([dynamic] * 2 if asked else [])
+    assert answers.asked == ([dynamic] if asked else [])  # and not again for as much or less
     assert answers.looked == 1  # what does not change is asked once a device
 
 
@@ -105,6 +107,52 @@ def test_a_carveout_is_asked_for_as_it_was_declared(monkeypatch: pytest.MonkeyPa
     kernel._carve(1, 72, 0)
     assert asked == [("CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT", 72)]
     assert kernel._carved == {0}
+
+
+class Views:
+    """In place of views of tensors: each description gives another object."""
+
+    def __init__(self) -> None:
+        self.of: list[dict[str, Any]] = []
+
+    def from_cuda_array_interface(self, lies: Any, stream_ptr: int) -> Views:
+        self.of.append(lies.__cuda_array_interface__)
+        return self
+
+    def as_tensor_map(self, **_: Any) -> object:
+        return object()
+
+
+def test_a_tensor_map_is_made_once_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    utils = pytest.importorskip("cuda.core.utils", reason="cuda-core is not installed")
+    views = Views()
+    monkeypatch.setattr(utils, "StridedMemoryView", views)
+    tensor = torch.zeros(4, 8, 128, dtype=torch.bfloat16)
+    first = cuda.tensor_map(tensor[..., :64], (1, 8, 64))
+    assert cuda.tensor_map(tensor[..., :64], (1, 8, 64)) is first
+    assert views.of == [
+        {
+            "shape": (4, 8, 64),
+            "strides": (2048, 256, 2),
+            "typestr": "<i2",
+            "data": (tensor.data_ptr(), False),
+            "version": 3,
+        }
+    ]
+    others = [
+        cuda.tensor_map(tensor[..., 64:], (1, 8, 64)),  # another address
+        cuda.tensor_map(tensor[:2, :, :64], (1, 8, 64)),  # shape
+        cuda.tensor_map(tensor[::2, :, :64], (1, 8, 64)),  # stride
+        cuda.tensor_map(tensor[..., :64].view(torch.float16), (1, 8, 64)),  # type
+        cuda.tensor_map(tensor[..., :64], (1, 4, 64)),  # box
+        cuda.tensor_map(tensor[..., :64], (1, 8, 64), swizzled=False),
+    ]
+    assert len({*map(id, others), id(first)}) == 7
+    gone = weakref.ref(tensor)
+    del tensor
+    assert gone() is None  # a map keeps no memory
+    tensor_maps._described.cache_clear()
 
 
 @pytest.mark.parametrize("percent", [-1, 101])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Kernel:
         self.carveout = carveout
         self._carved: set[int] = set()  # devices where the driver knows
         self._shared: dict[int, tuple[int, int]] = {}  # by device, see _static_and_most
+        self._allowed: dict[int, int] = {}  # by device, dynamic bytes that the driver knows of
 
     def compile(self, arch: str) -> tuple[Compiled, Any]:
         """Compile for ``arch`` (such as ``sm_90a``); needs NVRTC but no GPU.
@@ -81,7 +82,7 @@ class Kernel:
         self, grid: Extent, block: Extent, shared_bytes: int, args: tuple[Any, ...]
     ) -> None:
         import torch
-        from cuda.core import Device, LaunchConfig, launch
+        from cuda.core import Device, launch
 
         loaded, sizes = self._loaded
         if len(args) != len(sizes):
@@ -94,31 +95,27 @@ class Kernel:
             self._allow_shared(int(loaded.handle), shared_bytes, device.device_id)
         if self.carveout is not None and device.device_id not in self._carved:
             self._carve(int(loaded.handle), self.carveout, device.device_id)
-        handle = torch.cuda.current_stream().cuda_stream
-        stream = device.create_stream(_Stream(handle))
-        config = LaunchConfig(
-            grid=grid,
-            block=block,
-            shmem_size=shared_bytes,
-            programmatic_stream_serialization=self.early_start,
-        )
+        stream = _stream(device.device_id, torch.cuda.current_stream().cuda_stream)
+        config = _config(grid, block, shared_bytes, self.early_start)
         launch(stream, config, loaded, *map(_argument, args, sizes))
 
     def _allow_shared(self, kernel: int, dynamic: int, device: int) -> None:
         """More than 48 KB of a block's shared memory has to be asked for, per kernel and device.
         Raises UsageError for more than a block can have.
         """
+        if dynamic <= self._allowed.get(device, 0):
+            return
         from cuda.bindings import driver
 
         if device not in self._shared:
             self._shared[device] = _static_and_most(self.name, kernel, device)
         static, most = self._shared[device]
-        if static + dynamic <= SHARED_BY_DEFAULT:
-            return
-        require_room(self.name, static, dynamic, most)
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        handle, number = driver.CUkernel(kernel), driver.CUdevice(device)
-        _told(self.name, driver.cuKernelSetAttribute(attribute, dynamic, handle, number))
+        if static + dynamic > SHARED_BY_DEFAULT:
+            require_room(self.name, static, dynamic, most)
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            handle, number = driver.CUkernel(kernel), driver.CUdevice(device)
+            _told(self.name, driver.cuKernelSetAttribute(attribute, dynamic, handle, number))
+        self._allowed[device] = dynamic
 
     def _carve(self, kernel: int, percent: int, device: int) -> None:
         from cuda.bindings import driver
@@ -127,6 +124,28 @@ class Kernel:
         handle, number = driver.CUkernel(kernel), driver.CUdevice(device)
         _told(self.name, driver.cuKernelSetAttribute(wish, percent, handle, number))
         self._carved.add(device)
+
+
+# What a launch needs beside its arguments is made once: the host would take longer over it than the
+# driver over the launch.
+@lru_cache(maxsize=64)
+def _stream(device: int, handle: int) -> Any:
+    """torch's stream of the current device, as cuda-core knows it."""
+    from cuda.core import Device
+
+    return Device(device).create_stream(_Stream(handle))
+
+
+@lru_cache(maxsize=1024)
+def _config(grid: Extent, block: Extent, shared_bytes: int, early_start: bool) -> Any:
+    from cuda.core import LaunchConfig
+
+    return LaunchConfig(
+        grid=grid,
+        block=block,
+        shmem_size=shared_bytes,
+        programmatic_stream_serialization=early_start,
+    )
 
 
 def _static_and_most(name: str, kernel: int, device: int) -> tuple[int, int]:
