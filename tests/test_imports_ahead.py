@@ -11,9 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from workbench.run.cards import Card
 from workbench.run.process import worker_environment
 from workbench.run.protocol import EVENTS, PARENT, SessionsJob, decode, write_gate, write_job
+from workbench.run.worker import imports
 from workbench.run.worker.imports import import_ahead, is_driver_in_use
 from workbench.study.front_ends import imported_by
 
@@ -28,6 +31,16 @@ JOB = SessionsJob(
     instances=4,
     rounds=6,
     graph_microseconds=150.0,
+)
+CARD = Card(
+    uuid="GPU-1",
+    name="NVIDIA H200",
+    driver="580",
+    compute_capability="9.0",
+    memory="143771 MiB",
+    sm_clock="1980 MHz",
+    memory_clock="3201 MHz",
+    power="700.00 W",
 )
 THREAD = """
 import threading
@@ -94,6 +107,39 @@ def test_a_process_that_uses_the_driver_is_not_forked(monkeypatch: pytest.Monkey
     driver(0)
     assert is_driver_in_use()
     assert not import_ahead([])
+
+
+def test_what_the_gpu_can_do_is_told_without_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    asks = "import torch\nask = torch.cuda.get_device_capability\ntold = ask()\n"
+    (tmp_path / "asks_at_once.py").write_text(asks)
+    asked = []
+
+    def own(device: object = None) -> tuple[int, int]:
+        return 8, 0
+
+    def cards() -> list[Card]:
+        asked.append("nvidia-smi")
+        return [CARD]
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", own)
+    monkeypatch.setattr(imports, "cards", cards)
+    imports._capability.cache_clear()
+    one = tmp_path / "one.py"
+    one.write_text("import math")
+    assert import_ahead([one])
+    assert not asked  # nobody wanted to know
+    one.write_text("import asks_at_once")
+    assert import_ahead([one])
+    found = sys.modules["asks_at_once"]
+    assert found.told == (9, 0)
+    assert torch.cuda.get_device_capability is own
+    # Who keeps the function gets torch's own answer as soon as the driver is in use.
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert found.ask() == (8, 0)
+    imports._capability.cache_clear()
 
 
 @pytest.mark.parametrize(("does", "alone"), [("", False), (THREAD, True), (PATCH, True)])

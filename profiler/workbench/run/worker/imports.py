@@ -7,12 +7,15 @@ torch.compile that is six seconds on an H200's machine.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from sys import stderr
+from typing import Any
 
+from workbench.run.cards import cards
 from workbench.study.front_ends import imported_by
 
 DRIVER = "libcuda.so.1"
@@ -34,12 +37,41 @@ def import_ahead(sources: Iterable[Path]) -> bool:
     from workbench.run.worker.seal import Seal
 
     before, seal = threads(), Seal()
-    for name in imported_by(sources):
-        with redirect_stdout(stderr), suppress(Exception, SystemExit):
-            import_module(name)
+    with capability_without_driver():
+        for name in imported_by(sources):
+            with redirect_stdout(stderr), suppress(Exception, SystemExit):
+                import_module(name)
     is_whole = not seal.broken()
     seal.mend()
     return is_whole and threads() == before and not is_driver_in_use()
+
+
+@contextmanager
+def capability_without_driver() -> Iterator[None]:
+    """Where a package asks torch while it is imported what the GPU can do, as those of
+    FlashAttention-4 do, nvidia-smi answers: torch would use the driver.
+    """
+    import torch
+
+    own = torch.cuda.get_device_capability
+
+    def get_device_capability(device: Any = None) -> tuple[int, int]:
+        known = None if torch.cuda.is_initialized() or device is not None else _capability()
+        return own(device) if known is None else known
+
+    torch.cuda.get_device_capability = get_device_capability
+    try:
+        yield
+    finally:
+        torch.cuda.get_device_capability = own
+
+
+@cache
+def _capability() -> tuple[int, int] | None:
+    """Of the first GPU that this process may use."""
+    found = next((card.compute_capability for card in cards()), "")
+    major, dot, minor = found.partition(".")
+    return (int(major), int(minor)) if dot and (major + minor).isdigit() else None
 
 
 def threads() -> int:
