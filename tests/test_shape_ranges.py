@@ -309,6 +309,24 @@ def test_the_report_and_its_page_have_what_is_on_record_over_the_size(
     assert 'class="chart narrow" data-chart="sizes"' in page
 
 
+def test_a_shape_that_the_study_takes_up_is_shown_once(
+    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+) -> None:
+    StandIn(monkeypatch, linear)
+    told("sweep", "wide", "--shape", "n=1024..8192*2")
+    path = root / "kernels" / "scale" / "study.py"
+    taken_up = 'shapes = {"n02048": Shape(n=2048, rows=2, causal=False, dtype="float16"),'
+    path.write_text(path.read_text().replace("shapes = {", taken_up))
+
+    def names() -> list[str]:
+        (over,) = told("ablate")["sizes"]
+        return [shape["shape"] for shape in over["shapes"]]
+
+    assert names() == ["n1024", "n2048", "large", "n8192"]  # where it is measured
+    told("ablate", "--shape", "n02048")
+    assert names() == ["n1024", "n02048", "large", "n8192"]
+
+
 def test_a_derived_shape_of_another_study_costs_the_report_nothing(
     monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
 ) -> None:

@@ -105,6 +105,11 @@ def _ranges(
     derived = {name: {key: parameters[key] for key in keys} for name, parameters in alike.items()}
     if not derived:
         return
+    # A derived shape that the study has since taken up is shown where it was measured.
+    measured = {path.name for path in evidence.folder.shapes}
+    twice = [p for name, p in own.items() if p in derived.values() and name in measured]
+    derived = {name: parameters for name, parameters in derived.items() if parameters not in twice}
+    own = {name: p for name, p in own.items() if p not in derived.values()}
     whole = Evidence(with_derived(study, derived), evidence.shape, evidence.folder)
     names = [*(s.variant for s in steps), *(r.name for r in study.ladder.references)]
     for parameter, shapes in ranges({**own, **derived}):
