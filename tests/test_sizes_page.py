@@ -157,14 +157,14 @@ def test_what_is_asked_for_in_bf16_is_every_shape_of_the_study(
     StandIn(monkeypatch, made_up, noise=0.01)
     monkeypatch.setattr(measuring, "collectable", lambda study, variants: variants)
     monkeypatch.setattr(machine, "package_version", lambda name: "4")
-    assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 11
+    assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 13
     for step in read_steps():
         if step.name.startswith("bf16-"):
             _, *command = shlex.split(step.commands[0].replace("<last:attention>", VARIANT))
             assert main([*command, "--project", str(root)]) == 0
     text = sizes.in_bfloat16(find_workspace(root))
     assert "not collected" not in text
-    assert len(re.findall(r"\| fa4 \| 1\.\d+x \[1", text)) == 11
+    assert len(re.findall(r"\| fa4 \| 1\.\d+x \[1", text)) == 13
     row = next(line for line in text.splitlines() if line.startswith("| b2h16s8192d128 |"))
     time, rate = (float(cell.split()[0].replace(",", "")) for cell in row.split(" | ")[1:3])
     assert rate == pytest.approx(4 * 2 * 16 * 8192**2 * 128 / time / 1e6, rel=0.01)

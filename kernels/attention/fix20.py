@@ -1,0 +1,24 @@
+"""The kernel by head dimension, number of keys, and how many rounds the blocks of few keys take."""
+
+import torch
+
+from workbench import cuda
+
+params = cuda.params(rounds=2)  # of blocks of fix16, up to which they are the faster ones
+few_keys = cuda.variant("fix17")
+short = cuda.variant("fix16")
+long = cuda.variant("fix18")
+FEW, SHORT = 128, 512  # keys that fix17 and fix16 can take
+FEW_ROWS, SHORT_ROWS = 16, 64  # query rows of a block of theirs
+
+
+def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    b, h, s, d = q.shape
+    if d != 64 or s > SHORT:
+        return long.run(q, k, v, causal)
+    processors = torch.cuda.get_device_properties(q.device).multi_processor_count
+    if s <= FEW and b * h * -(-s // FEW_ROWS) <= 2 * processors:
+        return few_keys.run(q, k, v, causal)
+    if b * h * -(-s // SHORT_ROWS) <= params["rounds"] * processors:
+        return short.run(q, k, v, causal)
+    return long.run(q, k, v, causal)
