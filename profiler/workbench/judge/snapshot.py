@@ -29,6 +29,7 @@ from workbench.words import CheckResult, Status
 if TYPE_CHECKING:
     import pandas as pd
 
+    from workbench.evidence.records import Build, Check
     from workbench.ncu.capture import Capture
 
 
@@ -207,10 +208,34 @@ def _opened(evidence: Evidence, variant: str, texts: Texts | None = None) -> _Op
         return _Opened(None, texts.own(evidence, variant) if texts else {}, error.message)
 
 
+@dataclass(frozen=True)
+class _Everywhere:
+    """What is the same of a variant at every shape: its checks by shape, and its sources'."""
+
+    checks: Mapping[str, Check | None]
+    build: Build | None
+    front_ends: tuple[str, ...]
+
+
+def _everywhere(evidence: Evidence, variant: str) -> _Everywhere:
+    """Read once for all shapes that are looked at."""
+    kept, name, study = evidence.files.opened, f"everywhere {variant}", evidence.study
+    if name not in kept:
+        kept[name] = _Everywhere(
+            checks={shape: evidence.check(variant, shape).current for shape in study.shapes},
+            build=evidence.build(variant).current,
+            front_ends=front_ends_of(source_files(study, study.variants[variant])),
+        )
+    found = kept[name]
+    assert isinstance(found, _Everywhere)
+    return found
+
+
 def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidence:
     study = evidence.study
     check = evidence.check(variant).record
-    checks = {shape: evidence.check(variant, shape).current for shape in study.shapes}
+    everywhere = _everywhere(evidence, variant)
+    checks = everywhere.checks
     own = {shape: found for shape, found in checks.items() if shape not in study.derived}
     missing = [shape for shape, found in own.items() if found is None and shape != evidence.shape]
     always = {shape for shape in missing if study.shapes[shape].always_checked}
@@ -226,7 +251,7 @@ def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidenc
         title=study.variants[variant].title,
         state=state,
         correct=check is not None and check.status == CheckResult.CORRECT,
-        build=evidence.build(variant).current,
+        build=everywhere.build,
         checks={shape: record for shape, record in checks.items() if record is not None},
         due=tuple(shape for shape in missing if shape in always),
         unchecked=tuple(shape for shape in missing if shape not in always),
@@ -234,5 +259,5 @@ def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidenc
         capture=opened.capture,
         texts=opened.texts,
         damage=opened.damage or index.why,
-        front_ends=front_ends_of(source_files(study, study.variants[variant])),
+        front_ends=everywhere.front_ends,
     )
