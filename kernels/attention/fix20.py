@@ -1,24 +1,62 @@
-"""The kernel by head dimension, number of keys, and how many rounds the blocks of few keys take."""
+"""Smaller tiles of keys at head dimension 128, and as many more of them on their way."""
+
+from functools import cache
+from math import e, log2
 
 import torch
 
 from workbench import cuda
 
-params = cuda.params(rounds=2)  # of blocks of fix16, up to which they are the faster ones
-few_keys = cuda.variant("fix17")
-short = cuda.variant("fix16")
-long = cuda.variant("fix18")
-FEW, SHORT = 128, 512  # keys that fix17 and fix16 can take
-FEW_ROWS, SHORT_ROWS = 16, 64  # query rows of a block of theirs
+# By head dimension: warpgroups that compute, keys of a tile, tiles of keys in shared memory.
+TILES = {64: (4, 64, 6), 128: (2, 64, 4)}
+L2_SECTION = 32 << 20  # bytes of K and V that blocks work on at a time
+LIMIT = 64  # see fix18.cu
+
+
+def shared_bytes(d: int) -> int:
+    groups, tile, stages = TILES[d]
+    return (2 * 64 * groups + 2 * stages * tile) * d * 2 + 1024 + 512
+
+
+def declare(d: int, causal: bool, dtype: torch.dtype) -> cuda.Kernel:
+    groups, tile, stages = TILES[d]
+    defines = {"HEAD_DIM": d, "CAUSAL": causal, "GROUPS": groups, "TILE": tile, "STAGES": stages}
+    defines["SHARED_BYTES"] = shared_bytes(d)
+    defines["LIMIT"] = LIMIT
+    if dtype == torch.bfloat16:
+        defines["BF16"] = 1
+    return cuda.kernel("fix18.cu", "attention_forward", defines=defines)
+
+
+kernels = {
+    (d, causal, dtype): declare(d, causal, dtype)
+    for d in TILES
+    for causal in (False, True)
+    for dtype in (torch.float16, torch.bfloat16)
+}
+
+
+@cache
+def counter(device: torch.device) -> torch.Tensor:
+    """Which tile is next, and how many blocks are done; the kernel leaves both at zero."""
+    return torch.zeros(2, dtype=torch.int32, device=device)
 
 
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
-    if d != 64 or s > SHORT:
-        return long.run(q, k, v, causal)
+    if (d, causal, q.dtype) not in kernels:
+        raise NotImplementedError("head dimension 64 or 128, fp16 or bf16")
+    out = torch.empty_like(q)
+    groups, tile, _ = TILES[d]
+    rows = 64 * groups
+    maps = [
+        cuda.tensor_map(x.view(b * h, s, d), (1, box, 64))
+        for x, box in ((q, rows), (k, tile), (v, tile))
+    ]
+    section = max(1, min(b * h, L2_SECTION // (4 * s * d)))
     processors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    if s <= FEW and b * h * -(-s // FEW_ROWS) <= 2 * processors:
-        return few_keys.run(q, k, v, causal)
-    if b * h * -(-s // SHORT_ROWS) <= params["rounds"] * processors:
-        return short.run(q, k, v, causal)
-    return long.run(q, k, v, causal)
+    blocks = min(processors, -(-s // rows) * b * h)
+    kernels[d, causal, q.dtype][blocks, 128 * (groups + 1), shared_bytes(d)](
+        *maps, out, counter(q.device), s, b * h, section, d**-0.5 * log2(e)
+    )
+    return out

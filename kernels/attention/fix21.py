@@ -1,48 +1,25 @@
-"""Tiles of 64 keys for up to 256 of head dimension 128, which wait for half as much at first."""
-
-from functools import cache
-from math import e, log2
+"""The kernel by head dimension, number of keys, and how many rounds the blocks of few keys take."""
 
 import torch
 
 from workbench import cuda
 
-whole = cuda.variant("fix20")
-params = cuda.params(tile=64, most=256)
-GROUPS, ROWS = 2, 128
-STAGES = 256 // params["tile"]
-SHARED = (2 * ROWS + 2 * STAGES * params["tile"]) * 128 * 2 + 1024 + 512
-kernels = {
-    (causal, dtype): cuda.kernel(
-        "fix18.cu",
-        "attention_forward",
-        defines={"HEAD_DIM": 128, "CAUSAL": causal, "GROUPS": GROUPS, "TILE": params["tile"]}
-        | {"STAGES": STAGES, "SHARED_BYTES": SHARED, "LIMIT": 64}
-        | ({"BF16": 1} if dtype == torch.bfloat16 else {}),
-    )
-    for causal in (False, True)
-    for dtype in (torch.float16, torch.bfloat16)
-}
-
-
-@cache
-def counter(device: torch.device) -> torch.Tensor:
-    """Which tile is next, and how many blocks are done; the kernel leaves both at zero."""
-    return torch.zeros(2, dtype=torch.int32, device=device)
+params = cuda.params(rounds=2)  # of blocks of fix16, up to which they are the faster ones
+few_keys = cuda.variant("fix17")
+short = cuda.variant("fix16")
+short_wide = cuda.variant("fix20")
+long = cuda.variant("fix18")
+FEW, SHORT, SHORT_WIDE = 128, 512, 256  # keys that fix17, fix16 and fix20 are for
+FEW_ROWS, SHORT_ROWS = 16, 64  # query rows of a block of fix17 and fix16
 
 
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
-    if d != 128 or s > params["most"] or (causal, q.dtype) not in kernels:
-        return whole.run(q, k, v, causal)
-    out = torch.empty_like(q)
-    maps = [
-        cuda.tensor_map(x.view(b * h, s, d), (1, box, 64))
-        for x, box in ((q, ROWS), (k, params["tile"]), (v, params["tile"]))
-    ]
+    if d != 64 or s > SHORT:
+        return (short_wide if s <= SHORT_WIDE else long).run(q, k, v, causal)
     processors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    blocks = min(processors, -(-s // ROWS) * b * h)
-    kernels[causal, q.dtype][blocks, 128 * (GROUPS + 1), SHARED](
-        *maps, out, counter(q.device), s, b * h, b * h, d**-0.5 * log2(e)
-    )
-    return out
+    if s <= FEW and b * h * -(-s // FEW_ROWS) <= 2 * processors:
+        return few_keys.run(q, k, v, causal)
+    if b * h * -(-s // SHORT_ROWS) <= params["rounds"] * processors:
+        return short.run(q, k, v, causal)
+    return long.run(q, k, v, causal)
