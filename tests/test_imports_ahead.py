@@ -109,37 +109,48 @@ def test_a_process_that_uses_the_driver_is_not_forked(monkeypatch: pytest.Monkey
     assert not import_ahead([])
 
 
-def test_what_the_gpu_can_do_is_told_without_the_driver(
+def test_what_there_is_of_gpus_is_told_without_the_driver_and_nvml(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With NVML a thread starts, and a process that has one more is not forked."""
     monkeypatch.syspath_prepend(tmp_path)
-    asks = "import torch\nask = torch.cuda.get_device_capability\ntold = ask()\n"
-    (tmp_path / "asks_at_once.py").write_text(asks)
-    asked = []
-
-    def own(device: object = None) -> tuple[int, int]:
-        return 8, 0
+    names = ("is_available", "device_count", "get_device_capability")
+    asks = [f"{name} = torch.cuda.{name}\ntold_{name} = {name}()\n" for name in names]
+    (tmp_path / "asks_at_once.py").write_text("import torch\n" + "".join(asks))
+    asked, own = [], dict(zip(names, (lambda: False, lambda: 7, lambda: (8, 0)), strict=True))
 
     def cards() -> list[Card]:
         asked.append("nvidia-smi")
-        return [CARD]
+        return [CARD, CARD]
 
-    monkeypatch.setattr(torch.cuda, "get_device_capability", own)
+    for name, function in own.items():
+        monkeypatch.setattr(torch.cuda, name, function)
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
     monkeypatch.setattr(imports, "cards", cards)
-    imports._capability.cache_clear()
+    imports._gpus.cache_clear()
     one = tmp_path / "one.py"
     one.write_text("import math")
     assert import_ahead([one])
     assert not asked  # nobody wanted to know
     one.write_text("import asks_at_once")
     assert import_ahead([one])
-    found = sys.modules["asks_at_once"]
-    assert found.told == (9, 0)
-    assert torch.cuda.get_device_capability is own
-    # Who keeps the function gets torch's own answer as soon as the driver is in use.
+    assert asked == ["nvidia-smi"]
+    found = vars(sys.modules["asks_at_once"])
+    assert [found[f"told_{name}"] for name in names] == [True, 2, (9, 0)]
+    assert {name: getattr(torch.cuda, name) for name in names} == own
+    # Who keeps a function gets torch's own answer as soon as the driver is in use.
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    assert found.ask() == (8, 0)
-    imports._capability.cache_clear()
+    assert [found[name]() for name in names] == [False, 7, (8, 0)]
+    imports._gpus.cache_clear()
+
+
+def test_nvidia_smi_says_nothing_of_a_torch_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imports, "cards", lambda: [CARD])
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    imports._gpus.cache_clear()
+    with imports.gpu_of_nvidia_smi():
+        assert not torch.cuda.is_available()
+    imports._gpus.cache_clear()
 
 
 @pytest.mark.parametrize(("does", "alone"), [("", False), (THREAD, True), (PATCH, True)])

@@ -7,7 +7,8 @@ torch.compile that is six seconds on an H200's machine.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import cache
 from importlib import import_module
@@ -15,7 +16,7 @@ from pathlib import Path
 from sys import stderr
 from typing import Any
 
-from workbench.run.cards import cards
+from workbench.run.cards import Card, cards
 from workbench.study.front_ends import imported_by
 
 DRIVER = "libcuda.so.1"
@@ -37,7 +38,7 @@ def import_ahead(sources: Iterable[Path]) -> bool:
     from workbench.run.worker.seal import Seal
 
     before, seal = threads(), Seal()
-    with capability_without_driver():
+    with gpu_of_nvidia_smi():
         for name in imported_by(sources):
             with redirect_stdout(stderr), suppress(Exception, SystemExit):
                 import_module(name)
@@ -47,31 +48,53 @@ def import_ahead(sources: Iterable[Path]) -> bool:
 
 
 @contextmanager
-def capability_without_driver() -> Iterator[None]:
-    """Where a package asks torch while it is imported what the GPU can do, as those of
-    FlashAttention-4 do, nvidia-smi answers: torch would use the driver.
+def gpu_of_nvidia_smi() -> Iterator[None]:
+    """While packages are imported, nvidia-smi answers what they ask torch of GPUs, as those of
+    FlashAttention-4 do: torch would use the driver, or NVML, with which a thread starts.
     """
     import torch
 
-    own = torch.cuda.get_device_capability
+    own = {name: getattr(torch.cuda, name) for name in ANSWERS}
 
-    def get_device_capability(device: Any = None) -> tuple[int, int]:
-        known = None if torch.cuda.is_initialized() or device is not None else _capability()
-        return own(device) if known is None else known
+    def answering(name: str, answer: Callable[[Sequence[Card]], object]) -> Callable[..., object]:
+        def answered(device: Any = None) -> object:
+            found = () if torch.cuda.is_initialized() or device is not None else _gpus()
+            asked = () if device is None else (device,)
+            return answer(found) if found else own[name](*asked)
 
-    torch.cuda.get_device_capability = get_device_capability
+        return answered
+
+    for name, answer in ANSWERS.items():
+        setattr(torch.cuda, name, answering(name, answer))
     try:
         yield
     finally:
-        torch.cuda.get_device_capability = own
+        for name, function in own.items():
+            setattr(torch.cuda, name, function)
+
+
+def _first_capability(gpus: Sequence[Card]) -> tuple[int, int]:
+    major, _, minor = gpus[0].compute_capability.partition(".")
+    return int(major), int(minor)
+
+
+ANSWERS: dict[str, Callable[[Sequence[Card]], object]] = {  # of torch.cuda
+    "is_available": bool,
+    "device_count": len,
+    "get_device_capability": _first_capability,
+}
 
 
 @cache
-def _capability() -> tuple[int, int] | None:
-    """Of the first GPU that this process may use."""
-    found = next((card.compute_capability for card in cards()), "")
-    major, dot, minor = found.partition(".")
-    return (int(major), int(minor)) if dot and (major + minor).isdigit() else None
+def _gpus() -> tuple[Card, ...]:
+    """Those that this process may use, where torch is built for them and nvidia-smi knows what the
+    first one can do.
+    """
+    import torch
+
+    found = tuple(cards()) if torch.backends.cuda.is_built() else ()
+    known = found and re.fullmatch(r"\d+\.\d+", found[0].compute_capability)
+    return found if known else ()
 
 
 def threads() -> int:
