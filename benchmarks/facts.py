@@ -28,8 +28,8 @@ from workbench.words import HEADLINE, PredictionResult, Regime, Verdict
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = Path("reports/attention/OPTIMIZATION_REPORT.md")
 LESSONS = ROOT / "docs" / "lessons.md"
-LAST = "fix19"  # the step that is shown at all shapes
-FASTEST = "fa4"  # of the references, at every shape
+LAST = "fix21"  # the step that is shown at all shapes
+FASTEST = ("fa4", "sdpa_cudnn")  # of the references, at every shape but one and there
 PLACELESS = ("error", "predicted")
 CAPTURED = ("figure", "samples", "stall", "gain")
 SPEED = ("ratio", "low", "high", "cycles")
@@ -94,7 +94,7 @@ class Evidence:
             return (self.elsewhere if elsewhere else self.sections)[label.subject]
         if label.shape == home:
             return f"../{REPORT}#the-ladder"
-        if label.subject not in (LAST, FASTEST):
+        if label.subject not in (LAST, *FASTEST):
             return f"../{REPORT}#judged-at-{label.shape}"
         return f"../{REPORT}#{LAST}-at-all-shapes"
 

@@ -181,8 +181,9 @@ def test_recorded_evidence_is_current() -> None:
     workspace = find_workspace(ROOT)
     study = workspace.study()
     folder = evidence_folders(workspace.ablations, study.name)[0]
-    evidence = Evidence(study, study.default_shape, folder)
+    elsewhere = {step.variant: step.shape for step in study.ladder.steps if step.shape}
     for name, variant in study.variants.items():
+        evidence = Evidence(study, elsewhere.get(name, study.default_shape), folder)
         states = set(evidence.state(name).values())
         optional = bool(variant.needs) and states == {"missing"}
         check = evidence.check(name).current

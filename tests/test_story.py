@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -97,6 +98,7 @@ def test_it_is_read_in_a_quarter_of_an_hour() -> None:
 def test_the_reference_that_it_names_is_the_fastest_everywhere(known: facts.Evidence) -> None:
     across = known.judged.across
     assert across is not None
-    assert {each.fastest for each in across.results} == {facts.FASTEST}
+    fastest = Counter(each.fastest for each in across.results)
+    assert tuple(name for name, _ in fastest.most_common()) == facts.FASTEST
+    assert min(fastest.values()) == 1  # "but once"
     assert across.variant == facts.LAST
-    assert f"at all [{len(across.results)}][shapes count] shapes" in " ".join(PAGE.split())
