@@ -1,4 +1,5 @@
-"""Recorded reports compressed as far as zstd goes, which takes too long beside a GPU.
+"""Recorded reports, and what is kept of their tables, compressed as far as zstd goes, which takes
+too long beside a GPU.
 
     python -m benchmarks.repack [STUDY...]
 
@@ -44,21 +45,28 @@ def replace(evidence: Path, report: Path, new: bytes) -> None:
 
 def main(studies: Sequence[str]) -> int:
     workspace = find_workspace(ROOT)
-    found = [
-        (evidence, report)
+    folders = [
+        folder
         for name in studies or workspace.studies()
-        for evidence in sorted((ROOT / "ablations" / name / "evidence").glob("*/"))
-        for report in sorted((evidence / "reports").glob("*.ncu-repz"))
+        for folder in sorted((ROOT / "ablations" / name / "evidence").glob("*/"))
     ]
+    reports = [path for folder in folders for path in sorted(folder.glob("reports/*.ncu-repz"))]
     with ProcessPoolExecutor() as pool:
-        for (evidence, report), new in zip(
-            found, pool.map(repacked, [report for _, report in found]), strict=True
-        ):
+        for report, new in zip(reports, pool.map(repacked, reports), strict=True):
             if new is not None:
-                lost = report.stat().st_size - len(new)
-                replace(evidence, report, new)
-                print(f"{report.relative_to(ROOT)}: {lost / 1e6:.2f} MB less")
+                _tell(report, new)
+                replace(report.parents[1], report, new)
+        tables = [path for folder in folders for path in sorted(folder.glob("tables/*.zst"))]
+        for table, new in zip(tables, pool.map(repacked, tables), strict=True):
+            if new is not None:
+                _tell(table, new)
+                write_bytes(table, new)
     return 0
+
+
+def _tell(path: Path, new: bytes) -> None:
+    lost = path.stat().st_size - len(new)
+    print(f"{path.relative_to(ROOT)}: {lost / 1e6:.2f} MB less")
 
 
 if __name__ == "__main__":

@@ -43,3 +43,24 @@ def test_a_report_is_smaller_and_all_that_names_it_follows(
         (one.kernel, one.metrics) for one, _ in before
     ]
     assert repack.repacked(report) is None
+
+
+def test_what_is_kept_of_tables_is_smaller_and_read_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in ("kernels/transpose", "ablations/transpose"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    (tmp_path / "workbench.toml").write_text('study = "transpose"\n')
+    monkeypatch.setattr(repack, "ROOT", tmp_path)
+    (report,) = tmp_path.glob("ablations/transpose/evidence/*/reports/*.ncu-repz")
+    (table,) = report.parents[1].glob("tables/*")
+    before = cache.tables_of(report, table)
+    table.write_bytes(frames.compressed(b"".join(frames.pieces(table)), cache.LEVEL))
+    large = table.stat().st_size
+    assert repack.main([]) == 0
+    assert table.stat().st_size < large * 0.95
+    monkeypatch.setattr(cache, "launches", None)  # nothing is decoded again
+    again = cache.tables_of(report, table)
+    assert [(one.kernel, one.metrics) for one, _ in again] == [
+        (one.kernel, one.metrics) for one, _ in before
+    ]

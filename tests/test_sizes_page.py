@@ -26,7 +26,7 @@ from workspaces import ROOT
 
 sys.path.append(str(ROOT))  # where the benchmarks are imported from
 
-from benchmarks import sizes
+from benchmarks import in_bf16, sizes
 from benchmarks.card_steps import read_steps
 
 VARIANT = sizes.ATTENTION.variant
@@ -154,20 +154,33 @@ def test_one_command_measures_what_the_page_shows(
 def test_what_is_asked_for_in_bf16_is_every_shape_of_the_study(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    StandIn(monkeypatch, made_up, noise=0.01)
+    gpu = StandIn(monkeypatch, made_up, noise=0.01)
+    monkeypatch.setattr(in_bf16, "ROOT", root)
     monkeypatch.setattr(measuring, "collectable", lambda study, variants: variants)
     monkeypatch.setattr(machine, "package_version", lambda name: "4")
     assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 13
     for step in read_steps():
         if step.name.startswith("bf16-"):
-            _, *command = shlex.split(step.commands[0].replace("<last:attention>", VARIANT))
-            assert main([*command, "--project", str(root)]) == 0
+            _, _, module, *patterns = shlex.split(step.commands[0])
+            assert module == "benchmarks.in_bf16"
+            assert in_bf16.main(patterns) == 0
+    assert [sorted(names) for names in gpu.timed] == [sorted([VARIANT, *REFERENCES])] * 13
     text = sizes.in_bfloat16(find_workspace(root))
     assert "not collected" not in text
     assert len(re.findall(r"\| fa4 \| 1\.\d+x \[1", text)) == 13
     row = next(line for line in text.splitlines() if line.startswith("| b2h16s8192d128 |"))
     time, rate = (float(cell.split()[0].replace(",", "")) for cell in row.split(" | ")[1:3])
     assert rate == pytest.approx(4 * 2 * 16 * 8192**2 * 128 / time / 1e6, rel=0.01)
+
+
+def test_bf16_at_no_shape_ends_in_a_hint(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(in_bf16, "ROOT", root)
+    assert in_bf16.main(["ragged*"]) == 2
+    assert "'ragged*'\nhint: b2h8s512d64, " in capsys.readouterr().err
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    assert in_bf16.main(["b2h8*"]) == 3
 
 
 def test_a_case_of_which_a_length_is_missing_is_not_shown(

@@ -101,6 +101,11 @@ class Row:
     effort: Effort | None = None
 
     @property
+    def is_judged(self) -> bool:
+        """Whether there is current evidence to judge it by, here or at the shape where it is."""
+        return self.status in (Status.CURRENT, Status.FAILED) or self.verdict is not None
+
+    @property
     def chained(self) -> InRegime:
         """The regime that decides."""
         return self.regimes.get(Regime.CHAINED) or InRegime()
@@ -234,8 +239,7 @@ class Ablation:
         """Predictions of all steps that are judged by current evidence: those of one that failed
         are not measurable, and are not dropped with it.
         """
-        judged = (Status.CURRENT, Status.FAILED)
-        return score(o for row in self.rows if row.status in judged for o in row.predictions)
+        return score(o for row in self.rows if row.is_judged for o in row.predictions)
 
 
 def kernel_ratio(row: Row, other: Row) -> float | None:

@@ -28,7 +28,6 @@ from workbench.render.numbers import factor, interval, quantity, ratio
 from workbench.words import ABSENT, Origin, PredictionResult, Regime, Status, Verdict
 
 UNWRITTEN = "no lesson is written yet"
-JUDGED = (Status.CURRENT, Status.FAILED)
 
 
 def result(ablation: Ablation) -> Text:
@@ -161,15 +160,13 @@ def _count(ablation: Ablation) -> Text:
     rows = steps(ablation)
     if not rows:
         return words("There is no step beyond the baseline.")
-    current = Counter(row.verdict for row in rows if row.status in JUDGED)
+    current = Counter(row.verdict for row in rows if row.is_judged)
     parts = [
         words(f"{current[word]} {word}")
         for word in (Verdict.KEPT, Verdict.REJECTED, Verdict.INCONCLUSIVE)
         if current[word]
     ]
-    parts += [
-        line(code(row.variant), f" {brief_reason(row)}") for row in rows if row.status not in JUDGED
-    ]
+    parts += [line(code(row.variant), f" {brief_reason(row)}") for row in rows if not row.is_judged]
     return line(
         f"Of {len(rows)} step{'s' * (len(rows) != 1)}: ", joined(parts), "; ", score(ablation), "."
     )
