@@ -6,23 +6,27 @@ import dataclasses
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from captures import FILE, HOT, Kernel, capture
 from workbench.cli import main
+from workbench.commands import track_record
 from workbench.commands.show import current_capture
 from workbench.commands.target import find_target
 from workbench.derive.budget import budget
 from workbench.derive.factors import BUSIEST, duration_parts
 from workbench.derive.figures import stall_shares
+from workbench.evidence.recorded import Evidence
 from workbench.judge.advice.advise import Advice, Tried, advise
 from workbench.judge.advice.changes import CATALOGUE
 from workbench.judge.advice.nvidia import KINDS, Promise
 from workbench.judge.advice.ranking import to_try, trust
 from workbench.judge.advice.record import KindRecord, Record, Trial, record
 from workbench.judge.advice.subject import Subject, subject
+from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
@@ -30,10 +34,10 @@ from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS
 from workbench.render import as_json, markdown
 from workbench.render.as_json import advice as advice_json
 from workbench.render.document.advice import to_try as told
-from workbench.study.model import Work
+from workbench.study.model import Step, Work
 from workbench.study.workspace import find_workspace
 from workbench.words import Change, Stage, Verdict
-from workspaces import GOOD, ROOT, make
+from workspaces import GOOD, ROOT, copy_of_repository, make
 
 HERE = ["--project", str(ROOT)]
 STREAM = Work(flops=1e6, bytes=20e6, dtype="float32")  # as many bytes as 0.05 of the DRAM rate
@@ -503,6 +507,38 @@ def test_the_record_is_of_all_ladders_that_can_be_read(
     assert next(one for one in data["advice"] if one["change"] == "split")["record"]["tried"] == 6
     small = next(one["record"] for one in data["nvidia"] if one["rule"].startswith("Small Grid"))
     assert small["promised"] == 26
+
+
+def test_a_ladder_is_judged_again_for_the_record_where_a_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = copy_of_repository(tmp_path)
+    judged = []
+
+    def counting(evidence: Evidence, steps: Sequence[Step]) -> Snapshot:
+        judged.append(evidence.study.name)
+        return snapshot(evidence, steps)
+
+    def steps() -> int:
+        judged.clear()
+        assert main(["advise", "vectorised", "--study", "transpose", "--json", *there]) == 0
+        return int(json.loads(capsys.readouterr().out)["record_of"]["steps"])
+
+    there = ["--project", str(root)]
+    monkeypatch.setattr(track_record, "_remembered", {})
+    monkeypatch.setattr(track_record, "snapshot", counting)
+    every = steps()
+    assert set(judged) == {"attention", "moe", "softmax"}  # its own was judged for the advice
+    assert steps() == every
+    assert judged == []
+    check = root / "ablations" / "softmax" / "evidence" / "nvidia-h200" / "checks" / "fused.json"
+    check.unlink()
+    assert steps() < every
+    assert set(judged) == {"attention", "moe", "softmax"}
+    config = root / "workbench.toml"
+    config.write_text(config.read_text().replace("min_speedup = 1.03", "min_speedup = 1.5"))
+    steps()
+    assert set(judged) == {"attention", "moe", "softmax"}
 
 
 @pytest.mark.parametrize(

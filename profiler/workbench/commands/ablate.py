@@ -24,7 +24,7 @@ from workbench.commands.target import (
     shown_path,
     target_at,
 )
-from workbench.commands.track_record import Known, with_record
+from workbench.commands.track_record import with_record
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
@@ -34,7 +34,6 @@ from workbench.render.as_json import ladder as as_json
 from workbench.render.document import ladder_view
 from workbench.study.spaces import is_space
 from workbench.study.workspace import including
-from workbench.words import Origin
 
 
 def load_pandas() -> None:
@@ -54,11 +53,9 @@ def measured(
     fixes: list[str],
     fresh: bool,
     ahead: Ensured | None = None,
-    known: Known | None = None,
 ) -> tuple[Ablation, Snapshot, dict[str, str]]:
     """The ladder at the target's shape, the evidence it was judged on, and what failed of it.
-    ``ahead``: it was measured with others. ``known`` is what ``with_record`` knows of the evidence
-    before anything is measured here.
+    ``ahead``: it was measured with others.
 
     Ctrl-C leaves with 130.
     """
@@ -66,11 +63,9 @@ def measured(
     if target.live:
         threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ahead or ensure(target, named(target, fixes), fresh=fresh)
-    if known is not None and ahead is None and ensured.source == Origin.MEASURED:
-        known.clear()
     evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
     judged = judge(evidence, target.workspace.config, source=ensured.source)
-    judged = with_record(judged, target, known)
+    judged = with_record(judged, target)
     asked = {name: why for name, why in ensured.unsupported.items() if name in fixes}
     return judged, evidence, {**ensured.failures, **asked}
 
@@ -158,12 +153,11 @@ def run_sweep(options: AblateOptions) -> None:
 def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
     """The ladder at every shape of a range: times and rates over the size."""
     failed: dict[str, str] = {}
-    known: Known = {}
     fixes = options.fixes or []
     ahead = ensure_ahead([Wanted(t, named(t, fixes)) for t in targets], fresh=options.fresh)
     for i, target in enumerate(targets):
         done = ahead[i] if ahead else None
-        judged, _, failures = measured(target, fixes, options.fresh, done, known)
+        judged, _, failures = measured(target, fixes, options.fresh, done)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
     found = sizes.Measured(tuple(targets), tuple(row.variant for row in judged.rows))
     part = (f"over {options.shape}", *fixes)
@@ -181,7 +175,6 @@ def run_all(options: AblateOptions) -> None:
     tables: list[Ablation] = []
     failed: dict[str, str] = {}
     targets: list[Target] = []
-    known: Known = {}
     for name in names:
         try:
             targets.append(find_target(options.project, options.study, name, tell=False))
@@ -193,7 +186,7 @@ def run_all(options: AblateOptions) -> None:
     ahead = ensure_ahead([Wanted(t, named(t, fixes)) for t in targets], fresh=options.fresh)
     for i, target in enumerate(targets):
         done = ahead[i] if ahead else None
-        judged, evidence, failures = measured(target, fixes, options.fresh, done, known)
+        judged, evidence, failures = measured(target, fixes, options.fresh, done)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
         tables.append(judged)
         if not options.json:

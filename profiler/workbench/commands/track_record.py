@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from workbench.commands.target import Target, latest
 from workbench.errors import WorkbenchError
@@ -14,21 +17,19 @@ from workbench.judge.ladder import trials_in
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.study.model import Study
+from workbench.study.workspace import Workspace
 
-Known = MutableMapping[str, Sequence[Trial]]
+Stamp = frozenset[tuple[str, int, int]]
+MOST_REMEMBERED = 16
+
+_remembered: dict[tuple[str, str, str, Stamp], Sequence[Trial]] = {}
 
 
-def with_record(judged: Ablation, target: Target, known: Known | None = None) -> Ablation:
-    """With the record of all ladders at their studies' own shapes, as far as they can be read.
-
-    ``known`` are their trials by study, of tables of the same evidence: those that it lacks are
-    added to it.
-    """
-    found: Known = {} if known is None else known
+def with_record(judged: Ablation, target: Target) -> Ablation:
+    """With the record of all ladders at their studies' own shapes, as far as they can be read."""
     own = target.study.name
-    for name in (own, *target.workspace.studies()):
-        if name not in found:
-            found[name] = _own(judged, target) if name == own else _others(target, name)
+    others = (name for name in target.workspace.studies() if name != own)
+    found = {own: _own(judged, target), **{name: _others(target, name) for name in others}}
     return replace(judged, record=record(found))
 
 
@@ -53,5 +54,35 @@ def _others(target: Target, name: str) -> Sequence[Trial]:
 
 
 def _judged(target: Target, study: Study, folder: EvidenceFolder) -> Sequence[Trial]:
-    evidence = Evidence(study, study.default_shape, folder)
-    return trials_in(snapshot(evidence, study.ladder.chain([])), target.workspace.config)
+    """Of files that are as they were, what this process found in them before: a ladder takes a
+    second, and a table of each of several shapes wants all ladders.
+    """
+    config = target.workspace.config
+    key = study.name, folder.gpu, repr(config), stamp(target.workspace, folder)
+    if key not in _remembered:
+        if len(_remembered) >= MOST_REMEMBERED:
+            _remembered.clear()
+        evidence = Evidence(study, study.default_shape, folder)
+        _remembered[key] = trials_in(snapshot(evidence, study.ladder.chain([])), config)
+    return _remembered[key]
+
+
+def stamp(workspace: Workspace, folder: EvidenceFolder) -> Stamp:
+    """Of all that a verdict may depend on: files by their path in there, with size and time."""
+    tops = {workspace.kernels, workspace.ablations, folder.root}
+    return frozenset(each for top in tops for each in _files(top, top.name))
+
+
+def _files(folder: Path, name: str) -> Iterator[tuple[str, int, int]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # it is not there, or may not be read: whoever needs it says so
+        return
+    for entry in entries:
+        inside = f"{name}/{entry.name}"
+        if entry.is_dir():
+            yield from _files(Path(entry.path), inside)
+        else:
+            with suppress(OSError):
+                facts = entry.stat()
+                yield inside, facts.st_size, facts.st_mtime_ns
