@@ -1,9 +1,9 @@
 """Recorded reports, and what is kept of their tables, compressed as far as zstd goes, which takes
-too long beside a GPU.
+too long beside a GPU; timings of an earlier workbench as those of today.
 
     python -m benchmarks.repack [STUDY...]
 
-Their content stays as ncu wrote it. What names a report by its sha256 names the new one, and what
+Their content stays as it was written. What names a report by its sha256 names the new one, and what
 is kept of its tables is read again.
 """
 
@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from workbench.evidence.store import digest_of, write_bytes
+from workbench.evidence.layout import PACKED
+from workbench.evidence.records import Timing
+from workbench.evidence.store import digest_of, encoded, read, write_bytes
 from workbench.ncu import frames
 from workbench.ncu.cache import tables_of
 from workbench.study.workspace import find_workspace
@@ -61,6 +63,11 @@ def main(studies: Sequence[str]) -> int:
             if new is not None:
                 _tell(table, new)
                 write_bytes(table, new)
+    for path in (path for folder in folders for path in sorted(folder.glob("*/timings/*.gz"))):
+        new = encoded(read(path, Timing), path.with_suffix(PACKED))
+        _tell(path, new)
+        write_bytes(path.with_suffix(PACKED), new)
+        path.unlink()
     return 0
 
 

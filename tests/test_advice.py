@@ -528,17 +528,17 @@ def test_a_ladder_is_judged_again_for_the_record_where_a_file_has_changed(
     monkeypatch.setattr(track_record, "_remembered", {})
     monkeypatch.setattr(track_record, "snapshot", counting)
     every = steps()
-    assert set(judged) == {"attention", "moe", "softmax"}  # its own was judged for the advice
+    assert set(judged) == {"attention", "attention_served", "moe", "softmax"}  # its own was judged for the advice
     assert steps() == every
     assert judged == []
     check = root / "ablations" / "softmax" / "evidence" / "nvidia-h200" / "checks" / "fused.json"
     check.unlink()
     assert steps() < every
-    assert set(judged) == {"attention", "moe", "softmax"}
+    assert set(judged) == {"attention", "attention_served", "moe", "softmax"}
     config = root / "workbench.toml"
     config.write_text(config.read_text().replace("min_speedup = 1.03", "min_speedup = 1.5"))
     steps()
-    assert set(judged) == {"attention", "moe", "softmax"}
+    assert set(judged) == {"attention", "attention_served", "moe", "softmax"}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import math
@@ -18,6 +17,7 @@ from workbench.cli import main
 from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
+from workbench.evidence import store
 from workbench.evidence.records import Environment
 from workbench.ncu.capture import load_capture
 from workbench.ncu.captures import Captures
@@ -124,7 +124,7 @@ def test_every_time_and_speedup_can_be_recomputed_from_the_timing_file(
     table: dict[str, Any],
 ) -> None:
     main_file = table["evidence"]["timings"]
-    others = {p.name for p in (EVIDENCE / SHAPE / "timings").glob("*.gz")} - {main_file}
+    others = {p.name for p in (EVIDENCE / SHAPE / "timings").glob("*.xz")} - {main_file}
     every = [recorded_logs(name) for name in (main_file, *sorted(others, reverse=True))]
     own = 0
     for row in everything(table):
@@ -219,7 +219,7 @@ def test_a_wrong_variant_has_a_check_and_neither_a_time_nor_a_capture(
     assert row["problem"] == f"wrong: {recorded[SHAPE]['why']}"
     assert row["gates"]["correct"]["passed"] is False
     assert (row["microseconds"], row["regimes"]) == (None, {})
-    for path in EVIDENCE.glob("*/timings/*.json.gz"):
+    for path in EVIDENCE.glob("*/timings/*.json.xz"):
         assert WRONG not in told_in(path)["fingerprints"]
     assert not list(EVIDENCE.glob(f"*/captures/{WRONG}.json"))
 
@@ -311,10 +311,10 @@ def test_a_deleted_capture_is_missing_and_times_stay(
 
 def timing_of_ladder(root: Path) -> Path:
     """That of most variants, unpacked; others, of some variants alone, are removed."""
-    paths = list(root.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json.gz"))
+    paths = list(root.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json.xz"))
     path = max(paths, key=lambda p: len(told_in(p)["fingerprints"]))
     plain = path.with_suffix("")
-    plain.write_bytes(gzip.decompress(path.read_bytes()))
+    plain.write_bytes(store.unpacked(path, path.read_bytes()))
     for each in paths:
         each.unlink()
     return plain
@@ -357,8 +357,7 @@ def test_no_path_of_a_machine_travels_in_evidence() -> None:
         data = path.read_bytes()
         if path.suffix in (".ncu-repz", ".zst"):
             data = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 30)
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
+        data = store.unpacked(path, data)
         for word in (b"/home/", b"/root/", b"/Users/"):
             assert word not in data, path
     size = sum(p.stat().st_size for p in EVIDENCE.rglob("*") if p.is_file())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from workbench.cli import main
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.ceilings import load_calibration
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.layout import PACKINGS, EvidenceFolder, timing_name
 from workbench.evidence.records import (
     Build,
     CaptureIndex,
@@ -51,26 +51,41 @@ def test_every_file_on_record_is_read_and_written_back_byte_for_byte(tmp_path: P
     for path in paths:
         store.write(tmp_path / "again.json", store.read(path, KINDS[path.parent.name]))
         assert (tmp_path / "again.json").read_bytes() == path.read_bytes(), path
-    packed = sorted(ROOT.glob("ablations/*/evidence/*/*/timings/*.json.gz"))
+    packed = sorted(ROOT.glob("ablations/*/evidence/*/*/timings/*.json.xz"))
     assert len(packed) > 20
     for path in packed:
         again = store.encoded(store.read(path, Timing), Path())
-        assert again == gzip.decompress(path.read_bytes()), path
+        assert again == lzma.decompress(path.read_bytes()), path
 
 
-def test_a_packed_record_is_the_same_bytes_whenever_it_is_written(tmp_path: Path) -> None:
-    path = next(ROOT.glob("ablations/transpose/evidence/*/*/timings/*.json.gz"))
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_packed_record_is_the_same_bytes_whenever_it_is_written(
+    tmp_path: Path, packing: str
+) -> None:
+    path = next(ROOT.glob("ablations/transpose/evidence/*/*/timings/*.json.xz"))
     timing = store.read(path, Timing)
     found = []
     for name in ("one", "two"):
-        store.write(tmp_path / f"{name}.json.gz", timing)
-        found.append((tmp_path / f"{name}.json.gz").read_bytes())
+        store.write(tmp_path / f"{name}.json{packing}", timing)
+        found.append((tmp_path / f"{name}.json{packing}").read_bytes())
     assert found[0] == found[1]
-    assert store.read(tmp_path / "two.json.gz", Timing) == timing
+    assert store.read(tmp_path / f"two.json{packing}", Timing) == timing
     for broken in (found[0][:-9], found[0][:200], b"", b"{}", found[0][:50] + found[0][60:]):
-        (tmp_path / "two.json.gz").write_bytes(broken)
+        (tmp_path / f"two.json{packing}").write_bytes(broken)
         with pytest.raises(UsageError, match="cannot be read"):
-            store.read(tmp_path / "two.json.gz", Timing)
+            store.read(tmp_path / f"two.json{packing}", Timing)
+
+
+@pytest.mark.parametrize("packing", ["", *PACKINGS])
+def test_a_timing_is_found_however_it_is_packed(tmp_path: Path, packing: str) -> None:
+    told = store.read(next(EVIDENCE.glob("*/timings/*.json.xz")), Timing)
+    folder = EvidenceFolder(tmp_path)
+    here = folder.timings("large") / f"20260102T030405Z.json{packing}"
+    assert folder.timing("large", "20260102T030405Z.json").name == "20260102T030405Z.json.xz"
+    store.write(here, told)
+    assert folder.timing_files("large") == [here]
+    assert folder.timing("large", timing_name(here.name)) == here
+    assert store.read(here, Timing) == told
 
 
 def test_keys_that_are_not_known_are_passed_over(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_what_power_leaves_of_the_matrix_rate_is_as_told() -> None:
     evidence = ROOT / "ablations" / "moe" / "evidence" / "nvidia-h200"
     clocks = {}
     for name in ("mixtral", "qwen3", "deepseek"):
-        file = max((evidence / f"{name}-t8192" / "timings").glob("*.gz"))
+        file = max((evidence / f"{name}-t8192" / "timings").glob("*.xz"))
         together = store.read(file, Timing).together
         own = [s for session in together for s in session.series if s.variant == "fix15"]
         chained = [mhz for s in own if s.regime == Regime.CHAINED for mhz in s.mhz]

@@ -58,9 +58,9 @@ def every_timing() -> tuple[TimingFacts, ...]:
     """Of all timings on record in the repository, of whatever study and shape."""
     workspace = find_workspace(ROOT)
     found = []
-    for name in ("attention", "moe", "softmax", "transpose"):
+    for name in workspace.studies():
         reference = workspace.study(name).ladder.primary_reference
-        for path in sorted((ROOT / "ablations" / name).glob("evidence/*/*/timings/*.json.gz")):
+        for path in sorted((ROOT / "ablations" / name).glob("evidence/*/*/timings/*.json.xz")):
             timing = store.read(path, Timing)
             together = TimedTogether(path.name, frozenset(timing.fingerprints), timing)
             facts = timing_facts(together, reference)

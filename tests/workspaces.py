@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+from workbench.evidence import store
 from workbench.study.workspace import find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,5 +115,4 @@ def ladder_steps() -> list[tuple[str, str]]:
 
 def told_in(path: Path) -> Any:
     """A record as JSON, packed or not."""
-    data = path.read_bytes()
-    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    return json.loads(store.unpacked(path, path.read_bytes()))

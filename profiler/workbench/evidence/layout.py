@@ -10,7 +10,8 @@ from pathlib import Path
 from workbench.errors import EnvironmentLacks
 
 EVIDENCE = "evidence"
-PACKED = ".gz"  # behind the name of a record that is compressed
+PACKED = ".xz"  # behind the name of a record that is compressed
+PACKINGS = (PACKED, ".gz")  # the second is that of earlier ones
 
 
 def gpu_slug(name: str) -> str:
@@ -20,7 +21,8 @@ def gpu_slug(name: str) -> str:
 
 def timing_name(file: str) -> str:
     """By which the journal knows a timing, packed or not."""
-    return file.removesuffix(PACKED)
+    path = Path(file)
+    return path.stem if path.suffix in PACKINGS else file
 
 
 def listed(folder: Path, end: str | tuple[str, ...] = "") -> list[Path]:
@@ -76,11 +78,12 @@ class EvidenceFolder:
     def timing(self, shape: str, name: str) -> Path:
         """Where a timing that the journal knows by this name is, or is to be written."""
         plain = self.timings(shape) / name
-        return plain if is_there(plain) else plain.with_name(name + PACKED)
+        found = (plain, *(plain.with_name(name + packing) for packing in PACKINGS))
+        return next(filter(is_there, found), plain.with_name(name + PACKED))
 
     def timing_files(self, shape: str) -> list[Path]:
         """Oldest first."""
-        return listed(self.timings(shape), (".json", ".json" + PACKED))
+        return listed(self.timings(shape), tuple(".json" + packing for packing in ("", *PACKINGS)))
 
     def shape(self, shape: str) -> Path:
         """What a shape is that the study does not list."""

@@ -11,6 +11,7 @@ import fcntl
 import gzip
 import hashlib
 import json
+import lzma
 import os
 import re
 import tempfile
@@ -28,18 +29,20 @@ import msgspec
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import damage
-from workbench.evidence.layout import PACKED, unreadable
+from workbench.evidence.layout import PACKINGS, unreadable
 from workbench.evidence.older import OLDER
 from workbench.evidence.records import Record
 from workbench.words import SCHEMA_VERSION
 
 R = TypeVar("R", bound=Record)
-EVIDENCE_FILES = (".json", ".json" + PACKED, ".json.zst", ".ncu-repz")
+EVIDENCE_FILES = (".json", *(".json" + each for each in PACKINGS), ".json.zst", ".ncu-repz")
 DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
 AT_ONCE = 8  # files that are forced to the disk side by side
 _TEMPORARY = re.compile(r"\.(?P<of>.+)\.[a-z0-9_]{8}", re.DOTALL)
 
 _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has a line end
+
+BROKEN = (zlib.error, lzma.LZMAError)
 
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
@@ -63,8 +66,7 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
     """What stands in a file, or is to; raises as ``read``."""
     stood: type[Record] = kind
     try:
-        if path.suffix == PACKED:
-            data = gzip.decompress(data)
+        data = unpacked(path, data)
         older = OLDER.get((kind, require_schema(path, data, kind.schema)))
         if older is None:
             return msgspec.json.decode(data, type=kind)
@@ -77,7 +79,7 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
         raise UsageError(f"{path} is damaged: {why}", hint=kind.mend) from None
     except RecursionError:
         raise UsageError(f"{path} cannot be read: nested too deeply", hint=kind.mend) from None
-    except (msgspec.DecodeError, ValueError, EOFError, OSError, zlib.error) as error:
+    except (msgspec.DecodeError, ValueError, EOFError, OSError, *BROKEN) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
 
 
@@ -122,7 +124,26 @@ def encoded(record: Record, path: Path) -> bytes:
     """As this file is to have it: a list of numbers on one line; packed where the name says so."""
     text = json.dumps(content(record), indent=1, sort_keys=True)
     data = (_NUMBERS.sub(_on_one_line, text) + "\n").encode()
-    return gzip.compress(data, mtime=0) if path.suffix == PACKED else data
+    return _packed(path, data)
+
+
+def _packed(path: Path, data: bytes) -> bytes:
+    match path.suffix:
+        case ".xz":
+            return lzma.compress(data, preset=6 | lzma.PRESET_EXTREME)
+        case ".gz":
+            return gzip.compress(data, mtime=0)
+    return data
+
+
+def unpacked(path: Path, data: bytes) -> bytes:
+    """What stands in a file of this name; raises one of ``BROKEN``, EOFError or OSError."""
+    match path.suffix:
+        case ".xz":
+            return lzma.decompress(data)
+        case ".gz":
+            return gzip.decompress(data)
+    return data
 
 
 def _on_one_line(numbers: re.Match[str]) -> str:
