@@ -19,7 +19,7 @@ from workbench.cli import main as workbench
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "tests" / "recorded" / "figures.json.zst"
-STUDIES = ("attention", "moe", "softmax", "transpose")
+STUDIES = ("attention", "attention_served", "moe", "softmax", "transpose")
 sys.path.insert(0, str(ROOT / "tests"))
 
 
