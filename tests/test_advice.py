@@ -524,21 +524,22 @@ def test_a_ladder_is_judged_again_for_the_record_where_a_file_has_changed(
         assert main(["advise", "vectorised", "--study", "transpose", "--json", *there]) == 0
         return int(json.loads(capsys.readouterr().out)["record_of"]["steps"])
 
+    others = {"attention", "attention_served", "moe", "softmax"}
     there = ["--project", str(root)]
     monkeypatch.setattr(track_record, "_remembered", {})
     monkeypatch.setattr(track_record, "snapshot", counting)
     every = steps()
-    assert set(judged) == {"attention", "attention_served", "moe", "softmax"}  # its own was judged for the advice
+    assert set(judged) == others  # its own was judged for the advice
     assert steps() == every
     assert judged == []
     check = root / "ablations" / "softmax" / "evidence" / "nvidia-h200" / "checks" / "fused.json"
     check.unlink()
     assert steps() < every
-    assert set(judged) == {"attention", "attention_served", "moe", "softmax"}
+    assert set(judged) == others
     config = root / "workbench.toml"
     config.write_text(config.read_text().replace("min_speedup = 1.03", "min_speedup = 1.5"))
     steps()
-    assert set(judged) == {"attention", "attention_served", "moe", "softmax"}
+    assert set(judged) == others
 
 
 @pytest.mark.parametrize(
