@@ -62,15 +62,25 @@ def provenance(
     arguments: Iterable[str] | None = None,
     ncu_command: str | None = None,
 ) -> Provenance:
-    """``arguments`` are those of this command where no others are given."""
-    words = sys.argv[1:] if arguments is None else arguments
+    """``arguments`` are those of a `workbench` elsewhere; without them it is this command."""
+    words = [*program(), *sys.argv[1:]] if arguments is None else ["workbench", *arguments]
     return Provenance(
         **to_builtins(environment),
         workbench=workbench.__version__,
         date=now(),
-        command=shlex.join(["workbench", *map(without_folders, words)]),
+        command=shlex.join(map(without_folders, words)),
         ncu_command=ncu_command,
     )
+
+
+def program() -> list[str]:
+    """What this process was started as: `workbench`, or a program that has it as a library."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None:
+        name = spec.name.removesuffix(".__main__")
+        return ["workbench"] if name.startswith("workbench") else ["python", "-m", name]
+    name = Path(sys.argv[0]).name
+    return ["python", name] if name.endswith(".py") else [name or "python"]
 
 
 def without_folders(word: str) -> str:

@@ -1,0 +1,36 @@
+"""The command that evidence has on record is the one that was typed, whatever program it was."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pytest
+
+from workbench.evidence.records import Environment
+from workbench.run.recording import provenance
+
+
+@pytest.mark.parametrize(
+    ("module", "typed", "told"),
+    [
+        ("", ["/usr/bin/workbench", "ablate", "fix1"], "workbench ablate fix1"),
+        ("workbench.__main__", ["/x/workbench/__main__.py", "check"], "workbench check"),
+        ("benchmarks.in_bf16", ["/x/in_bf16.py", "b?"], "python -m benchmarks.in_bf16 'b?'"),
+        ("", ["/x/times.py", "--out=/x/out"], "python times.py --out=out"),
+        ("", [""], "python"),
+    ],
+)
+def test_of_each_program(
+    monkeypatch: pytest.MonkeyPatch, module: str, typed: list[str], told: str
+) -> None:
+    started = ModuleType("__main__")
+    started.__spec__ = ModuleSpec(module, None) if module else None
+    monkeypatch.setitem(sys.modules, "__main__", started)
+    monkeypatch.setattr(sys, "argv", typed)
+    assert provenance(Environment()).command == told
+
+
+def test_of_another_machine() -> None:
+    assert provenance(Environment(), arguments=["check", "fix1"]).command == "workbench check fix1"
