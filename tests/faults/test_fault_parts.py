@@ -31,7 +31,7 @@ def test_parts_have_folders_of_their_own(
     assert main(["report", "--html", "--project", str(workspace)]) == 0
     whole = workspace / "reports" / "attention"
     before = contents(whole)
-    assert len(before) == 18
+    assert len(before) == 22
     capsys.readouterr()
     for verb, names in (("ablate", ["fix2", "fix1"]), ("report", ["fix3", "fix1"])):
         assert main([verb, *names, "--project", str(workspace)]) == 0

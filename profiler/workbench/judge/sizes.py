@@ -175,8 +175,22 @@ def over_sizes(
         others={k: v for k, v in first.parameters.items() if k != parameter},
         lines=tuple(lines),
         in_flops=in_flops,
-        warnings=tuple(warnings_of({name: each.table for name, each in times.items()}, primary)),
+        warnings=tuple(
+            warnings_of(
+                {size_name(parameter, shape): times[shape.shape].table for shape in shapes}, primary
+            )
+        ),
     )
+
+
+def size_name(parameter: str, shape: ShapeEvidence) -> str:
+    """``S=512``: of a shape among others that differ in it alone."""
+    return f"{parameter}={size_words(float(shape.parameters[parameter]))}"
+
+
+def size_words(value: float) -> str:
+    """``512``: as it was given, whole where it is whole."""
+    return f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"
 
 
 def _is_intense(shape: ShapeEvidence) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workbench.judge.sizes import AtSize, OverSizes, SizeLine
+from workbench.judge.sizes import AtSize, OverSizes, SizeLine, size_words
 from workbench.render.chart.key import Entry, key
 from workbench.render.chart.scale import Plot, plot
 from workbench.render.chart.scene import (
@@ -22,7 +22,7 @@ from workbench.render.chart.scene import (
     Width,
 )
 from workbench.render.document.phrases import shape_words
-from workbench.render.document.sizes import ALT, CAPTION, NAME, rate, rate_unit, size_words
+from workbench.render.document.sizes import ALT, CAPTION, NAME, rate, rate_unit
 
 TICK = 11.0
 GRID, AXIS = Stroke("faint", 0.8), Stroke("muted", 0.8)

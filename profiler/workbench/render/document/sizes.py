@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.judge.sizes import OverSizes, SizeLine
+from workbench.judge.sizes import OverSizes, SizeLine, size_words
 from workbench.render.document.blocks import (
     Align,
     Block,
@@ -50,23 +50,20 @@ def sizes_sections(every: Sequence[OverSizes]) -> list[Section]:
             for name, value in over.others.items()
             if any(other.others.get(name) != value for other in every)
         }
-        found.append(sizes_section(sizes_name(place), over, shape_words(own)))
+        section = sizes_section(sizes_name(place), over, shape_words(own), again=place > 0)
+        found.append(section)
     return found
 
 
-def sizes_section(name: str, over: OverSizes, which: str = "") -> Section:
-    """With the chart of that name."""
-    *head, times, rates, best = sizes_view(over)
-    chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words(CAPTION))
+def sizes_section(name: str, over: OverSizes, which: str = "", *, again: bool = False) -> Section:
+    """With the chart of that name. ``again``: what it shows was said in the section before."""
+    origin, *head, times, rates, best = sizes_view(over)
+    chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words("" if again else CAPTION))
+    head = head if again else [origin, *head]
     whole = [Bullets(told)] if (told := tuple(overall(over))) else []
     tables = Fold(words("Each size, the times, and the rates"), (best, times, rates))
     title = line("Over ", code(over.parameter), f": {which}" * bool(which))
     return Section(name, title, (*head, chart, *whole, tables))
-
-
-def size_words(value: float) -> str:
-    """``512``: as it was given, whole where it is whole."""
-    return f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"
 
 
 def rate_unit(over: OverSizes) -> str:
