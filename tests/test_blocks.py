@@ -112,16 +112,20 @@ def tree(folder: EvidenceFolder) -> dict[str, bytes]:
 
 # ---- what travels --------------------------------------------------------------------------------
 def test_a_block_is_plain_json_and_called_after_it(root: Path) -> None:
-    block = errand(root).block(["ablate"])
+    block = errand(root).block(["workbench", "ablate"])
     data = blocks.encode(block)
     assert blocks.decode(data) == block
     assert (
         json.loads(data)["sources"]["kernels/scale/fix.py"]
         == hashlib.sha256((root / "kernels" / "scale" / "fix.py").read_bytes()).hexdigest()
     )
-    assert blocks.id_of(data) == blocks.id_of(blocks.encode(errand(root).block(["ablate"])))
+    assert blocks.id_of(data) == blocks.id_of(
+        blocks.encode(errand(root).block(["workbench", "ablate"]))
+    )
     (root / "kernels" / "scale" / "fix.py").write_text(MODULE + "\n")
-    assert blocks.id_of(data) != blocks.id_of(blocks.encode(errand(root).block(["ablate"])))
+    assert blocks.id_of(data) != blocks.id_of(
+        blocks.encode(errand(root).block(["workbench", "ablate"]))
+    )
 
 
 def test_an_answer_is_what_was_answered() -> None:
@@ -280,7 +284,7 @@ def test_a_block_is_merged_as_if_it_had_been_measured_here(
     root: Path, tmp_path: Path, gpu: StandIn
 ) -> None:
     one = errand(root)
-    block = one.block(["ablate"])
+    block = one.block(["workbench", "ablate"])
     left = carried(block, root, tmp_path / "b")
     merger = Merger(one.folder)
     merger.learn(one.study)
@@ -301,7 +305,7 @@ def test_a_timing_that_was_cut_short_elsewhere_is_noted_here_once(
     root: Path, tmp_path: Path, gpu: StandIn
 ) -> None:
     one = errand(root)
-    block = one.block(["ablate"])
+    block = one.block(["workbench", "ablate"])
     left = carried(block, root, tmp_path / "b")
     (line,) = [text for text in left.files["journal.jsonl"].splitlines() if b'"session"' in text]
     ended = json.loads(line) | {"cut_short": True, "sessions": 2, "file": "20260101T000000Z.json"}
@@ -325,7 +329,7 @@ def test_a_timing_that_was_cut_short_elsewhere_is_noted_here_once(
 
 def test_what_was_superseded_does_not_come_back(root: Path, tmp_path: Path, gpu: StandIn) -> None:
     one = errand(root)
-    block = one.block(["ablate"])
+    block = one.block(["workbench", "ablate"])
     old, new = (carried(block, root, tmp_path / name) for name in ("old", "new"))
     merger = Merger(one.folder)
     merger.learn(one.study)
@@ -384,7 +388,7 @@ def tampered(left: Left, name: str, data: bytes, *, rehashed: bool) -> Left:
 
 def test_what_is_not_what_was_measured_is_refused(root: Path, tmp_path: Path, gpu: StandIn) -> None:
     one = errand(root)
-    block = one.block(["ablate"])
+    block = one.block(["workbench", "ablate"])
     left = carried(block, root, tmp_path / "b")
     build, check = left.files["builds/fix.json"], left.files["checks/fix.json"]
     (timing,) = (name for name in left.files if "/timings/" in name)

@@ -57,8 +57,15 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_the_command_on_record_names_no_folder_of_the_machine() -> None:
-    words = ["ablate", "fix2[warps=8]", "--project", "/home/me/kernels", "--on=/etc/place.toml"]
-    found = recording.provenance(Environment(), arguments=[*words, "--shape", "S=128"])
+    words = [
+        "workbench",
+        "ablate",
+        "fix2[warps=8]",
+        "--project",
+        "/home/me/kernels",
+        "--on=/etc/place.toml",
+    ]
+    found = recording.provenance(Environment(), command=[*words, "--shape", "S=128"])
     assert found.command == (
         "workbench ablate 'fix2[warps=8]' --project kernels --on=place.toml --shape S=128"
     )

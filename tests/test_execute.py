@@ -35,7 +35,9 @@ def sent(root: Path, tmp_path: Path) -> tuple[bytes, dict[str, bytes]]:
     make(root, {}, {"baseline": MODULE, "fix": MODULE})
     study = find_workspace(root).study()
     plan = Plan("large", timed=("baseline", "fix"))
-    block = Errand(study, Config(), EvidenceFolder(tmp_path / "e"), plan).block(["ablate"])
+    block = Errand(study, Config(), EvidenceFolder(tmp_path / "e"), plan).block(
+        ["workbench", "ablate"]
+    )
     files = files_of(study)
     by_hash = {digest: files[name].read_bytes() for name, digest in hashes(files).items()}
     return blocks.encode(block), by_hash

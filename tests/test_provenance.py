@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from workbench.evidence.records import Environment
+from workbench.run import recording
 from workbench.run.recording import provenance
 
 
@@ -20,17 +21,25 @@ from workbench.run.recording import provenance
         ("benchmarks.in_bf16", ["/x/in_bf16.py", "b?"], "python -m benchmarks.in_bf16 'b?'"),
         ("", ["/x/times.py", "--out=/x/out"], "python times.py --out=out"),
         ("", [""], "python"),
+        ("", ["-c", "7"], "python -c 7"),
     ],
 )
 def test_of_each_program(
     monkeypatch: pytest.MonkeyPatch, module: str, typed: list[str], told: str
 ) -> None:
     started = ModuleType("__main__")
-    started.__spec__ = ModuleSpec(module, None) if module else None
+    started.__spec__ = ModuleSpec(module, None, origin=typed[0]) if module else None
     monkeypatch.setitem(sys.modules, "__main__", started)
     monkeypatch.setattr(sys, "argv", typed)
     assert provenance(Environment()).command == told
 
 
+def test_of_a_process_that_acts_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "_elsewhere", [])
+    recording.act_for(["python", "-m", "benchmarks.in_bf16", "b?"])
+    assert provenance(Environment()).command == "python -m benchmarks.in_bf16 'b?'"
+
+
 def test_of_another_machine() -> None:
-    assert provenance(Environment(), arguments=["check", "fix1"]).command == "workbench check fix1"
+    given = ["workbench", "check", "fix1"]
+    assert provenance(Environment(), command=given).command == "workbench check fix1"

@@ -157,7 +157,7 @@ def run(options: AdoptOptions) -> None:
         ),
         provenance=recording.provenance(
             Environment(gpu=gpu, compute_capability=report.compute_capability or ABSENT),
-            arguments=["adopt", file.name, "--as", name],
+            command=["workbench", "adopt", file.name, "--as", name],
         ),
     )
     recording.write_captures(folder, index.report, data, [index])

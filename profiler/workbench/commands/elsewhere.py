@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -39,7 +38,7 @@ from workbench.run.protocol import (
     CeilingsJob,
     TrialJob,
 )
-from workbench.run.recording import Recorder
+from workbench.run.recording import Recorder, typed
 from workbench.run.trial import error_of
 from workbench.study.config import Config
 from workbench.study.model import Study
@@ -209,7 +208,7 @@ def dispatched(there: There, jobs: Sequence[Job], board: Board) -> list[Outcome]
         errands.append(Errand(*given))
     watching = Watching(board.done, board.event, note)
     with board.progress:
-        dispatch = Dispatch(there.crew, errands, sys.argv[1:], watching)
+        dispatch = Dispatch(there.crew, errands, typed(), watching)
         try:
             return dispatch.run()
         finally:

@@ -23,8 +23,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     ``checked`` to ``everywhere`` as in a ``Plan``; ``derived`` as in a job.
     ``sources`` are the sha256 of the files by their path in a workspace. ``share`` tells apart the
     blocks that hold some sessions each of one comparison, in their order; -1 where it has all of
-    them. ``command`` is what the user ran, without ``workbench``. ``instead`` of measuring variants
-    it may be a job of another kind.
+    them. ``command`` is what the user ran, in words. ``instead`` of measuring variants it may be a
+    job of another kind.
     """
 
     study: str

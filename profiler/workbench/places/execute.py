@@ -44,6 +44,7 @@ from workbench.run.measure import Measurement
 from workbench.run.plan import Measured
 from workbench.run.process import Tail
 from workbench.run.protocol import CeilingsJob, Event, Passes, TrialJob, encode
+from workbench.run.recording import act_for
 from workbench.run.trial import told_by
 from workbench.study.shapes import with_derived
 from workbench.study.workspace import find_workspace, including
@@ -280,7 +281,7 @@ def main() -> int:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     data = (root / BLOCK).read_bytes()
     block = blocks.decode(data)
-    sys.argv = ["workbench", *block.command]  # what the user ran is on record
+    act_for(block.command)
     try:
         with (root / EVENTS).open("ab", buffering=0) as events:
 

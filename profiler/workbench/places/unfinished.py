@@ -48,7 +48,7 @@ class Unfinished:
             nodes={},
             stride=events[-1].stride,
             sessions=sessions,
-            provenance=provenance(environment, arguments=block.command),
+            provenance=provenance(environment, command=block.command),
         )
         if timing.together:
             file = f"{stamp(timing.provenance.date)}.json"

@@ -46,6 +46,8 @@ from workbench.words import CheckResult
 REPEATS_KEPT = 2  # earlier reports of a variant; each is a megabyte or so
 ZSTD_LEVEL = 12  # a tenth of the time of 19 for a sixth more bytes
 
+_elsewhere: list[str] = []
+
 
 def now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -59,11 +61,11 @@ def stamp(date: str) -> str:
 def provenance(
     environment: Environment,
     *,
-    arguments: Iterable[str] | None = None,
+    command: Iterable[str] | None = None,
     ncu_command: str | None = None,
 ) -> Provenance:
-    """``arguments`` are those of a `workbench` elsewhere; without them it is this command."""
-    words = [*program(), *sys.argv[1:]] if arguments is None else ["workbench", *arguments]
+    """``command`` is the one that evidence came of, in words; ``typed`` where it is not given."""
+    words = typed() if command is None else command
     return Provenance(
         **to_builtins(environment),
         workbench=workbench.__version__,
@@ -73,14 +75,24 @@ def provenance(
     )
 
 
-def program() -> list[str]:
+def act_for(command: Iterable[str]) -> None:
+    """From here on this process measures for a command that was typed elsewhere."""
+    _elsewhere[:] = command
+
+
+def typed() -> list[str]:
+    """The command in words: that of this process, or the one that it acts for."""
+    return list(_elsewhere) or [*_program(), *sys.argv[1:]]
+
+
+def _program() -> list[str]:
     """What this process was started as: `workbench`, or a program that has it as a library."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is not None:
+    if spec is not None and spec.origin == sys.argv[0]:
         name = spec.name.removesuffix(".__main__")
         return ["workbench"] if name.startswith("workbench") else ["python", "-m", name]
     name = Path(sys.argv[0]).name
-    return ["python", name] if name.endswith(".py") else [name or "python"]
+    return ["python", name] if name == "-c" or name.endswith(".py") else [name or "python"]
 
 
 def without_folders(word: str) -> str:
