@@ -305,6 +305,7 @@ WHOLE: Mapping[str, Callable[[Evidence, Label], Fact]] = {
 def evidence() -> Evidence:
     """Of the attention study, as it stands in this repository."""
     target = find_target(ROOT, "attention", None, tell=False)
-    known = snapshot(target.evidence(), target.study.ladder.chain([]), everywhere=True)
+    steps = target.study.ladder.chain([])
+    known = snapshot(target.evidence(), steps, timed=steps)
     config = target.workspace.config
     return Evidence(judge(known, config), Views(known, config, known.names))

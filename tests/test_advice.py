@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -515,9 +516,9 @@ def test_a_ladder_is_judged_again_for_the_record_where_a_file_has_changed(
     root = copy_of_repository(tmp_path)
     judged = []
 
-    def counting(evidence: Evidence, steps: Sequence[Step]) -> Snapshot:
+    def counting(evidence: Evidence, steps: Sequence[Step], **given: Any) -> Snapshot:
         judged.append(evidence.study.name)
-        return snapshot(evidence, steps)
+        return snapshot(evidence, steps, **given)
 
     def steps() -> int:
         judged.clear()

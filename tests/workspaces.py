@@ -89,6 +89,17 @@ def copy_of_repository(root: Path) -> Path:
     return root
 
 
+def workspace_of(root: Path, study: str) -> Path:
+    """One study of the repository in a workspace of its own: its verbs judge nothing else."""
+    for name in ("kernels", "ablations"):
+        shutil.copytree(ROOT / name / study, root / name / study)
+    config = (ROOT / "workbench.toml").read_text()
+    (root / "workbench.toml").write_text(
+        config.replace('study = "attention"', f'study = "{study}"')
+    )
+    return root
+
+
 def recorded_index(shape: str, variant: str) -> dict[str, Any]:
     """The entry of a recorded capture."""
     path = EVIDENCE / shape / "captures" / f"{variant}.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from workbench.cli import main
 from workbench.commands import foreign
 from workbench.derive.matching import match
-from workspaces import ROOT, copy_of_repository, recorded_report
+from workspaces import ROOT, copy_of_repository, recorded_report, workspace_of
 
 BENCH = f"{sys.executable} -m workbench"
 REPORT = recorded_report("b2h8s512d64")
@@ -34,6 +35,12 @@ def shell(command: str, here: Path, **variables: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.fixture(scope="module")
+def ladder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a small study alone."""
+    return workspace_of(tmp_path_factory.mktemp("ladder"), "transpose")
+
+
 @pytest.mark.parametrize(
     "verb",
     [
@@ -41,20 +48,20 @@ def shell(command: str, here: Path, **variables: str) -> subprocess.CompletedPro
         "doctor",
         "list",
         "list --json",
-        "ablate fix1",
-        "ablate fix1 --json",
-        "show fix1",
-        "diff fix1 fix2",
-        "diff fix1 fix2 --source",
+        "ablate tiled",
+        "ablate tiled --json",
+        "show tiled",
+        "diff tiled padded",
+        "diff tiled padded --source",
         f"show {REPORT}",
     ],
 )
-def test_a_reader_that_leaves_ends_it_with_141(verb: str, tmp_path: Path) -> None:
+def test_a_reader_that_leaves_ends_it_with_141(verb: str, ladder: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
         [sys.executable, "-m", "workbench", *verb.split()],
-        cwd=tmp_path,
+        cwd=ladder,
         env={"PYTHONPATH": str(ROOT / "profiler"), "PATH": os.environ["PATH"]},
         stdout=write,
         stderr=subprocess.PIPE,
@@ -77,23 +84,24 @@ def test_a_reader_that_leaves_ends_it_with_141(verb: str, tmp_path: Path) -> Non
     ],
     ids=["ascii", "C", "latin-1"],
 )
-@pytest.mark.parametrize("verb", ["ablate fix1", "report fix1", "diff fix1 fix2 --source"])
-def test_no_encoding_stops_a_verb(verb: str, variables: dict[str, str], tmp_path: Path) -> None:
-    done = shell(f"workbench {verb}", tmp_path, **variables)
+@pytest.mark.parametrize("verb", ["ablate tiled", "report tiled", "diff tiled padded --source"])
+def test_no_encoding_stops_a_verb(verb: str, variables: dict[str, str], ladder: Path) -> None:
+    shutil.rmtree(ladder / "reports", ignore_errors=True)
+    done = shell(f"workbench {verb}", ladder, **variables)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-    plain = tmp_path / "workbench-reports/attention/fix1/OPTIMIZATION_REPORT.md"
+    plain = ladder / "reports/transpose/tiled/OPTIMIZATION_REPORT.md"
     assert verb[0] != "r" or "µs" in plain.read_text(encoding="utf-8")
 
 
-def test_json_stays_json_without_a_stderr(tmp_path: Path) -> None:
-    done = shell("workbench ablate fix1 --json 2>&-", tmp_path)
+def test_json_stays_json_without_a_stderr(ladder: Path) -> None:
+    done = shell("workbench ablate tiled --json 2>&-", ladder)
     assert done.returncode == 0
-    assert json.loads(done.stdout)["study"] == "attention"
+    assert json.loads(done.stdout)["study"] == "transpose"
 
 
-def test_closed_streams_are_no_fault(tmp_path: Path) -> None:
-    assert shell("workbench ablate fix1 >&-", tmp_path).returncode == 0
-    assert shell("workbench list <&- >&- 2>&-", tmp_path).returncode == 0
+def test_closed_streams_are_no_fault(ladder: Path) -> None:
+    assert shell("workbench ablate tiled >&-", ladder).returncode == 0
+    assert shell("workbench list <&- >&- 2>&-", ladder).returncode == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

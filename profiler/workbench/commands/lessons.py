@@ -68,5 +68,6 @@ def of_study(workspace: Workspace, study: Study) -> Iterator[Lesson]:
     """On every card that there is evidence of."""
     for folder in evidence_folders(workspace.ablations, study.name):
         evidence = Evidence(study, study.default_shape, folder)
-        known = snapshot(evidence, study.ladder.chain([]), everywhere=True)
+        steps = study.ladder.chain([])
+        known = snapshot(evidence, steps, timed=steps)
         yield from lessons(known, judge(known, workspace.config), workspace.config)

@@ -63,7 +63,8 @@ def _judged(target: Target, study: Study, folder: EvidenceFolder) -> Sequence[Tr
         if len(_remembered) >= MOST_REMEMBERED:
             _remembered.clear()
         evidence = Evidence(study, study.default_shape, folder)
-        _remembered[key] = trials_in(snapshot(evidence, study.ladder.chain([])), config)
+        seen = snapshot(evidence, study.ladder.chain([]), timed=(), ranged=False)
+        _remembered[key] = trials_in(seen, config)
     return _remembered[key]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,8 +43,20 @@ class Figure:
     better: str = ""
 
 
+# By the identity of a table, for as long as it is there: every figure of a capture asks for them.
+_known: dict[int, Launches] = {}
+
+
 def by_launch(metrics: pd.DataFrame) -> Launches:
-    """Launch number to metric name to value."""
+    """Launch number to metric name to value; of a table that does not change any more."""
+    key = id(metrics)
+    if key not in _known:
+        _known[key] = _by_launch(metrics)
+        weakref.finalize(metrics, _known.pop, key).atexit = False
+    return _known[key]
+
+
+def _by_launch(metrics: pd.DataFrame) -> Launches:
     launches: dict[int, dict[str, float]] = {}
     for launch, name, value in rows(metrics, "launch", "metric", "value"):
         launches.setdefault(int(launch), {})[str(name)] = float(value)

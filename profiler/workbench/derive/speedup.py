@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, ClassVar
@@ -85,18 +85,36 @@ def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
     """
     every = list(sessions)
     wrong = wrong_outputs(every)
-    found: dict[Key, dict[int, list[InstanceTime]]] = {}
+    found: dict[Key, list[tuple[Session, Series]]] = {}
     for session in every:
         for series in session.series:
-            if series.variant in wrong:
-                continue
-            key = (series.variant, series.regime, series.twin)
-            by_session = found.setdefault(key, {})
-            by_session.setdefault(session.number, []).append(instance_time(series, session.card))
-    return {
-        key: {number: tuple(times) for number, times in by_session.items()}
-        for key, by_session in found.items()
-    }
+            if series.variant not in wrong:
+                key = (series.variant, series.regime, series.twin)
+                found.setdefault(key, []).append((session, series))
+    return _WhenAsked(found)
+
+
+class _WhenAsked(Mapping[Key, SessionTimes]):
+    """The times of each key from when they are first asked for: a verdict asks for few of them."""
+
+    def __init__(self, measured: Mapping[Key, Sequence[tuple[Session, Series]]]) -> None:
+        self._measured = measured
+        self._found: dict[Key, SessionTimes] = {}
+
+    def __getitem__(self, key: Key) -> SessionTimes:
+        if key not in self._found:
+            by_session: dict[int, list[InstanceTime]] = {}
+            for session, series in self._measured[key]:
+                one = instance_time(series, session.card)
+                by_session.setdefault(session.number, []).append(one)
+            self._found[key] = {number: tuple(times) for number, times in by_session.items()}
+        return self._found[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._measured)
+
+    def __len__(self) -> int:
+        return len(self._measured)
 
 
 def adds_nothing(times: SessionTimes) -> bool:

@@ -108,9 +108,16 @@ class Evidence:
     def check(self, variant: str, shape: str | None = None) -> OnRecord[Check]:
         """The check at one shape."""
         shape = shape or self.shape
-        checks = self.files.record(self.folder.check(variant), Checks)
-        check = checks.shapes.get(shape) if checks else None
-        return _against(check, self.files.fingerprints.of(variant, shape))
+        return self.checks(variant, [shape])[shape]
+
+    def checks(self, variant: str, shapes: Iterable[str]) -> dict[str, OnRecord[Check]]:
+        """By shape."""
+        record, of = (
+            self.files.record(self.folder.check(variant), Checks),
+            self.files.fingerprints.of,
+        )
+        known = record.shapes if record else {}
+        return {shape: _against(known.get(shape), of(variant, shape)) for shape in shapes}
 
     def capture_index(self, variant: str) -> OnRecord[CaptureIndex]:
         """Missing where its report is, too; damaged where that is another than was recorded."""

@@ -64,16 +64,23 @@ class Texts:
 
 
 def snapshot(
-    evidence: Evidence, steps: Sequence[Step], *, sources: bool = False, everywhere: bool = False
+    evidence: Evidence,
+    steps: Sequence[Step],
+    *,
+    sources: bool = False,
+    timed: Sequence[Step] | None = None,
+    ranged: bool = True,
 ) -> Snapshot:
     """What is on record of ``steps`` and of all references at the shape of ``evidence``, and at
-    every other at which one of the steps is judged; of their outcome its times at all shapes.
+    every other at which one of the steps is judged; with ``ranged`` the ranges of shapes, too.
 
-    ``sources``: their texts as well; ``everywhere``: the times of all steps at all shapes.
+    ``sources``: their texts as well; ``timed``: those whose times at all shapes are wanted, without
+    it the outcome of ``steps``.
     """
     catalog()  # a file, too
     study = evidence.study
-    timed = steps if everywhere else [outcome(steps)] if steps else []
+    if timed is None:
+        timed = [outcome(steps)] if steps else []
     wanted = dict(_wanted(evidence, steps, timed, Texts() if sources else None))
     journal = load_journal(evidence.folder)
     shapes = {shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted}
@@ -88,7 +95,7 @@ def snapshot(
         calibration=evidence.calibration,
         told=(*Captures(evidence).told, *journal.told),
         journal=journal,
-        ranges=tuple(_ranges(evidence, steps)),
+        ranges=tuple(_ranges(evidence, steps)) if ranged else (),
     )
 
 
@@ -135,7 +142,7 @@ def _wanted(
         if name in ladders:
             variants = [*_compared(steps, name, table), *_names(timed), *_beside(study.ladder)]
             yield name, Wanted(_once(variants), captures=True, texts=texts)
-        elif shape.profiled and steps and table == study.default_shape:
+        elif shape.profiled and timed and table == study.default_shape:
             references = (reference.name for reference in study.ladder.references)
             yield name, Wanted(_once([*_names(timed), *references]))
 
@@ -222,7 +229,10 @@ def _everywhere(evidence: Evidence, variant: str) -> _Everywhere:
     kept, name, study = evidence.files.opened, f"everywhere {variant}", evidence.study
     if name not in kept:
         kept[name] = _Everywhere(
-            checks={shape: evidence.check(variant, shape).current for shape in study.shapes},
+            checks={
+                shape: found.current
+                for shape, found in evidence.checks(variant, study.shapes).items()
+            },
             build=evidence.build(variant).current,
             front_ends=front_ends_of(source_files(study, study.variants[variant])),
         )

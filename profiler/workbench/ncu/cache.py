@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -30,6 +30,8 @@ LEVEL = 9  # of the compression
 Launches = list[tuple[Tables, Sequence[str]]]
 CONTENT = b',"content":"'  # what stands before the checksum, and what between it and the launches
 LAUNCHES = b'","launches":'
+# What begins a launch, and its last part, four fifths of it. No string of JSON holds a bare quote.
+LAUNCH, INSTRUCTIONS = b'{"kernel":', b',"instructions":'
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,13 @@ class Kept:
     rules: Sequence[tuple[Any, ...]]
     collected: frozenset[str]
     launched: Launched | None = None
-    instructions: dict[str, Any] | None = None
+    instructions: bytes = b""
 
     @cached_property
     def code(self) -> Code | None:
         """Unpacked when it is asked for: most verbs do not look at it."""
-        return unpacked(self.instructions) if self.instructions else None
+        found = json.loads(self.instructions or b"null")
+        return unpacked(found) if found else None
 
 
 class Edited(ValueError):
@@ -99,7 +102,7 @@ def _read(path: Path, report: Path) -> Launches | None:
         if hashlib.sha256(body).hexdigest().encode() != checksum:
             raise Edited(EXCHANGED)
         if checksum not in _unpacked:
-            _unpacked[checksum] = [(_kept(one), one["ranges"]) for one in json.loads(body[:-1])]
+            _unpacked[checksum] = list(_launches(body[:-1]))
         return list(_unpacked[checksum])
     except Edited:
         raise
@@ -107,7 +110,15 @@ def _read(path: Path, report: Path) -> Launches | None:
         return None
 
 
-def _kept(launch: dict[str, Any]) -> Kept:
+def _launches(body: bytes) -> Iterator[tuple[Kept, Sequence[str]]]:
+    """Raises as ``json.loads``."""
+    for text in body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else ():
+        head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
+        launch = json.loads(LAUNCH + head + b"}")
+        yield _kept(launch, instructions), launch["ranges"]
+
+
+def _kept(launch: dict[str, Any], instructions: bytes) -> Kept:
     return Kept(
         launch["kernel"],
         [tuple(row) for row in launch["metrics"]],
@@ -115,7 +126,7 @@ def _kept(launch: dict[str, Any]) -> Kept:
         [_rule(row) for row in launch["rules"]],
         frozenset(launch["collected"]),
         _launched(launch.get("launched")),
-        launch.get("instructions"),
+        instructions,
     )
 
 

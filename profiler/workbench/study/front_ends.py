@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +26,7 @@ class FrontEnd:
     lines: str = ""
 
 
+TEXTS = 1024  # of sources that are remembered: all of a workspace
 TORCH_COMPILE = "torch.compile"
 BEHIND_TORCH_COMPILE = ("torch._dynamo", "torch._inductor.compile_fx")
 FRONT_ENDS = (
@@ -142,13 +143,14 @@ def without_configuration(text: str) -> int:
     return 0
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=TEXTS)
 def _used(text: str) -> frozenset[str]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return frozenset()
-    imported, called = set(_imported(tree)), set(_called(tree))
+    nodes = list(ast.walk(tree))
+    imported, called = set(_imported(nodes)), set(_called(nodes))
     others = {name.partition(".")[0] for name in imported} - NO_KERNELS
     return frozenset([OTHERS] if others else []) | frozenset(
         known.name
@@ -158,37 +160,46 @@ def _used(text: str) -> frozenset[str]:
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=TEXTS)
 def _packages(text: str) -> tuple[str, ...]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return ()
-    return tuple(n for n in _modules(tree) if n.partition(".")[0] not in NOT_PACKAGES)
+    return tuple(n for n in _modules(ast.walk(tree)) if n.partition(".")[0] not in NOT_PACKAGES)
 
 
 def _within(name: str, module: str) -> bool:
     return name == module or name.startswith(f"{module}.")
 
 
-def _modules(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _modules(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
+def _imported(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Modules, and what is taken out of them, with dots."""
-    yield from _modules(tree)
-    for node in ast.walk(tree):
+    yield from _modules(nodes)
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _called(tree: ast.Module) -> Iterator[str]:
+def _called(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """What stands with dots anywhere: decorators are no calls."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            yield ast.unparse(node)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and (name := _dotted(node)):
+            yield name
+
+
+def _dotted(node: ast.expr) -> str:
+    """``a.b.c``; empty for what begins with no name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
