@@ -790,6 +790,7 @@ with guard.watching("reference"):
     assert torch.equal(module.run(x=x), x.t())
 with guard.watching("shipped"):
     module = guard.load(folder / "shipped.py", "two")
+    assert module.package._operator._dispatcher.instances.serial
     try:
         module.run(x=x)
     except NotImplementedError as error:

@@ -104,7 +104,7 @@ def run(x):
     operator = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
     for _ in range(3):
         assert torch.equal(called(operator, torch.ones(4)), torch.full((4,), 2.0))
-    module = next(iter(operator._dispatcher._instances._made.values()))
+    module = next(iter(operator._dispatcher.instances._made.values()))
     assert len(module.tries) == 1
     assert operator.counts == {"reference: NVRTC is not installed": 3}
 
@@ -167,7 +167,7 @@ def test_inputs_are_copied_only_where_they_do_not_lie_as_it_was_checked(make: Ma
         (torch.randn(4, 4, dtype=torch.complex64).conj().imag, True),
     ):
         assert torch.equal(called(operator, x, strict=True), x + 1)
-        seen = next(iter(operator._dispatcher._instances._made.values())).seen[-1]
+        seen = next(iter(operator._dispatcher.instances._made.values())).seen[-1]
         assert (seen is not x) == copied
         assert seen.is_contiguous()
         assert not seen.is_neg()
@@ -364,6 +364,24 @@ def test_a_variant_that_keeps_something_is_loaded_for_every_stream_and_graph(
     assert every.at(torch.device("cuda", 1)) not in (first, captured, other)
     streams.stream = 7
     assert every.at(device) is first
+
+
+def test_calls_that_come_one_after_the_other_share_what_a_call_before_any_graph_has_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    streams = Streams(monkeypatch)
+    device = torch.device("cuda", 0)
+    every = Instances(lambda: ModuleType("m"), keeps=True)
+    every.serial = True
+    streams.capture = 1
+    in_graph = every.at(device)
+    streams.capture = 0
+    first = every.at(device)
+    assert first is not in_graph, "what it keeps is memory of the graph, set where that is replayed"
+    streams.stream, streams.capture = 8, 2
+    assert every.at(device) is first
+    every.serial = False
+    assert every.at(device) not in (first, in_graph)
 
 
 def test_one_that_keeps_nothing_is_loaded_once_a_device(monkeypatch: pytest.MonkeyPatch) -> None:

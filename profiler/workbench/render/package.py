@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import jinja2
 
 FOLDER = "package"
-RESERVED = ("counts", "layers", "provenance", "strict")  # what every package offers
+RESERVED = ("counts", "layers", "provenance", "serial", "strict")  # what every package offers
 WIDTH = 88  # of a line of a docstring
 
 

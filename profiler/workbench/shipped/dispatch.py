@@ -32,7 +32,7 @@ class Dispatcher:
         self.facts: Facts = read(folder / FILE)
         self._package = f"{package}.kernels.{self.facts.study}"
         self._sources = folder / "kernels" / self.facts.study
-        self._instances = Instances(self._load, keeps=bool(self.facts.keeps))
+        self.instances = Instances(self._load, keeps=bool(self.facts.keeps))
         self._reference: Callable[..., Any] | None = None
         self._said: set[str] = set()
         self._without: dict[torch.device, str] = {}
@@ -129,7 +129,7 @@ class Dispatcher:
             for name, x in inputs.items()
         }
         with on_device(tensors[0].device):
-            module = self._instances.at(tensors[0].device)
+            module = self.instances.at(tensors[0].device)
             result = tensors_of(module.run(**own), own, facts.in_place)
             for name in facts.in_place:
                 if own[name] is not inputs[name]:

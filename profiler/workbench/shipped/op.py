@@ -39,6 +39,10 @@ class Operator:
                 self._dispatcher.backward, setup_context=self._dispatcher.setup
             )
 
+    def serial(self, always: bool) -> None:
+        """Whether calls come one after the other in all streams and graphs; see ``Instances``."""
+        self._dispatcher.instances.serial = always
+
     @property
     def counts(self) -> Mapping[str, int]:
         """How often the variant answered, and the reference, by the reason why."""
