@@ -33,6 +33,7 @@ from workbench.commands.shipped_subject import other_code
 from workbench.cuda import build, carried
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.launch import Kernel
+from workbench.derive.intervals import Ratio
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime, Timing
@@ -41,6 +42,7 @@ from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import Shipping
 from workbench.shipped import facts as facts_files
 from workbench.shipped import op
+from workbench.study.config import Config
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT, make
 
@@ -709,6 +711,35 @@ def test_while_it_cannot_be_told_more_sessions_follow(
     standin.noise = noise
     check(capsys, str(package))
     assert gates == [["shipped", "reference"], asked]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "verdict"),
+    [
+        (1.014, 0.998, 1.030, "not slower"),  # whether it is faster is nobody's worry here
+        (1.001, 0.960, 1.044, "cannot tell"),
+        (0.990, 0.975, 1.005, "cannot tell"),
+        (0.950, 0.930, 0.970, "slower"),
+        (1.050, 1.030, 1.070, "faster"),
+    ],
+)
+def test_what_is_asked_is_whether_it_is_slower(
+    ratio: float,
+    low: float,
+    high: float,
+    verdict: str,
+    package: Path,
+    standin: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = timed_again.opened(package)
+    now = next(t for t in opened.shipped.times if t.shape == "8192x8192")
+    found = Ratio(ratio, low, high, 3, level=99)
+    monkeypatch.setattr(timed_again, "quotient", lambda now, then: found)
+    told = timed_again.compared(now, opened, Config())
+    assert ship_check.verdict(told) == verdict
+    slower = {"slower": True, "cannot tell": None}.get(verdict, False)
+    assert told.slower is slower
 
 
 def test_on_another_card_nothing_is_compared(

@@ -111,8 +111,15 @@ def lines(package: Package, told: str, changed: list[str], found: Compared | Non
         shown.append(f"  now: {words(found.now)}")
         if found.then is not None:
             shown.append(f"  on record: {words(found.then)}, {shipped.environment.gpu}")
-        shown.append(f"  {found.move or 'not compared'}: {found.why}")
+        shown.append(f"  {verdict(found)}: {found.why}")
     return shown
+
+
+def verdict(found: Compared) -> str:
+    if found.move is None:
+        return "not compared"
+    open_but_for_one_side = found.move == Move.CANNOT_TELL and found.slower is False
+    return "not slower" if open_but_for_one_side else found.move
 
 
 def words(time: ShippedTime) -> str:
@@ -134,6 +141,7 @@ def as_data(
         "tests": told,
         "changed": changed,
         "move": found.move if found else None,
+        "slower": found.slower if found else None,
         "why": found.why if found else None,
         "now": msgspec.to_builtins(found.now) if found else None,
         "on_record": msgspec.to_builtins(found.then) if found and found.then else None,
@@ -142,7 +150,7 @@ def as_data(
 
 def finish(package: Package, changed: list[str], found: Compared | None) -> None:
     """The exit code, with what goes along on stderr."""
-    if found is not None and found.move == Move.SLOWER:
+    if found is not None and found.slower:
         raise GateFailed(
             f"{package.facts.package} is slower than its evidence: {found.why}",
             hint="the card may be in use or hot: try again; another torch has another reference",
@@ -158,5 +166,5 @@ def finish(package: Package, changed: list[str], found: Compared | None) -> None
             f"its tests passed, and nothing was timed: {lacks.message if lacks else ''}",
             hint="the same command times it where there is a GPU; ncu it does not need",
         )
-    if found.move in (None, Move.CANNOT_TELL):
+    if found.slower is None:
         raise CannotTell(f"whether it is as fast as its evidence: {found.why}")

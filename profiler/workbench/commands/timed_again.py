@@ -179,11 +179,14 @@ def half_width(time: ShippedTime, level: int) -> float | None:
 
 @dataclass(frozen=True)
 class Compared:
-    """A time measured now beside the one on record; ``move`` is what became of it."""
+    """A time measured now beside the one on record; ``move`` is what became of it, and ``slower``
+    is None where that is not known.
+    """
 
     now: ShippedTime
     then: ShippedTime | None
     move: Move | None
+    slower: bool | None
     why: str
 
 
@@ -194,18 +197,22 @@ def compared(now: ShippedTime, package: Package, config: Config) -> Compared:
     gpu = machine.find_gpu()
     here, there = gpu.name if gpu else "", shipped.environment.gpu or ""
     if gpu_slug(here) != gpu_slug(there):
-        return Compared(now, then, None, f"its evidence is of {there}, and this is {here}")
+        return Compared(now, then, None, None, f"its evidence is of {there}, and this is {here}")
     if then is None:
-        return Compared(now, None, None, f"there is no time on record at {now.shape}")
+        return Compared(now, None, None, None, f"there is no time on record at {now.shape}")
     ratio = quotient(now, then)
     if ratio is None:
-        return Compared(now, then, None, "there is no ratio over its reference on record")
+        return Compared(now, then, None, None, "there is no ratio over its reference on record")
     move, why = time_verdict(ratio, config.gate)
-    return Compared(now, then, move, why)
+    if move != Move.CANNOT_TELL:
+        return Compared(now, then, move, move == Move.SLOWER, why)
+    within = ratio.low is not None and ratio.low >= 1 / (1 + config.gate.margin)
+    return Compared(now, then, move, False if within else None, why)
 
 
 def still_open(timing: Timing, package: Package, config: Config) -> Sequence[str]:
-    """Both of them while their sessions cannot tell, for as many again."""
+    """Both of them while their sessions cannot tell whether it is slower, for as many again."""
     now = timed(timing, SHIPPED, REFERENCE)
-    wide = now is not None and compared(now, package, config).move == Move.CANNOT_TELL
+    found = compared(now, package, config) if now else None
+    wide = found is not None and found.move is not None and found.slower is None
     return [n for n in (SHIPPED, REFERENCE) if n in timing.fingerprints] if wide else []
