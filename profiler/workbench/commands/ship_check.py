@@ -17,7 +17,9 @@ from workbench.commands.progress import note
 from workbench.commands.timed_again import (
     Compared,
     Package,
+    best_known,
     compared,
+    is_too_wide,
     measured,
     opened,
     workspace_of,
@@ -27,6 +29,7 @@ from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageErro
 from workbench.evidence.records import ShippedTime
 from workbench.render.numbers import interval, microseconds
 from workbench.run import machine
+from workbench.study.config import Config
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace
 from workbench.words import Move
@@ -84,7 +87,7 @@ def check(options: ShipOptions) -> None:
         show_json(as_data(package, told, changed, found))
     else:
         say(*lines(package, told, changed, found))
-    finish(package, changed, found)
+    finish(package, changed, found, config)
 
 
 def shape_of(package: Package, shape: str | None) -> str:
@@ -148,7 +151,7 @@ def as_data(
     }
 
 
-def finish(package: Package, changed: list[str], found: Compared | None) -> None:
+def finish(package: Package, changed: list[str], found: Compared | None, config: Config) -> None:
     """The exit code, with what goes along on stderr."""
     if found is not None and found.slower:
         raise GateFailed(
@@ -167,4 +170,20 @@ def finish(package: Package, changed: list[str], found: Compared | None) -> None
             hint="the same command times it where there is a GPU; ncu it does not need",
         )
     if found.slower is None:
-        raise CannotTell(f"whether it is as fast as its evidence: {found.why}")
+        raise CannotTell(
+            f"whether it is as fast as its evidence: {found.why}",
+            hint=where_it_can_be_told(package, found, config),
+        )
+
+
+def where_it_can_be_told(package: Package, found: Compared, config: Config) -> str:
+    """ "" where that is no question of the shape."""
+    best = best_known(package)
+    if found.move is None or found.then is None or best is None:
+        return ""
+    if not is_too_wide(found.then, config) or is_too_wide(best, config):
+        return ""
+    return (
+        f"its ratio on record is too wide at {found.then.shape} by itself, whatever is measured"
+        f" now: `--shape {best.shape}` has the narrowest"
+    )

@@ -15,7 +15,7 @@ from workbench.commands import packaging
 from workbench.commands.measuring import INTERRUPTED
 from workbench.commands.progress import Progress
 from workbench.commands.shipped_evidence import timed
-from workbench.derive.intervals import Ratio, at_other_level
+from workbench.derive.intervals import LEVEL_AGAIN, Ratio, at_other_level
 from workbench.errors import GateFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, gpu_slug
@@ -210,9 +210,25 @@ def compared(now: ShippedTime, package: Package, config: Config) -> Compared:
     return Compared(now, then, move, False if within else None, why)
 
 
+def is_too_wide(then: ShippedTime, config: Config) -> bool:
+    """On record, by itself, at the level that holds where sessions are added: none can tell."""
+    half = half_width(then, LEVEL_AGAIN)
+    return half is not None and half > math.log(1 + config.gate.margin)
+
+
+def best_known(package: Package) -> ShippedTime | None:
+    """The time on record whose ratio over the reference has the narrowest interval."""
+    halves = [(half_width(time, LEVEL_AGAIN), time) for time in package.shipped.times]
+    known = [(half, time) for half, time in halves if half is not None]
+    return min(known, key=lambda pair: pair[0])[1] if known else None
+
+
 def still_open(timing: Timing, package: Package, config: Config) -> Sequence[str]:
-    """Both of them while their sessions cannot tell whether it is slower, for as many again."""
+    """Both of them while more sessions may tell whether it is slower, for as many again."""
     now = timed(timing, SHIPPED, REFERENCE)
     found = compared(now, package, config) if now else None
-    wide = found is not None and found.move is not None and found.slower is None
-    return [n for n in (SHIPPED, REFERENCE) if n in timing.fingerprints] if wide else []
+    if found is None or found.move is None or found.slower is not None:
+        return []
+    if found.then is not None and is_too_wide(found.then, config):
+        return []
+    return [n for n in (SHIPPED, REFERENCE) if n in timing.fingerprints]
