@@ -761,6 +761,7 @@ def test_what_is_asked_is_whether_it_is_slower(
     monkeypatch.setattr(timed_again, "quotient", lambda now, then: found)
     told = timed_again.compared(now, opened, Config())
     assert ship_check.verdict(told) == verdict
+    assert ("whether it is faster" in told.why) is (verdict == "not slower")
     slower = {"slower": True, "cannot tell": None}.get(verdict, False)
     assert told.slower is slower
 

@@ -207,7 +207,9 @@ def compared(now: ShippedTime, package: Package, config: Config) -> Compared:
     if move != Move.CANNOT_TELL:
         return Compared(now, then, move, move == Move.SLOWER, why)
     within = ratio.low is not None and ratio.low >= 1 / (1 + config.gate.margin)
-    return Compared(now, then, move, False if within else None, why)
+    if within:
+        return Compared(now, then, move, False, f"{why} whether it is faster")
+    return Compared(now, then, move, None, why)
 
 
 def is_too_wide(then: ShippedTime, config: Config) -> bool:
