@@ -15,7 +15,8 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.sass import blocks, mix
 from workbench.derive.sass.listing import Costed, Listing, listing
-from workbench.ncu.cache import Kept
+from workbench.ncu import frames
+from workbench.ncu.cache import Kept, tables_of
 from workbench.ncu.capture import Capture, Decoded
 from workbench.ncu.captures import Captures
 from workbench.ncu.disassembly import packed, unpacked
@@ -88,9 +89,26 @@ def test_what_is_kept_of_the_code_is_the_code() -> None:
     action = actions(report, f"workbench:attention/fix10/{CAUSAL}")[0]
     code = Decoded(action, report).code
     assert code is not None
-    assert unpacked(json.loads(json.dumps(packed(code)))) == code
+    assert unpacked(json.loads(json.dumps(packed(code))), report, lambda: action) == code
     assert any("wgmma" in ptx for ptx in code.ptx)
     assert not any("0x7f" in sass and len(sass.split("0x7f")[1]) > 8 for sass in code.sass)
+
+
+def test_ptx_is_read_from_the_report_when_it_is_asked_for(tmp_path: Path) -> None:
+    """Of every launch its own."""
+    report = recorded_report(CAUSAL, "fix10")
+    kept = tmp_path / "kept.json.zst"
+    read = [one.code for one, _ in tables_of(report, kept)]
+    again = [one.code for one, _ in tables_of(report, kept)]
+    assert len(read) > 1
+    for before, after in zip(read, again, strict=True):
+        assert before is not None
+        assert after is not None
+        assert "ptx" not in vars(after)
+        assert after.ptx == before.ptx
+        assert len(after.ptx) == len(after.sass)
+    assert read[0] != read[-1]
+    assert b"wgmma.mma_async" not in frames.whole(kept.read_bytes())
 
 
 def test_tables_without_code_have_no_listing() -> None:
@@ -103,8 +121,7 @@ def test_tables_without_code_have_no_listing() -> None:
 
 def code(*sass: str, share: float = 0.1) -> list[Costed]:
     return [
-        Costed(0, 16 * n, text, "", ("a.cu", 1), 32.0, 10.0, share, 1.0)
-        for n, text in enumerate(sass)
+        Costed(0, 16 * n, text, ("a.cu", 1), 32.0, 10.0, share, 1.0) for n, text in enumerate(sass)
     ]
 
 

@@ -25,7 +25,7 @@ from workbench.ncu.counters import LINE_COUNTERS
 from workbench.ncu.disassembly import Code, packed, unpacked
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
-READING = 3  # to be raised where the functions of ncu.capture read something else
+READING = 4  # to be raised where the functions of ncu.capture read something else
 LEVEL = 9  # of the compression
 Launches = list[tuple[Tables, Sequence[str]]]
 CONTENT = b',"content":"'  # what stands before the checksum, and what between it and the launches
@@ -45,12 +45,17 @@ class Kept:
     collected: frozenset[str]
     launched: Launched | None = None
     instructions: bytes = b""
+    report: Path = Path()
+    index: int = 0  # among the report's launches
 
     @cached_property
     def code(self) -> Code | None:
         """Unpacked when it is asked for: most verbs do not look at it."""
         found = json.loads(self.instructions or b"null")
-        return unpacked(found) if found else None
+        return unpacked(found, self.report, self._action) if found else None
+
+    def _action(self) -> Any:
+        return launches(self.report)[self.index][0]
 
 
 class Edited(ValueError):
@@ -85,8 +90,8 @@ def _belongs_to(report: Path) -> dict[str, Any]:
     return {"report": digest_of(report), "reading": hashlib.sha256(read.encode()).hexdigest()}
 
 
-# By checksum: the shapes of a ladder share reports, and each is asked for on its own.
-_unpacked: dict[bytes, Launches] = {}
+# By checksum and report: the shapes of a ladder share reports, and each is asked for on its own.
+_unpacked: dict[tuple[bytes, Path], Launches] = {}
 
 
 def _read(path: Path, report: Path) -> Launches | None:
@@ -101,24 +106,25 @@ def _read(path: Path, report: Path) -> Launches | None:
         checksum, _, body = rest.partition(LAUNCHES)
         if hashlib.sha256(body).hexdigest().encode() != checksum:
             raise Edited(EXCHANGED)
-        if checksum not in _unpacked:
-            _unpacked[checksum] = list(_launches(body[:-1]))
-        return list(_unpacked[checksum])
+        if (checksum, report) not in _unpacked:
+            _unpacked[checksum, report] = list(_launches(body[:-1], report))
+        return list(_unpacked[checksum, report])
     except Edited:
         raise
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 
-def _launches(body: bytes) -> Iterator[tuple[Kept, Sequence[str]]]:
+def _launches(body: bytes, report: Path) -> Iterator[tuple[Kept, Sequence[str]]]:
     """Raises as ``json.loads``."""
-    for text in body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else ():
+    texts = body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else []
+    for index, text in enumerate(texts):
         head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
         launch = json.loads(LAUNCH + head + b"}")
-        yield _kept(launch, instructions), launch["ranges"]
+        yield _kept(launch, instructions, report, index), launch["ranges"]
 
 
-def _kept(launch: dict[str, Any], instructions: bytes) -> Kept:
+def _kept(launch: dict[str, Any], instructions: bytes, report: Path, index: int) -> Kept:
     return Kept(
         launch["kernel"],
         [tuple(row) for row in launch["metrics"]],
@@ -127,6 +133,8 @@ def _kept(launch: dict[str, Any], instructions: bytes) -> Kept:
         frozenset(launch["collected"]),
         _launched(launch.get("launched")),
         instructions,
+        report,
+        index,
     )
 
 

@@ -121,7 +121,7 @@ class Decoded:
     @cached_property
     def code(self) -> Code | None:
         with limited(self.path):
-            return read_code(self.action, self._counted)
+            return read_code(self.action, self._counted, self.path)
 
     @cached_property
     def rules(self) -> list[tuple[Any, ...]]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any
 
 from workbench.ncu.counters import INSTRUCTIONS, LINE_COUNTERS, Counted
 from workbench.ncu.instructions import Instruction
 from workbench.ncu.places import Place, Places
+from workbench.ncu.watchdog import limited
 
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 
@@ -20,22 +24,33 @@ _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 class Code:
     """One launch, column by column, in the order of the addresses.
 
-    ``addresses`` are bytes from the first, and so are the targets of branches; ``ptx`` is "" where
-    there is none. ``places`` are file and line that an instruction is charged to, as ``Places`` has
-    it. ``executed`` counts warps; None is not collected. ``samples`` is stall reason to index in
-    these columns to its samples, each at the instruction that waits: by line they add up to those
-    of ``Capture.lines``.
+    ``addresses`` are bytes from the first, which is at ``first`` in the report, and so are the
+    targets of branches. ``places`` are file and line that an instruction is charged to, as
+    ``Places`` has it. ``executed`` counts warps; None is not collected. ``samples`` is stall reason
+    to index in these columns to its samples, each at the instruction that waits: by line they add
+    up to those of ``Capture.lines``.
     """
 
+    first: int
     addresses: tuple[int, ...]
     sass: tuple[str, ...]
-    ptx: tuple[str, ...]
     places: tuple[Place, ...]
     executed: tuple[float, ...] | None
     samples: Mapping[str, Mapping[int, float]]
+    report: Path = field(repr=False, compare=False)
+    action: Callable[[], Any] = field(repr=False, compare=False)  # as ``ncu_report`` has the launch
+
+    @cached_property
+    def ptx(self) -> tuple[str, ...]:
+        """What each was made of, "" where that is not known. It is read from the report when it is
+        first asked for: a quarter of all text, and few look at it.
+        """
+        action = self.action()
+        with limited(self.report):
+            return tuple(_line(action.ptx_by_pc(self.first + at)) for at in self.addresses)
 
 
-def read_code(action: Any, known: Counted) -> Code | None:
+def read_code(action: Any, known: Counted, report: Path) -> Code | None:
     """None where the report has no disassembly of the launch."""
     code = known.places.code
     if not any(one.opcode for one in code):
@@ -53,12 +68,14 @@ def read_code(action: Any, known: Counted) -> Code | None:
         samples[reason] = dict(sorted(mine.items()))
     charged = {n for found in samples.values() for n in found}
     return Code(
+        first=code[0].pc,
         addresses=tuple(one.pc - code[0].pc for one in code),
         sass=tuple(_relative(one, code[0].pc, code[-1].pc) for one in code),
-        ptx=tuple(_line(action.ptx_by_pc(one.pc)) for one in code),
         places=tuple(_place(known.places, one.pc, n in charged) for n, one in enumerate(code)),
         executed=tuple(executed.get(one.pc, 0.0) for one in code) if executed else None,
         samples=samples,
+        report=report,
+        action=lambda: action,
     )
 
 
@@ -84,31 +101,48 @@ def _line(text: Any) -> str:
 
 
 def packed(code: Code) -> dict[str, Any]:
-    """As it is kept in a file; texts in one piece, since a piece is read much faster than many."""
+    """As it is kept in a file; texts in one piece, since a piece is read much faster than many, and
+    of numbers that rise the steps, which take a third less room.
+    """
     files = list(dict.fromkeys(file for file, _ in code.places))
     place = {file: number for number, file in enumerate(files)}
     return {
-        "addresses": code.addresses,
+        "first": code.first,
+        "addresses": _steps(code.addresses),
         "sass": "\n".join(code.sass),
-        "ptx": "\n".join(code.ptx) if any(code.ptx) else "",
         "files": files,
         "file": [place[file] for file, _ in code.places],
-        "line": [line for _, line in code.places],
+        "line": _steps([line for _, line in code.places]),
         "executed": code.executed,
-        "samples": {reason: list(found.items()) for reason, found in code.samples.items()},
+        "samples": {
+            reason: [_steps(list(found)), list(found.values())]
+            for reason, found in code.samples.items()
+        },
     }
 
 
-def unpacked(kept: Mapping[str, Any]) -> Code:
-    """Raises LookupError or TypeError for what ``packed`` never made."""
-    files, count = kept["files"], len(kept["addresses"])
-    places = [(str(files[f]), int(n)) for f, n in zip(kept["file"], kept["line"], strict=True)]
-    executed = kept["executed"]
+def unpacked(kept: Mapping[str, Any], report: Path, action: Callable[[], Any]) -> Code:
+    """``action`` gives the launch for what is not kept. Raises LookupError, TypeError or ValueError
+    for what ``packed`` never made.
+    """
+    files, executed = kept["files"], kept["executed"]
+    lines = accumulate(kept["line"])
+    places = [(str(files[f]), int(n)) for f, n in zip(kept["file"], lines, strict=True)]
     return Code(
-        addresses=tuple(kept["addresses"]),
+        first=int(kept["first"]),
+        addresses=tuple(accumulate(kept["addresses"])),
         sass=tuple(kept["sass"].split("\n")),
-        ptx=tuple(kept["ptx"].split("\n")) if kept["ptx"] else ("",) * count,
         places=tuple(places),
         executed=None if executed is None else tuple(executed),
-        samples={reason: dict(found) for reason, found in kept["samples"].items()},
+        samples={
+            reason: dict(zip(accumulate(at), counts, strict=True))
+            for reason, (at, counts) in kept["samples"].items()
+        },
+        report=report,
+        action=action,
     )
+
+
+def _steps(rising: Sequence[int]) -> list[int]:
+    """The first, and from each to the next."""
+    return [*rising[:1], *(after - before for before, after in pairwise(rising))]

@@ -41,7 +41,7 @@ def instruction(one: Costed, width: int | None) -> Pieces:
     head = f"   {told} {reason:<18} {executed:>8}  {one.address:#06x}  "
     pieces: Pieces = [(head, "dim")]
     room = None if width is None else width - len(head)
-    ptx = f"  // {one.ptx}" if one.ptx and (width is None or width >= PTX_FROM) else ""
+    ptx = f"  // {one.ptx}" if (width is None or width >= PTX_FROM) and one.ptx else ""
     sass = printable(one.sass)
     if ptx:
         pieces += [(f"{sass:<{SASS_WIDTH}}", "bold" if share >= HOT else "")]

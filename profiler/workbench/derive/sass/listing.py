@@ -34,19 +34,25 @@ class Costed:
     ``executed`` counts warps, ``samples`` those that waited there, ``share`` is their part of all
     samples of the variant (0 to 1), and ``microseconds`` that share of the duration under ncu; None
     is not collected. ``stalls`` is stall reason to samples. ``place`` is the file and the line that
-    it is charged to, ``ptx`` what it was made of, "" where that is not known.
+    it is charged to, and it is the one at ``index`` in ``code``.
     """
 
     launch: int
     address: int
     sass: str
-    ptx: str
     place: Place
     executed: float | None
     samples: float | None
     share: float | None
     microseconds: float | None
     stalls: Mapping[str, float] = field(default_factory=lambda: NO_STALLS)
+    code: Code | None = field(default=None, repr=False, compare=False)
+    index: int = 0
+
+    @property
+    def ptx(self) -> str:
+        """What it was made of, "" where that is not known: see ``Code.ptx``."""
+        return self.code.ptx[self.index] if self.code is not None else ""
 
     @cached_property
     def parsed(self) -> Instruction:
@@ -110,8 +116,8 @@ def _costed(
         if reason != ISSUING:
             for index, count in found.items():
                 stalls.setdefault(index, {})[reason] = count
-    for index, (address, sass, ptx, place) in enumerate(
-        zip(code.addresses, code.sass, code.ptx, code.places, strict=True)
+    for index, (address, sass, place) in enumerate(
+        zip(code.addresses, code.sass, code.places, strict=True)
     ):
         mine = stalls.get(index, {})
         samples = added(mine.values())
@@ -120,7 +126,6 @@ def _costed(
             launch=launch,
             address=address,
             sass=sass,
-            ptx=ptx,
             place=place,
             executed=code.executed[index] if code.executed is not None else None,
             samples=None if weight is None else samples,
@@ -129,4 +134,6 @@ def _costed(
             if share is None or nanoseconds is None
             else share * nanoseconds / NS_PER_US,
             stalls=MappingProxyType(mine) if mine else NO_STALLS,
+            code=code,
+            index=index,
         )
