@@ -309,6 +309,18 @@ def test_the_report_and_its_page_have_what_is_on_record_over_the_size(
     assert 'class="chart narrow" data-chart="sizes"' in page
 
 
+def test_two_sizes_that_nobody_asked_for_are_no_range_of_a_report(
+    monkeypatch: pytest.MonkeyPatch, told: Told
+) -> None:
+    StandIn(monkeypatch, linear)
+    told("ablate")
+    told("sweep", "wide", "--shape", "n=2048|4096")
+    assert "sizes" not in told("ablate")
+    told("sweep", "wide", "--shape", "n=1024|4096")
+    (over,) = told("ablate")["sizes"]
+    assert len(over["shapes"]) == 3
+
+
 def test_a_shape_that_the_study_takes_up_is_shown_once(
     monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
 ) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from workbench.words import Parameter
 
 FEWEST = 2  # sizes that make a range
+FEWEST_TOLD = 3  # in a report, where nobody asked for them: two points are always a line
 # FLOP a byte under which an operation is told in GB/s: no data-centre GPU since Volta does so few
 # FLOP of its plain fp32 units in the time of a DRAM byte (V100: 15.7 TFLOP/s over 0.9 TB/s is 17).
 LOW_INTENSITY = 10.0
@@ -92,8 +93,8 @@ class OverSizes:
 
     @property
     def is_told(self) -> bool:
-        """Whether any variant has times that could be a line."""
-        return any(len(line.points) >= FEWEST for line in self.lines)
+        """Whether a report tells of it: any variant has times that could be a line."""
+        return any(len(line.points) >= FEWEST_TOLD for line in self.lines)
 
     def without_single_points(self) -> OverSizes:
         """Of a report, which knows of many variants that were timed at one of the sizes alone."""
