@@ -79,7 +79,7 @@ def test_work_is_what_one_call_needs() -> None:
     [
         ("transpose", ()),
         ("softmax", ("cluster",)),
-        ("attention_served", ("grouped", "chosen")),
+        ("attention_served", ("chosen",)),
         ("moe", ("baseline", "fix1", "fix3", "fix5[trim=1]", "wgmma", "fix13")),
     ],
 )

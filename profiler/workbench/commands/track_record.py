@@ -58,7 +58,7 @@ def _judged(target: Target, study: Study, folder: EvidenceFolder) -> Sequence[Tr
     second, and a table of each of several shapes wants all ladders.
     """
     config = target.workspace.config
-    key = study.name, folder.gpu, repr(config), stamp(target.workspace, folder)
+    key = study.name, folder.gpu, repr(config), stamp(target.workspace, study, folder)
     if key not in _remembered:
         if len(_remembered) >= MOST_REMEMBERED:
             _remembered.clear()
@@ -68,9 +68,11 @@ def _judged(target: Target, study: Study, folder: EvidenceFolder) -> Sequence[Tr
     return _remembered[key]
 
 
-def stamp(workspace: Workspace, folder: EvidenceFolder) -> Stamp:
-    """Of all that a verdict may depend on: files by their path in there, with size and time."""
-    tops = {workspace.kernels, workspace.ablations, folder.root}
+def stamp(workspace: Workspace, study: Study, folder: EvidenceFolder) -> Stamp:
+    """Of all that a verdict may depend on: files by their path in there, with size and time. A
+    variant may take its sources from the kernels of another study, and nothing else of that.
+    """
+    tops = {workspace.kernels, workspace.ablations / study.name, folder.root}
     return frozenset(each for top in tops for each in _files(top, top.name))
 
 
