@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
@@ -15,7 +16,8 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.sass import blocks, mix
 from workbench.derive.sass.listing import Costed, Listing, listing
-from workbench.ncu import frames
+from workbench.errors import BadCapture
+from workbench.ncu import cache, frames
 from workbench.ncu.cache import Kept, tables_of
 from workbench.ncu.capture import Capture, Decoded
 from workbench.ncu.captures import Captures
@@ -109,6 +111,27 @@ def test_ptx_is_read_from_the_report_when_it_is_asked_for(tmp_path: Path) -> Non
         assert len(after.ptx) == len(after.sass)
     assert read[0] != read[-1]
     assert b"wgmma.mma_async" not in frames.whole(kept.read_bytes())
+
+
+def test_ptx_is_of_the_report_that_the_tables_are_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a copy, once the first is gone; of another file in its place it is not read."""
+    monkeypatch.setattr(cache, "_unpacked", {})
+    first, second = tmp_path / "a.ncu-repz", tmp_path / "b.ncu-repz"
+    kept = tmp_path / "kept.json.zst"
+    for path in (first, second):
+        shutil.copy(recorded_report(CAUSAL, "fix10"), path)
+        tables_of(path, kept)
+    ((found, _), *_) = tables_of(first, kept)
+    ((found, _), *_) = tables_of(second, kept)
+    assert found.code is not None
+    first.unlink()
+    second.write_bytes(b"another")
+    with pytest.raises(BadCapture, match=r"b\.ncu-repz is not the file"):
+        _ = found.code.ptx
+    shutil.copy(recorded_report(CAUSAL, "fix10"), second)
+    assert any(found.code.ptx)
 
 
 def test_tables_without_code_have_no_listing() -> None:

@@ -177,7 +177,7 @@ def finish(package: Package, changed: list[str], found: Compared | None, config:
 
 
 def where_it_can_be_told(package: Package, found: Compared, config: Config) -> str:
-    """ "" where that is no question of the shape."""
+    """The hint; empty where that is no question of the shape."""
     best = best_known(package)
     if found.move is None or found.then is None or best is None:
         return ""

@@ -45,17 +45,20 @@ class Kept:
     collected: frozenset[str]
     launched: Launched | None = None
     instructions: bytes = b""
-    report: Path = Path()
+    report: str = ""  # its sha256
     index: int = 0  # among the report's launches
 
     @cached_property
     def code(self) -> Code | None:
         """Unpacked when it is asked for: most verbs do not look at it."""
         found = json.loads(self.instructions or b"null")
-        return unpacked(found, self.report, self._action) if found else None
+        return unpacked(found, _seen[self.report], self._action) if found else None
 
     def _action(self) -> Any:
-        return launches(self.report)[self.index][0]
+        path = _seen[self.report]
+        if digest_of(path) != self.report:
+            raise BadCapture(f"{path} {EXCHANGED}", hint=CUT)
+        return launches(path)[self.index][0]
 
 
 class Edited(ValueError):
@@ -90,8 +93,9 @@ def _belongs_to(report: Path) -> dict[str, Any]:
     return {"report": digest_of(report), "reading": hashlib.sha256(read.encode()).hexdigest()}
 
 
-# By checksum and report: the shapes of a ladder share reports, and each is asked for on its own.
-_unpacked: dict[tuple[bytes, Path], Launches] = {}
+# By checksum: the shapes of a ladder share reports, and each is asked for on its own.
+_unpacked: dict[bytes, Launches] = {}
+_seen: dict[str, Path] = {}  # where a report was last, by its sha256
 
 
 def _read(path: Path, report: Path) -> Launches | None:
@@ -101,21 +105,23 @@ def _read(path: Path, report: Path) -> Launches | None:
     try:
         text = frames.whole(path.read_bytes())
         head, _, rest = text.partition(CONTENT)
-        if json.loads(head + b"}")["of"] != _belongs_to(report):
+        of = _belongs_to(report)
+        if json.loads(head + b"}")["of"] != of:
             return None
         checksum, _, body = rest.partition(LAUNCHES)
         if hashlib.sha256(body).hexdigest().encode() != checksum:
             raise Edited(EXCHANGED)
-        if (checksum, report) not in _unpacked:
-            _unpacked[checksum, report] = list(_launches(body[:-1], report))
-        return list(_unpacked[checksum, report])
+        if checksum not in _unpacked:
+            _unpacked[checksum] = list(_launches(body[:-1], of["report"]))
+        _seen[of["report"]] = report
+        return list(_unpacked[checksum])
     except Edited:
         raise
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 
-def _launches(body: bytes, report: Path) -> Iterator[tuple[Kept, Sequence[str]]]:
+def _launches(body: bytes, report: str) -> Iterator[tuple[Kept, Sequence[str]]]:
     """Raises as ``json.loads``."""
     texts = body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else []
     for index, text in enumerate(texts):
@@ -124,7 +130,7 @@ def _launches(body: bytes, report: Path) -> Iterator[tuple[Kept, Sequence[str]]]
         yield _kept(launch, instructions, report, index), launch["ranges"]
 
 
-def _kept(launch: dict[str, Any], instructions: bytes, report: Path, index: int) -> Kept:
+def _kept(launch: dict[str, Any], instructions: bytes, report: str, index: int) -> Kept:
     return Kept(
         launch["kernel"],
         [tuple(row) for row in launch["metrics"]],
