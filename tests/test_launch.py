@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from workbench import cuda
-from workbench.cuda import tensor_maps
+from workbench.cuda import launch, tensor_maps
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
 
@@ -107,6 +108,59 @@ def test_a_carveout_is_asked_for_as_it_was_declared(monkeypatch: pytest.MonkeyPa
     kernel._carve(1, 72, 0)
     assert asked == [("CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT", 72)]
     assert kernel._carved == {0}
+
+
+class Loaded:
+    handle = 5
+
+
+def test_a_launch_goes_to_the_current_stream_of_the_current_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    launched: list[tuple[Any, ...]] = []
+    host = SimpleNamespace(
+        device=lambda: SimpleNamespace(device_id=1),
+        stream=lambda device: {1: 70 + len(launched)}[device],
+        launch=lambda *given: launched.append(given),
+        argument=launch._argument_of(),
+    )
+    monkeypatch.setattr(launch, "_host", lambda: host)
+    monkeypatch.setattr(launch, "_stream", lambda device, handle: (device, handle))
+    monkeypatch.setattr(launch, "_config", lambda *config: config)
+    kernel = Kernel(Path("tile.cu"), "tile", {}, ())
+    kernel.__dict__["_loaded"] = (Loaded, [8, 4])
+    monkeypatch.setattr(kernel, "_allow_shared", lambda *asked: launched.append(asked))
+    tensor = torch.zeros(4)
+    kernel[2, 128](tensor, 3)
+    kernel[(2, 1), 128, 64](tensor, 3)
+    assert launched == [
+        ((1, 70), (2, 128, 0, False), Loaded, tensor.data_ptr(), 3),
+        (5, 64, 1),
+        ((1, 72), ((2, 1), 128, 64, False), Loaded, tensor.data_ptr(), 3),
+    ]
+    with pytest.raises(UsageError, match="tile takes 2 arguments, 1 were given"):
+        kernel[2, 128](tensor)
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "kind"),
+    [
+        (3, 4, "int32"),
+        (True, 1, "bool"),
+        (True, 4, "int32"),
+        (0.5, 4, "float32"),
+        (0.5, 8, "float64"),
+    ],
+)
+def test_a_number_is_passed_as_wide_as_the_kernel_has_it(value: Any, size: int, kind: str) -> None:
+    passed = launch._argument_of()(value, size)
+    assert (passed.dtype.name, passed) == (kind, value)
+
+
+@pytest.mark.parametrize(("value", "size"), [(1 << 40, 8), (b"as it is", 128)])
+def test_what_has_its_width_is_passed_as_it_is(value: Any, size: int) -> None:
+    assert launch._argument_of()(value, size) is value
 
 
 class Views:

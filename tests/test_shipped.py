@@ -92,6 +92,37 @@ def test_inputs_unlike_those_that_were_checked_are_the_references(
         called(operator, x, 2, strict=True)
 
 
+FLAG = """
+def run(x, flag):
+    return x * 2 if flag else x
+"""
+
+
+def test_inputs_that_were_asked_about_before_are_told_from_those_that_only_look_like_them(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = make(run=FLAG, reference=FLAG, calls=[{"x": torch.ones(4), "flag": 1}])
+    asked = []
+    why_not = Domain.why_not
+
+    def counted(self: Domain, *given: Any) -> str:
+        asked.append(given)
+        return why_not(self, *given)
+
+    monkeypatch.setattr(Domain, "why_not", counted)
+    x = torch.ones(4)
+    assert called(operator, x, 1, strict=True).sum() == 8
+    assert called(operator, x + 1, 1, strict=True).sum() == 16
+    assert len(asked) == 1
+    for other, flag in ((torch.ones(5), 1), (torch.ones(4).half(), 1), (x, 2)):
+        for _ in range(2):
+            with pytest.raises(NotImplementedError, match=r"only checked for|was checked for"):
+                called(operator, other, flag, strict=True)
+    assert len(asked) == 4
+    assert called(operator, x, 1, strict=True).sum() == 8
+    assert len(asked) == 4
+
+
 def test_what_cannot_be_compiled_is_not_tried_at_every_call(make: Make) -> None:
     run = """
 from workbench.errors import EnvironmentLacks

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -99,9 +100,15 @@ def refused(
         return f"scores are scaled by {scaling}"
     if value.shape[-1] != query.shape[-1]:
         return "values have another head dimension"
-    if not query.is_cuda or torch.cuda.get_device_capability(query.device) != CAPABILITY:
+    if not query.is_cuda or capability(query.device) != CAPABILITY:
         return f"it is on {query.device}"
     return ""
+
+
+@cache
+def capability(device: torch.device) -> tuple[int, int]:
+    """Of a card; asking torch for it takes the host as long as a launch."""
+    return torch.cuda.get_device_capability(device)
 
 
 def mask(

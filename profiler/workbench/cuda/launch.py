@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.cuda.build import Compiled, Source, arch_of
 from workbench.cuda.carried import code_of
@@ -81,23 +81,21 @@ class Kernel:
     def _launch(
         self, grid: Extent, block: Extent, shared_bytes: int, args: tuple[Any, ...]
     ) -> None:
-        import torch
-        from cuda.core import Device, launch
-
+        host = _host()
         loaded, sizes = self._loaded
         if len(args) != len(sizes):
             raise UsageError(
                 f"{self.name} takes {len(sizes)} arguments, {len(args)} were given",
                 hint="compare the call with the kernel's parameters",
             )
-        device = Device()
-        if shared_bytes:
-            self._allow_shared(int(loaded.handle), shared_bytes, device.device_id)
-        if self.carveout is not None and device.device_id not in self._carved:
-            self._carve(int(loaded.handle), self.carveout, device.device_id)
-        stream = _stream(device.device_id, torch.cuda.current_stream().cuda_stream)
+        device = host.device().device_id
+        if shared_bytes > self._allowed.get(device, 0):
+            self._allow_shared(int(loaded.handle), shared_bytes, device)
+        if self.carveout is not None and device not in self._carved:
+            self._carve(int(loaded.handle), self.carveout, device)
+        stream = _stream(device, host.stream(device))
         config = _config(grid, block, shared_bytes, self.early_start)
-        launch(stream, config, loaded, *map(_argument, args, sizes))
+        host.launch(stream, config, loaded, *map(host.argument, args, sizes))
 
     def _allow_shared(self, kernel: int, dynamic: int, device: int) -> None:
         """More than 48 KB of a block's shared memory has to be asked for, per kernel and device.
@@ -126,8 +124,34 @@ class Kernel:
         self._carved.add(device)
 
 
+class _Host(NamedTuple):
+    """What a launch calls, looked up once."""
+
+    device: Callable[[], Any]
+    launch: Callable[..., None]
+    stream: Callable[[int], int]  # the handle of a device's current stream
+    argument: Callable[[Any, int], Any]  # of a number of bytes
+
+
 # What a launch needs beside its arguments is made once: the host would take longer over it than the
 # driver over the launch.
+@cache
+def _host() -> _Host:
+    import torch
+    from cuda.core import Device, launch
+
+    # torch.cuda.current_stream makes an object around it, in as long as a launch takes.
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return _Host(Device, launch, raw or _handle_of_stream, _argument_of())
+
+
+def _handle_of_stream(device: int) -> int:
+    import torch
+
+    handle: int = torch.cuda.current_stream(device).cuda_stream
+    return handle
+
+
 @lru_cache(maxsize=64)
 def _stream(device: int, handle: int) -> Any:
     """torch's stream of the current device, as cuda-core knows it."""
@@ -188,15 +212,17 @@ class _Stream:
         return 0, self.handle
 
 
-def _argument(value: Any, size: int) -> Any:
-    import numpy as np
+def _argument_of() -> Callable[[Any, int], Any]:
+    """How an argument is passed, of the bytes that the kernel has for it."""
+    from numpy import bool_, float32, float64, int32
 
-    if hasattr(value, "data_ptr"):
-        return value.data_ptr()
-    if isinstance(value, bool):
-        return np.bool_(value) if size == 1 else np.int32(value)
-    if isinstance(value, int) and size == 4:
-        return np.int32(value)
-    if isinstance(value, float) and size in (4, 8):
-        return np.float32(value) if size == 4 else np.float64(value)
-    return value
+    def argument(value: Any, size: int) -> Any:
+        if isinstance(value, bool):
+            return bool_(value) if size == 1 else int32(value)
+        if isinstance(value, int):
+            return int32(value) if size == 4 else value
+        if isinstance(value, float):
+            return float32(value) if size == 4 else float64(value) if size == 8 else value
+        return value.data_ptr() if hasattr(value, "data_ptr") else value
+
+    return argument

@@ -21,8 +21,7 @@ def tensor_map(tensor: Any, box: tuple[int, ...], *, swizzled: bool = True) -> A
     arrives as zeros.
     """
     where = (tensor.device.index, tensor.data_ptr())
-    layout = (tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
-    return _described(*where, *layout, tuple(box), swizzled)
+    return _described(*where, tensor.shape, tensor.stride(), tensor.dtype, tuple(box), swizzled)
 
 
 class _Bare:
@@ -70,7 +69,7 @@ def _described(
         )
     bare = _Bare(
         {
-            "shape": shape,
+            "shape": tuple(shape),
             "strides": tuple(step * size for step in stride),
             "typestr": f"<i{size}",
             "data": (pointer, False),

@@ -24,6 +24,8 @@ from workbench.shipped.facts import CUBINS, FILE, TENSOR, Facts, read
 from workbench.shipped.instances import Instances
 from workbench.shipped.outputs import aligned, like, settled, tensors_of
 
+REMEMBERED = 4096  # kinds of inputs, with whether the variant is run for them
+
 
 class Dispatcher:
     """The variant of a ``package``, called as it was imported, whose files are in ``folder``."""
@@ -36,6 +38,8 @@ class Dispatcher:
         self._reference: Callable[..., Any] | None = None
         self._said: set[str] = set()
         self._without: dict[torch.device, str] = {}
+        self._others = [name for name, kind in self.facts.arguments if kind != TENSOR]
+        self._refused: dict[Any, str] = {}  # by kind of inputs; "" for what is run
         self._loaded = 0
         self.counts: Counter[str] = Counter()
         carried.carry(folder / CUBINS)
@@ -116,10 +120,17 @@ class Dispatcher:
     def _why_not(self, tensors: Sequence[torch.Tensor], inputs: dict[str, Any]) -> str:
         if why := elsewhere(tensors) or self._without.get(tensors[0].device, ""):
             return why
-        facts = self.facts
-        others = {name: inputs[name] for name, kind in facts.arguments if kind != TENSOR}
-        given: list[Given] = [given_of(x) for x in tensors]
-        return facts.domain.why_not(facts.tensors, given, others)
+        others = tuple(inputs[name] for name in self._others)
+        kinds = tuple((x.dtype, x.shape) for x in tensors)
+        # 1 is True for a dictionary, and not for a domain.
+        key = (kinds, others, tuple(map(type, others)))
+        if key not in self._refused:
+            if len(self._refused) >= REMEMBERED:
+                self._refused.clear()
+            given: list[Given] = [given_of(x) for x in tensors]
+            named = dict(zip(self._others, others, strict=True))
+            self._refused[key] = self.facts.domain.why_not(self.facts.tensors, given, named)
+        return self._refused[key]
 
     def _ours(self, inputs: dict[str, Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         facts = self.facts

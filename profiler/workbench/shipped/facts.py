@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Facts:
         """
         return f"{name}_" if self.in_place else name
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[str, ...]:
         """The names of the arguments that are tensors."""
         return tuple(name for name, kind in self.arguments if kind == TENSOR)
