@@ -123,7 +123,6 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(
         device=lambda: SimpleNamespace(device_id=1),
         stream=lambda device: {1: 70 + len(launched)}[device],
         launch=lambda *given: launched.append(given),
-        argument=launch._argument_of(),
     )
     monkeypatch.setattr(launch, "_host", lambda: host)
     monkeypatch.setattr(launch, "_stream", lambda device, handle: (device, handle))
@@ -154,13 +153,13 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(
     ],
 )
 def test_a_number_is_passed_as_wide_as_the_kernel_has_it(value: Any, size: int, kind: str) -> None:
-    passed = launch._argument_of()(value, size)
+    passed = launch._argument(value, size)
     assert (passed.dtype.name, passed) == (kind, value)
 
 
 @pytest.mark.parametrize(("value", "size"), [(1 << 40, 8), (b"as it is", 128)])
 def test_what_has_its_width_is_passed_as_it_is(value: Any, size: int) -> None:
-    assert launch._argument_of()(value, size) is value
+    assert launch._argument(value, size) is value
 
 
 class Views:

@@ -95,7 +95,7 @@ class Kernel:
             self._carve(int(loaded.handle), self.carveout, device)
         stream = _stream(device, host.stream(device))
         config = _config(grid, block, shared_bytes, self.early_start)
-        host.launch(stream, config, loaded, *map(host.argument, args, sizes))
+        host.launch(stream, config, loaded, *map(_argument, args, sizes))
 
     def _allow_shared(self, kernel: int, dynamic: int, device: int) -> None:
         """More than 48 KB of a block's shared memory has to be asked for, per kernel and device.
@@ -130,7 +130,6 @@ class _Host(NamedTuple):
     device: Callable[[], Any]
     launch: Callable[..., None]
     stream: Callable[[int], int]  # the handle of a device's current stream
-    argument: Callable[[Any, int], Any]  # of a number of bytes
 
 
 # What a launch needs beside its arguments is made once: the host would take longer over it than the
@@ -142,7 +141,7 @@ def _host() -> _Host:
 
     # torch.cuda.current_stream makes an object around it, in as long as a launch takes.
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    return _Host(Device, launch, raw or _handle_of_stream, _argument_of())
+    return _Host(Device, launch, raw or _handle_of_stream)
 
 
 def _handle_of_stream(device: int) -> int:
@@ -212,17 +211,24 @@ class _Stream:
         return 0, self.handle
 
 
-def _argument_of() -> Callable[[Any, int], Any]:
-    """How an argument is passed, of the bytes that the kernel has for it."""
+def _argument(value: Any, size: int) -> Any:
+    kind: Any = type(value)
+    return _passed(kind, size)(value)
+
+
+@cache
+def _passed(kind: type, size: int) -> Callable[[Any], Any]:
+    """How a kind of argument is passed where the kernel has so many bytes for it."""
     from numpy import bool_, float32, float64, int32
 
-    def argument(value: Any, size: int) -> Any:
-        if isinstance(value, bool):
-            return bool_(value) if size == 1 else int32(value)
-        if isinstance(value, int):
-            return int32(value) if size == 4 else value
-        if isinstance(value, float):
-            return float32(value) if size == 4 else float64(value) if size == 8 else value
-        return value.data_ptr() if hasattr(value, "data_ptr") else value
+    if issubclass(kind, bool):
+        return bool_ if size == 1 else int32
+    if issubclass(kind, int) and size == 4:
+        return int32
+    if issubclass(kind, float) and size in (4, 8):
+        return float32 if size == 4 else float64
+    return kind.data_ptr if hasattr(kind, "data_ptr") else _as_it_is
 
-    return argument
+
+def _as_it_is(value: Any) -> Any:
+    return value
