@@ -29,7 +29,7 @@ from workbench.evidence.records import (
     Session,
 )
 from workbench.ncu.command import flags
-from workbench.run import ahead, calibrate, machine, measure, recording, trial
+from workbench.run import ahead, calibrate, machine, measure, origin, recording, trial
 from workbench.run.measure import Measurement
 from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import (
@@ -96,7 +96,8 @@ class StandIn:
         self.monkeypatch.setattr(ahead, "MOST_COMPILERS", 0)
         self.monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: None)
         self.monkeypatch.setattr(Measurement, "capture", lambda *a: self.capture(a[0]))
-        self.monkeypatch.setattr(recording, "now", self.now)
+        for module in (origin, recording):
+            self.monkeypatch.setattr(module, "now", self.now)
         self.seconds = itertools.count()
 
     def now(self) -> str:

@@ -22,7 +22,7 @@ from workbench.ncu.report import (
     read_report,
 )
 from workbench.render.document.launches import extent, kernel
-from workbench.run import recording
+from workbench.run import origin, recording
 from workbench.study.model import Study
 from workbench.study.sources import fingerprint
 from workbench.words import ABSENT
@@ -155,7 +155,7 @@ def run(options: AdoptOptions) -> None:
             correctness=ABSENT,
             absolute_paths=len(warn_of_paths(report)),
         ),
-        provenance=recording.provenance(
+        provenance=origin.provenance(
             Environment(gpu=gpu, compute_capability=report.compute_capability or ABSENT),
             command=["workbench", "adopt", file.name, "--as", name],
         ),

@@ -18,7 +18,7 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import KeptEntry
 from workbench.judge.gates import HARMLESS
 from workbench.run.commits import repository_of
-from workbench.run.recording import now
+from workbench.run.origin import now
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import Workspace, find_workspace, including

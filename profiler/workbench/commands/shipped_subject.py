@@ -26,8 +26,8 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Provenance, Shipped, ShippedCubin, ShippedTime
 from workbench.judge.rows import Row
 from workbench.render import package as rendered
+from workbench.run.origin import now
 from workbench.run.protocol import Packable
-from workbench.run.recording import now
 from workbench.shipped.facts import Facts
 from workbench.study.front_ends import is_compiling
 from workbench.study.keeps import kept_between_calls

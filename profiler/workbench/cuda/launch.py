@@ -140,15 +140,7 @@ def _host() -> _Host:
     from cuda.core import Device, launch
 
     # torch.cuda.current_stream makes an object around it, in as long as a launch takes.
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    return _Host(Device, launch, raw or _handle_of_stream)
-
-
-def _handle_of_stream(device: int) -> int:
-    import torch
-
-    handle: int = torch.cuda.current_stream(device).cuda_stream
-    return handle
+    return _Host(Device, launch, torch._C._cuda_getCurrentRawStream)
 
 
 @lru_cache(maxsize=64)
