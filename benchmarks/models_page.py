@@ -140,7 +140,7 @@ class Recording(msgspec.Struct, kw_only=True):
 
 
 def sources(study: Study) -> str:
-    """The fingerprint of what was run: the variant's sources and the adapter."""
+    """The fingerprint of the kernels that were run; neither of the adapter nor of the launch."""
     return Fingerprints(study).of_sources("chosen")
 
 
