@@ -81,8 +81,8 @@ class Kernel:
     def _launch(
         self, grid: Extent, block: Extent, shared_bytes: int, args: tuple[Any, ...]
     ) -> None:
+        loaded, sizes = self._loaded  # first: without a GPU it says so
         host = _host()
-        loaded, sizes = self._loaded
         if len(args) != len(sizes):
             raise UsageError(
                 f"{self.name} takes {len(sizes)} arguments, {len(args)} were given",
