@@ -134,9 +134,9 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(
     kernel[2, 128](tensor, 3)
     kernel[(2, 1), 128, 64](tensor, 3)
     assert launched == [
-        ((1, 70), (2, 128, 0, False), Loaded, tensor.data_ptr(), 3),
+        ((1, 70), (2, 128, 0, False, False), Loaded, tensor.data_ptr(), 3),
         (5, 64, 1),
-        ((1, 72), ((2, 1), 128, 64, False), Loaded, tensor.data_ptr(), 3),
+        ((1, 72), ((2, 1), 128, 64, False, False), Loaded, tensor.data_ptr(), 3),
     ]
     with pytest.raises(UsageError, match="tile takes 2 arguments, 1 were given"):
         kernel[2, 128](tensor)

@@ -30,6 +30,7 @@ def kernel(
     options: tuple[str, ...] = (),
     early_start: bool = False,
     carveout: int | None = None,
+    cooperative: bool = False,
 ) -> Kernel:
     """Declare a kernel of ``source``, a file beside the calling module.
 
@@ -39,7 +40,8 @@ def kernel(
     (programmatic dependent launch): the kernel itself waits with ``griddepcontrol.wait``.
     ``carveout`` is how much of an SM's L1 is to be shared memory while it runs, in percent of the
     most; by itself the driver gives what the kernel needs, and a kernel that starts early and needs
-    more finds no room beside it.
+    more finds no room beside it. Blocks of a ``cooperative`` launch may wait for each other: all
+    run at once, or the driver refuses.
     """
     module = Path(sys._getframe(1).f_globals["__file__"]).resolve()
     folder, path = module.parent, module.parent / source
@@ -58,6 +60,7 @@ def kernel(
         options=tuple(options),
         early_start=early_start,
         carveout=carveout,
+        cooperative=cooperative,
     )
     _declared.append(result)
     return result

@@ -27,6 +27,7 @@ class Kernel:
         options: tuple[str, ...],
         early_start: bool = False,
         carveout: int | None = None,
+        cooperative: bool = False,
     ) -> None:
         self.path = path
         self.name = name
@@ -34,6 +35,7 @@ class Kernel:
         self.options = options
         self.early_start = early_start
         self.carveout = carveout
+        self.cooperative = cooperative
         self._carved: set[int] = set()  # devices where the driver knows
         self._shared: dict[int, tuple[int, int]] = {}  # by device, see _static_and_most
         self._allowed: dict[int, int] = {}  # by device, dynamic bytes that the driver knows of
@@ -94,7 +96,7 @@ class Kernel:
         if self.carveout is not None and device not in self._carved:
             self._carve(int(loaded.handle), self.carveout, device)
         stream = _stream(device, host.stream(device))
-        config = _config(grid, block, shared_bytes, self.early_start)
+        config = _config(grid, block, shared_bytes, self.early_start, self.cooperative)
         host.launch(stream, config, loaded, *map(_argument, args, sizes))
 
     def _allow_shared(self, kernel: int, dynamic: int, device: int) -> None:
@@ -152,13 +154,16 @@ def _stream(device: int, handle: int) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _config(grid: Extent, block: Extent, shared_bytes: int, early_start: bool) -> Any:
+def _config(
+    grid: Extent, block: Extent, shared_bytes: int, early_start: bool, cooperative: bool
+) -> Any:
     from cuda.core import LaunchConfig
 
     return LaunchConfig(
         grid=grid,
         block=block,
         shmem_size=shared_bytes,
+        is_cooperative=cooperative,
         programmatic_stream_serialization=early_start,
     )
 
