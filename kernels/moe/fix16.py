@@ -6,7 +6,7 @@ import torch
 
 from workbench import cuda
 
-params = cuda.params(warps=4, up_stages=6, split=0, cooperative=1)
+params = cuda.params(warps=8, up_stages=3, split=0, cooperative=1)
 MOST_TOPK = 16
 SHARED_BYTES = (227 << 10) - 2048  # and what the kernel declares itself
 
