@@ -60,7 +60,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     for name in ("kernels", "ablations"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("evidence"))
     shutil.copy(ROOT / "workbench.toml", root)
-    next_steps.move(root / "ablations" / "attention")
+    for study in ("attention", "moe"):
+        next_steps.move(root / "ablations" / study)
     return find_workspace(root)
 
 
