@@ -140,6 +140,26 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(
     ]
     with pytest.raises(UsageError, match="tile takes 2 arguments, 1 were given"):
         kernel[2, 128](tensor)
+    together = Kernel(Path("tile.cu"), "tile", {}, (), cooperative=True)
+    together.__dict__["_loaded"] = (Loaded, [8, 4])
+    together[2, 128](tensor, 3)
+    assert launched[-1] == ((1, 73), (2, 128, 0, False, True), Loaded, tensor.data_ptr(), 3)
+
+
+def test_without_a_gpu_it_is_the_kernel_that_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def host() -> None:
+        raise AttributeError("torch for CPUs has no streams to ask for")
+
+    class Unloaded(Kernel):
+        @property
+        def _loaded(self) -> Any:
+            raise RuntimeError("no GPU")
+
+    monkeypatch.setattr(launch, "_host", host)
+    with pytest.raises(RuntimeError, match="no GPU"):
+        Unloaded(Path("tile.cu"), "tile", {}, ())[2, 128]()
 
 
 @pytest.mark.parametrize(
