@@ -149,6 +149,21 @@ def test_too_little_memory_is_told_in_a_line(study: Path) -> None:
     assert "fewer variants" in error.hint
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ValueError('The specified grid size (264 * 1 * 1) exceeds the limit (132)')",
+        "RuntimeError('CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: This error indicates ...')",
+    ],
+)
+def test_more_blocks_than_run_at_once_are_told(said: str, study: Path) -> None:
+    error = told(study, f"def run(x):\n    raise {said}\n")
+    assert error.message == (
+        "a cooperative launch has more blocks than this GPU runs at once (fix1.py:2)"
+    )
+    assert "as many as it has SMs" in error.hint
+
+
 # ---- nvcc --------------------------------------------------------------------------------------
 def test_load_inline_without_nvcc_is_told(study: Path) -> None:
     error = told(

@@ -17,6 +17,7 @@ from workbench.words import VIRTUAL_ROOT
 
 NVCC_ERROR = re.compile(r"(\S+?)[(:](\d+)\)?\S*\s+(?:fatal |catastrophic )?error\s*:?\s*(.*)$")
 WITHOUT_ARGUMENT = re.compile(r"missing \d+ required positional arguments?: (.+)$")
+TOO_MANY_BLOCKS = re.compile(r"grid size .*exceeds the limit|COOPERATIVE_LAUNCH_TOO_LARGE")
 NO_COMPILER = (
     "CUDA_HOME environment variable is not set",
     "No such file or directory: 'nvcc'",
@@ -170,4 +171,15 @@ def _driver(error: BaseException) -> tuple[str, str] | None:
     return "needs a GPU: there is no NVIDIA driver here", "try it where there is one"
 
 
-SAYS = (_package, _triton, _autotuner, _nvcc, _memory, _driver)
+def _together(error: BaseException) -> tuple[str, str] | None:
+    """A cooperative launch, of cuda-core's words or the driver's."""
+    if TOO_MANY_BLOCKS.search(str(error)) is None:
+        return None
+    return (
+        f"a cooperative launch has more blocks than this GPU runs at once{_at(place(error))}",
+        "launch as many as it has SMs, times what fits one of them beside each other: "
+        "`workbench show` says what limits the occupancy",
+    )
+
+
+SAYS = (_package, _triton, _autotuner, _nvcc, _memory, _driver, _together)
