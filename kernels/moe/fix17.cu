@@ -1,167 +1,301 @@
-// As fix16.cu, with all sizes known when it is compiled: nothing is divided at run time, and no chunk is
-// asked for that a row has not.
-#include "few.cuh"
+// One token: both products in one kernel, weights by copies of several rows that follow each other into a
+// ring of the block. Each number of h says of which call it is, and who needs it looks until it is there.
+// MEET: nobody looks before all blocks have written theirs. Sizes are known when it is compiled.
+#include "element.cuh"
+#include "hopper.cuh"
 
 constexpr int kTopk = TOPK, kHidden = HIDDEN, kIntermediate = INTERMEDIATE;
-constexpr int kRingBytes = RING_BYTES, kUpStages = UP_STAGES;  // of a warp
-constexpr int kUpBytes = 4 * kHidden, kRowBytes = 2 * kIntermediate, kDownBytes = kTopk * kRowBytes;
-constexpr int kDownStages = kRingBytes / kDownBytes;
-constexpr int kBeforeUp = kRingBytes - kUpStages * kUpBytes;
-constexpr int kPairs = kTopk * kIntermediate;
-static_assert(kBeforeUp >= 0 && kDownStages > 0);
+constexpr int kRows = ROWS;            // of gate and of up in a stage of the first product
+constexpr int kWarps = 2 * kRows;      // that multiply, a row each
+constexpr int kFetches = kWarps, kPublishes = kWarps + 1, kListens = kWarps + 2;  // warps beside them
+constexpr int kThreads = 32 * (kWarps + 3);
+constexpr int kStages = STAGES;
+constexpr int kPart = 2 * kHidden * kRows, kStageBytes = 2 * kPart;
+constexpr int kRowBytes = 2 * kIntermediate;
+constexpr int kPer = PER;  // times so many rows as warps in a stage of the second product
+constexpr int kMostParts = MOST_PARTS;
+constexpr int kPairs = kTopk * kIntermediate, kUnits = kPairs / kRows;
+static_assert(kPer * kWarps * kRowBytes <= kStageBytes && kMostParts % kPer == 0);
+static_assert(kIntermediate % kRows == 0 && kTopk <= 32 && kStages <= 32);
+
+// Of all calls, one after the other, which is why nothing is ever set back.
+struct State {
+    unsigned long long blocks;  // that have begun
+    unsigned units;             // taken, and one too many by each block
+    unsigned met;               // blocks that have written their part of h; MEET alone
+    unsigned unused[28];
+    // A number in the upper half, and its call in the lower. In turn, as a block may be late to read.
+    uint4 h[2][kPairs / 4];
+};
+
+struct Shared {
+    unsigned char ring[kStages][kStageBytes];
+    Chunk h[kPairs / 8];
+    Barrier full[kStages], empty[kStages], summed[kStages], ready[kTopk], known;
+    float sum[kStages][kWarps];
+    int unit[kStages];  // of the first product; -1: the second begins
+    int expert[kTopk];
+    unsigned call;
+};
 
 // So many bytes, a multiple of 16, that follow each other on both sides.
-__device__ __forceinline__ void copy_row(void* to, const void* from, int bytes, Barrier* barrier) {
+__device__ __forceinline__ void copy_piece(void* to, const unsigned short* from, int bytes,
+                                           Barrier* barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1], %2, [%3];"
                  ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
                    "r"(shared_address(barrier)) : "memory");
 }
 
-// A lane has every 32nd chunk. The four lanes of row g of the fragments of a are those of column g of
-// b and have the same chunks of both, so that what is wanted stands on the diagonal, and g + 8 rows
-// down for a8. All lanes get both sums.
-template <int kChunks, bool kTwo>
-__device__ __forceinline__ float2 dot(const Chunk* a, const Chunk* a8, const Chunk* b) {
-    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    constexpr int kSums = 4;
-    float sum[kSums][4] = {};
-#pragma unroll
-    for (int from = 0; from < kChunks; from += 32) {
-        const bool is = from + 32 <= kChunks || from + lane < kChunks;
-        const Chunk none = {};
-        mma(sum[from / 32 % kSums], is ? a[from + lane] : none, kTwo && is ? a8[from + lane] : none,
-            is ? b[from + lane] : none);
-    }
-    float2 total = {};
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-        total.x += g % 2 ? sum[i][1] : sum[i][0];
-        total.y += g % 2 ? sum[i][3] : sum[i][2];
-    }
-    if (t != g / 2) total = {};
-#pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) {
-        total.x += __shfl_xor_sync(~0u, total.x, apart);
-        total.y += __shfl_xor_sync(~0u, total.y, apart);
-    }
-    return total;
+__device__ __forceinline__ void add(float& sum, unsigned a, float b, float b1) {
+    sum = fmaf(low(a), b, sum);
+    sum = fmaf(high(a), b1, sum);
 }
 
-// Of all threads of the grid, whose blocks all run. The upper bit of ``turn`` flips when the last block
-// is there, and stays until the next time; what was written before is seen by all, past L1.
-__device__ __forceinline__ void wait_for_all(unsigned* turn) {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        const unsigned one = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
-        const unsigned before = atomicAdd(turn, one);
-        unsigned seen;
-        do {
-            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(turn) : "memory");
-        } while (((before ^ seen) & 0x80000000u) == 0);
-    }
-    __syncthreads();
+__device__ __forceinline__ float of_warp(float sum) {
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(~0u, sum, apart);
+    return sum;
 }
+
+__device__ __forceinline__ uint4 as_it_is(const uint4* at) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ unsigned as_it_is(const unsigned* at) {
+    unsigned v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ bool is_of(unsigned call, unsigned a, unsigned b) {
+    return (((a ^ call) | (b ^ call)) & 0xffff) == 0;
+}
+
+struct Place {
+    int stage = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == kStages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
 
 // x, out: [hidden]; ids, weights: [topk]; w13: [experts][2][intermediate][hidden]; w2:
-// [experts][hidden][intermediate]; h: [topk][intermediate]; turn: zero at first.
-extern "C" __global__ void __launch_bounds__(32 * kWarps, 1)
+// [experts][hidden][intermediate]; state: zero at first.
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
 experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
         const float* __restrict__ weights, const unsigned short* __restrict__ w13,
-        const unsigned short* __restrict__ w2, unsigned short* h, unsigned short* __restrict__ out,
-        unsigned* turn) {
+        const unsigned short* __restrict__ w2, unsigned short* __restrict__ out, State* state) {
     extern __shared__ __align__(128) unsigned char raw[];
-    __shared__ Barrier up_full[kWarps][kUpStages], down_full[kWarps][kDownStages];
-    __shared__ int expert_of[kTopk];
-    __shared__ float weight_of[kTopk];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (threadIdx.x < kTopk) {
-        expert_of[threadIdx.x] = ids[threadIdx.x];
-        weight_of[threadIdx.x] = weights[threadIdx.x];
+    Shared& s = *reinterpret_cast<Shared*>(raw);
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    const int begin = blockIdx.x * kHidden / gridDim.x, end = (blockIdx.x + 1) * kHidden / gridDim.x;
+    const int parts = (end - begin + kWarps - 1) / kWarps;
+
+    if (warp == kFetches) {
+        const int expert = lane < kTopk ? ids[lane] : 0;
+        if (lane < kTopk) {
+            s.expert[lane] = expert;
+            barrier_init(&s.ready[lane], 32);
+        }
+        if (lane < kStages) {
+            barrier_init(&s.full[lane], 1);
+            barrier_init(&s.empty[lane], kWarps + 1);
+            barrier_init(&s.summed[lane], kWarps);
+        }
+        if (lane == 0) barrier_init(&s.known, 1);
+        barrier_init_fence();
     }
-    if (lane < kUpStages) barrier_init(&up_full[warp][lane], 1);
-    if (lane < kDownStages) barrier_init(&down_full[warp][lane], 1);
-    barrier_init_fence();
     __syncthreads();
 
-    unsigned char* ring = raw + warp * kRingBytes;
-    Chunk* x_part = reinterpret_cast<Chunk*>(raw + kWarps * kRingBytes);
-    Chunk* h_part = x_part + kHidden / 8;
-
-    // Pairs of rows are dealt to the warps of all blocks in turn; columns of the output in a piece to
-    // each block, and there in turn.
-    const int stride = kWarps * gridDim.x;
-    const int first = warp * gridDim.x + blockIdx.x;
-    const int ups = max(0, (kPairs - first + stride - 1) / stride);
-    const int shift = (kUpStages - ups % kUpStages) % kUpStages;  // the last one is at the end
-    const int begin = blockIdx.x * kHidden / gridDim.x + warp;
-    const int end = (blockIdx.x + 1) * kHidden / gridDim.x;
-    const int downs = max(0, (end - begin + kWarps - 1) / kWarps);
-    int filled = 0;  // of the second product, before its first is multiplied
-
-    auto fill_up = [&](int n) {
-        const int pair = first + n * stride, slot = pair / kIntermediate;
-        const int stage = (n + shift) % kUpStages;
-        const unsigned short* gate =
-            w13 + (static_cast<size_t>(expert_of[slot]) * 2 * kIntermediate + pair -
-                   slot * kIntermediate) * kHidden;
-        unsigned char* to = ring + kBeforeUp + stage * kUpBytes;
-        Barrier* barrier = &up_full[warp][stage];
-        barrier_expect(barrier, kUpBytes);
-        copy_row(to, gate, kUpBytes / 2, barrier);
-        copy_row(to + kUpBytes / 2, gate + kIntermediate * kHidden, kUpBytes / 2, barrier);
-    };
-    auto fill_down = [&](int n) {
-        const int stage = n % kDownStages;
-        Barrier* barrier = &down_full[warp][stage];
-        barrier_expect(barrier, kDownBytes);
+    if (warp == kFetches) {
+        if (lane > 0) return;
+        const unsigned given = min(kStages, kUnits / static_cast<int>(gridDim.x));
+        Place at;
+        unsigned next = blockIdx.x, base = 0;
+        for (unsigned n = 0;; ++n) {  // each block has some units, and then takes one when it has room
+            barrier_wait(&s.empty[at.stage], at.parity ^ 1);
+            const unsigned unit = next;
+            if (unit >= kUnits) break;
+            if (n + 1 < given) {
+                next = unit + gridDim.x;
+            } else {
+                if (n + 1 == given) {
+                    barrier_wait(&s.known, 0);
+                    base = given * gridDim.x - s.call * (kUnits - (given - 1) * gridDim.x);
+                }
+                next = base + atomicAdd(&state->units, 1u);
+            }
+            const int row = unit * kRows, slot = row / kIntermediate;
+            const unsigned short* gate =
+                w13 + (static_cast<size_t>(s.expert[slot]) * 2 * kIntermediate + row -
+                       slot * kIntermediate) * kHidden;
+            Barrier* full = &s.full[at.stage];
+            s.unit[at.stage] = unit;
+            barrier_expect(full, kStageBytes);
+            copy_piece(s.ring[at.stage], gate, kPart, full);
+            copy_piece(s.ring[at.stage] + kPart, gate + kIntermediate * kHidden, kPart, full);
+            at.advance();
+        }
+        s.unit[at.stage] = -1;
         for (int slot = 0; slot < kTopk; ++slot)
-            copy_row(ring + stage * kDownBytes + slot * kRowBytes,
-                     w2 + (static_cast<size_t>(expert_of[slot]) * kHidden + begin + n * kWarps) *
-                              kIntermediate,
-                     kRowBytes, barrier);
-    };
-    auto fill_down_to = [&](int bytes) {  // of the ring, which nothing of the first product needs
-        for (; filled < min(kDownStages, downs) && (filled + 1) * kDownBytes <= bytes; ++filled)
-            fill_down(filled);
-    };
-    if (lane == 0) {
-        for (int n = 0; n < min(kUpStages, ups); ++n) fill_up(n);
-        if (ups <= kUpStages) fill_down_to(kRingBytes - ups * kUpBytes);
+            for (int part = 0; part < parts; part += kPer) {
+                if (slot + part > 0) barrier_wait(&s.empty[at.stage], at.parity ^ 1);
+                const int row = begin + part * kWarps;
+                const int bytes = min(kPer * kWarps, end - row) * kRowBytes;
+                barrier_expect(&s.full[at.stage], bytes);
+                copy_piece(s.ring[at.stage],
+                           w2 + (static_cast<size_t>(s.expert[slot]) * kHidden + row) * kIntermediate,
+                           bytes, &s.full[at.stage]);
+                at.advance();
+            }
+        return;
     }
-    for (int i = threadIdx.x; i < kHidden / 8; i += 32 * kWarps)
-        x_part[i] = reinterpret_cast<const Chunk*>(x)[i];
-    __syncthreads();
 
-    for (int n = 0; n < ups; ++n) {
-        const int stage = (n + shift) % kUpStages, pair = first + n * stride;
-        const Chunk* gate = reinterpret_cast<const Chunk*>(ring + kBeforeUp + stage * kUpBytes);
-        barrier_wait(&up_full[warp][stage], n / kUpStages % 2);
-        const float2 sum = dot<kHidden / 8, true>(gate, gate + kHidden / 8, x_part);
-        __syncwarp();
+    if (warp == kPublishes) {
+        barrier_wait(&s.known, 0);
+        const unsigned call = s.call + 1;
+        unsigned* h = reinterpret_cast<unsigned*>(state->h[call % 2]);
+        for (Place at;; at.advance()) {
+            barrier_wait(&s.summed[at.stage], at.parity);
+            const int unit = s.unit[at.stage];
+            if (unit < 0) break;
+            const int pair = unit * kRows + lane;
+            if (lane < kRows) {
+                const float* sum = s.sum[at.stage] + lane;
+                const float weight = __ldg(weights + pair / kIntermediate);
+                const unsigned both = pack(0.0f, weight * silu(sum[0]) * sum[kRows]);
+                asm volatile("st.relaxed.gpu.global.u32 [%0], %1;"
+                             ::"l"(h + pair), "r"(both | (call & 0xffff)) : "memory");
+            }
+            __syncwarp();
+            if (lane == 0) barrier_arrive(&s.empty[at.stage]);
+        }
+#if MEET
         if (lane == 0) {
-            if (n + kUpStages < ups)
-                fill_up(n + kUpStages);
-            else
-                fill_down_to(kBeforeUp + (stage + 1) * kUpBytes);
-            h[pair] = pack(weight_of[pair / kIntermediate] * silu(sum.x) * sum.y, 0.0f);
+            __threadfence();
+            atomicAdd(&state->met, 1u);
+        }
+#endif
+        return;
+    }
+
+    if (warp == kListens) {
+        unsigned call = 0;
+        if (lane == 0) {
+            call = atomicAdd(&state->blocks, 1ull) / gridDim.x;
+            s.call = call;
+            barrier_arrive(&s.known);
+        }
+        call = __shfl_sync(~0u, call, 0) + 1;
+#if MEET
+        while (static_cast<int>(as_it_is(&state->met) - call * gridDim.x) < 0) {
+        }
+#endif
+        constexpr int kQuads = kIntermediate / 4, kOwn = (kQuads + 31) / 32;
+        for (int slot = 0; slot < kTopk; ++slot) {
+            const uint4* from = state->h[call % 2] + slot * kQuads;
+            uint4 h[kOwn];
+            bool is_there;
+            auto has = [&](int i) { return kQuads % 32 == 0 || i * 32 + lane < kQuads; };
+            do {
+                is_there = true;
+#pragma unroll
+                for (int i = 0; i < kOwn; ++i)
+                    if (has(i)) h[i] = as_it_is(from + i * 32 + lane);
+#pragma unroll
+                for (int i = 0; i < kOwn; ++i)
+                    if (has(i)) is_there &= is_of(call, h[i].x, h[i].y) && is_of(call, h[i].z, h[i].w);
+            } while (!__all_sync(~0u, is_there));
+#pragma unroll
+            for (int i = 0; i < kOwn; ++i)
+                if (has(i))
+                    reinterpret_cast<uint2*>(s.h)[slot * kQuads + i * 32 + lane] = {
+                        __byte_perm(h[i].x, h[i].y, 0x7632), __byte_perm(h[i].z, h[i].w, 0x7632)};
+            barrier_arrive(&s.ready[slot]);
+        }
+        return;
+    }
+
+    constexpr int kChunks = kHidden / 8, kOwn = (kChunks + 31) / 32;  // of a lane
+    float own[kOwn][8];
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+        const int at = i * 32 + lane;
+        const Chunk c = at < kChunks ? reinterpret_cast<const Chunk*>(x)[at] : Chunk{};
+        const unsigned two[4] = {c.x, c.y, c.z, c.w};
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            own[i][2 * j] = low(two[j]);
+            own[i][2 * j + 1] = high(two[j]);
         }
     }
-    wait_for_all(turn);
-    for (int i = threadIdx.x; i < kPairs / 8; i += 32 * kWarps)
-        h_part[i] = __ldcg(reinterpret_cast<const Chunk*>(h) + i);
-    __syncthreads();
-
-    for (int n = 0; n < downs; ++n) {
-        const int stage = n % kDownStages;
-        const Chunk* row = reinterpret_cast<const Chunk*>(ring + stage * kDownBytes);
-        barrier_wait(&down_full[warp][stage], n / kDownStages % 2);
-        const float2 sum = dot<kPairs / 8, false>(row, nullptr, h_part);
-        __syncwarp();
-        if (lane == 0) {
-            if (n + kDownStages < downs) fill_down(n + kDownStages);
-            out[begin + n * kWarps] = pack(sum.x, 0.0f);
+    Place at;
+    for (;; at.advance()) {
+        barrier_wait(&s.full[at.stage], at.parity);
+        if (s.unit[at.stage] < 0) break;
+        const Chunk* row = reinterpret_cast<const Chunk*>(s.ring[at.stage]) + warp * kChunks;
+        Chunk c[kOwn];
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) c[i] = i * 32 + lane < kChunks ? row[i * 32 + lane] : Chunk{};
+        float sum[4] = {};
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) {
+            add(sum[0], c[i].x, own[i][0], own[i][1]);
+            add(sum[1], c[i].y, own[i][2], own[i][3]);
+            add(sum[2], c[i].z, own[i][4], own[i][5]);
+            add(sum[3], c[i].w, own[i][6], own[i][7]);
         }
+        const float total = of_warp((sum[0] + sum[1]) + (sum[2] + sum[3]));
+        if (lane == 0) {
+            s.sum[at.stage][warp] = total;
+            barrier_arrive(&s.summed[at.stage]);
+            barrier_arrive(&s.empty[at.stage]);
+        }
+    }
+    if (lane == 0) barrier_arrive(&s.summed[at.stage]);
+
+    constexpr int kRowChunks = kIntermediate / 8, kRowOwn = (kRowChunks + 31) / 32;
+    float sum[kMostParts][4] = {};
+    for (int slot = 0; slot < kTopk; ++slot) {
+        barrier_wait(&s.ready[slot], 0);
+#pragma unroll
+        for (int part = 0; part < kMostParts; part += kPer) {
+            if (part >= parts) break;
+            barrier_wait(&s.full[at.stage], at.parity);
+            // A row that is not there is what lay in the stage before.
+            const Chunk* from = reinterpret_cast<const Chunk*>(s.ring[at.stage]) + warp * kRowChunks;
+            const Chunk* by = s.h + slot * kRowChunks;
+#pragma unroll
+            for (int i = 0; i < kRowOwn; ++i) {
+                if ((i + 1) * 32 > kRowChunks && i * 32 + lane >= kRowChunks) break;
+                const Chunk b = by[i * 32 + lane];
+#pragma unroll
+                for (int j = 0; j < kPer; ++j) {
+                    const Chunk a = from[j * kWarps * kRowChunks + i * 32 + lane];
+                    add(sum[part + j][0], a.x, low(b.x), high(b.x));
+                    add(sum[part + j][1], a.y, low(b.y), high(b.y));
+                    add(sum[part + j][2], a.z, low(b.z), high(b.z));
+                    add(sum[part + j][3], a.w, low(b.w), high(b.w));
+                }
+            }
+            __syncwarp();
+            if (lane == 0) barrier_arrive(&s.empty[at.stage], warp == 0 ? 2 : 1);
+            at.advance();
+        }
+    }
+#pragma unroll
+    for (int part = 0; part < kMostParts; ++part) {
+        const int row = begin + part * kWarps + warp;
+        const float total =
+            of_warp((sum[part][0] + sum[part][1]) + (sum[part][2] + sum[part][3]));
+        if (lane == 0 && row < end) out[row] = pack(total, 0.0f);
     }
 }

@@ -1,4 +1,4 @@
-"""One token: one kernel, for sizes that it was compiled for."""
+"""One token: one kernel, several rows in a copy, for sizes that it was compiled for."""
 
 from functools import cache
 
@@ -6,22 +6,18 @@ import torch
 
 from workbench import cuda
 
-params = cuda.params(warps=8, up_stages=3)
-SHARED_BYTES = (227 << 10) - 2048  # and what the kernel declares itself
+params = cuda.params(meet=0, stages=4)
 # Experts of a token, hidden and intermediate size: DeepSeek-V2-Lite, Qwen3-30B-A3B, a small one.
 SIZES = ((6, 2048, 1408), (8, 2048, 768), (2, 512, 384))
-
-
-def ring_bytes(topk: int, hidden: int, intermediate: int) -> int:
-    """Of a warp, beside x and h."""
-    return (SHARED_BYTES - 2 * hidden - 2 * topk * intermediate) // params["warps"] // 128 * 128
+ROWS = 4  # of the gate in a stage
+WARPS = 2 * ROWS
+MOST_PARTS = 2  # of a block's columns of the output, of which each warp has one
+BESIDE = 1 << 10  # bytes of shared memory, for what is neither weights nor h
 
 
 def declare(topk: int, hidden: int, intermediate: int) -> cuda.Kernel:
-    ring = ring_bytes(topk, hidden, intermediate)
-    defines = {"groups": 1, "warps": params["warps"], "topk": topk, "hidden": hidden}
-    defines |= {"intermediate": intermediate, "ring_bytes": ring}
-    defines |= {"up_stages": min(params["up_stages"], ring // (4 * hidden))}
+    defines = {"topk": topk, "hidden": hidden, "intermediate": intermediate, "rows": ROWS}
+    defines |= {"most_parts": MOST_PARTS, "per": 2 if 4 * intermediate <= hidden else 1, **params}
     return cuda.kernel("fix17.cu", "experts", defines=defines, cooperative=True)
 
 
@@ -29,9 +25,9 @@ kernels = {sizes: declare(*sizes) for sizes in SIZES}
 
 
 @cache
-def turn(device: torch.device) -> torch.Tensor:
-    """What blocks count themselves by: each call flips its upper bit."""
-    return torch.zeros(1, dtype=torch.int32, device=device)
+def state(device: torch.device, topk: int, intermediate: int) -> torch.Tensor:
+    """What the blocks of a call, and calls that follow each other, know each other by."""
+    return torch.zeros(32 + 2 * topk * intermediate, dtype=torch.int32, device=device)
 
 
 def run(
@@ -45,10 +41,12 @@ def run(
     sizes = topk, hidden, intermediate = topk_ids.shape[1], hidden, w2.shape[2]
     if tokens > 1 or sizes not in kernels:
         raise NotImplementedError("one token, and sizes that it was compiled for")
-    h, out = x.new_empty(topk, intermediate), torch.empty_like(x)
     grid = torch.cuda.get_device_properties(x.device).multi_processor_count
-    shared_bytes = params["warps"] * ring_bytes(*sizes) + 2 * hidden + 2 * topk * intermediate
-    kernels[sizes][grid, 32 * params["warps"], shared_bytes](
-        x, topk_ids, topk_weights, w13, w2, h, out, turn(x.device)
+    if hidden > grid * MOST_PARTS * WARPS or topk * intermediate < grid * ROWS:
+        raise NotImplementedError(f"a GPU of {grid} SMs")
+    out = torch.empty_like(x)
+    shared_bytes = params["stages"] * 4 * ROWS * hidden + 2 * topk * intermediate + BESIDE
+    kernels[sizes][grid, 32 * (WARPS + 3), shared_bytes](
+        x, topk_ids, topk_weights, w13, w2, out, state(x.device, topk, intermediate)
     )
     return out
