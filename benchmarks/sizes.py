@@ -11,17 +11,20 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from statistics import median
 
+from benchmarks import reading
 from benchmarks.card_steps import last_step
 
 from workbench.commands.sizes import Measured
 from workbench.commands.target import target_at
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.recorded import Evidence, derived_shapes
-from workbench.judge.sizes import OverSizes, SizeLine, over_sizes
+from workbench.judge.shapes import geometric_mean
+from workbench.judge.sizes import AtSize, OverSizes, SizeLine, over_sizes
 from workbench.judge.snapshot import at_one_shape
 from workbench.render import markdown
 from workbench.render.chart import svg
@@ -30,6 +33,7 @@ from workbench.render.document.sizes import sizes_section
 from workbench.render.numbers import factor, interval, microseconds, percent
 from workbench.study.shapes import pick_shapes, with_derived
 from workbench.study.workspace import Workspace, find_workspace
+from workbench.words import Regime
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE, LENGTHS = "b4h16s2048d64", "S=128..16384*2"
@@ -38,11 +42,14 @@ TOKENS = "T=1|16|128|1024|8192"
 
 @dataclass(frozen=True)
 class Page:
-    """A page of ``docs`` about the last step of a study; ``cases`` are ranges of shapes by name."""
+    """A page of ``docs`` about the last step of a study; ``cases`` are ranges of shapes by name.
+    Where the last step was not timed, it ``calls`` another, whose times stand for it.
+    """
 
     name: str
     study: str
     cases: Mapping[str, str]
+    calls: str = ""
 
     @property
     def path(self) -> Path:
@@ -66,11 +73,13 @@ ATTENTION = Page(
 EXPERTS = Page(
     "experts.md",
     "moe",
-    {name: f"{name}-t1024,{TOKENS}" for name in ("mixtral", "deepseek", "qwen3")},
+    {name: f"{name}-t1024,{TOKENS}" for name in reading.MODELS},
+    calls="fix15",
 )
 NOT_COLLECTED = ("not collected", "—", "—", "—")
 COMMAND = re.compile(r"workbench sweep \S+ ")
 BFLOAT16 = re.compile(r"(<!-- bfloat16 -->\n).*?(<!-- /bfloat16 -->)", re.DOTALL)
+READING = re.compile(r"(<!-- reading -->\n).*?(<!-- /reading -->)", re.DOTALL)
 TARGETS = re.compile(r"(<!-- targets -->\n).*?(<!-- /targets -->)", re.DOTALL)
 PART = re.compile(r"(<!-- sizes: (?P<case>[\w-]+) -->\n).*?(<!-- /sizes -->)", re.DOTALL)
 LEAST_SHARE = "at least 75 %"  # of a measured ceiling, where the study asks for it
@@ -84,9 +93,21 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
         targets = [target_at(workspace, each) for each in picked]
     except EnvironmentLacks:
         return None
-    (found,) = Measured(tuple(targets), (page.variant,)).over()
+    versions = [page.variant, *filter(None, [page.calls])]
+    (found,) = Measured(tuple(targets), tuple(versions)).over()
+    if page.calls:
+        found = as_one(found, page.variant, page.calls)
     (ours,) = (line for line in found.lines if line.variant == page.variant)
     return found if len(ours.points) == len(picked) else None
+
+
+def as_one(found: OverSizes, variant: str, called: str) -> OverSizes:
+    """With the times of the step that ``variant`` calls where it has none of its own."""
+    lines = {line.variant: line for line in found.lines}
+    own, other = lines.pop(variant), lines.pop(called)
+    points = (own.at(shape) or other.at(shape) for shape in found.sizes)
+    filled = replace(own, points=tuple(point for point in points if point))
+    return replace(found, lines=(filled, *lines.values()))
 
 
 def against_targets(workspace: Workspace) -> str:
@@ -128,6 +149,77 @@ def _worst(found: OverSizes) -> str:
 def _share(tokens: int, found: OverSizes) -> str:
     (point,) = (p for p in _ours(found).points if p.size == tokens)
     return f"{percent(point.share)} of {point.of}" if point.share is not None else NOT_COLLECTED[0]
+
+
+def against_reading(workspace: Workspace) -> str:
+    """Of the mixture of experts: what reading the weights alone would take, and what the means
+    over the tokens would be at most, as Markdown.
+    """
+    rows = [
+        f"| | bytes | read alone | `{EXPERTS.variant}` | of it | fastest reference | over it |",
+        "| --- | --: | --: | --: | --: | --- | --: |",
+    ]
+    readings, most = reading.recorded(), []
+    for case in EXPERTS.cases:
+        found = over(workspace, EXPERTS, case)
+        if found is None:
+            return NOT_COLLECTED[0]
+        for point in _ours(found).points:
+            alone, fastest = readings.get(point.shape), _fastest(found, point)
+            if alone:
+                cells = (
+                    point.shape,
+                    f"{alone.bytes_read / 1e6:,.0f} MB",
+                    f"{microseconds(alone.time)}, {alone.rate / 1e12:.2f} TB/s",
+                    microseconds(point.time.value),
+                    percent(alone.time / point.time.value),
+                    f"`{point.fastest}`, {microseconds(fastest)}",
+                    factor(fastest / alone.time),
+                )
+                rows.append(f"| {' | '.join(cells)} |")
+        most.append(f"{_most(workspace, found, case)} ({case})")
+    rows += [
+        "",
+        "Were every size at the least of these times, or at that of its products at the measured "
+        "rate where it is longer, the means would be " + ", ".join(most) + ": the second figure "
+        f"with the rate at 8192 tokens that the clock leaves which `{EXPERTS.calls}` was given.",
+    ]
+    return "\n".join(rows)
+
+
+def _fastest(found: OverSizes, point: AtSize) -> float:
+    """Microseconds of the fastest reference at the size."""
+    known = found.fastest_at(point.shape, references=True)
+    assert known is not None
+    return known[1].time.value
+
+
+def _most(workspace: Workspace, found: OverSizes, case: str) -> str:
+    """The geometric mean over the fastest reference, were everything at its measured limit."""
+    study, readings = workspace.study(EXPERTS.study), reading.recorded()
+    largest = f"{case}-t8192"
+    evidence = target_at(workspace, pick_shapes(study, largest)[0][0]).evidence()
+    assert evidence.calibration is not None
+    ceiling = evidence.calibration.ceilings["tensor bf16"]
+    clocks = [
+        mhz
+        for timing in evidence.timings
+        for session in timing.timing.together
+        for series in session.series
+        if series.variant == EXPERTS.calls and series.regime == Regime.CHAINED
+        for mhz in series.mhz
+    ]
+    means = []
+    for held in (1.0, median(clocks) / (ceiling.sm_clock_mhz or 0.0)):
+        over_limit = []
+        for point in _ours(found).points:
+            rate = ceiling.value * (held if point.shape == largest else 1.0)
+            least = study.work(point.shape).flops / rate * 1e6
+            if point.shape in readings:
+                least = max(least, readings[point.shape].time)
+            over_limit.append(_fastest(found, point) / least)
+        means.append(factor(geometric_mean(over_limit) or 0.0))
+    return " and ".join(means)
 
 
 def in_bfloat16(workspace: Workspace) -> str:
@@ -191,6 +283,7 @@ def files(page: Page, text: str, workspace: Workspace) -> Mapping[str, str]:
     text = COMMAND.sub(lambda _: f"workbench sweep {page.variant} ", text)
     text = BFLOAT16.sub(lambda m: f"{m[1]}{in_bfloat16(workspace)}\n{m[2]}", text)
     text = TARGETS.sub(lambda m: f"{m[1]}{against_targets(workspace)}\n{m[2]}", text)
+    text = READING.sub(lambda m: f"{m[1]}{against_reading(workspace)}\n{m[2]}", text)
     return {page.name: PART.sub(part, text), **charts}
 
 
