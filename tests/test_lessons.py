@@ -180,16 +180,16 @@ def test_a_step_that_was_changed_since_has_nothing_to_tell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = copy_of_repository(tmp_path)
-    source = root / "kernels" / "attention" / "fix17.cu"
-    source.write_text(source.read_text() + "// changed\n")
+    source = root / "kernels" / "attention" / "fix20.py"
+    source.write_text(source.read_text() + "# changed\n")
     broken = root / "kernels" / "broken" / "study.py"
     broken.parent.mkdir()
     broken.write_text("shapes = 1 / 0\n")
-    assert main(["lessons", "fix17", "--project", str(root)]) == 3
+    assert main(["lessons", "fix20", "--project", str(root)]) == 3
     out, err = capsys.readouterr()
     assert out == ""
     assert "broken is left out: " in err  # and costs the others nothing
-    assert "fix17: no current evidence is on record" in err
+    assert "fix20: no current evidence is on record" in err
 
 
 def test_a_workspace_without_evidence_says_so(

@@ -137,7 +137,10 @@ PATCHES = {
         "import sys\nsys.settrace(lambda *anything: None)\n",
         "sets a trace function",
     ),
-    "collector": ("import gc\ngc.callbacks.append(print)\n", "adds to gc.callbacks"),
+    "collector": (
+        "import gc\ngc.callbacks.append(lambda *anything: None)\n",
+        "adds to gc.callbacks",
+    ),
     "thread": (
         "import time\n"
         "def work():\n    time.sleep(600)\n"
