@@ -4,6 +4,7 @@ that they name, and nothing else.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -19,6 +20,7 @@ from workbench.commands import measuring
 from workbench.commands.target import find_target
 from workbench.evidence import store
 from workbench.evidence.records import Timing
+from workbench.render.numbers import microseconds
 from workbench.run import machine
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime
@@ -26,7 +28,7 @@ from workspaces import ROOT
 
 sys.path.append(str(ROOT))  # where the benchmarks are imported from
 
-from benchmarks import in_bf16, sizes
+from benchmarks import in_bf16, reading, sizes
 from benchmarks.card_steps import read_steps
 
 VARIANT = sizes.ATTENTION.variant
@@ -82,6 +84,79 @@ def test_the_aims_of_the_experts_are_told_of_what_is_on_record() -> None:
             assert re.search(rf"at T={tokens}: .*{share.replace(' of ', ' of measured ')}", part)
         shown += 1
     assert shown
+
+
+def row_of(text: str, name: str) -> list[str]:
+    """The cells behind the first one."""
+    (row,) = (line for line in text.splitlines() if re.match(rf"\| `?{name}`? *\|", line))
+    return [cell.strip() for cell in row.strip("| ").split("|")[1:]]
+
+
+def test_what_reading_alone_takes_stands_beside_the_times() -> None:
+    """Computed anew from the rounds on record and from what the page's other tables show."""
+    text = sizes.EXPERTS.path.read_text()
+    table = text.split("<!-- reading -->\n")[1].split("<!-- /reading -->")[0]
+    record = json.loads(reading.RECORD.read_text())
+    study = find_workspace(ROOT).study("moe")
+    assert len(record["readings"]) == len(reading.MODELS) * len(reading.TOKENS)
+    over: dict[int, list[float]] = {tokens: [] for tokens in reading.TOKENS}
+    for one in record["readings"]:
+        assert one["bytes_read"] == study.work(one["shape"]).bytes
+        assert len(one["microseconds"]) == reading.ROUNDS
+        model, tokens = one["shape"].split("-t")
+        part = text.split(f"<!-- sizes: {model} -->")[1].split("<!-- /sizes -->")[0]
+        times = part.split("| time, chained |")[1].split("\n\n")[0]
+        column = reading.TOKENS.index(int(tokens))
+        alone = median(one["microseconds"])
+        _, told, own, of_it, fastest, factor = row_of(table, one["shape"])
+        assert told == f"{microseconds(alone)}, {one['bytes_read'] / alone / 1e6:.2f} TB/s"
+        shown = row_of(times, sizes.EXPERTS.variant)[column].split(" [")[0]
+        assert own == f"{shown} µs"
+        assert float(of_it.removesuffix(" %")) == pytest.approx(100 * alone / number(own), abs=0.6)
+        name = fastest.split("`")[1]
+        assert fastest.split(", ")[1] == f"{row_of(times, name)[column].split(' [')[0]} µs"
+        over[int(tokens)].append(number(fastest.split(", ")[1]) / alone)
+        assert number(factor) == pytest.approx(over[int(tokens)][-1], rel=0.01)
+    few = [*over[16], *over[128]]
+    assert f"takes {min(few):.2f} to {max(few):.2f} times what reading alone does" in plain(text)
+
+
+def test_what_the_means_could_be_at_most_is_as_told() -> None:
+    """Of mixtral and qwen3, from the tables and the ceiling on record."""
+    text = plain(sizes.EXPERTS.path.read_text())
+    told = re.search(r"the means would be (.*?): the second", text)
+    assert told is not None
+    shown = {part.split("(")[1].rstrip(")"): part for part in told[1].split(", ")}
+    assert list(shown) == list(reading.MODELS)
+    readings, study = reading.recorded(), find_workspace(ROOT).study("moe")
+    calibration = find_target(ROOT, "moe", "mixtral-t8192").evidence().calibration
+    assert calibration is not None
+    rate = calibration.ceilings["tensor bf16"].value
+    for model in reading.MODELS:
+        page = sizes.EXPERTS.path.read_text().split(f"<!-- sizes: {model} -->")[1]
+        times = page.split("| time, chained |")[1].split("\n\n")[0]
+        references = [row_of(times, name) for name in ("fused", "compiled", "grouped")]
+        most = 1.0
+        for column, tokens in enumerate((*reading.TOKENS, 8192)):
+            shape = f"{model}-t{tokens}"
+            fastest = min(number(cells[column].split(" [")[0]) for cells in references)
+            least = study.work(shape).flops / rate * 1e6
+            if shape in readings:
+                least = max(least, readings[shape].time)
+            most *= fastest / least
+        first, second = map(number, re.findall(r"[\d.]+x", shown[model]))
+        assert first == pytest.approx(most ** (1 / 5), rel=0.005)
+        assert 1 < second <= first
+    assert number(shown["mixtral"].split(" and ")[1].split()[0]) <= 1.3
+    assert "For mixtral every size at its limit at once would be 1.30x" in text
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def number(shown: str) -> float:
+    return float(shown.split()[0].rstrip("x").replace(",", ""))
 
 
 def test_what_power_leaves_of_the_matrix_rate_is_as_told() -> None:
