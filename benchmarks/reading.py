@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +25,6 @@ from workbench.study.workspace import find_workspace
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "benchmarks" / "recorded" / "reading.json"
 MODELS, TOKENS = ("mixtral", "deepseek", "qwen3"), (1, 16, 128, 1024)
-THREADS, PIECE = 512, 16  # of a block; bytes that a thread loads at once
-SETTINGS = ((4, 4), (4, 64), (8, 2))  # loads in flight a thread, blocks an SM
 ROUNDS = 15
 LEAST_BYTES, LEAST_CALLS = 3e9, 4  # of a graph
 
@@ -59,33 +57,38 @@ def recorded() -> Mapping[str, Reading]:
 
 
 class Card:
-    """The GPU, and memory to read."""
+    """The GPU, memory to read, and the ways in which the ceiling of DRAM is measured: loads in
+    flight a thread, and blocks an SM.
+    """
 
     def __init__(self, size: int) -> None:
         import torch
 
-        from workbench.run.worker.benchmarks import Bench
+        from workbench.run.worker.benchmarks import PIECE, STREAM_THREADS, STREAMS, Bench
 
-        self.bench = Bench()
+        self.bench, self.threads, self.piece = Bench(), STREAM_THREADS, PIECE
+        self.settings = STREAMS
         self.buffer = torch.empty(size // 8, dtype=torch.int64, device="cuda").random_()
         self.kernels = {
-            unroll: self.bench.kernel("memory.cu", "stream_read", threads=THREADS, unroll=unroll)
-            for unroll, _ in SETTINGS
+            unroll: self.bench.kernel(
+                "memory.cu", "stream_read", threads=STREAM_THREADS, unroll=unroll
+            )
+            for unroll, _ in STREAMS
         }
 
     def graph(self, size: int, unroll: int, blocks: int) -> tuple[Any, int]:
         """Calls that read so many bytes each, and how many they are."""
         import torch
 
-        tile = THREADS * unroll * PIECE
+        tile = self.threads * unroll * self.piece
         size = -(-size // tile) * tile
         places = self.buffer.numel() * 8 // size
         calls = max(LEAST_CALLS, int(LEAST_BYTES / size))
 
         def call(number: int) -> None:
             part = self.buffer[number % places * (size // 8) :]
-            self.kernels[unroll][self.bench.sms * blocks, THREADS](
-                part, size // PIECE, self.bench.sink, self.bench.clocks
+            self.kernels[unroll][self.bench.sms * blocks, self.threads](
+                part, size // self.piece, self.bench.sink, self.bench.clocks
             )
 
         call(0)
@@ -100,10 +103,10 @@ class Card:
 def measure(card: Card, shape: str, size: int) -> Reading:
     import torch
 
-    graphs = {setting: card.graph(size, *setting) for setting in SETTINGS}
-    times: dict[tuple[int, int], list[float]] = {setting: [] for setting in SETTINGS}
+    graphs = {setting: card.graph(size, *setting) for setting in card.settings}
+    times: dict[tuple[int, int], list[float]] = {setting: [] for setting in card.settings}
     for _ in range(ROUNDS):
-        for setting in random.sample(SETTINGS, len(SETTINGS)):
+        for setting in random.sample(card.settings, len(card.settings)):
             graph, calls = graphs[setting]
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             graph.replay()
@@ -113,11 +116,11 @@ def measure(card: Card, shape: str, size: int) -> Reading:
             end.synchronize()
             times[setting].append(float(start.elapsed_time(end)) * 1e3 / calls)
     unroll, blocks = best = min(times, key=lambda setting: median(times[setting]))
-    ran = f"{unroll} loads in flight a thread, {blocks} blocks of {THREADS} threads an SM"
+    ran = f"{unroll} loads in flight a thread, {blocks} blocks of {card.threads} threads an SM"
     return Reading(shape, size, ran, tuple(round(one, 3) for one in times[best]))
 
 
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     import torch
 
     study = find_workspace(ROOT).study("moe")
@@ -138,4 +141,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

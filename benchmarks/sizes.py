@@ -218,7 +218,7 @@ def _most(workspace: Workspace, found: OverSizes, case: str) -> str:
             if point.shape in readings:
                 least = max(least, readings[point.shape].time)
             over_limit.append(_fastest(found, point) / least)
-        means.append(factor(geometric_mean(over_limit) or 0.0))
+        means.append(f"{geometric_mean(over_limit):.3f}x")
     return " and ".join(means)
 
 

@@ -44,6 +44,8 @@ WARM_UP_SECONDS, LONGEST_WARM_UP_SECONDS = 0.4, 1.0
 AHEAD = 16  # the part of a round that runs ahead of it
 FLOPS, BYTES = "FLOP/s", "byte/s"
 PIECE = 16  # bytes of one load
+STREAM_THREADS = 512
+STREAMS = ((4, 4), (4, 64), (8, 2))  # loads in flight a thread, blocks an SM
 GIB = 2**30
 CHAINS, STEPS = 8, 64  # of a thread, and of every chain in one turn of the loop
 # How deep along the summed dimension an instruction of wgmma and of mma.sync is.
@@ -112,11 +114,11 @@ class Bench:
         return [
             self._stream(name, moved, unroll, blocks)
             for name, moved in (("read", 1), ("copy", 2), ("triad", 3))
-            for unroll, blocks in ((4, 4), (4, 64), (8, 2))
+            for unroll, blocks in STREAMS
         ]
 
     def _stream(self, name: str, arrays: int, unroll: int, blocks: int) -> Setting:
-        threads = 512
+        threads = STREAM_THREADS
         kernel = self.kernel("memory.cu", f"stream_{name}", threads=threads, unroll=unroll)
         total = self.buffer.numel() * 8
         each = total // arrays // (threads * unroll * PIECE) * (threads * unroll * PIECE)
