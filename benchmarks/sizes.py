@@ -16,12 +16,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 
-from benchmarks import reading
+from benchmarks import multiplying, reading
 from benchmarks.card_steps import last_step
 
 from workbench.commands.sizes import Measured
 from workbench.commands.target import target_at
 from workbench.errors import EnvironmentLacks
+from workbench.evidence.ceilings import CeilingRecord
 from workbench.evidence.recorded import Evidence, derived_shapes
 from workbench.judge.shapes import geometric_mean
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine, over_sizes
@@ -79,6 +80,7 @@ EXPERTS = Page(
 NOT_COLLECTED = ("not collected", "—", "—", "—")
 COMMAND = re.compile(r"workbench sweep \S+ ")
 BFLOAT16 = re.compile(r"(<!-- bfloat16 -->\n).*?(<!-- /bfloat16 -->)", re.DOTALL)
+MULTIPLYING = re.compile(r"(<!-- multiplying -->\n).*?(<!-- /multiplying -->)", re.DOTALL)
 READING = re.compile(r"(<!-- reading -->\n).*?(<!-- /reading -->)", re.DOTALL)
 TARGETS = re.compile(r"(<!-- targets -->\n).*?(<!-- /targets -->)", re.DOTALL)
 PART = re.compile(r"(<!-- sizes: (?P<case>[\w-]+) -->\n).*?(<!-- /sizes -->)", re.DOTALL)
@@ -199,8 +201,7 @@ def _most(workspace: Workspace, found: OverSizes, case: str) -> str:
     study, readings = workspace.study(EXPERTS.study), reading.recorded()
     largest = f"{case}-t8192"
     evidence = target_at(workspace, pick_shapes(study, largest)[0][0]).evidence()
-    assert evidence.calibration is not None
-    ceiling = evidence.calibration.ceilings["tensor bf16"]
+    ceiling = _ceiling(evidence)
     clocks = [
         mhz
         for timing in evidence.timings
@@ -220,6 +221,45 @@ def _most(workspace: Workspace, found: OverSizes, case: str) -> str:
             over_limit.append(_fastest(found, point) / least)
         means.append(f"{geometric_mean(over_limit):.3f}x")
     return " and ".join(means)
+
+
+def _ceiling(evidence: Evidence) -> CeilingRecord:
+    """Of the products, as measured on the card of the evidence."""
+    assert evidence.calibration is not None
+    return evidence.calibration.ceilings["tensor bf16"]
+
+
+def against_multiplying(workspace: Workspace) -> str:
+    """Of the mixture of experts: what the products alone take by the vendor's library, as Markdown.
+    Empty where that is not on record.
+    """
+    products, study = multiplying.recorded(), workspace.study(EXPERTS.study)
+    if not products:
+        return ""
+    rows = [
+        "The products alone, by cuBLAS with as many rows for every expert and nothing around them, "
+        "as `python -m benchmarks.multiplying` measures them:",
+        "",
+        f"| | products alone | of the ceiling | time | `{EXPERTS.variant}` | of it |",
+        "| --- | --: | --: | --: | --: | --: |",
+    ]
+    for case in EXPERTS.cases:
+        found = over(workspace, EXPERTS, case)
+        if found is None:
+            return NOT_COLLECTED[0]
+        for point in _ours(found).points:
+            if alone := products.get(point.shape):
+                target = target_at(workspace, pick_shapes(study, point.shape)[0][0])
+                cells = (
+                    point.shape,
+                    f"{alone.rate / 1e12:.0f} TFLOP/s",
+                    percent(alone.rate / _ceiling(target.evidence()).value),
+                    microseconds(alone.time),
+                    microseconds(point.time.value),
+                    percent(alone.time / point.time.value),
+                )
+                rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 def in_bfloat16(workspace: Workspace) -> str:
@@ -284,6 +324,9 @@ def files(page: Page, text: str, workspace: Workspace) -> Mapping[str, str]:
     text = BFLOAT16.sub(lambda m: f"{m[1]}{in_bfloat16(workspace)}\n{m[2]}", text)
     text = TARGETS.sub(lambda m: f"{m[1]}{against_targets(workspace)}\n{m[2]}", text)
     text = READING.sub(lambda m: f"{m[1]}{against_reading(workspace)}\n{m[2]}", text)
+    text = MULTIPLYING.sub(
+        lambda m: f"{m[1]}{against_multiplying(workspace)}".rstrip() + f"\n{m[2]}", text
+    )
     return {page.name: PART.sub(part, text), **charts}
 
 

@@ -9,8 +9,10 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -28,7 +30,7 @@ from workspaces import ROOT
 
 sys.path.append(str(ROOT))  # where the benchmarks are imported from
 
-from benchmarks import in_bf16, reading, sizes
+from benchmarks import in_bf16, multiplying, reading, sizes
 from benchmarks.card_steps import read_steps
 
 VARIANT = sizes.ATTENTION.variant
@@ -150,6 +152,68 @@ def test_what_the_means_could_be_at_most_is_as_told() -> None:
         assert second == pytest.approx((most * held) ** (1 / 5), abs=0.002)
     assert "with that clock the limits together are 1.295x" in text
     assert "1.295x (mixtral)" in told[1]
+
+
+def check_multiplying(text: str, found: Sequence[Any]) -> None:
+    """That the page shows these products: computed anew from their rounds and from what the page's
+    other tables show.
+    """
+    block = text.split("<!-- multiplying -->\n")[1].split("<!-- /multiplying -->")[0]
+    if not found:
+        assert block == ""
+        return
+    names = [f"{model}-t{tokens}" for model in reading.MODELS for tokens in multiplying.TOKENS]
+    assert [one["shape"] for one in found] == names
+    assert re.findall(r"^\| ([\w-]+-t\d+) \|", block, re.MULTILINE) == names
+    assert f"| `{sizes.EXPERTS.variant}` |" in block
+    calibration = find_target(ROOT, "moe", "mixtral-t8192").evidence().calibration
+    assert calibration is not None
+    ceiling = calibration.ceilings["tensor bf16"].value
+    study = find_workspace(ROOT).study("moe")
+    for one in found:
+        shape, alone = study.shapes[one["shape"]], median(one["microseconds"])
+        assert one["flops"] == 6 * shape.T * shape.k * shape.H * shape.I
+        assert len(one["microseconds"]) == len(one["mhz"]) == multiplying.ROUNDS
+        model, tokens = one["shape"].split("-t")
+        part = text.split(f"<!-- sizes: {model} -->")[1].split("<!-- /sizes -->")[0]
+        times = part.split("| time, chained |")[1].split("\n\n")[0]
+        column = [*reading.TOKENS, 8192].index(int(tokens))
+        rate, of_ceiling, time, own, of_it = row_of(block, one["shape"])
+        assert rate == f"{one['flops'] / alone / 1e6:.0f} TFLOP/s"
+        share = 100 * one["flops"] / (alone * 1e-6 * ceiling)
+        assert number(of_ceiling) == pytest.approx(share, abs=0.6)
+        assert time == microseconds(alone)
+        assert own == f"{row_of(times, sizes.EXPERTS.variant)[column].split(' [')[0]} µs"
+        assert number(of_it) == pytest.approx(100 * alone / number(own), abs=0.6)
+
+
+def test_what_the_products_alone_take_stands_beside_the_times() -> None:
+    record = multiplying.RECORD
+    found = json.loads(record.read_text())["products"] if record.exists() else []
+    check_multiplying(sizes.EXPERTS.path.read_text(), found)
+
+
+@pytest.mark.parametrize("measured", [False, True], ids=["not measured", "measured"])
+def test_the_page_tells_of_the_products_alone_where_they_were_measured(
+    measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "multiplying.json"
+    monkeypatch.setattr(multiplying, "RECORD", record)
+    study = find_workspace(ROOT).study("moe")
+    found: list[dict[str, Any]] = []
+    if measured:
+        for model in reading.MODELS:
+            for tokens in multiplying.TOKENS:
+                flops = multiplying.flops(study.shapes[f"{model}-t{tokens}"])
+                rounds = [flops / 7e8 * (1 + at / 100) for at in range(multiplying.ROUNDS)]
+                one = {"shape": f"{model}-t{tokens}", "flops": flops, "microseconds": rounds}
+                found.append({**one, "mhz": [1500.0] * multiplying.ROUNDS})
+        record.write_text(json.dumps({"products": found}))
+    page = sizes.EXPERTS
+    made = sizes.files(page, page.path.read_text(), find_workspace(ROOT))[page.name]
+    check_multiplying(made, found)
+    again = sizes.files(page, made, find_workspace(ROOT))[page.name]
+    assert again == made
 
 
 def held_clock(model: str) -> float:

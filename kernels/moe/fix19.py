@@ -1,17 +1,33 @@
-"""Both products in one kernel, the second of which adds to the tokens' sums."""
+"""Few tokens of an expert: both products in one kernel, whose weights come past the tokens."""
 
 import torch
 
 from workbench import cuda
 
-STAGES, TOKENS = 4, 128  # tokens of a tile
-SHARED_BYTES = STAGES * (2 * 128 + TOKENS) * 128 + 2 * TOKENS * 128 + 3072
-MOST_TOPK = 8
-sorting = cuda.variant("dispatch")
-defines = {"grain": 16, "stages": STAGES, "shared_bytes": SHARED_BYTES}
-defines |= {"cluster": 1, "lag": 0, "pending": 1, "group": 0, "tanh": 0}
-products = cuda.kernel("fix19.cu", "products", defines=defines)
-round_sums = cuda.kernel("round.cu", "round_sums")
+params = cuda.params(keep=1, take=4, up_static=90, down_static=75)
+# Experts of a token, hidden and intermediate size: DeepSeek-V2-Lite, Qwen3-30B-A3B, a small one;
+# and groups of eight tokens at most.
+SIZES = {(6, 2048, 1408): 3, (8, 2048, 768): 2, (2, 512, 384): 3}
+MOST_EXPERTS, MOST_SLOTS = 256, 1024
+WARPS, BESIDE = 8, 3  # that multiply, and the others
+SHARED_BYTES = 227 << 10
+WEIGH = {topk: cuda.kernel("weigh.cu", "weigh", defines={"topk": topk}) for topk, _, _ in SIZES}
+# Groups of eight tokens that a block has at once, by the tokens that an expert gets on average; and
+# stages of weights, for which they leave room.
+GROUPS = {1: (3, 4), 2: (8, 4), 3: (13, 3)}
+
+
+def declare(sizes: tuple[int, int, int], groups: int) -> cuda.Kernel:
+    defines = dict(zip(("topk", "hidden", "intermediate"), sizes, strict=True)) | params
+    defines |= {"groups": groups, "stages": GROUPS[groups][1], "warps": WARPS}
+    defines |= {"shared_bytes": SHARED_BYTES}
+    return cuda.kernel("fix19.cu", "experts", defines=defines, cooperative=True)
+
+
+kernels = {
+    sizes: {groups: declare(sizes, groups) for groups in range(1, most + 1)}
+    for sizes, most in SIZES.items()
+}
 
 
 def run(
@@ -23,24 +39,19 @@ def run(
 ) -> torch.Tensor:
     tokens, hidden = x.shape
     experts, _, intermediate = w2.shape
-    topk = topk_ids.shape[1]
+    sizes = topk, hidden, intermediate = topk_ids.shape[1], hidden, w2.shape[2]
     slots = tokens * topk
-    if hidden % 128 or intermediate % 128 or topk > MOST_TOPK:
-        raise NotImplementedError("multiples of 128, and at most 8 experts of a token")
-    first, token, _, done = sorting.run(topk_ids, experts)
-
-    part = (1, 2, 128, 64)  # of a tile of weights that a block copies
-    h, sums = x.new_empty(slots, intermediate), x.new_zeros(tokens, hidden, dtype=torch.float32)
-    maps = (
-        cuda.tensor_map(w13.view(experts, 2, intermediate, hidden), part),
-        cuda.tensor_map(w2.view(experts, hidden // 128, 128, intermediate), part),
-        cuda.tensor_map(h, (32, 64)),
+    if sizes not in kernels or experts > MOST_EXPERTS or slots > MOST_SLOTS:
+        raise NotImplementedError("1024 tokens' experts, and sizes that it was compiled for")
+    mean = slots / experts
+    groups = next((n for n, (most, _) in GROUPS.items() if mean <= most), max(GROUPS))
+    groups = min(groups, SIZES[sizes])
+    grid = torch.cuda.get_device_properties(x.device).multi_processor_count
+    place, h = topk_ids.new_empty(slots), x.new_empty(slots, intermediate)
+    rows, out = x.new_empty(slots, hidden), torch.empty_like(x)
+    state = topk_ids.new_zeros(2 + experts + slots)
+    kernels[sizes][groups][grid, 32 * (WARPS + BESIDE), SHARED_BYTES](
+        x, topk_ids, w13, w2, place, h, rows, state, slots, experts
     )
-    blocks = torch.cuda.get_device_properties(x.device).multi_processor_count
-    sizes = experts, topk, hidden, intermediate
-    products[blocks, 384, SHARED_BYTES](
-        *maps, x, token, first, done, h, topk_ids, topk_weights, sums, *sizes
-    )
-    out = torch.empty_like(x)
-    round_sums[tokens, hidden // 8](sums, out)
+    WEIGH[topk][tokens, hidden // 8](rows, place, topk_weights, out)
     return out

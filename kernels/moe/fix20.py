@@ -1,0 +1,48 @@
+"""Both products in one kernel, which deals the tiles of the second."""
+
+import torch
+
+from workbench import cuda
+
+STAGES, TOKENS = 4, 128  # tokens of a tile
+SHARED_BYTES = STAGES * (2 * 128 + TOKENS) * 128 + 2 * TOKENS * 128 + 3072
+MOST_TOPK = 8
+sorting = cuda.variant("dispatch")
+defines = {"grain": 16, "stages": STAGES, "shared_bytes": SHARED_BYTES}
+defines |= {"cluster": 1, "lag": 0, "pending": 1, "group": 0, "tanh": 0}
+products = cuda.kernel("fix20.cu", "products", defines=defines)
+weigh = {
+    topk: cuda.kernel("weigh.cu", "weigh", defines={"topk": topk})
+    for topk in range(1, MOST_TOPK + 1)
+}
+
+
+def run(
+    x: torch.Tensor,
+    topk_ids: torch.Tensor,
+    topk_weights: torch.Tensor,
+    w13: torch.Tensor,
+    w2: torch.Tensor,
+) -> torch.Tensor:
+    tokens, hidden = x.shape
+    experts, _, intermediate = w2.shape
+    topk = topk_ids.shape[1]
+    slots = tokens * topk
+    if hidden % 128 or intermediate % 128 or topk > MOST_TOPK:
+        raise NotImplementedError("multiples of 128, and at most 8 experts of a token")
+    first, token, place, done = sorting.run(topk_ids, experts + 1)  # one that nobody has: a counter
+
+    part = (1, 2, 128, 64)  # of a tile of weights that a block copies
+    h, rows = x.new_empty(slots, intermediate), x.new_empty(slots, hidden)
+    maps = (
+        cuda.tensor_map(w13.view(experts, 2, intermediate, hidden), part),
+        cuda.tensor_map(w2.view(experts, hidden // 128, 128, intermediate), part),
+        cuda.tensor_map(h, (32, 64)),
+    )
+    blocks = torch.cuda.get_device_properties(x.device).multi_processor_count
+    products[blocks, 384, SHARED_BYTES](
+        *maps, x, token, first, done, h, rows, experts, hidden, intermediate
+    )
+    out = torch.empty_like(x)
+    weigh[topk][tokens, hidden // 8](rows, place, topk_weights, out)
+    return out
