@@ -2,6 +2,7 @@
 
     python -m benchmarks.least                  on a GPU; less than a minute
     python -m benchmarks.least --compile-only   for sm_90a, without one
+    python -m benchmarks.least --page           docs/attention-notes.md, from what is on record
 
 Every form does strictly less than attention has to, in the structure of the kernel that `fix21`
 chooses and on the same inputs. One that still misses a target says that it is out of reach for that
@@ -49,14 +50,18 @@ from benchmarks.chained import (
 
 from workbench.cuda import CUBIN_FOLDER
 from workbench.cuda.cubin import TEXT, sections
+from workbench.render.numbers import microseconds
 from workbench.run.worker.timing.card import switch_contexts
 from workbench.study.workspace import load_module
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "kernels" / "attention"
 RECORD = ROOT / "benchmarks" / "recorded" / "least.json"
+PAGE = ROOT / "docs" / "attention-notes.md"
+BLOCK = re.compile(r"(<!-- least -->\n).*?(<!-- /least -->)", re.DOTALL)
 ARCH = "sm_90a"
-REFERENCES = ("sdpa", "fa4")
+SDPA = "sdpa"
+REFERENCES = (SDPA, "fa4")
 ROUNDS = 15
 CALLS = 20  # of a graph of few keys
 INSTANCES = 3  # of a form at few keys
@@ -742,9 +747,39 @@ def record(
     }
 
 
+def page_table() -> str:
+    """Of what is on record, as Markdown: a form a row, a shape a column, in each the time and how
+    many times faster than the original it is.
+    """
+    shapes = json.loads(RECORD.read_text("utf-8"))["shapes"]
+    times = {
+        one["shape"]: {form["form"]: median(form["microseconds"]) for form in one["forms"]}
+        for one in shapes
+    }
+    lines = [
+        "| | " + " | ".join(f"{one['shape']}, `{one['variant']}`" for one in shapes) + " |",
+        "| --- |" + " --: |" * len(shapes),
+    ]
+    for name in times[shapes[0]["shape"]]:
+        cells = []
+        for found in times.values():
+            own = found.get(name)
+            over = f"{found[ORIGINAL] / own:.3f}x" if own and name not in (ORIGINAL, SDPA) else ""
+            cells.append(f"{microseconds(own)} {over}".strip() if own else "—")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def write_page() -> None:
+    text, found = BLOCK.subn(rf"\g<1>{page_table()}\n\g<2>", PAGE.read_text("utf-8"))
+    assert found == 1
+    PAGE.write_text(text, "utf-8")
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--compile-only", action="store_true", help="needs no GPU")
+    parser.add_argument("--page", action="store_true", help="write the page, measure nothing")
     parser.add_argument(
         "--shapes",
         nargs="*",
@@ -753,6 +788,9 @@ def main(arguments: Sequence[str]) -> int:
         help="only these, and nothing is written",
     )
     given = parser.parse_args(arguments)
+    if given.page:
+        write_page()
+        return 0
     targets = [target for target in TARGETS if target.shape in given.shapes]
     with tempfile.TemporaryDirectory(prefix="workbench-least-") as folder:
         scratch = Path(folder)

@@ -169,8 +169,9 @@ def check_multiplying(text: str, found: Sequence[Any]) -> None:
     calibration = find_target(ROOT, "moe", "mixtral-t8192").evidence().calibration
     assert calibration is not None
     ceiling = calibration.ceilings["tensor bf16"].value
-    study = find_workspace(ROOT).study("moe")
+    study, alone_of = find_workspace(ROOT).study("moe"), {}
     for one in found:
+        alone_of[one["shape"]] = median(one["microseconds"])
         shape, alone = study.shapes[one["shape"]], median(one["microseconds"])
         assert one["flops"] == 6 * shape.T * shape.k * shape.H * shape.I
         assert len(one["microseconds"]) == len(one["mhz"]) == multiplying.ROUNDS
@@ -185,6 +186,25 @@ def check_multiplying(text: str, found: Sequence[Any]) -> None:
         assert time == microseconds(alone)
         assert own == f"{row_of(times, sizes.EXPERTS.variant)[column].split(' [')[0]} µs"
         assert number(of_it) == pytest.approx(100 * alone / number(own), abs=0.6)
+    told = re.search(r"undercut them, the means would be (.*)\.", block)
+    assert told is not None
+    for model, shown in zip(reading.MODELS, told[1].split(", "), strict=True):
+        part = text.split(f"<!-- sizes: {model} -->")[1].split("<!-- /sizes -->")[0]
+        times = part.split("| time, chained |")[1].split("\n\n")[0]
+        versions = ("fused", "compiled", "grouped", sizes.EXPERTS.variant)
+        *references, ours = [row_of(times, name) for name in versions]
+        most = 1.0
+        for place, tokens in enumerate([*reading.TOKENS, 8192]):
+            fastest = min(number(cells[place].split(" [")[0]) for cells in references)
+            own_time = number(ours[place].split(" [")[0])
+            shape_name = f"{model}-t{tokens}"
+            known = reading.recorded().get(shape_name)
+            limits = [known.time] if known else []
+            if shape_name in alone_of and alone_of[shape_name] < own_time:
+                limits.append(alone_of[shape_name])
+            most *= fastest / max(limits, default=own_time)
+        assert shown.endswith(f"({model})")
+        assert number(shown.split("x")[0]) == pytest.approx(most ** (1 / 5), abs=0.003)
 
 
 def test_what_the_products_alone_take_stands_beside_the_times() -> None:
