@@ -179,17 +179,17 @@ def test_json_has_the_account_of_every_step(capsys: pytest.CaptureFixture[str]) 
 def test_a_step_that_was_changed_since_has_nothing_to_tell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = copy_of_repository(tmp_path)
-    source = root / "kernels" / "attention" / "fix20.py"
+    root, step = copy_of_repository(tmp_path), "fix16[first=1]"
+    source = root / "kernels" / "attention" / "fix16.py"
     source.write_text(source.read_text() + "# changed\n")
     broken = root / "kernels" / "broken" / "study.py"
     broken.parent.mkdir()
     broken.write_text("shapes = 1 / 0\n")
-    assert main(["lessons", "fix20", "--project", str(root)]) == 3
+    assert main(["lessons", step, "--project", str(root)]) == 3
     out, err = capsys.readouterr()
     assert out == ""
     assert "broken is left out: " in err  # and costs the others nothing
-    assert "fix20: no current evidence is on record" in err
+    assert f"{step}: no current evidence is on record" in err
 
 
 def test_a_workspace_without_evidence_says_so(

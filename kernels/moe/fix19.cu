@@ -190,8 +190,13 @@ __device__ __forceinline__ void multiply(Shared& s, Turn& at, Turn& sum_at, int 
                                              s.tokens + (8 * n + g) * pitch(kColumns) + within +
                                              i * kWarps * 128 + half * 64)
                                        : Chunk{};
-    __syncwarp();
-    if (lane == 0) barrier_arrive(&s.free);
+    // What has been asked for is there before the copy engine may overwrite it.
+    auto release = [&](Barrier* barrier) {
+        async_proxy_fence();
+        __syncwarp();
+        if (lane == 0) barrier_arrive(barrier);
+    };
+    release(&s.free);
 
     constexpr int kHalf = (kOwn + 1) / 2;  // of a stage: while one is multiplied the next is read
     Chunk a[2][kHalf][2][kRows / 8];
@@ -209,10 +214,6 @@ __device__ __forceinline__ void multiply(Shared& s, Turn& at, Turn& sum_at, int 
                     a[part][i][half][r] =
                         chunk_at(row + r * 8 * kRowBytes + own * kWarps * 128 + half * 64);
         }
-        if (part == 0) return;
-        __syncwarp();
-        if (lane == 0) barrier_arrive(&s.empty[at.at]);
-        at.advance<kStages>();
     };
     read(0);
     for (; units > 0; --units) {
@@ -236,6 +237,9 @@ __device__ __forceinline__ void multiply(Shared& s, Turn& at, Turn& sum_at, int 
                                 kRows == 16 ? a[part][i][half][kRows / 8 - 1] : Chunk{},
                                 b[own][half][n]);
             }
+            if (part == 1) continue;
+            release(&s.empty[at.at]);
+            at.advance<kStages>();
         }
         barrier_wait(&s.written[sum_at.at], sum_at.parity ^ 1);
 #pragma unroll
@@ -413,9 +417,11 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
                 write_out<true>(s, sum_at, segment, count, h + first * kIntermediate, lane);
             if (!segment.matrix) {
                 async_proxy_fence_all();
-                __threadfence();
                 __syncwarp();
-                if (lane == 0) atomicAdd(&state->done[segment.job], segment.units);
+                if (lane == 0) {
+                    __threadfence();
+                    atomicAdd(&state->done[segment.job], segment.units);
+                }
             }
         } else {
             barrier_wait(&s.there, parity);
