@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from workbench import cuda
+from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError
 from workbench.study.params import find_variant
 from workbench.study.workspace import find_workspace, load_module
 
@@ -61,22 +62,35 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("shapes", nargs="+")
     parser.add_argument("--calls", type=int, default=CALLS)
     given = parser.parse_args(arguments)
-    study = find_workspace(ROOT).study(given.study)
+    try:
+        if not torch.cuda.is_available():
+            raise EnvironmentLacks("there is no GPU", hint="calls are compared on one")
+        return compare(given.study, given.variant, given.shapes, given.calls)
+    except WorkbenchError as error:
+        print(f"error: {error.message}\nhint: {error.hint}", file=sys.stderr)
+        return error.exit_code
+
+
+def compare(study_name: str, name: str, shapes: Sequence[str], calls: int) -> int:
+    """1 where calls differ. Raises UsageError for what the study does not have."""
+    study = find_workspace(ROOT).study(study_name)
+    if missing := [shape for shape in shapes if shape not in study.shapes]:
+        raise UsageError(f"{study_name} has no {', '.join(missing)}", hint="workbench list")
     module: Any = load_module(study.folder / "study.py", "repeated_study")
-    found = find_variant(study.folder, given.variant, study.variants)
+    found = find_variant(study.folder, name, study.variants)
     with cuda.overridden(dict(found.params)):
         variant: Any = load_module(found.module, "repeated")
     kinds = {"as drawn": None, **getattr(module, "adversarial", {})}
     differs = False
-    for shape in given.shapes:
-        for name, kind in kinds.items():
+    for shape in shapes:
+        for kind_name, kind in kinds.items():
             generator = torch.Generator("cuda").manual_seed(1)
             inputs = module.inputs(study.shapes[shape], generator)
             if kind is not None:
                 inputs = kind(inputs, generator)
-            lines = repeated(variant.run, inputs, given.calls)
+            lines = repeated(variant.run, inputs, calls)
             differs |= bool(lines)
-            print(f"{shape}, {name}: {lines[0] if lines else 'the same bits'}", flush=True)
+            print(f"{shape}, {kind_name}: {lines[0] if lines else 'the same bits'}", flush=True)
             for line in lines[1:]:
                 print(f"    {line}", flush=True)
     return int(differs)

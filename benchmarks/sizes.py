@@ -240,8 +240,8 @@ def against_multiplying(workspace: Workspace) -> str:
         "The products alone, by cuBLAS with as many rows for every expert and nothing around them, "
         "as `python -m benchmarks.multiplying` measures them:",
         "",
-        f"| | products alone | of the ceiling | time | `{EXPERTS.variant}` | of it |",
-        "| --- | --: | --: | --: | --: | --: |",
+        f"| | products alone | of the ceiling | SM clock | time | `{EXPERTS.variant}` | of it |",
+        "| --- | --: | --: | --: | --: | --: | --: |",
     ]
     most, readings = [], reading.recorded()
     for case in EXPERTS.cases:
@@ -258,6 +258,7 @@ def against_multiplying(workspace: Workspace) -> str:
                     point.shape,
                     f"{alone.rate / 1e12:.0f} TFLOP/s",
                     percent(alone.rate / _ceiling(target.evidence()).value),
+                    f"{alone.clock / 1e3:.2f} GHz",
                     microseconds(alone.time),
                     microseconds(point.time.value),
                     percent(alone.time / point.time.value),

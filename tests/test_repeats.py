@@ -14,6 +14,34 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "poison", lambda: None)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["moe", "fix19x", "qwen3-t1"], "'fix19x'"),
+        (["moe", "fix10", "qwen3-t2x"], "moe has no qwen3-t2x"),
+    ],
+)
+def test_what_the_study_does_not_have_is_told(
+    arguments: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert repeats.main(arguments) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert "hint: " in err
+
+
+def test_it_needs_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert repeats.main(["moe", "fix10", "qwen3-t1"]) == 3
+    assert "there is no GPU" in capsys.readouterr().err
+
+
 def counting(change: Callable[[torch.Tensor, int], None]) -> Callable[..., torch.Tensor]:
     """Doubles; ``change`` is given what comes out and the number of the call."""
     calls = 0

@@ -179,10 +179,11 @@ def check_multiplying(text: str, found: Sequence[Any]) -> None:
         part = text.split(f"<!-- sizes: {model} -->")[1].split("<!-- /sizes -->")[0]
         times = part.split("| time, chained |")[1].split("\n\n")[0]
         column = [*reading.TOKENS, 8192].index(int(tokens))
-        rate, of_ceiling, time, own, of_it = row_of(block, one["shape"])
+        rate, of_ceiling, clock, time, own, of_it = row_of(block, one["shape"])
         assert rate == f"{one['flops'] / alone / 1e6:.0f} TFLOP/s"
         share = 100 * one["flops"] / (alone * 1e-6 * ceiling)
         assert number(of_ceiling) == pytest.approx(share, abs=0.6)
+        assert clock == f"{median(one['mhz']) / 1e3:.2f} GHz"
         assert time == microseconds(alone)
         assert own == f"{row_of(times, sizes.EXPERTS.variant)[column].split(' [')[0]} µs"
         assert number(of_it) == pytest.approx(100 * alone / number(own), abs=0.6)
@@ -210,7 +211,17 @@ def check_multiplying(text: str, found: Sequence[Any]) -> None:
 def test_what_the_products_alone_take_stands_beside_the_times() -> None:
     record = multiplying.RECORD
     found = json.loads(record.read_text())["products"] if record.exists() else []
-    check_multiplying(sizes.EXPERTS.path.read_text(), found)
+    text = sizes.EXPERTS.path.read_text()
+    check_multiplying(text, found)
+    block = text.split("<!-- multiplying -->\n")[1].split("<!-- /multiplying -->")[0]
+    rows = [row_of(block, f"{model}-t8192") for model in reading.MODELS]
+    shares = [row[1].removesuffix(" %") for row in rows]
+    assert f"has {shares[0]}, {shares[1]} and {shares[2]} % of the ceiling" in plain(text)
+    clocks = [row[2].removesuffix(" GHz") for row in rows]
+    assert f"at {clocks[0]}, {clocks[1]} and {clocks[2]} GHz" in plain(text)
+    told = re.search(r"the means would be ([\d.]+x) \(mixtral\)", block)
+    assert told is not None
+    assert f"with the products as cuBLAS has them {told[1]}" in plain(text)
 
 
 @pytest.mark.parametrize("measured", [False, True], ids=["not measured", "measured"])

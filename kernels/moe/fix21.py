@@ -24,12 +24,12 @@ def run(
     tokens, hidden = x.shape
     experts, slots = len(w2), topk_ids.numel()
     sms = torch.cuda.get_device_properties(x.device).multi_processor_count
-    chosen = [others]
-    if tokens > 1 and experts * hidden >= TILES * ROWS * sms:
-        chosen.insert(0, tiles)
+    ahead = []
     if tokens > 1 and slots <= FEW * experts:
-        chosen.insert(0, few)
-    for one in chosen[:-1]:
+        ahead.append(few)
+    if tokens > 1 and experts * hidden >= TILES * ROWS * sms:
+        ahead.append(tiles)
+    for one in ahead:
         try:
             return one.run(x, topk_ids, topk_weights, w13, w2)
         except NotImplementedError:  # sizes that it is not for
