@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -44,13 +45,14 @@ TOKENS = "T=1|16|128|1024|8192"
 @dataclass(frozen=True)
 class Page:
     """A page of ``docs`` about the last step of a study; ``cases`` are ranges of shapes by name.
-    Where the last step was not timed, it ``calls`` another, whose times stand for it.
+    Where the last step was not timed, the times of one that it ``calls`` stand for it: of the first
+    that has some.
     """
 
     name: str
     study: str
     cases: Mapping[str, str]
-    calls: str = ""
+    calls: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -59,6 +61,10 @@ class Page:
     @cached_property
     def variant(self) -> str:
         return last_step(ROOT, self.study)
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return (self.variant, *self.calls)
 
 
 ATTENTION = Page(
@@ -75,7 +81,7 @@ EXPERTS = Page(
     "experts.md",
     "moe",
     {name: f"{name}-t1024,{TOKENS}" for name in reading.MODELS},
-    calls="fix15",
+    calls=("fix18", "fix15"),
 )
 NOT_COLLECTED = ("not collected", "—", "—", "—")
 COMMAND = re.compile(r"workbench sweep \S+ ")
@@ -95,20 +101,19 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
         targets = [target_at(workspace, each) for each in picked]
     except EnvironmentLacks:
         return None
-    versions = [page.variant, *filter(None, [page.calls])]
-    (found,) = Measured(tuple(targets), tuple(versions)).over()
-    if page.calls:
-        found = as_one(found, page.variant, page.calls)
+    (found,) = Measured(tuple(targets), page.versions).over()
+    found = as_one(found, page.versions)
     (ours,) = (line for line in found.lines if line.variant == page.variant)
     return found if len(ours.points) == len(picked) else None
 
 
-def as_one(found: OverSizes, variant: str, called: str) -> OverSizes:
-    """With the times of the step that ``variant`` calls where it has none of its own."""
+def as_one(found: OverSizes, versions: Sequence[str]) -> OverSizes:
+    """With one line for ``versions``: at each size of the first that was timed there."""
     lines = {line.variant: line for line in found.lines}
-    own, other = lines.pop(variant), lines.pop(called)
-    points = (own.at(shape) or other.at(shape) for shape in found.sizes)
-    filled = replace(own, points=tuple(point for point in points if point))
+    own = [lines.pop(version) for version in versions]
+    at_size = (filter(None, (line.at(shape) for line in own)) for shape in found.sizes)
+    points = (next(points, None) for points in at_size)
+    filled = replace(own[0], points=tuple(point for point in points if point))
     return replace(found, lines=(filled, *lines.values()))
 
 
@@ -184,7 +189,7 @@ def against_reading(workspace: Workspace) -> str:
         "",
         "Were every size at the least of these times, or at that of its products at the measured "
         "rate where it is longer, the means would be " + ", ".join(most) + ": the second figure "
-        f"with the rate at 8192 tokens that the clock leaves which `{EXPERTS.calls}` was given.",
+        "with the rate at 8192 tokens that the clock leaves which the time there was taken at.",
     ]
     return "\n".join(rows)
 
@@ -202,16 +207,8 @@ def _most(workspace: Workspace, found: OverSizes, case: str) -> str:
     largest = f"{case}-t8192"
     evidence = target_at(workspace, pick_shapes(study, largest)[0][0]).evidence()
     ceiling = _ceiling(evidence)
-    clocks = [
-        mhz
-        for timing in evidence.timings
-        for session in timing.timing.together
-        for series in session.series
-        if series.variant == EXPERTS.calls and series.regime == Regime.CHAINED
-        for mhz in series.mhz
-    ]
     means = []
-    for held in (1.0, median(clocks) / (ceiling.sm_clock_mhz or 0.0)):
+    for held in (1.0, median(_clocks(evidence)) / (ceiling.sm_clock_mhz or 0.0)):
         over_limit = []
         for point in _ours(found).points:
             rate = ceiling.value * (held if point.shape == largest else 1.0)
@@ -221,6 +218,17 @@ def _most(workspace: Workspace, found: OverSizes, case: str) -> str:
             over_limit.append(_fastest(found, point) / least)
         means.append(f"{geometric_mean(over_limit):.3f}x")
     return " and ".join(means)
+
+
+def _clocks(evidence: Evidence) -> Sequence[float]:
+    """MHz of the rounds of the version whose time stands in the row."""
+    clocks: dict[str, list[float]] = defaultdict(list)
+    for timing in evidence.timings:
+        for session in timing.timing.together:
+            for series in session.series:
+                if series.regime == Regime.CHAINED:
+                    clocks[series.variant] += series.mhz
+    return next(clocks[version] for version in EXPERTS.versions if version in clocks)
 
 
 def _ceiling(evidence: Evidence) -> CeilingRecord:
