@@ -123,6 +123,16 @@ def test_project_must_be_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixtu
             'key_change = "b"\nchooses = "baseline"',
             ["'step 'b'.chooses' must be a list of variants", 'chooses = ["fix1"'],
         ),
+        (
+            'key_change = "b"',
+            'key_change = "b"\ncorrects = true',
+            ["step 'b'.corrects' must be a string, not True"],
+        ),
+        (
+            'variant = "baseline"\n',
+            'variant = "baseline"\ncorrects = "it"\n',
+            ["step 'baseline' corrects something and has no 'parent'"],
+        ),
     ],
 )
 def test_a_wrong_ladder_is_named(

@@ -8,10 +8,17 @@ from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
 from workbench.evidence.records import Build, BuiltKernel, Check, Provenance
 from workbench.judge.accuracy import given_up
-from workbench.judge.gates import Gate, compiler_gate, correct_gate, faster_gate, verdict
+from workbench.judge.gates import (
+    Gate,
+    compiler_gate,
+    correct_gate,
+    faster_gate,
+    for_step,
+    verdict,
+)
 from workbench.judge.predictions import judge_prediction
 from workbench.study.config import Gates
-from workbench.study.model import Prediction
+from workbench.study.model import Prediction, Step
 from workbench.words import CheckResult, GateState
 
 LIMITS = Gates()
@@ -25,6 +32,26 @@ PASSED = [Gate("correct", GateState.PASSED, ""), Gate("compiler", GateState.PASS
 def test_the_interval_decides(low: float, high: float, expected: str) -> None:
     over = Ratio((low + high) / 2, low, high)
     assert verdict([*PASSED, faster_gate(over, LIMITS)], over, LIMITS) == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.98, 1.0, "kept"),
+        (1.1, 1.2, "kept"),
+        (0.96, 0.98, "inconclusive"),
+        (0.9, 0.97, "rejected"),
+    ],
+)
+def test_what_corrects_its_parent_has_to_be_no_slower(
+    low: float, high: float, expected: str
+) -> None:
+    over = Ratio((low + high) / 2, low, high)
+    limits = for_step(LIMITS, Step("b", "a", "a fence", corrects="reads too early"))
+    gate = faster_gate(over, limits, corrects=True)
+    assert verdict([*PASSED, gate], over, limits) == expected
+    assert gate.why.endswith("0.9709x over the parent, which it corrects")
+    assert for_step(LIMITS, Step("b", "a", "a fence")) == LIMITS
 
 
 def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:

@@ -20,8 +20,10 @@ from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
 from workbench.render import markdown
 from workbench.render.document.blocks import plain
+from workbench.render.document.ladder_table import ladder_table
 from workbench.render.document.report import shapes_table
 from workbench.render.document.result import across
+from workbench.render.document.step import verdict_line
 from workbench.render.document.tree import tree
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
@@ -223,6 +225,29 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
     assert across is not None
     assert across.variant == "choice"
     assert [result.shape for result in across.results] == ["normal", "large"]
+
+
+def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> None:
+    steps = [
+        step("base", None),
+        replace(step("right", "base"), corrects="it reads too early"),
+        step("plain", "base"),
+        replace(step("slow", "base"), corrects="it reads too early"),
+    ]
+    times = {"base": 20.0, "right": 20.1, "plain": 20.1, "slow": 22.0, "library": 30.0}
+    found = judge(by_hand(steps, {"normal": times}), Config())
+    (ladder,) = found.ladders
+    verdicts = {row.variant: row.verdict for row in ladder.rows}
+    assert verdicts == {
+        "base": Verdict.BASELINE,
+        "right": Verdict.KEPT,
+        "plain": Verdict.REJECTED,
+        "slow": Verdict.REJECTED,
+    }
+    assert plain(verdict_line(ladder.row("right"))).endswith("corrects base: it reads too early.")
+    assert "corrects" not in plain(verdict_line(ladder.row("plain")))
+    table = markdown.blocks([ladder_table(found)])
+    assert table.count("kept, a correction") == 1
 
 
 def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:

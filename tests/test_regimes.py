@@ -229,6 +229,11 @@ def test_an_open_verdict_asks_for_more_sessions_of_the_step_and_its_parent() -> 
     assert open_variants(in_regimes(near), ladder, Gates()) == ("fix11", "fix11[early=1]")
     once = in_regimes(EARLY, sessions=1)
     assert open_variants(once, ladder, Gates()) == ("fix11", "fix11[early=1]")
+    corrected = [
+        dataclasses.replace(s, corrects="it is early" if s.parent else "") for s in ladder.steps
+    ]
+    corrects = dataclasses.replace(ladder, steps=tuple(corrected))
+    assert open_variants(in_regimes(near), corrects, Gates()) == ()
     parentless = {CHAINED: {"fix11[early=1]": 5.0}}
     assert open_variants(in_regimes(parentless), ladder, Gates()) == ()
 

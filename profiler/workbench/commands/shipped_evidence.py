@@ -175,4 +175,5 @@ def role_words(row: Row) -> str:
     """The verdict as the ladder has it."""
     choice = ", a choice" if row.role == Role.CHOICE else ""
     where = f" at {row.judged_at}" if row.judged_at else ""
-    return f"{row.verdict}{where}{choice}"
+    correction = ", a correction" if row.step is not None and row.step.corrects else ""
+    return f"{row.verdict}{where}{choice}{correction}"

@@ -20,6 +20,7 @@ from workbench.judge.gates import (
     correct_gate,
     faster_gate,
     first_line,
+    for_step,
     verdict,
 )
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
@@ -87,7 +88,7 @@ class Judgement:
 
 def judge_step(view: View, step: Step) -> Judgement:
     """A step by the evidence at one shape."""
-    evidence, limits = view.variant(step.variant), view.config.gates
+    evidence, limits = view.variant(step.variant), for_step(view.config.gates, step)
     price = _price(view, step)
     gates = [
         correct_gate(
@@ -109,7 +110,7 @@ def judge_step(view: View, step: Step) -> Judgement:
     over = view.times.ratio(step.parent, step.variant)
     absent = view.times.why_no_ratio(step.parent, step.variant)
     idle = view.times.is_idle(step.variant)
-    gates.append(faster_gate(over, limits, absent, idle=idle))
+    gates.append(faster_gate(over, limits, absent, idle=idle, corrects=bool(step.corrects)))
     by_regime = {
         regime: ratio
         for regime in Regime

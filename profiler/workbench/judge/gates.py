@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import LEVEL, Ratio
@@ -12,6 +12,7 @@ from workbench.words import ABSENT, CheckResult, GateState, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Build, Check
+    from workbench.study.model import Step
 
 CORRECT, COMPILER, FASTER = "correct", "compiler", "faster"
 HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
@@ -89,6 +90,11 @@ def first_line(text: str) -> str:
     return text.splitlines()[0]
 
 
+def for_step(gates: Gates, step: Step) -> Gates:
+    """One that corrects its parent need not be faster by so much, nor may it be slower by that."""
+    return replace(gates, min_speedup=1 / gates.min_speedup) if step.corrects else gates
+
+
 def speed_verdict(over_parent: Ratio, gates: Gates) -> Verdict:
     """By the interval alone: kept, rejected, or inconclusive where it spans the gate or is not
     collected.
@@ -101,12 +107,18 @@ def speed_verdict(over_parent: Ratio, gates: Gates) -> Verdict:
 
 
 def faster_gate(
-    over_parent: Ratio | None, gates: Gates, absent: str = ABSENT, *, idle: bool = False
+    over_parent: Ratio | None,
+    gates: Gates,
+    absent: str = ABSENT,
+    *,
+    idle: bool = False,
+    corrects: bool = False,
 ) -> Gate:
     """The lower end of the interval over the parent must reach the least speedup, chained.
 
     ``absent`` says why there is no ratio, where there is none; ``idle``: because a call of the
-    variant takes no time at all, which no work can.
+    variant takes no time at all, which no work can. ``gates`` are those of the step, which says
+    whether it ``corrects`` its parent.
     """
     if over_parent is None:
         return Gate(FASTER, GateState.FAILED if idle else GateState.OPEN, absent)
@@ -115,7 +127,8 @@ def faster_gate(
     passed = over_parent.low >= gates.min_speedup
     sign = "≥" if passed else "<"
     end = "lower end" if over_parent.level == LEVEL else f"lower end at {over_parent.level} %"
-    why = f"{end} {over_parent.low:.3f}x {sign} {gates.min_speedup:g}x over the parent"
+    which = ", which it corrects" if corrects else ""
+    why = f"{end} {over_parent.low:.3f}x {sign} {gates.min_speedup:.4g}x over the parent{which}"
     return Gate(FASTER, GateState.PASSED if passed else GateState.FAILED, why)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import SessionTimes, ratio_of, session_times, time_of
 from workbench.judge.commits import Timed, time_verdict
-from workbench.judge.gates import speed_verdict
+from workbench.judge.gates import for_step, speed_verdict
 from workbench.words import HEADLINE, Move, Regime, Verdict
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
             times.get((name, Regime.CHAINED, False)) for name in (step.parent, step.variant)
         )
         over = ratio_of(before, after, timing.first_planned) if before and after else None
-        if over is not None and speed_verdict(over, gates) == Verdict.INCONCLUSIVE:
+        if over is None:
+            continue
+        if speed_verdict(over, for_step(gates, step)) == Verdict.INCONCLUSIVE:
             found |= {step.variant, step.parent}
     return tuple(step.variant for step in ladder.steps if step.variant in found)
 

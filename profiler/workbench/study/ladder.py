@@ -25,6 +25,7 @@ STEP_KEYS = [
     "shape",
     "chooses",
     "drops",
+    "corrects",
     "bottleneck",
     "rationale",
     "lesson",
@@ -122,6 +123,12 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
     if parent is not None and parent not in earlier:
         hint = nearest(parent, earlier) if earlier else "the first step has no parent: leave it out"
         raise UsageError(f"{path}: {where} builds on '{parent}', not an earlier step", hint=hint)
+    corrects = _text(path, where, table, "corrects")
+    if corrects and parent is None:
+        raise UsageError(
+            f"{path}: {where} corrects something and has no 'parent'",
+            hint="'corrects' says what the parent does wrong",
+        )
     predictions = _tables(path, "step.prediction", table.get("prediction", []))
     written = _written(path, where, table, Written.UNKNOWN)
     return Step(
@@ -138,6 +145,7 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
         shape=_text(path, where, table, "shape"),
         chooses=_names(path, where, table, "chooses", "variants", '["fix1", "fix2[warps=8]"]'),
         drops=_names(path, where, table, "drops", "shapes", '["ragged"]'),
+        corrects=corrects,
     )
 
 

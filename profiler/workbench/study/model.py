@@ -64,7 +64,8 @@ class Step:
     default; "" for the shape that is looked at. A step that is no kernel of its own ``chooses``
     among these other steps, by shape for instance. ``drops`` are the shapes that its parent
     supports and it does not. ``kind`` is what kind of change it is; None where its author has not
-    said.
+    said. ``corrects`` says what its parent does wrong: such a step is there to be right, and need
+    not be faster.
     """
 
     variant: str
@@ -78,6 +79,7 @@ class Step:
     chooses: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()
     kind: Change | None = None
+    corrects: str = ""
 
     def digest(self, prediction: Prediction) -> str:
         """Of all that a prediction of this step says: another one has another."""

@@ -242,6 +242,8 @@ def _verdict(row: Row) -> Cell:
     word = verdict(row)
     if row.role == Role.CHOICE:
         word += ", a choice"
+    if row.step is not None and row.step.corrects:
+        word += ", a correction"
     chosen = f"{factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else ""
     told = "; ".join(filter(None, [chosen, otherwise(row)]))
     note = f"({told})" if told else ""

@@ -82,7 +82,14 @@ def verdict_line(row: Row, shape: str = "") -> Text:
         ". ",
         gate_words(row),
         *price(row),
+        *_corrects(row),
     )
+
+
+def _corrects(row: Row) -> tuple[str | Text, ...]:
+    if row.step is None or not row.step.corrects:
+        return ()
+    return (" It corrects ", code(parent_of(row)), ": ", authored(row.step.corrects), ".")
 
 
 def price(row: Row) -> tuple[str | Text, ...]:
