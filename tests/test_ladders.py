@@ -15,7 +15,8 @@ from snapshots import snapshot as by_hand
 from snapshots import step, together
 from workbench.commands.target import find_target
 from workbench.errors import UsageError
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import judge, trials_in
+from workbench.judge.lessons import lessons
 from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
 from workbench.render import markdown
@@ -235,7 +236,8 @@ def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> Non
         replace(step("slow", "base"), corrects="it reads too early"),
     ]
     times = {"base": 20.0, "right": 20.1, "plain": 20.1, "slow": 22.0, "library": 30.0}
-    found = judge(by_hand(steps, {"normal": times}), Config())
+    timed = by_hand(steps, {"normal": times})
+    found = judge(timed, Config())
     (ladder,) = found.ladders
     verdicts = {row.variant: row.verdict for row in ladder.rows}
     assert verdicts == {
@@ -248,6 +250,9 @@ def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> Non
     assert "corrects" not in plain(verdict_line(ladder.row("plain")))
     table = markdown.blocks([ladder_table(found)])
     assert table.count("kept, a correction") == 1
+    assert [trial.variant for trial in trials_in(timed, Config())] == ["plain"]
+    by_name = {lesson.step.variant: lesson for lesson in lessons(timed, found, Config())}
+    assert not by_name["right"].where(Verdict.KEPT)
 
 
 def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:

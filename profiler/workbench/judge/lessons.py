@@ -140,7 +140,9 @@ def _places(views: Views, step: Step, row: Row, judged_at: str) -> Iterator[Plac
     if row.status != Status.CURRENT:
         return
     chained = row.chained.over_parent
-    if chained is not None:
+    if chained is not None and step.corrects:  # kept or not, it is no faster than the interval says
+        yield _place(views, row, judged_at, HEADLINE, chained)
+    elif chained is not None:
         verdict = row.verdict or Verdict.INCONCLUSIVE
         yield Place(judged_at, HEADLINE, chained, verdict)
     for regime, known in row.regimes.items():

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def trials_of(views: Views, rows: Iterable[Row]) -> Iterator[Trial]:
-    """One a step that changes another, at the shape where it is judged."""
+    """One a step that changes another to be faster, at the shape where it is judged."""
     for row in rows:
-        if row.step is not None and row.step.parent is not None:
+        if row.step is not None and row.step.parent is not None and not row.step.corrects:
             view = views.at(row.judged_at) if row.judged_at else views.table
             compared = row.compared_at or views.table.shape
             yield _trial(view, row, row.against_parent if compared == view.shape else None)
