@@ -222,6 +222,20 @@ def test_what_the_products_alone_take_stands_beside_the_times() -> None:
     told = re.search(r"the means would be ([\d.]+x) \(mixtral\)", block)
     assert told is not None
     assert f"with the products as cuBLAS has them {told[1]}" in plain(text)
+    most = re.search(r"\(mixtral\), ([\d.]+)x \(deepseek\), ([\d.]+)x \(qwen3\)", block)
+    assert most is not None
+    needed = "{:.0f} and {:.0f} % of its limit".format(*(130 / float(one) for one in most.groups()))
+    assert f"deepseek and qwen3 it would take every size at {needed} at once" in plain(text)
+    of_it = {row_of(block, f"{model}-t8192")[5] for model in ("deepseek", "qwen3")}
+    assert of_it == {"95 %"}
+    assert "are 95 % of cuBLAS's products alone at 8192" in plain(text)
+    read = text.split("<!-- reading -->")[1].split("<!-- /reading -->")[0]
+    for tokens, told_so in (
+        (1, "With one token it is at {} and {} %"),
+        (1024, "1024 at {} and {}."),
+    ):
+        shares = [row_of(read, f"{model}-t{tokens}")[3] for model in ("deepseek", "qwen3")]
+        assert told_so.format(*(share.removesuffix(" %") for share in shares)) in plain(text)
 
 
 @pytest.mark.parametrize("measured", [False, True], ids=["not measured", "measured"])
@@ -248,12 +262,14 @@ def test_the_page_tells_of_the_products_alone_where_they_were_measured(
 
 
 def held_clock(model: str) -> float:
-    """GHz, of `fix15` at 8192 tokens."""
+    """GHz, of the version whose time at 8192 tokens stands in the row."""
     evidence = ROOT / "ablations" / "moe" / "evidence" / "nvidia-h200"
     file = max((evidence / f"{model}-t8192" / "timings").glob("*.xz"))
     together = store.read(file, Timing).together
-    own = [s for session in together for s in session.series if s.variant == "fix15"]
-    return median(mhz for s in own if s.regime == Regime.CHAINED for mhz in s.mhz) / 1e3
+    every = [s for session in together for s in session.series if s.regime == Regime.CHAINED]
+    by_name = {name: [s for s in every if s.variant == name] for name in sizes.EXPERTS.versions}
+    own = next(filter(None, by_name.values()))
+    return median(mhz for s in own for mhz in s.mhz) / 1e3
 
 
 def plain(text: str) -> str:
