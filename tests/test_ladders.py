@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from snapshots import check, step, together
 from snapshots import snapshot as by_hand
-from snapshots import step, together
 from workbench.commands.target import find_target
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge, trials_in
@@ -28,7 +28,7 @@ from workbench.render.document.step import verdict_line
 from workbench.render.document.tree import tree
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
-from workbench.words import Role, Verdict
+from workbench.words import CheckResult, Role, Verdict
 from workspaces import GOOD, make
 
 ROOT = Path(__file__).parents[1]
@@ -253,6 +253,27 @@ def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> Non
     assert [trial.variant for trial in trials_in(timed, Config())] == ["plain"]
     by_name = {lesson.step.variant: lesson for lesson in lessons(timed, found, Config())}
     assert not by_name["right"].where(Verdict.KEPT)
+
+
+def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:
+    steps = [
+        step("base", None),
+        step("wrong", "base"),
+        replace(step("right", "wrong"), corrects="it reads too early"),
+        step("other", "wrong"),
+    ]
+    times = {"base": 20.0, "right": 10.0, "other": 10.0, "library": 30.0}
+    timed = by_hand(steps, {"normal": times})
+    there = timed.shapes["normal"]
+    wrong = replace(there.variants["wrong"], checks={"normal": check(CheckResult.WRONG, "off")})
+    shapes = {"normal": replace(there, variants={**there.variants, "wrong": wrong})}
+    (ladder,) = judge(replace(timed, shapes=shapes), Config()).ladders
+    assert ladder.row("wrong").verdict == Verdict.REJECTED
+    row = ladder.row("right")
+    assert row.verdict == Verdict.KEPT
+    (faster,) = (gate for gate in row.gates if gate.name == "faster")
+    assert faster.why == "wrong, which it corrects, has no times that count"
+    assert ladder.row("other").verdict == Verdict.INCONCLUSIVE
 
 
 def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:

@@ -15,6 +15,7 @@ from workbench.judge.accuracy import accuracy_gate, accuracy_of, given_up
 from workbench.judge.case import case_of
 from workbench.judge.effort import effort
 from workbench.judge.gates import (
+    FASTER,
     Gate,
     by_speed,
     correct_gate,
@@ -28,7 +29,7 @@ from workbench.judge.regimes import Elsewhere, elsewhere, in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
 from workbench.judge.testimony import compared_gates, testimony
-from workbench.words import ABSENT, CheckResult, Regime, Role, Status, Verdict
+from workbench.words import ABSENT, CheckResult, GateState, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.records import CaptureIndex
@@ -105,8 +106,12 @@ def judge_step(view: View, step: Step) -> Judgement:
     ]
     if step.parent is None:
         return Judgement(tuple(gates), Verdict.BASELINE)
-    beside = filter(None, (step.parent, view.ladder.primary_reference))
+    beside = filter(None, (*_parents(view, step), view.ladder.primary_reference))
     gates += compared_gates(case_of(view, name, step.variant) for name in beside)
+    if not _parents(view, step):
+        why = f"{step.parent}, which it corrects, has no times that count"
+        gates.append(Gate(FASTER, GateState.PASSED, why))
+        return Judgement(tuple(gates), verdict(gates, None, limits))
     over = view.times.ratio(step.parent, step.variant)
     absent = view.times.why_no_ratio(step.parent, step.variant)
     idle = view.times.is_idle(step.variant)
@@ -130,8 +135,15 @@ def _beside_reference(view: View, step: Step) -> Iterator[Gate]:
     if not reference:
         return
     yield accuracy_gate(view.variant(step.variant).checks, view.config.gates, reference)
-    compared = [step.variant, *([step.parent] if step.parent else [])]
-    yield company_gate(view.times.together(*compared), reference)
+    yield company_gate(view.times.together(step.variant, *_parents(view, step)), reference)
+
+
+def _parents(view: View, step: Step) -> tuple[str, ...]:
+    """What a step is compared with: nothing where its parent fails and the step corrects that."""
+    if step.parent is None:
+        return ()
+    fails = standing(view.variant(step.parent), view.shape)[0] == Status.FAILED
+    return () if fails and step.corrects else (step.parent,)
 
 
 def _price(view: View, step: Step) -> tuple[str, ...]:
