@@ -32,7 +32,7 @@ from workspaces import ROOT, step
 STUDIES = ("attention", "attention_served", "moe", "softmax", "transpose")
 NEW = STUDIES[1:]
 WITH_TRITON = ("moe", "softmax")
-MOST_EVIDENCE = 25 << 20  # bytes, of all studies together
+MOST_EVIDENCE = 25e6  # bytes, of all studies together
 
 
 def test_the_workspace_has_them_and_the_default_stays() -> None:

@@ -13,7 +13,8 @@ from workbench.errors import GateFailed
 from workbench.evidence.recorded import Evidence, TimingFile
 from workbench.evidence.records import Checks, Record, ShippedTime, Timing
 from workbench.judge.rows import Row
-from workbench.words import HEADLINE, CheckResult, GateState, Role, Status, Verdict
+from workbench.render.document.phrases import what_it_is
+from workbench.words import HEADLINE, CheckResult, GateState, Status, Verdict
 
 MEASURE = "`workbench ablate` measures it where there is a GPU with ncu"
 
@@ -173,7 +174,5 @@ def _of_two(file: TimingFile, names: tuple[str, ...]) -> Timing:
 
 def role_words(row: Row) -> str:
     """The verdict as the ladder has it."""
-    choice = ", a choice" if row.role == Role.CHOICE else ""
     where = f" at {row.judged_at}" if row.judged_at else ""
-    correction = ", a correction" if row.step is not None and row.step.corrects else ""
-    return f"{row.verdict}{where}{choice}{correction}"
+    return f"{row.verdict}{where}{what_it_is(row)}"

@@ -106,9 +106,10 @@ def judge_step(view: View, step: Step) -> Judgement:
     ]
     if step.parent is None:
         return Judgement(tuple(gates), Verdict.BASELINE)
-    beside = filter(None, (*_parents(view, step), view.ladder.primary_reference))
+    parents = _parents(view, step)
+    beside = filter(None, (*parents, view.ladder.primary_reference))
     gates += compared_gates(case_of(view, name, step.variant) for name in beside)
-    if not _parents(view, step):
+    if not parents:
         why = f"{step.parent}, which it corrects, has no times that count"
         gates.append(Gate(FASTER, GateState.PASSED, why))
         return Judgement(tuple(gates), verdict(gates, None, limits))

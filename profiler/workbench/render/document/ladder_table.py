@@ -16,6 +16,7 @@ from workbench.render.document.phrases import (
     kind,
     otherwise,
     verdict,
+    what_it_is,
 )
 from workbench.render.document.stalls import reasons, share, top_stall
 from workbench.render.document.timings import time_cell
@@ -239,11 +240,7 @@ def _key_change(row: Row) -> Cell:
 
 
 def _verdict(row: Row) -> Cell:
-    word = verdict(row)
-    if row.role == Role.CHOICE:
-        word += ", a choice"
-    if row.step is not None and row.step.corrects:
-        word += ", a correction"
+    word = verdict(row) + what_it_is(row)
     chosen = f"{factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else ""
     told = "; ".join(filter(None, [chosen, otherwise(row)]))
     note = f"({told})" if told else ""

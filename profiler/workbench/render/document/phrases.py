@@ -59,6 +59,12 @@ def kind(row: Row) -> Kind:
     return Kind(row.verdict) if row.verdict and has_figures(row) else Kind.PLAIN
 
 
+def what_it_is(row: Row) -> str:
+    """Behind a verdict: of a step that only chooses, or corrects its parent."""
+    choice = ", a choice" if row.role == Role.CHOICE else ""
+    return choice + (", a correction" if row.step is not None and row.step.corrects else "")
+
+
 def key_change(row: Row) -> Text:
     return authored(row.step.key_change if row.step else row.title)
 
