@@ -356,6 +356,7 @@ TIMING = TimingFacts(
     rounds=6,
     alone=1,
     stride=1,
+    copies=1,
     twins=(
         Twin("baseline", Regime.CHAINED, ratio(1.001, 0.003)),
         Twin("sdpa", Regime.CHAINED, ratio(0.999, 0.004)),

@@ -5,6 +5,7 @@ variant made of them in one call is of no use in the call that is looked at. Wit
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,13 +16,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from workbench.errors import UsageError  # noqa: E402
 from workbench.run.protocol import Round  # noqa: E402
 from workbench.run.worker.timing import surroundings as module  # noqa: E402
-from workbench.run.worker.timing.instances import Instance  # noqa: E402
+from workbench.run.worker.timing.instances import Around, Instance  # noqa: E402
 from workbench.run.worker.timing.session import Timing  # noqa: E402
 from workbench.run.worker.timing.surroundings import Surroundings  # noqa: E402
 from workbench.study.model import Shape  # noqa: E402
 from workbench.words import Regime  # noqa: E402
 
 SMALL, LARGE = 64, 4096  # elements of fp32
+L2 = 4 * SMALL * 4  # bytes
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +38,13 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "room_for", room_for)
     monkeypatch.setattr(module, "on_gpu", lambda value: isinstance(value, torch.Tensor))
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 30, 1 << 30))
 
 
-def made(**study: Any) -> Surroundings:
-    """With room in half of the L2 for the small input alone."""
-    card = SimpleNamespace(l2_bytes=4 * SMALL * 4)
+def made(moved: float = 1e9, **study: Any) -> Surroundings:
+    """With room in half of the L2 for the small input alone; a call moves so many bytes."""
+    card = SimpleNamespace(l2_bytes=L2)
+    study = {"work": lambda shape: SimpleNamespace(bytes=moved), **study}
     return Surroundings(cast(Any, card), cast(Any, SimpleNamespace(**study)), Shape())
 
 
@@ -74,6 +78,54 @@ def test_one_that_was_written_into_is_found() -> None:
     around = made(constant=("w",))
     around.inputs()["w"][7] += 1
     assert around.changed_constant() == "w"
+
+
+def test_they_are_in_copies_where_a_call_leaves_some_of_them_in_l2() -> None:
+    assert made(moved=module.APART * L2, constant=("w",)).copies == 1
+    assert made(moved=2 * L2, constant=("w",)).copies == module.APART // 2
+    assert made(moved=2 * L2).copies == 1, "nothing is constant"
+
+
+@pytest.mark.parametrize(
+    ("moved", "each", "free", "copies"),
+    [
+        (0.0, 1 << 20, 1e12, module.MOST_COPIES),
+        (100e6, 1 << 30, 100e9, 4),
+        (100e6, 1 << 30, 6e9, 1),  # two of them, and what they were drawn as, do not fit
+        (50e6, 8 << 30, 100e9, 2),
+    ],
+)
+def test_as_many_as_it_takes_and_memory_allows(
+    moved: float, each: int, free: float, copies: int
+) -> None:
+    assert module.copies_of_constants(moved, 50_000_000, each, free) == copies
+
+
+def test_calls_have_them_in_turn_and_the_one_ahead_the_last() -> None:
+    around = made(moved=2 * L2, constant=("w",))
+    at = [around.constants_of(call)["w"].data_ptr() for call in range(-1, 2 * around.copies)]
+    assert len(set(at)) == around.copies
+    assert at[0] == at[around.copies] == at[-1]
+    assert all(one != other for one, other in pairwise(at))
+    written = [around.written(3, call)["w"] for call in range(around.copies)]
+    assert [w.data_ptr() for w in written] == at[1 : around.copies + 1]
+    assert not torch.equal(written[0], written[1])
+
+
+def test_every_copy_is_renewed_and_looked_at() -> None:
+    around = made(moved=2 * L2, constant=("w",))
+    before = [copy["w"].clone() for copy in around.constants]
+    around.renew()
+    assert not any(torch.equal(a, b["w"]) for a, b in zip(before, around.constants, strict=True))
+    assert around.changed_constant() == ""
+    around.constants[-1]["w"][7] += 1
+    assert around.changed_constant() == "w"
+
+
+def test_a_graph_has_each_of_them_as_often() -> None:
+    inputs = SimpleNamespace(copies=6)
+    around = Around(cast(Any, None), cast(Any, None), cast(Any, inputs), graph_microseconds=1000.0)
+    assert [around.calls(each) for each in (25.0, 400.0, 900.0)] == [42, 6, 6]
 
 
 def test_it_names_a_tensor() -> None:

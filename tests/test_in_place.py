@@ -48,7 +48,7 @@ def around(launched: list[Launch], monkeypatch: pytest.MonkeyPatch) -> Surroundi
     made.like = {name: torch.randn(64) for name in "abc"} | {"n": 3}
     made.like["a"].requires_grad_(True)
     made.names, made.in_place, made.stride, made.most_pieces = ["a", "b", "c"], ("b",), 4, 16
-    made.constant, made.as_drawn = (), {}
+    made.constant, made.constants, made.as_drawn = (), [{}], [{}]
     made.sources = {name: [torch.randn(64) for _ in range(DRAWS)] for name in "abc"}
     kernels = {name: Kernel(name) for name in ("write_inputs", "read_output")}
     made.card = cast(Any, SimpleNamespace(sms=4, state=None, kernels=kernels))
@@ -142,6 +142,9 @@ class Heard:
 
     def restore(self, table: Any, call: int) -> None:
         self.events.append(f"restore {call}")
+
+    def constants_of(self, call: int) -> dict[str, Any]:
+        return {}
 
     def read(self, out: Any, kept: Any, call: int, calls: int) -> None:
         self.events.append(f"read {int(out[0])} as {int(kept[0])} of {call}")

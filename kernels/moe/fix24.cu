@@ -1,6 +1,6 @@
 // One token, as `fix23`. Of the second product each block has some columns, a warp one, whose experts come one
 // after the other; the others are dealt, a few of all experts at once, to who has room.
-// FIRST: the first weights are asked for while the block begins.
+// LEAVE: weights are the first to leave L2.
 #include "element.cuh"
 #include "hopper.cuh"
 
@@ -10,6 +10,7 @@ constexpr int kWarps = 2 * kRows;      // that multiply, a row each, and have an
 constexpr int kFetches = kWarps, kPublishes = kWarps + 1, kListens = kWarps + 2;  // warps beside them
 constexpr int kThreads = 32 * (kWarps + 3);
 constexpr int kStages = STAGES;
+constexpr int kPause = 300;  // nanoseconds between two looks at a number that is not the last
 constexpr int kPart = 2 * kHidden * kRows;
 constexpr int kRowBytes = 2 * kIntermediate;
 constexpr int kSlots = SLOTS;  // whose own columns are in a stage of the second product
@@ -39,17 +40,26 @@ struct Shared {
     unsigned call;
 };
 
+__device__ __forceinline__ unsigned long long first_to_leave() {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
 // So many bytes, a multiple of 16, that follow each other on both sides.
-__device__ __forceinline__ void copy_piece(void* to, const unsigned short* from, int bytes,
-                                           Barrier* barrier) {
+__device__ __forceinline__ void copy_weights(void* to, const unsigned short* from, int bytes,
+                                             Barrier* barrier, unsigned long long policy) {
+#if LEAVE
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+                 " [%0], [%1], %2, [%3], %4;"
+                 ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
+                   "r"(shared_address(barrier)), "l"(policy) : "memory");
+#else
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1], %2, [%3];"
                  ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
                    "r"(shared_address(barrier)) : "memory");
-}
-
-__device__ __forceinline__ void named_barrier_arrive(int name, int threads) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+#endif
 }
 
 // sum += a b, in four parts.
@@ -104,9 +114,10 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
     const int blocks = gridDim.x, own_columns = min(blocks * kWarps, kHidden);
 
     if (warp == kFetches) {
-        const int given = min(kStages, kUnits / blocks);  // units that a block does not have to take
-        const int expert = lane < kTopk ? ids[lane] : 0;
-        if (lane < kTopk) barrier_init(&s.ready[lane], 32);
+        if (lane < kTopk) {
+            s.expert[lane] = ids[lane];
+            barrier_init(&s.ready[lane], 32);
+        }
         if (lane < kStages) {
             barrier_init(&s.full[lane], 1);
             barrier_init(&s.empty[lane], kWarps + 1);
@@ -114,27 +125,32 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
         }
         if (lane == 0) barrier_init(&s.known, 1);
         barrier_init_fence();
-#if FIRST
-        named_barrier_arrive(1, kThreads);
-#else
-        named_barrier_sync(1, kThreads);
-#endif
-        auto fetch = [&](int stage, int unit, int of) {
-            const int row = unit * kRows % kIntermediate;
+    }
+    __syncthreads();
+
+    if (warp == kFetches) {
+        const unsigned long long policy = first_to_leave();
+        const int given = min(kStages, kUnits / blocks);  // units that a block does not have to take
+        auto fetch = [&](int stage, int unit) {
+            const int row = unit * kRows, slot = row / kIntermediate;
             const unsigned short* gate =
-                w13 + (static_cast<size_t>(of) * 2 * kIntermediate + row) * kHidden;
+                w13 + (static_cast<size_t>(s.expert[slot]) * 2 * kIntermediate + row -
+                       slot * kIntermediate) * kHidden;
+            Barrier* full = &s.full[stage];
             s.unit[stage] = unit;
-            barrier_expect(&s.full[stage], 2 * kPart);
-            copy_piece(s.ring[stage], gate, kPart, &s.full[stage]);
-            copy_piece(s.ring[stage] + kPart, gate + kIntermediate * kHidden, kPart, &s.full[stage]);
+            barrier_expect(full, 2 * kPart);
+            copy_weights(s.ring[stage], gate, kPart, full, policy);
+            copy_weights(s.ring[stage] + kPart, gate + kIntermediate * kHidden, kPart, full, policy);
         };
-        const int first = blockIdx.x + lane * blocks;
-        const int its = __shfl_sync(~0u, expert, first * kRows / kIntermediate);
-        if (lane < given) fetch(lane, first, its);
-        if (lane < kTopk) s.expert[lane] = expert;
+        if (lane < given) fetch(lane, blockIdx.x + lane * blocks);
         __syncwarp();
         if (lane > 0) return;
 
+        // Rows of the second product: so many columns from ``column`` on, of an expert.
+        auto fetch_columns = [&](unsigned char* to, int slot, int column, int bytes, Barrier* full) {
+            const size_t row = static_cast<size_t>(s.expert[slot]) * kHidden + column;
+            copy_weights(to, w2 + row * kIntermediate, bytes, full, policy);
+        };
         Place at{given % kStages, given == kStages};
         barrier_wait(&s.known, 0);
         auto take = [&](unsigned* taken, int of_a_call) {
@@ -146,7 +162,7 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
             const int unit = given * blocks + next;
             if (unit >= kUnits) break;
             next = take(&state->units, kUnits - given * blocks);
-            fetch(at.stage, unit, s.expert[unit * kRows / kIntermediate]);
+            fetch(at.stage, unit);
             at.advance();
         }
 
@@ -157,11 +173,10 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
         for (int slot = 0; slot < kTopk; slot += kSlots) {
             if (slot > 0) barrier_wait(&s.empty[at.stage], at.parity ^ 1);
             const int count = begin < own_columns ? min(kSlots, kTopk - slot) : 0;
-            barrier_expect(&s.full[at.stage], count * kOwnBytes);
+            Barrier* full = &s.full[at.stage];
+            barrier_expect(full, count * kOwnBytes);
             for (int i = 0; i < count; ++i)
-                copy_piece(s.ring[at.stage] + i * kOwnBytes,
-                           w2 + (static_cast<size_t>(s.expert[slot + i]) * kHidden + begin) * kIntermediate,
-                           kOwnBytes, &s.full[at.stage]);
+                fetch_columns(s.ring[at.stage] + i * kOwnBytes, slot + i, begin, kOwnBytes, full);
             at.advance();
         }
         while (true) {
@@ -170,19 +185,17 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
             if (unit >= dealt) break;
             next = take(&state->columns, dealt);
             s.unit[at.stage] = unit;
-            barrier_expect(&s.full[at.stage], kTopk * kDealtBytes);
-            const int column = own_columns + unit * kDealt;
+            Barrier* full = &s.full[at.stage];
+            barrier_expect(full, kTopk * kDealtBytes);
             for (int slot = 0; slot < kTopk; ++slot)
-                copy_piece(s.ring[at.stage] + slot * kDealtBytes,
-                           w2 + (static_cast<size_t>(s.expert[slot]) * kHidden + column) * kIntermediate,
-                           kDealtBytes, &s.full[at.stage]);
+                fetch_columns(s.ring[at.stage] + slot * kDealtBytes, slot, own_columns + unit * kDealt,
+                              kDealtBytes, full);
             at.advance();
         }
         s.unit[at.stage] = -1;
         barrier_arrive(&s.full[at.stage]);
         return;
     }
-    named_barrier_sync(1, kThreads);
 
     if (warp == kPublishes) {
         barrier_wait(&s.known, 0);
@@ -205,6 +218,7 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
             __syncwarp();
             if (lane == 0) barrier_arrive(&s.empty[at.stage]);
         }
+        if (lane == 0) barrier_arrive(&s.empty[at.stage]);
         for (int i = 0; i < kOwnStages; ++i) at.advance();
         for (;; at.advance()) {
             barrier_wait(&s.summed[sums.stage], sums.parity);
@@ -240,7 +254,7 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
             auto has = [&](int i) { return kQuads % 32 == 0 || i * 32 + lane < kQuads; };
             // Of a slot that is not the last one number, now and then: there is time.
             if (slot + 1 < kTopk)
-                while (!is_of(call, as_it_is(from + kQuads - 1))) __nanosleep(PAUSE);
+                while (!is_of(call, as_it_is(from + kQuads - 1))) __nanosleep(kPause);
             do {
                 is_there = true;
 #pragma unroll
@@ -266,8 +280,8 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
         float own[kOwn][8];
 #pragma unroll
         for (int i = 0; i < kOwn; ++i) {
-            const int chunk = i * 32 + lane;
-            const Chunk c = chunk < kChunks ? reinterpret_cast<const Chunk*>(x)[chunk] : Chunk{};
+            const int at = i * 32 + lane;
+            const Chunk c = at < kChunks ? reinterpret_cast<const Chunk*>(x)[at] : Chunk{};
             const unsigned two[4] = {c.x, c.y, c.z, c.w};
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
@@ -313,15 +327,16 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
 #pragma unroll
         for (int i = 0; i < kSlots && slot + i < kTopk; ++i) {
             barrier_wait(&s.ready[slot + i], 0);
-            const Chunk* from = reinterpret_cast<const Chunk*>(s.ring[at.stage] + i * kOwnBytes) + warp * kChunks;
-            const Chunk* by = s.h + (slot + i) * kChunks;
+            const unsigned char* row = s.ring[at.stage] + i * kOwnBytes + warp * kRowBytes;
+            const Chunk *from = reinterpret_cast<const Chunk*>(row), *by = s.h + (slot + i) * kChunks;
 #pragma unroll
             for (int j = 0; j < kOwn; ++j)
                 if (has(j)) add(sum, from[j * 32 + lane], by[j * 32 + lane]);
         }
         async_proxy_fence();  // what has been asked for is there before the copy engine may overwrite it
         __syncwarp();
-        if (lane == 0) barrier_arrive(&s.empty[at.stage], warp == 0 ? 2 : 1);
+        // For the warp that publishes, where it has nothing to say.
+        if (lane == 0) barrier_arrive(&s.empty[at.stage], warp == 0 && slot > 0 ? 2 : 1);
         at.advance();
     }
     const float total = of_warp(sum);

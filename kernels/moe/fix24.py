@@ -6,7 +6,8 @@ import torch
 
 from workbench import cuda
 
-params = cuda.params(first=1, pause=300, stages=4)
+params = cuda.params(leave=1)
+STAGES = 4
 DEALT = 2  # columns of the output in a stage
 # Experts of a token, hidden and intermediate size: DeepSeek-V2-Lite, Qwen3-30B-A3B, a small one.
 SIZES = ((6, 2048, 1408), (8, 2048, 768), (2, 512, 384))
@@ -22,7 +23,7 @@ def stage_bytes(topk: int, hidden: int, intermediate: int) -> int:
 def declare(*sizes: int) -> cuda.Kernel:
     topk, hidden, intermediate = sizes
     defines = {"topk": topk, "hidden": hidden, "intermediate": intermediate, "rows": ROWS}
-    defines |= {"dealt": DEALT, **params}
+    defines |= {"stages": STAGES, "dealt": DEALT, **params}
     defines |= {"slots": stage_bytes(*sizes) // (2 * WARPS * intermediate)}
     return cuda.kernel("fix24.cu", "experts", defines=defines, cooperative=True)
 
@@ -51,7 +52,7 @@ def run(
     if topk * intermediate < grid * ROWS:
         raise NotImplementedError(f"a GPU of {grid} SMs")
     out = torch.empty_like(x)
-    shared_bytes = params["stages"] * stage_bytes(*sizes) + 2 * topk * intermediate + BESIDE
+    shared_bytes = STAGES * stage_bytes(*sizes) + 2 * topk * intermediate + BESIDE
     kernels[sizes][grid, 32 * (WARPS + 3), shared_bytes](
         x, topk_ids, topk_weights, w13, w2, out, state(x.device, topk, intermediate)
     )

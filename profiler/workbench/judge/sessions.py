@@ -148,8 +148,9 @@ class Throttling:
 class TimingFacts:
     """One timing: ``sessions`` of ``instances`` of every variant in ``rounds``, up to ``most``
     where a verdict was open; ``alone`` more held references only. Of ``stride`` pieces of the
-    inputs the neighbours write one. ``wrong`` are variants whose timed outputs were wrong,
-    ``fewer`` those that had fewer instances, since their calls are slow or memory was short.
+    inputs the neighbours write one, and of constant inputs calls have ``copies`` in turn. ``wrong``
+    are variants whose timed outputs were wrong, ``fewer`` those that had fewer instances, since
+    their calls are slow or memory was short.
     """
 
     file: str
@@ -158,6 +159,7 @@ class TimingFacts:
     rounds: int
     alone: int
     stride: int
+    copies: int
     twins: tuple[Twin, ...]
     company: Company | None
     throttling: Throttling | None
@@ -184,6 +186,7 @@ def timing_facts(
         rounds=max((len(series.microseconds) for series in every), default=0),
         alone=sum(session.alone for session in sessions),
         stride=timing.timing.stride,
+        copies=timing.timing.copies,
         twins=tuple(_twins(timing)),
         company=company(timing, reference),
         throttling=_throttling(timing, most_mhz),

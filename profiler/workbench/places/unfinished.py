@@ -47,6 +47,7 @@ class Unfinished:
             fingerprints={v: merger.at(v, block.shape) or "" for v in sorted(variants)},
             nodes={},
             stride=events[-1].stride,
+            copies=events[-1].copies,
             sessions=sessions,
             provenance=provenance(environment, command=block.command),
         )

@@ -197,6 +197,7 @@ class Timed(_Event, frozen=True, kw_only=True, tag="timed"):
     session: Session
     nodes: dict[str, tuple[GraphNode, ...]]
     stride: int
+    copies: int = 1
 
 
 class SessionsDone(_Event, frozen=True, kw_only=True, tag="sessions_done"):

@@ -278,6 +278,7 @@ class Recorder:
             fingerprints={name: self.fingerprint(name) for name in sorted(names)},
             nodes=self._nodes,
             stride=event.stride,
+            copies=event.copies,
             sessions=tuple(self._sessions),
             provenance=provenance(self.environment),
             planned=planned,

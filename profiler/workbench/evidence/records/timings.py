@@ -111,9 +111,10 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``<shape>/timings/<date>.json.xz``: some variants timed together, in several sessions.
 
     ``fingerprints`` are those of the variants, ``nodes`` the graph of one call of each. Of
-    ``stride`` pieces of 16 bytes the neighbours write and read one. ``planned`` sessions hold every
-    variant; more came where a verdict was open. ``unsteady`` are variants whose calls launched
-    other nodes in one session than in another.
+    ``stride`` pieces of 16 bytes the neighbours write and read one; what is constant is held in so
+    many ``copies``, which calls have in turn. ``planned`` sessions hold every variant; more came
+    where a verdict was open. ``unsteady`` are variants whose calls launched other nodes in one
+    session than in another.
     """
 
     schema: ClassVar[int] = 2
@@ -125,6 +126,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True):
     stride: int
     sessions: tuple[Session, ...]
     provenance: Provenance
+    copies: int = 1
     planned: int = 0  # not recorded
     unsteady: tuple[str, ...] = ()
 

@@ -112,6 +112,11 @@ def _regimes(facts: TimingFacts | None) -> str:
             f" The inputs are large here: the neighbours touch one of {facts.stride} pieces of "
             "16 bytes, so that the caches are left as they were."
         )
+    if facts is not None and facts.copies > 1:
+        told += (
+            f" Inputs that are constant, such as weights, are held {facts.copies} times with other "
+            "values, and calls have them in turn: no call finds in L2 what another left of them."
+        )
     return told
 
 

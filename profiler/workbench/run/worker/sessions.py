@@ -132,9 +132,12 @@ class Server:
         timing = Timing(self.job, study, loader, guard, self.fail, self.current, self.heard)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
-        stride = timing.around.inputs.stride
+        inputs = timing.around.inputs
         if session.series:
-            self.journal.write(Timed(session=session, nodes=timing.nodes, stride=stride))
+            timed = Timed(
+                session=session, nodes=timing.nodes, stride=inputs.stride, copies=inputs.copies
+            )
+            self.journal.write(timed)
         return timing.out
 
     def current(self, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -93,9 +94,12 @@ class Around:
         return torch.empty(size, dtype=torch.uint8, device="cuda")
 
     def calls(self, each: float) -> int:
-        """How many of so many microseconds fill a graph."""
+        """How many of so many microseconds fill a graph: a multiple of the copies of what is
+        constant.
+        """
         least = 1 if each > LONG_CALL else 2
-        return max(least, min(MOST_CALLS, round(self.graph_microseconds / each)))
+        wanted = max(least, min(MOST_CALLS, round(self.graph_microseconds / each)))
+        return math.ceil(wanted / self.inputs.copies) * self.inputs.copies
 
 
 class Instance:
@@ -136,9 +140,10 @@ class Instance:
         """Whether its calls take so long that there are few of them."""
         return self.each > SLOW_CALL
 
-    def call(self) -> Outputs:
-        """Raises NoResult."""
-        return outputs_of(self.run(**self.own), self.own, self.around.inputs.in_place)
+    def call(self, number: int = 0) -> Outputs:
+        """One of a graph, by its number. Raises NoResult."""
+        own = {**self.own, **self.around.inputs.constants_of(number)}
+        return outputs_of(self.run(**own), own, self.around.inputs.in_place)
 
     def first_call(self) -> Outputs:
         """Loads every kernel before anything is captured. Raises NotTimed where what it gives are
@@ -193,11 +198,12 @@ class Instance:
 
     def once(self, regime: Regime, call: int, bare: bool = False) -> None:
         """One call with what is around it. What it changes of its inputs is restored before it."""
-        inputs = self.around.inputs
+        inputs, calls = self.around.inputs, self.calls[regime]
+        number = call if call < calls else -1  # ahead of the others
         if regime == Regime.CHAINED:
             inputs.write(self.table, call)
-            out = self.idle if bare else self.call().tensors
-            kept, calls = call if not bare else -1, self.calls[regime]
+            out = self.idle if bare else self.call(number).tensors
+            kept = call if not bare else -1
             for name, tensor in out.items():
                 inputs.read(tensor, self.kept[name], kept, calls)
             return
@@ -205,7 +211,7 @@ class Instance:
         if regime == Regime.COLD:
             self.around.flush.zero_()
         if not bare:
-            self.call()
+            self.call(number)
 
     def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
         """Raises NotTimed where it cannot be captured."""

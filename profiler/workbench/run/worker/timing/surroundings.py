@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from workbench.study.model import Shape
 DRAWS = 4
 PIECE = 16  # bytes
 TOUCH = 256  # of so many pieces one is written, where the inputs are larger than half the L2
+APART = 8  # times the L2 that calls move before one has the same constant inputs again
+MOST_COPIES = 48
+MEMORY_OF_COPIES = 0.4  # of the free memory
 THREADS = 256
 BLOCKS_AN_SM = 4
 KINDS = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3, torch.float64: 4}
@@ -111,6 +115,14 @@ def fresh(study: ModuleType, shape: Shape) -> dict[str, Any]:
     return inputs
 
 
+def copies_of_constants(moved: float, l2_bytes: int, each: int, free: float) -> int:
+    """In how many copies of ``each`` bytes constant inputs are held where a call moves at least
+    ``moved`` bytes, so that none finds in L2 what an earlier one left of them.
+    """
+    wanted = math.ceil(APART * l2_bytes / max(moved, 1.0))
+    return max(1, min(wanted, MOST_COPIES, int(MEMORY_OF_COPIES * free / (2 * max(each, 1)))))
+
+
 @dataclass(frozen=True)
 class Table:
     """Where the neighbours write the inputs of an instance: [tensors, 5] each, see neighbours.cu.
@@ -129,7 +141,9 @@ class Surroundings:
 
     Of the inputs that a call changes, ``in_place``, every piece is, and so it is of integers and
     flags: half of one table of indices and half of another would be none that the study made.
-    What is ``constant`` nobody writes: all instances have it in common until it is ``renewed``.
+    What is ``constant`` nobody writes: all instances have it in common until it is ``renewed``. It
+    is held in ``copies`` of other values, which calls have in turn: between two calls of a layer a
+    model reads the weights of all its others.
     """
 
     def __init__(self, card: Card, study: ModuleType, shape: Shape) -> None:
@@ -152,7 +166,33 @@ class Surroundings:
         half = card.l2_bytes / 2
         self.stride = TOUCH if sum(map(size_of, tensors)) > half else 1
         self.most_pieces = max(map(pieces_of, tensors))
-        self.as_drawn = {name: self.like[name].detach().clone() for name in self.constant}
+        self.constants = [{name: self.like[name] for name in self.constant}]
+        for _ in range(self._copies_wanted(study, shape) - 1):
+            drawn = self.draw()
+            self.constants.append({name: drawn[name] for name in self.constant})
+            del drawn
+        self.as_drawn = [
+            {name: tensor.detach().clone() for name, tensor in copy.items()}
+            for copy in self.constants
+        ]
+
+    def _copies_wanted(self, study: ModuleType, shape: Shape) -> int:
+        if not self.constant:
+            return 1
+        each = sum(size_of(self.like[name]) for name in self.constant)
+        free = torch.cuda.mem_get_info()[0]
+        return copies_of_constants(study.work(shape).bytes, self.card.l2_bytes, each, free)
+
+    @property
+    def copies(self) -> int:
+        """Of what is constant."""
+        return len(self.constants)
+
+    def constants_of(self, call: int) -> dict[str, Any]:
+        """The constant inputs of a call of a graph, whose number of calls is a multiple of
+        ``copies``; -1: of the one ahead of them.
+        """
+        return self.constants[call % self.copies]
 
     def _require_writable(self) -> None:
         if not 0 < len(self.names) <= MOST_TENSORS:
@@ -181,15 +221,25 @@ class Surroundings:
 
     def renew(self) -> None:
         """Other values for what is constant, where it stands."""
-        drawn = self.draw() if self.constant else {}
-        for name in self.constant:
-            self.as_drawn[name].copy_(drawn[name].detach())
-            self.like[name].detach().copy_(self.as_drawn[name])
+        if not self.constant:
+            return
+        for copy, as_drawn in zip(self.constants, self.as_drawn, strict=True):
+            drawn = self.draw()
+            for name in self.constant:
+                as_drawn[name].copy_(drawn[name].detach())
+                copy[name].detach().copy_(as_drawn[name])
+            del drawn
 
     def changed_constant(self) -> str:
         """The name of one that is not as it was drawn; "" where there is none."""
-        drawn = self.as_drawn.items()
-        return next((name for name, own in drawn if not same_bits(self.like[name], own)), "")
+        both = zip(self.constants, self.as_drawn, strict=True)
+        changed = (
+            name
+            for copy, as_drawn in both
+            for name in self.constant
+            if not same_bits(copy[name], as_drawn[name])
+        )
+        return next(changed, "")
 
     def inputs(self) -> dict[str, Any]:
         """In memory of their own, as in the first draw, but for what is constant."""
@@ -269,8 +319,8 @@ class Surroundings:
         return self.stride if size_of(out) >= PIECE else 1
 
     def written(self, replay: int, call: int) -> dict[str, Any]:
-        """The inputs as the neighbours wrote them in a call of a replay."""
-        found = self.inputs()
+        """The inputs that a call of a replay had, as the neighbours wrote them."""
+        found = {**self.inputs(), **self.constants_of(call)}
         draw = secret(replay, call, DRAW) % DRAWS
         groups = (self.given, self.stride), (self.indices, 1), (self.restored, 1)
         for names, stride in groups:
