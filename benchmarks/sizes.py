@@ -81,7 +81,7 @@ EXPERTS = Page(
     "experts.md",
     "moe",
     {name: f"{name}-t1024,{TOKENS}" for name in reading.MODELS},
-    calls=("fix20", "fix18", "fix15"),
+    calls=("fix21", "fix20", "fix18", "fix15"),
 )
 NOT_COLLECTED = ("not collected", "—", "—", "—")
 COMMAND = re.compile(r"workbench sweep \S+ ")

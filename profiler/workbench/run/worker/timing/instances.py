@@ -121,7 +121,10 @@ class Instance:
             self.kept[name], self.idle[name] = room_for(out.tensors[name], 2)
             self.idle[name].zero_()
         del out
-        self.call()  # what compiles at the first call may launch otherwise at the next
+        # What compiles at the first call may launch otherwise at the next; and what is made of an
+        # input once is made of each copy of it ahead of what is captured.
+        for number in range(around.inputs.copies):
+            self.call(number)
         self.each = each or self.trial()
         self.calls = {
             Regime.CHAINED: around.calls(self.each + 4),
