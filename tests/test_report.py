@@ -232,6 +232,14 @@ def test_method_follows_the_recorded_flags() -> None:
     assert "cache control not collected" in render(ablation(0, environment=Environment()))
 
 
+def test_copies_of_constant_inputs_are_told_where_there_were_several() -> None:
+    found = ablation()
+    assert found.timing is not None
+    several = dataclasses.replace(found, timing=dataclasses.replace(found.timing, copies=7))
+    assert "such as weights, are held 7 times with other values" in render(several)
+    assert "such as weights" not in render(found)
+
+
 def test_diff_is_a_collapsed_block() -> None:
     text = render(ablation(1), {"fix1": changed("float x;\n", "half2 x;\n")})
     diff = "--- baseline.cu\n+++ fix1.cu\n@@ -1,1 +1,1 @@ hunk 1\n-float x;\n+half2 x;"

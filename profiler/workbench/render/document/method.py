@@ -115,7 +115,7 @@ def _regimes(facts: TimingFacts | None) -> str:
     if facts is not None and facts.copies > 1:
         told += (
             f" Inputs that are constant, such as weights, are held {facts.copies} times with other "
-            "values, and calls have them in turn: no call finds in L2 what another left of them."
+            "values, and calls have them in turn: none finds in L2 what the one before has read."
         )
     return told
 

@@ -117,7 +117,7 @@ def fresh(study: ModuleType, shape: Shape) -> dict[str, Any]:
 
 def copies_of_constants(moved: float, l2_bytes: int, each: int, free: float) -> int:
     """In how many copies of ``each`` bytes constant inputs are held where a call moves at least
-    ``moved`` bytes, so that none finds in L2 what an earlier one left of them.
+    ``moved`` bytes: one in APART of what it reads can be in L2 from earlier calls, at most.
     """
     wanted = math.ceil(APART * l2_bytes / max(moved, 1.0))
     return max(1, min(wanted, MOST_COPIES, int(MEMORY_OF_COPIES * free / (2 * max(each, 1)))))
