@@ -9,6 +9,9 @@
 #endif
 constexpr int kWarps = WARPS;
 constexpr int kKeys = KEYS;  // of a warp
+// So far above the first scores (log2) that halves hold what is 2^24 times as much as those, and of a row
+// where those are the largest what is 2^-16 of them.
+constexpr float kAbove = 8.0f;
 #ifdef BF16
 constexpr float kMost = 1e18f;  // of a lane's exponentials of a row, added up
 #else
@@ -143,8 +146,8 @@ attention_forward(const uint4* __restrict__ q, const uint4* __restrict__ k,
 #pragma unroll
         for (int i = 0; i < 4; ++i) start[0][i] += start[1][i];
         hide(start[0], 0);  // not key 0, so that no reference is -infinity
-        reference[0] = quad_max(fmaxf(start[0][0], start[0][1])) * to_log2;
-        reference[1] = quad_max(fmaxf(start[0][2], start[0][3])) * to_log2;
+        reference[0] = fmaf(quad_max(fmaxf(start[0][0], start[0][1])), to_log2, kAbove);
+        reference[1] = fmaf(quad_max(fmaxf(start[0][2], start[0][3])), to_log2, kAbove);
 #pragma unroll
         for (int n = 0; n < kKeys / 8; ++n) hide(score[n], first_key + 8 * n);
         if (again) {

@@ -11,6 +11,9 @@ constexpr unsigned kTooLarge = 0x7180u;  // 2^100
 #define MMA_TYPES "f32.f16.f16.f32"
 constexpr unsigned kTooLarge = 0x7800u;  // 2^15
 #endif
+// So far above the first scores (log2) that halves hold what is 2^24 times as much as those, and of a row
+// where those are the largest what is 2^-16 of them.
+constexpr float kAbove = 8.0f;
 constexpr float kMostSum = 1e30f;  // of a row's exponentials: one that was too large makes it infinite
 constexpr int kGroups = 2;
 constexpr int kRows = 64;
@@ -103,8 +106,8 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
     auto find_reference = [&](float (&first)[4]) {
         pin(first);
         if (MASKED) mask_keys(first, 0, first_row + warp_row + lane / 4, seq_len);
-        reference[0] = quad_max(fmaxf(first[0], first[1])) * to_log2;
-        reference[1] = quad_max(fmaxf(first[2], first[3])) * to_log2;
+        reference[0] = fmaf(quad_max(fmaxf(first[0], first[1])), to_log2, kAbove);
+        reference[1] = fmaf(quad_max(fmaxf(first[2], first[3])), to_log2, kAbove);
     };
     auto start_first = [&](float (&first)[4]) {
         barrier_wait(&s.k_full[0], 0);
