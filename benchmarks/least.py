@@ -21,7 +21,6 @@ import multiprocessing
 import os
 import random
 import re
-import shutil
 import struct
 import sys
 import tempfile
@@ -47,6 +46,7 @@ from benchmarks.chained import (
     Surroundings,
     load_variant,
 )
+from benchmarks.forms import Edit, Form, write_form
 
 from workbench.cuda import CUBIN_FOLDER
 from workbench.cuda.cubin import TEXT, sections
@@ -68,28 +68,6 @@ INSTANCES = 3  # of a form at few keys
 WARM_SECONDS = 0.5
 COUNTED_SECONDS, AHEAD_SECONDS = 0.05, 0.02  # of a graph of many keys
 TOLERANCE = 5e-3  # of outputs that are to be those of attention, over 1 + their size
-
-
-class Changed(Exception):
-    """A source is not what the replacements were written for."""
-
-
-@dataclass(frozen=True)
-class Edit:
-    """``old`` stands so many times in the file, and is replaced."""
-
-    file: str
-    old: str
-    new: str
-    times: int = 1
-
-
-@dataclass(frozen=True)
-class Form:
-    """``edits`` names what is applied, in this order."""
-
-    name: str
-    edits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -449,19 +427,9 @@ TARGETS = (
 )
 
 
-def write_form(variant: str, form: Form, scratch: Path) -> Path:
-    """A copy of the study's folder with the form's edits. Raises Changed."""
-    folder = scratch / f"{variant} {form.name}".replace(" ", "-") / "kernels" / FOLDER.name
-    if not folder.is_dir():
-        shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        for edit in (edit for name in form.edits for edit in EDITS[variant][name]):
-            path = folder / edit.file
-            text = path.read_text("utf-8")
-            if (found := text.count(edit.old)) != edit.times:
-                what = f"{variant}, {form.name}: in {edit.file} {found} times, not {edit.times}"
-                raise Changed(f"{what}:\n{edit.old}")
-            path.write_text(text.replace(edit.old, edit.new), "utf-8")
-    return folder
+def made(target: Target, form: Form, scratch: Path) -> Path:
+    """The folder of a form. Raises Changed."""
+    return write_form(FOLDER, target.variant, form, EDITS[target.variant], scratch)
 
 
 # ---- what is compiled ---------------------------------------------------------------------------
@@ -548,7 +516,7 @@ def build_all(targets: Sequence[Target], scratch: Path) -> dict[tuple[str, str],
     os.environ[CUBIN_FOLDER] = str(scratch / "cubins")
     (scratch / "cubins").mkdir()
     wanted = {
-        (target.shape, form.name): (write_form(target.variant, form, scratch), target)
+        (target.shape, form.name): (made(target, form, scratch), target)
         for target in targets
         for form in target.forms
     }
@@ -642,7 +610,7 @@ class Timing:
         self.card, self.target = card, target
         self.around = Surroundings(card, study, target.shape)
         self.inputs = tuple(torch.randn_like(self.around.like) for _ in "qkv")
-        folders = {form.name: write_form(target.variant, form, scratch) for form in target.forms}
+        folders = {form.name: made(target, form, scratch) for form in target.forms}
         cases = {name: (folder, Case(target.variant, {})) for name, folder in folders.items()}
         cases |= {name: (FOLDER, Case(name, {})) for name in references()}
         wanted = list(cases) * (1 if target.is_long else INSTANCES)

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from benchmarks import least
+from benchmarks import forms, least
 
 SHAPES = [target.shape for target in least.TARGETS]
 ROWS = {"2,8,512,64": SHAPES[:2], "1,16,16384,64": SHAPES[2:]}  # of the table of targets
@@ -34,7 +34,7 @@ def test_every_form_can_be_made_of_the_sources_as_they_are(
     target: least.Target, tmp_path: Path
 ) -> None:
     for form in target.forms:
-        folder = least.write_form(target.variant, form, tmp_path)
+        folder = least.made(target, form, tmp_path)
         changed = any(
             (folder / path.name).read_bytes() != path.read_bytes()
             for path in least.FOLDER.glob("*.cu*")
@@ -45,10 +45,12 @@ def test_every_form_can_be_made_of_the_sources_as_they_are(
 def test_a_form_of_other_sources_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = least.Edit("fix18.cu", "nobody wrote this", "")
+    gone = forms.Edit("fix18.cu", "nobody wrote this", "")
     monkeypatch.setitem(least.FIX18, "gone", (gone,))
-    with pytest.raises(least.Changed, match=r"fix18, gone: in fix18\.cu 0 times, not 1"):
-        least.write_form("fix18", least.Form("gone", ("gone",)), tmp_path)
+    target = least.TARGETS[-1]
+    assert target.variant == "fix18"
+    with pytest.raises(forms.Changed, match=r"fix18, gone: in fix18\.cu 0 times, not 1"):
+        least.made(target, forms.Form("gone", ("gone",)), tmp_path)
 
 
 def test_the_page_has_the_record_and_what_follows_from_it() -> None:
