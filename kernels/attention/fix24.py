@@ -10,7 +10,8 @@ short_wide = cuda.variant("fix20")
 long = cuda.variant("fix18")
 FEW, SHORT, SHORT_WIDE = 128, 512, 256  # keys that fix22, fix23 and fix20 are for
 ROUNDS = 2  # of blocks of fix23, up to which they are the faster ones
-FEW_ROWS, SHORT_ROWS = 16, 64  # query rows of a block of fix22 and fix23
+FEW_ROUNDS = 4  # of blocks of fix22
+FEW_ROWS, SHORT_ROWS = 8, 64  # query rows of a block of fix22 and fix23
 
 
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
@@ -18,7 +19,7 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
     if d != 64 or s > SHORT:
         return (short_wide if s <= SHORT_WIDE else long).run(q, k, v, causal)
     processors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    if s <= FEW and b * h * -(-s // FEW_ROWS) <= 2 * processors:
+    if s <= FEW and b * h * -(-s // FEW_ROWS) <= FEW_ROUNDS * processors:
         return few_keys.run(q, k, v, causal)
     if b * h * -(-s // SHORT_ROWS) <= ROUNDS * processors:
         return short.run(q, k, v, causal)
