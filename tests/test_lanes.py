@@ -1,0 +1,62 @@
+"""Kernels that wait for a GPU are right on the CPU, lane by lane, in both ways through them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from benchmarks import lanes
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+RELATIVE = {False: 3.5e-4, True: 2.6e-3}  # by bf16: a little more than rounding P and the output
+
+
+@pytest.mark.parametrize("name", lanes.KERNELS)
+@pytest.mark.parametrize("bf16", [False, True], ids=["fp16", "bf16"])
+def test_they_are_right_where_scores_vary_little_and_much(
+    name: str, bf16: bool, tmp_path: Path
+) -> None:
+    kernel = lanes.KERNELS[name]
+    program = lanes.compiled(kernel, tmp_path, bf16=bf16, masked=True, causal=True)
+    keys = 150 if kernel.bulk else 77
+    ordinary, large = (lanes.run(program, keys, scale) for scale in (1, 30))
+    assert ordinary.relative < RELATIVE[bf16]
+    assert large.relative < RELATIVE[bf16]
+    goes_again = name in ("fix22", "fix23")
+    assert ordinary.repeated == 0
+    assert (large.repeated > 0) == goes_again
+
+
+def test_all_keys_at_once(tmp_path: Path) -> None:
+    program = lanes.compiled(lanes.DEEP, tmp_path, bf16=False, masked=False, causal=False)
+    assert lanes.run(program, 512, 4).relative < RELATIVE[False]
+    again = lanes.run(program, 512, 8)
+    assert again.relative < RELATIVE[False]
+    assert again.repeated == again.blocks
+
+
+def test_a_kernel_that_takes_a_wrong_row_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = lanes.translated
+
+    def wrong(source: str, *, bf16: bool) -> str:
+        text = right(source, bf16=bf16)
+        assert text.count("const int key = i / 2 * 8 + i % 2;") == 1
+        return text.replace(
+            "const int key = i / 2 * 8 + i % 2;", "const int key = i / 2 * 8 + (i + 1) % 2;"
+        )
+
+    monkeypatch.setattr(lanes, "translated", wrong)
+    program = lanes.compiled(
+        lanes.KERNELS["fix22"], tmp_path, bf16=False, masked=False, causal=False
+    )
+    assert lanes.run(program, 128, 1).relative > 0.1
+
+
+def test_ptx_that_nothing_stands_in_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "BODIES", {})
+    with pytest.raises(lanes.NotOnCpu, match=r"fix22\.cu: asm"):
+        lanes.translated("fix22.cu", bf16=False)
