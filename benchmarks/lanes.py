@@ -125,7 +125,10 @@ def compiled(kernel: Kernel, folder: Path, *, bf16: bool, masked: bool, causal: 
     flags = [*(f"-D{name}={value}" for name, value in defines.items()), f"-I{folder}"]
     program = folder / "run"
     command = ["g++", *FLAGS, *flags, *["-DBF16"] * bf16, str(HARNESS), "-o", str(program)]
-    ended = subprocess.run(command, capture_output=True, text=True)
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise NotOnCpu("g++ was not found; install one with C++20, such as g++ 12") from error
     if ended.returncode:
         raise NotOnCpu(f"{kernel.source}: {ended.stderr[:2000]}")
     return program
@@ -158,4 +161,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except NotOnCpu as error:
+        sys.exit(f"error: {error}")

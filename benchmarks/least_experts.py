@@ -319,6 +319,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     import torch
 
+    if not torch.cuda.is_available():
+        print("error: there is no GPU\nhint: calls are timed on one", file=sys.stderr)
+        return 3
     study: Any = load_module(FOLDER / "study.py", "least_study")
     shapes = []
     with tempfile.TemporaryDirectory(prefix="workbench-least-") as folder:

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from handmade import metrics
-from snapshots import snapshot, step, together
-from workbench.evidence.records import CaptureIndex, Provenance
+from snapshots import snapshot, step, timing, together
+from workbench.evidence.records import CaptureIndex, Provenance, Session
 from workbench.judge.environment import environment
-from workbench.judge.inputs import Snapshot
+from workbench.judge.inputs import Snapshot, TimedTogether
 from workbench.judge.ladder import judge
-from workbench.judge.sessions import Throttling, throttling_warnings
+from workbench.judge.sessions import Throttling, throttling_warnings, timing_facts
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
 from workbench.render.document.blocks import plain
@@ -151,6 +151,32 @@ def test_throttling_is_told_with_its_share() -> None:
     told = "power-limited in 25 % of the rounds: SM clock 1.98 GHz of 1.98 (base)"
     assert found.warnings == (f"the GPU was {told.replace(' in 25', ' at s, in 25')}",)
     assert f"The card was {told}." in plain(result(found))
+
+
+def test_the_lowest_clock_is_of_a_variant_as_it_is_now() -> None:
+    """Not of one that has changed since, or of another that had its name."""
+    known = timing("s", {"old": 10.0, "fix": 11.0, "base": 12.0})
+
+    def slowed(session: Session) -> Session:
+        clocks = {"old": 1200.0, "fix": 1500.0, "base": 1900.0}
+        series = tuple(
+            msgspec.structs.replace(
+                one,
+                mhz=(clocks[one.variant],) * len(one.microseconds),
+                around_mhz=(clocks[one.variant],) * len(one.around),
+            )
+            for one in session.series
+        )
+        return msgspec.structs.replace(session, throttled=1.0, series=series)
+
+    sessions = tuple(map(slowed, known.sessions))
+    taken = TimedTogether(
+        "s.json", frozenset({"fix", "base"}), msgspec.structs.replace(known, sessions=sessions)
+    )
+    facts = timing_facts(taken, "")
+    assert facts is not None
+    assert facts.throttling is not None
+    assert (facts.throttling.variant, facts.throttling.sm_clock_mhz) == ("fix", 1500.0)
 
 
 def test_of_shapes_that_are_always_throttled_the_lowest_clock_is_told() -> None:

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from workbench.errors import UsageError  # noqa: E402
 from workbench.run.protocol import Round  # noqa: E402
 from workbench.run.worker.timing import surroundings as module  # noqa: E402
-from workbench.run.worker.timing.instances import Around, Instance  # noqa: E402
+from workbench.run.worker.timing.instances import MOST_CALLS, Around, Instance  # noqa: E402
 from workbench.run.worker.timing.session import Timing  # noqa: E402
 from workbench.run.worker.timing.surroundings import Surroundings  # noqa: E402
 from workbench.study.model import Shape  # noqa: E402
@@ -123,9 +123,16 @@ def test_every_copy_is_renewed_and_looked_at() -> None:
 
 
 def test_a_graph_has_each_of_them_as_often() -> None:
-    inputs = SimpleNamespace(copies=6)
-    around = Around(cast(Any, None), cast(Any, None), cast(Any, inputs), graph_microseconds=1000.0)
-    assert [around.calls(each) for each in (25.0, 400.0, 900.0)] == [42, 6, 6]
+    def calls(copies: int, each: float) -> int:
+        inputs = SimpleNamespace(copies=copies)
+        return Around(cast(Any, None), cast(Any, None), cast(Any, inputs), 1000.0).calls(each)
+
+    assert [calls(6, each) for each in (25.0, 400.0, 900.0)] == [36, 6, 6]
+    for copies in range(
+        1, module.MOST_COPIES + 1
+    ):  # neighbours.cu tells 64 calls of a replay apart
+        assert calls(copies, 1.0) <= MOST_CALLS
+        assert calls(copies, 1.0) % copies == 0
 
 
 def test_it_names_a_tensor() -> None:

@@ -285,7 +285,7 @@ def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | N
     clocks = {
         variant: median(known)
         for (variant, regime, twin), times in timing.times.items()
-        if regime == Regime.CHAINED and not twin
+        if regime == Regime.CHAINED and not twin and variant in timing.timed
         if (known := [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz])
     }
     slowest = min(clocks, key=clocks.__getitem__, default="")

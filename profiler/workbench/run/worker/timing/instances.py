@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -95,11 +94,11 @@ class Around:
 
     def calls(self, each: float) -> int:
         """How many of so many microseconds fill a graph: a multiple of the copies of what is
-        constant.
+        constant, which are MOST_COPIES at most.
         """
         least = 1 if each > LONG_CALL else 2
         wanted = max(least, min(MOST_CALLS, round(self.graph_microseconds / each)))
-        return math.ceil(wanted / self.inputs.copies) * self.inputs.copies
+        return max(1, wanted // self.inputs.copies) * self.inputs.copies
 
 
 class Instance:

@@ -21,7 +21,7 @@ DRAWS = 4
 PIECE = 16  # bytes
 TOUCH = 256  # of so many pieces one is written, where the inputs are larger than half the L2
 APART = 8  # times the L2 that calls move before one has the same constant inputs again
-MOST_COPIES = 48
+MOST_COPIES = 48  # no more than calls of a graph
 MEMORY_OF_COPIES = 0.4  # of the free memory
 THREADS = 256
 BLOCKS_AN_SM = 4
@@ -189,8 +189,8 @@ class Surroundings:
         return len(self.constants)
 
     def constants_of(self, call: int) -> dict[str, Any]:
-        """The constant inputs of a call of a graph, whose number of calls is a multiple of
-        ``copies``; -1: of the one ahead of them.
+        """The constant inputs of a call of a graph, which has a multiple of ``copies`` where
+        nothing is overwritten between them; -1: of the one ahead.
         """
         return self.constants[call % self.copies]
 
