@@ -156,6 +156,7 @@ static void barrier_init_fence() {}
 static void barrier_expect(Barrier*, int) {}
 static void barrier_wait(Barrier*, int) {}
 static void async_proxy_fence() {}
+static void named_barrier_sync(int, int) { __syncthreads(); }  // all warpgroups come to theirs once
 static void wgmma_fence() {}
 static void wgmma_commit() {}
 template <int kPending> static void wgmma_wait() {}
@@ -186,18 +187,18 @@ static float element(unsigned start, int row, int byte) {
     memcpy(&h, shared_memory + at, 2);
     return wide(h);
 }
-template <int kColumns> static void product(float* d, unsigned a, unsigned b, int accumulate) {
+static void wgmma_scores(float (&d)[32], const unsigned (&a)[4], unsigned b, int accumulate) {
+    Warp& warp = shown<4>({a[0], a[1], a[2], a[3]});
     const int g = own_lane / 4, t = own_lane % 4;
-    for (int i = 0; i < kColumns / 2; ++i) {
-        const int row = own_warp % 4 * 16 + g + i / 2 % 2 * 8, column = i / 4 * 8 + 2 * t + i % 2;
+    for (int i = 0; i < 32; ++i) {
+        const int row = g + i / 2 % 2 * 8, key = i / 4 * 8 + 2 * t + i % 2;
         float sum = accumulate ? d[i] : 0.0f;
         for (int k = 0; k < 16; ++k)
-            sum += element((a & 0x3fff) << 4, row, 2 * k) * element((b & 0x3fff) << 4, column, 2 * k);
+            sum += one_of(warp.word[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2) *
+                   element((b & 0x3fff) << 4, key, 2 * k);
         d[i] = sum;
     }
-}
-static void wgmma(float (&d)[32], unsigned a, unsigned b, int accumulate) {
-    product<64>(d, a, b, accumulate);
+    meet();
 }
 static void wgmma(float (&d)[36], const unsigned (&a)[4], unsigned b, int accumulate) {
     Warp& warp = shown<4>({a[0], a[1], a[2], a[3]});
@@ -217,6 +218,14 @@ static void matrices(unsigned* to, unsigned from, int count) {
     Warp& warp = shown<1>({from});
     for (int i = 0; i < count; ++i)
         memcpy(to + i, shared_memory + warp.word[i * 8 + own_lane / 4][0] + own_lane % 4 * 4, 4);
+    meet();
+}
+static void matrix_transposed(unsigned& to, unsigned from) {
+    Warp& warp = shown<1>({from});
+    unsigned short two[2];
+    for (int i = 0; i < 2; ++i)
+        memcpy(two + i, shared_memory + warp.word[own_lane % 4 * 2 + i][0] + own_lane / 4 * 2, 2);
+    to = two[0] | unsigned(two[1]) << 16;
     meet();
 }
 static void store_matrices(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
@@ -250,8 +259,8 @@ int main(int, char** arguments) {
                 own_lane = thread % 32;
                 own_warp = thread / 32;
 #if BULK
-                const TensorMap maps[3] = {{q.data(), keys}, {k.data(), keys}, {v.data(), keys}};
-                attention_forward(maps[0], maps[1], maps[2], out.data(), keys, to_log2);
+                attention_forward({k.data(), keys}, {v.data(), keys}, q.data(), k.data(),
+                                  out.data(), keys, to_log2);
 #else
                 attention_forward((uint4*)q.data(), (uint4*)k.data(), (uint4*)v.data(),
                                   (uint4*)out.data(), keys, to_log2);

@@ -35,12 +35,13 @@ BODIES = {
         "if (MASKED && !there) return uint4{0, 0, 0, 0}; return *from;"
     ),
     r"unsigned transposed\(unsigned two\)": "return move_transposed(two);",
-    r"void load_matrices\(unsigned \(&to\)\[2\], unsigned from\)": "matrices(to, from, 2);",
+    r"void load_operand\(unsigned \(&a\)\[4\], unsigned from\)": "matrices(a, from, 4);",
     r"void load_matrix\(unsigned& to, unsigned from\)": "matrices(&to, from, 1);",
-    r"unsigned larger_pair\(unsigned a, unsigned b\)": (
-        "return max(a & 0xffff, b & 0xffff) | max(a >> 16, b >> 16) << 16;"
-    ),
-    r"void wgmma\(float \(&d\)\[4\][^{]*": "product<8>(d, a, b, accumulate);",
+    r"void load_transposed\(unsigned& to, unsigned from\)": "matrix_transposed(to, from);",
+    r"void copy_piece\(unsigned to, const Element\* from\)": "memcpy(shared_memory + to, from, 16);",
+    r"void wait_for_pieces\(\)": "",
+    r"void pin\(unsigned \(&a\)\[4\]\)": "",
+    r"void wgmma_transposed\([^{]*": "wgmma_scores(d, a, b, accumulate);",
     r"void st(?:age|ore)_output\([^{]*": "",  # of other kernels
 }
 ZERO = re.compile(r'asm volatile\("\{\.reg \.pred p; setp\.lt\.s32.*?"memory"\);', re.DOTALL)
@@ -55,7 +56,7 @@ class NotOnCpu(Exception):
 
 @dataclass(frozen=True)
 class Kernel:
-    """``rows`` of a block; ``bulk``: inputs are tensor maps."""
+    """``rows`` of a block; ``bulk``: keys and values are tensor maps."""
 
     source: str
     threads: int
@@ -77,14 +78,11 @@ class Found:
 
 
 FEW = {"WARPS": 4, "KEYS": 32}
-CHUNKS = {"HEAD_DIM": 64, "SHARED_BYTES": 200_000, "CHUNKS": 0}
 KERNELS = {
     "fix17": Kernel("fix17.cu", 128, 16, FEW),
-    "fix22[common=0]": Kernel("fix22.cu", 128, 8, {**FEW, "COMMON": 0}),
-    "fix22": Kernel("fix22.cu", 128, 8, {**FEW, "COMMON": 1}),
-    "fix23": Kernel("fix23.cu", 256, 64, CHUNKS, bulk=True),
+    "fix22": Kernel("fix22.cu", 128, 8, FEW),
+    "fix23": Kernel("fix23.cu", 256, 64, {"HEAD_DIM": 64, "SHARED_BYTES": 200_000}, bulk=True),
 }
-DEEP = Kernel("fix23.cu", 256, 64, {**CHUNKS, "CHUNKS": 4}, bulk=True)  # of 512 keys
 
 
 def replaced(text: str, function: str, body: str) -> str:
@@ -146,8 +144,7 @@ def run(program: Path, keys: int, scale: float) -> Found:
 def main() -> int:
     for (name, kernel), bf16, masked in product(KERNELS.items(), (False, True), (False, True)):
         with tempfile.TemporaryDirectory(prefix="workbench-lanes-") as folder:
-            of = DEEP if kernel.bulk and not masked else kernel
-            program = compiled(of, Path(folder), bf16=bf16, masked=masked, causal=masked)
+            program = compiled(kernel, Path(folder), bf16=bf16, masked=masked, causal=masked)
             most = 512 if kernel.bulk else 128
             for keys, scale in product([most - 35] if masked else [most], (1, 4, 8, 30)):
                 found = run(program, keys, scale)

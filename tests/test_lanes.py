@@ -21,18 +21,18 @@ def test_they_are_right_where_scores_vary_little_and_much(
     kernel = lanes.KERNELS[name]
     program = lanes.compiled(kernel, tmp_path, bf16=bf16, masked=True, causal=True)
     keys = 150 if kernel.bulk else 77
-    ordinary, large = (lanes.run(program, keys, scale) for scale in (1, 30))
+    ordinary, large = (lanes.run(program, keys, scale) for scale in (1, 120 if bf16 else 30))
     assert ordinary.relative < RELATIVE[bf16]
     assert large.relative < RELATIVE[bf16]
-    goes_again = name in ("fix22", "fix23")
     assert ordinary.repeated == 0
-    assert (large.repeated > 0) == goes_again
+    assert (large.repeated > 0) == (name == "fix23")
 
 
 def test_all_keys_at_once(tmp_path: Path) -> None:
-    program = lanes.compiled(lanes.DEEP, tmp_path, bf16=False, masked=False, causal=False)
+    kernel = lanes.KERNELS["fix23"]
+    program = lanes.compiled(kernel, tmp_path, bf16=False, masked=False, causal=False)
     assert lanes.run(program, 512, 4).relative < RELATIVE[False]
-    again = lanes.run(program, 512, 8)
+    again = lanes.run(program, 512, 30)
     assert again.relative < RELATIVE[False]
     assert again.repeated == again.blocks
 

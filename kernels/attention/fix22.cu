@@ -1,10 +1,6 @@
 // For up to 128 keys, as fix17.cu the other way round: keys are the rows of mma.sync and queries its eight
 // columns, so that a block has 8 queries and there are twice as many of them. Products are transposed:
 // K times Q transposed, and V transposed times P transposed.
-// COMMON: all warps have one reference of a query, a little above its largest score of the first eight keys,
-// which each of them multiplies for itself while its own products are on their way; partial sums and
-// outputs are then only added up. A score that is too far above it for its exponential has the block
-// go through it once more, with the largest score of each warp as its reference.
 #ifdef BF16
 #define MMA_TYPES "f32.bf16.bf16.f32"
 #else
@@ -13,16 +9,6 @@
 constexpr int kWarps = WARPS;
 constexpr int kKeys = KEYS;  // of a warp
 constexpr int kQueries = 8;
-#if COMMON
-// So far above the first scores (log2) that halves hold what is 2^24 times as much as those, and of a query
-// for which those are the largest what is 2^-16 of them.
-constexpr float kAbove = 8.0f;
-#ifdef BF16
-constexpr float kMost = 1e18f;  // of a lane's exponentials of a query, added up
-#else
-constexpr float kMost = 32768.0f;  // a half holds no 65536
-#endif
-#endif
 
 // d = a b + d: a 16 x 16, b 16 x 8.
 __device__ __forceinline__ void mma(float (&d)[4], unsigned a0, unsigned a1, unsigned a2,
@@ -110,11 +96,6 @@ attention_forward(const uint4* __restrict__ q, const uint4* __restrict__ k,
     uint4 qb[2], ka[kKeys / 8][2], va[kKeys / 16][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) qb[i] = load(own_q + i, query + g < seq_len);
-#if COMMON
-    uint4 kr[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) kr[i] = load(k + (head + g * 8 + 2 * t) + i, g < seq_len);
-#endif
 #pragma unroll
     for (int i = 0; i < kKeys / 4; ++i)
         ka[i / 2][i % 2] = load(own_k + (i / 2 * 64 + i % 2), first_key + i / 2 * 8 + g < seq_len);
@@ -143,102 +124,66 @@ attention_forward(const uint4* __restrict__ q, const uint4* __restrict__ k,
         }
     };
     constexpr int kTiles = kKeys / 16;
-    float reference[2];  // log2
-    bool again = !COMMON;
-    unsigned none = zero;  // always, which the assembler does not know: else it waits for V ahead of the loop
-    while (true) {
-        float score[kTiles][4];
-#if COMMON
-        float start[2][4];
+    float score[kTiles][4];
 #pragma unroll
-        for (int j = 0; j < 2; ++j)  // the first eight keys, twice, summed over half of the elements each
+    for (int n = 0; n < kTiles; ++n)
 #pragma unroll
-            for (int i = 0; i < 4; ++i) start[j][i] = __uint_as_float(zero);
+        for (int i = 0; i < 4; ++i) score[n][i] = __uint_as_float(zero);
 #pragma unroll
-        for (int j = 0; j < 2; ++j) multiply(start[j], kr[j], kr[j], j);
-#endif
+    for (int j = 0; j < 2; ++j)
 #pragma unroll
         for (int n = 0; n < kTiles; ++n)
+            multiply(score[n], ka[2 * n][j], ka[2 * n + 1][j], j);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) score[n][i] = __uint_as_float(zero);
+    for (int n = 0; n < kTiles; ++n) hide(score[n], first_key + 16 * n);
+    float largest[2] = {-1e30f, -1e30f};
 #pragma unroll
-        for (int j = 0; j < 2; ++j)
+    for (int n = 0; n < kTiles; ++n)
 #pragma unroll
-            for (int n = 0; n < kTiles; ++n)
-                multiply(score[n], ka[2 * n][j], ka[2 * n + 1][j], j);
-#if COMMON
+        for (int i = 0; i < 4; ++i) largest[i % 2] = fmaxf(largest[i % 2], score[n][i]);
+    const float reference[2] = {column_max(largest[0]) * to_log2, column_max(largest[1]) * to_log2};
+    float sum[2] = {0.0f, 0.0f};
+    unsigned p[kTiles][2];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            float first = start[0][i] + start[1][i];
-            // Not key 0, so that no reference is -infinity.
-            if (MASKED && (g >= seq_len || CAUSAL && g > query + 2 * t + i))
-                first = __int_as_float(0xff800000);
-            reference[i] = fmaf(column_max(first), to_log2, kAbove);
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            score[n][i] = exp2_fast(fmaf(score[n][i], to_log2, -reference[i % 2]));
+            sum[i % 2] += score[n][i];
         }
-#endif
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n) hide(score[n], first_key + 16 * n);
-        if (again) {
-            float largest[2] = {-1e30f, -1e30f};
-#pragma unroll
-            for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-                for (int i = 0; i < 4; ++i) largest[i % 2] = fmaxf(largest[i % 2], score[n][i]);
-            reference[0] = column_max(largest[0]) * to_log2;
-            reference[1] = column_max(largest[1]) * to_log2;
-        }
-        float sum[2] = {0.0f, 0.0f};
-        unsigned p[kTiles][2];
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                score[n][i] = exp2_fast(fmaf(score[n][i], to_log2, -reference[i % 2]));
-                sum[i % 2] += score[n][i];
-            }
-            p[n][0] = transposed(pack(score[n][0], score[n][1]));
-            p[n][1] = transposed(pack(score[n][2], score[n][3]));
-        }
-#if COMMON
-        const bool too_large = !(fmaxf(sum[0], sum[1]) <= kMost);
-#endif
-        sum[0] = column_sum(sum[0]);
-        sum[1] = column_sum(sum[1]);
-        if (g == 0) {
-            softmax[warp][2 * t] = make_float2(reference[0], sum[0]);
-            softmax[warp][2 * t + 1] = make_float2(reference[1], sum[1]);
-        }
+        p[n][0] = transposed(pack(score[n][0], score[n][1]));
+        p[n][1] = transposed(pack(score[n][2], score[n][3]));
+    }
+    sum[0] = column_sum(sum[0]);
+    sum[1] = column_sum(sum[1]);
+    if (g == 0) {
+        softmax[warp][2 * t] = make_float2(reference[0], sum[0]);
+        softmax[warp][2 * t + 1] = make_float2(reference[1], sum[1]);
+    }
 
-        float acc[4][4] = {};
+    float acc[4][4] = {};
 #pragma unroll
-        for (int m = 0; m < kTiles; ++m) {
-            unsigned rows[4][4];
+    for (int m = 0; m < kTiles; ++m) {
+        unsigned rows[4][4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                rows[i][0] = va[m][i].x;
-                rows[i][1] = va[m][i].y;
-                rows[i][2] = va[m][i].z;
-                rows[i][3] = va[m][i].w;
-            }
-            const unsigned even = 0x5410 + none, odd = 0x7632 + none;  // the same element of two rows
-#pragma unroll
-            for (int n = 0; n < 4; ++n)
-                mma(acc[n], __byte_perm(rows[0][n], rows[1][n], even),
-                    __byte_perm(rows[0][n], rows[1][n], odd), __byte_perm(rows[2][n], rows[3][n], even),
-                    __byte_perm(rows[2][n], rows[3][n], odd), p[m][0], p[m][1]);
+        for (int i = 0; i < 4; ++i) {
+            rows[i][0] = va[m][i].x;
+            rows[i][1] = va[m][i].y;
+            rows[i][2] = va[m][i].z;
+            rows[i][3] = va[m][i].w;
         }
+        // The same element of two rows; the zero keeps the wait for V here.
+        const unsigned even = 0x5410 + zero, odd = 0x7632 + zero;
 #pragma unroll
         for (int n = 0; n < 4; ++n)
-            parts[warp][n][lane] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
-#if COMMON
-        if (!__syncthreads_or(too_large && !again)) break;
-        again = true;
-        none += none;
-#else
-        __syncthreads();
-        break;
-#endif
+            mma(acc[n], __byte_perm(rows[0][n], rows[1][n], even),
+                __byte_perm(rows[0][n], rows[1][n], odd), __byte_perm(rows[2][n], rows[3][n], even),
+                __byte_perm(rows[2][n], rows[3][n], odd), p[m][0], p[m][1]);
     }
+#pragma unroll
+    for (int n = 0; n < 4; ++n)
+        parts[warp][n][lane] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
+    __syncthreads();
 
     // Each of four warps has one of the products: columns 8g + 2 warp and the next, of queries 2t and 2t + 1.
     if (warp >= 4) return;
@@ -246,20 +191,17 @@ attention_forward(const uint4* __restrict__ q, const uint4* __restrict__ k,
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         float2 part[kWarps];
+        float best = -1e38f;
 #pragma unroll
         for (int w = 0; w < kWarps; ++w) {
             part[w] = softmax[w][2 * t + i];
-            share[i][w] = 1.0f;
-        }
-        if (again) {
-            float best = -1e38f;
-#pragma unroll
-            for (int w = 0; w < kWarps; ++w) best = fmaxf(best, part[w].x);
-#pragma unroll
-            for (int w = 0; w < kWarps; ++w) share[i][w] = exp2_fast(part[w].x - best);
+            best = fmaxf(best, part[w].x);
         }
 #pragma unroll
-        for (int w = 0; w < kWarps; ++w) total[i] = fmaf(part[w].y, share[i][w], total[i]);
+        for (int w = 0; w < kWarps; ++w) {
+            share[i][w] = exp2_fast(part[w].x - best);
+            total[i] = fmaf(part[w].y, share[i][w], total[i]);
+        }
     }
     float4 whole = {};
 #pragma unroll

@@ -6,7 +6,7 @@ import torch
 
 from workbench import cuda
 
-params = cuda.params(warps=4, keys=32, common=1)
+params = cuda.params(warps=4, keys=32)
 ROWS = 8
 KEYS = params["warps"] * params["keys"]
 kernels = {
