@@ -34,8 +34,9 @@ class Site:
     cache: Path
 
     def install(self, folders: Sequence[Path]) -> list[str]:
-        """The wheels of some folders that were not installed before. Those in pieces are joined,
-        which may have come with different calls; returns the names of those that are not whole.
+        """The wheels of some folders, with those of before where there are new ones. Those in
+        pieces are joined, which may have come with different calls; returns the names of those
+        that are not whole.
 
         Raises subprocess.CalledProcessError where pip fails.
         """
@@ -52,11 +53,13 @@ class Site:
         whole = {name for name in names if zipfile.is_zipfile(self.wheels / name)}
         done = self.wheels / "installed"
         known = set(done.read_text().split()) if done.is_file() else set()
-        if fresh := sorted(whole - known):
+        if whole - known:  # all anew: pip replaces a folder that a package of before shares
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
             flags = ["--no-compile", "--no-cache-dir", "--disable-pip-version-check", "--upgrade"]
             command = [*pip, *flags, "--target", str(self.packages)]
-            subprocess.run([*command, *(str(self.wheels / name) for name in fresh)], check=True)
+            subprocess.run(
+                [*command, *(str(self.wheels / name) for name in sorted(whole))], check=True
+            )
             done.write_text("".join(f"{name}\n" for name in sorted(known | whole)))
         return sorted(names - whole)
 
