@@ -43,7 +43,7 @@ def main(patterns: Sequence[str]) -> int:
     failed = False
     try:
         for target in [target_at(workspace, each) for each in shapes_in_bf16(study, patterns)]:
-            ensured = ensure_timed(target, [ATTENTION.variant, *references], checked=checked)
+            ensured = ensure_timed(target, [ATTENTION.latest, *references], checked=checked)
             checked |= set(ensured.timed) - ensured.failures.keys()
             for name, why in ensured.failures.items():
                 note(f"error: {name} at {target.shape}: {why}")

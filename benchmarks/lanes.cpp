@@ -13,6 +13,7 @@
 
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __global__
 #define __restrict__
 #define __grid_constant__

@@ -38,7 +38,9 @@ BODIES = {
     r"void load_operand\(unsigned \(&a\)\[4\], unsigned from\)": "matrices(a, from, 4);",
     r"void load_matrix\(unsigned& to, unsigned from\)": "matrices(&to, from, 1);",
     r"void load_transposed\(unsigned& to, unsigned from\)": "matrix_transposed(to, from);",
-    r"void copy_piece\(unsigned to, const Element\* from\)": "memcpy(shared_memory + to, from, 16);",
+    r"void copy_piece\(unsigned to, const Element\* from\)": (
+        "memcpy(shared_memory + to, from, 16);"
+    ),
     r"void wait_for_pieces\(\)": "",
     r"void pin\(unsigned \(&a\)\[4\]\)": "",
     r"void wgmma_transposed\([^{]*": "wgmma_scores(d, a, b, accumulate);",
@@ -78,10 +80,12 @@ class Found:
 
 
 FEW = {"WARPS": 4, "KEYS": 32}
+MORE = {"HEAD_DIM": 64, "SHARED_BYTES": 200_000}
 KERNELS = {
     "fix17": Kernel("fix17.cu", 128, 16, FEW),
     "fix22": Kernel("fix22.cu", 128, 8, FEW),
-    "fix23": Kernel("fix23.cu", 256, 64, {"HEAD_DIM": 64, "SHARED_BYTES": 200_000}, bulk=True),
+    "fix23": Kernel("fix23.cu", 256, 64, MORE, bulk=True),
+    "fix25": Kernel("fix25.cu", 256, 64, MORE, bulk=True),
 }
 
 

@@ -46,21 +46,27 @@ TOKENS = "T=1|16|128|1024|8192"
 class Page:
     """A page of ``docs`` about the last step of a study; ``cases`` are ranges of shapes by name.
     Where the last step was not timed, the times of one that it ``calls`` stand for it: of the first
-    that has some.
+    that has some. ``shown`` is a step before it, where the last is not on record at all sizes and
+    calls something else at some.
     """
 
     name: str
     study: str
     cases: Mapping[str, str]
     calls: tuple[str, ...] = ()
+    shown: str = ""
 
     @property
     def path(self) -> Path:
         return ROOT / "docs" / self.name
 
     @cached_property
-    def variant(self) -> str:
+    def latest(self) -> str:
         return last_step(ROOT, self.study)
+
+    @property
+    def variant(self) -> str:
+        return self.shown or self.latest
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -76,6 +82,7 @@ ATTENTION = Page(
         "d128": f"{BASE},{LENGTHS},D=128,causal=0",
         "d128-causal": f"{BASE},{LENGTHS},D=128,causal=1",
     },
+    shown="fix21",
 )
 EXPERTS = Page(
     "experts.md",
@@ -283,7 +290,7 @@ def against_multiplying(workspace: Workspace) -> str:
 
 
 def in_bfloat16(workspace: Workspace) -> str:
-    """The study's shapes with inputs in bf16, as Markdown."""
+    """The study's shapes with inputs in bf16, of the last step that was timed there, as Markdown."""
     study = workspace.study(ATTENTION.study)
     on_record: dict[str, Evidence] = {}
     with suppress(EnvironmentLacks):
@@ -292,37 +299,39 @@ def in_bfloat16(workspace: Workspace) -> str:
         every = with_derived(study, {n: p for n, p in derived.items() if n not in study.shapes})
         on_record = {name: Evidence(every, name, folder) for name in derived}
     rows = [
-        "| shape | time, chained | TFLOP/s | fastest reference | over it [95 %] |",
-        "| --- | --: | --: | --- | --: |",
+        "| shape | step | time, chained | TFLOP/s | fastest reference | over it [95 %] |",
+        "| --- | --- | --: | --: | --- | --: |",
     ]
     for name, shape in study.shapes.items():
         if shape.profiled:
             wanted = {**shape.parameters, "dtype": "bfloat16"}
-            own = (e for n, e in on_record.items() if e.study.shapes[n].parameters == wanted)
-            cells = next(filter(None, map(_cells, own)), NOT_COLLECTED)
+            own = [e for n, e in on_record.items() if e.study.shapes[n].parameters == wanted]
+            steps = dict.fromkeys((ATTENTION.latest, ATTENTION.variant))
+            known = (_cells(evidence, step) for step in steps for evidence in own)
+            cells = next(filter(None, known), ("—", *NOT_COLLECTED))
             rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
-def _cells(evidence: Evidence) -> Sequence[str]:
-    """Of the variant at the shape of the evidence."""
+def _cells(evidence: Evidence, variant: str) -> Sequence[str]:
+    """At the shape of the evidence; none where the variant was not timed."""
     ladder = evidence.study.ladder
     references = [reference.name for reference in ladder.references if not reference.captured]
     over = over_sizes(
-        [at_one_shape(evidence, [ATTENTION.variant, *references], captures=False)],
+        [at_one_shape(evidence, [variant, *references], captures=False)],
         "S",
-        [ATTENTION.variant],
+        [variant],
         references,
         study=ATTENTION.study,
         gpu=evidence.folder.gpu,
         primary=ladder.primary_reference,
     )
-    (ours,) = (line for line in over.lines if line.variant == ATTENTION.variant)
-    point = ours.at(evidence.shape)
+    ours = next((line for line in over.lines if line.variant == variant), None)
+    point = ours.at(evidence.shape) if ours else None
     if point is None or point.over_fastest is None:
         return ()
     rate = f"{point.rate / 1e12:.3g}"
-    return microseconds(point.time.value), rate, point.fastest, interval(point.over_fastest)
+    return f"`{variant}`", microseconds(point.time.value), rate, point.fastest, interval(point.over_fastest)
 
 
 def files(page: Page, text: str, workspace: Workspace) -> Mapping[str, str]:

@@ -22,7 +22,7 @@ from workbench.judge.shapes import AcrossShapes, across_shapes
 from workbench.judge.sizes import OverSizes, over_sizes
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
-from workbench.study.model import Step, outcome
+from workbench.study.model import Step, outcomes
 from workbench.words import Origin, Status, Verdict
 
 
@@ -265,11 +265,17 @@ def _measured_ceilings(
 
 
 def _across(views: Views) -> AcrossShapes | None:
-    """What the ladder comes to, at the study's default shape only."""
+    """What the ladder comes to, at the study's default shape only: an outcome that was timed at
+    fewer shapes than one before it, as a new one is at first, does not stand in for that.
+    """
     snapshot = views.snapshot
     if not snapshot.steps or snapshot.shape != snapshot.default_shape:
         return None
-    return across_shapes(views, outcome(snapshot.steps).variant)
+    found = [across_shapes(views, step.variant) for step in outcomes(snapshot.steps)]
+    most = max(len(each.results) for each in found)
+    (at, shown) = next((i, e) for i, e in reversed([*enumerate(found)]) if len(e.results) == most)
+    newer = {each.variant: len(each.results) for each in found[at + 1 :]}
+    return replace(shown, newer=newer)
 
 
 def _whole(view: View, rows: Sequence[Row]) -> Comparison | None:

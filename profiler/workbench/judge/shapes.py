@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio
@@ -60,11 +60,13 @@ class AtShape:
 @dataclass(frozen=True)
 class AcrossShapes:
     """``geometric_mean`` and ``worst`` are of the ratios over the fastest reference at each shape;
-    None without any.
+    None without any. ``newer`` are later outcomes of the ladder, and at how many shapes they were
+    timed: fewer.
     """
 
     variant: str
     results: tuple[AtShape, ...]
+    newer: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ratios(self) -> list[float]:

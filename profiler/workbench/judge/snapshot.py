@@ -21,7 +21,7 @@ from workbench.ncu.capture import load_sources
 from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog
 from workbench.study.front_ends import front_ends_of
-from workbench.study.model import Ladder, Step, outcome
+from workbench.study.model import Ladder, Step, outcomes
 from workbench.study.shapes import with_derived
 from workbench.study.sources import source_files, source_texts
 from workbench.words import CheckResult, Status
@@ -75,12 +75,12 @@ def snapshot(
     every other at which one of the steps is judged; with ``ranged`` the ranges of shapes, too.
 
     ``sources``: their texts as well; ``timed``: those whose times at all shapes are wanted, without
-    it the outcome of ``steps``.
+    it the outcomes of ``steps``.
     """
     catalog()  # a file, too
     study = evidence.study
     if timed is None:
-        timed = [outcome(steps)] if steps else []
+        timed = outcomes(steps) if steps else []
     wanted = dict(_wanted(evidence, steps, timed, Texts() if sources else None))
     journal = load_journal(evidence.folder)
     shapes = {shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted}

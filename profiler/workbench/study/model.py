@@ -143,7 +143,12 @@ def outcome(steps: Sequence[Step]) -> Step:
     """The step that a ladder comes to: the last that chooses among others, else the last. Those
     behind a choice are for the next one, and may have few shapes.
     """
-    return next((step for step in reversed(steps) if step.chooses), steps[-1])
+    return outcomes(steps)[-1]
+
+
+def outcomes(steps: Sequence[Step]) -> list[Step]:
+    """That step, behind those that were it when the ladder had come no further."""
+    return [step for step in steps if step.chooses] or [steps[-1]]
 
 
 @dataclass(frozen=True)

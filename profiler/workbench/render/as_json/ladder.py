@@ -263,6 +263,7 @@ def across(found: AcrossShapes | None) -> Data | None:
         "variant": found.variant,
         "geometric_mean_over_fastest": found.geometric_mean,
         "worst": found.worst.shape if found.worst else None,
+        "newer": dict(found.newer),
         "shapes": [
             {
                 "shape": shape(r.shape, r.parameters),

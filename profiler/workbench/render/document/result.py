@@ -279,6 +279,10 @@ def across(ablation: Ablation) -> Text:
             line(" ", code(name), " was not timed at ", names(list(where)), ".")
             for name, where in shapes.untimed.items()
         ),
+        *(
+            line(" ", code(name), f", which came after it, was timed at {count} of them.")
+            for name, count in shapes.newer.items()
+        ),
     )
 
 
