@@ -386,6 +386,28 @@ def test_a_reference_that_is_in_some_shapes_alone_is_named_beside_their_mean() -
     assert plain(across(made())).endswith(", normal.")
 
 
+def test_a_choice_that_was_timed_at_fewer_shapes_does_not_stand_in_for_the_one_before() -> None:
+    steps = [
+        *(step("base", None), step("fix", "base")),
+        *(step("choice", "base", chooses=("fix",)), step("newer", "choice", chooses=("fix",))),
+    ]
+    times = {"base": 20.0, "fix": 10.0, "choice": 10.0, "library": 15.0}
+    once = {"normal": {**times, "newer": 9.0}, "large": times}
+    judged = judge(by_hand(steps, once), Config())
+    assert judged.across is not None
+    assert judged.across.variant == "choice"
+    assert len(judged.across.results) == 2
+    assert judged.across.newer == {"newer": 1}
+    told = plain(across(judged))
+    assert told.startswith("Over 2 shapes choice is 1.50x of the fastest reference")
+    assert told.endswith(" newer, which came after it, was timed at 1 of them.")
+    everywhere = {"normal": once["normal"], "large": once["normal"]}
+    judged = judge(by_hand(steps, everywhere), Config())
+    assert judged.across is not None
+    assert judged.across.variant == "newer"
+    assert judged.across.newer == {}
+
+
 def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -> None:
     target = find_target(ROOT, None, None)
     taken = snapshot(target.evidence(), target.steps([]))
@@ -397,7 +419,7 @@ def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -
         if name in judged:
             continue
         assert set(shape.variants) == {
-            "fix21",
+            *("fix15", "fix19", "fix21", "fix24"),
             "sdpa",
             "sdpa_flash",
             "sdpa_cudnn",

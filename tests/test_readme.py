@@ -46,7 +46,7 @@ def test_its_rows_are_rows_of_the_table_that_ablate_prints(
     assert main(["ablate", "--project", str(ROOT)]) == 0
     printed = tables(capsys.readouterr().out)[0]
     rows = tables(shown)[0]
-    assert len(rows) == 6
+    assert len(rows) == 7
     for version, row in rows.items():
         assert row.items() <= printed[version].items(), version
 
