@@ -290,7 +290,7 @@ def against_multiplying(workspace: Workspace) -> str:
 
 
 def in_bfloat16(workspace: Workspace) -> str:
-    """The study's shapes with inputs in bf16, of the last step that was timed there, as Markdown."""
+    """The study's shapes in bf16, of the last step that was timed there, as Markdown."""
     study = workspace.study(ATTENTION.study)
     on_record: dict[str, Evidence] = {}
     with suppress(EnvironmentLacks):
@@ -331,7 +331,13 @@ def _cells(evidence: Evidence, variant: str) -> Sequence[str]:
     if point is None or point.over_fastest is None:
         return ()
     rate = f"{point.rate / 1e12:.3g}"
-    return f"`{variant}`", microseconds(point.time.value), rate, point.fastest, interval(point.over_fastest)
+    return (
+        f"`{variant}`",
+        microseconds(point.time.value),
+        rate,
+        point.fastest,
+        interval(point.over_fastest),
+    )
 
 
 def files(page: Page, text: str, workspace: Workspace) -> Mapping[str, str]:

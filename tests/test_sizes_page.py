@@ -42,7 +42,9 @@ def made_up(run: Run) -> float:
     found = re.search(r"S(\d+)", run.shape)
     length = int(found[1]) if found else 2048
     wide = 2 if re.search("[dD]128", run.shape) else 1
-    return (3 + wide * length**2 / 8000) * {VARIANT: 1.0, LATEST: 1.0, "fa4": 1.1}.get(run.variant, 1.25)
+    return (3 + wide * length**2 / 8000) * {VARIANT: 1.0, LATEST: 1.0, "fa4": 1.1}.get(
+        run.variant, 1.25
+    )
 
 
 @pytest.fixture

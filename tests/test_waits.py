@@ -28,11 +28,12 @@ from workspaces import ROOT, recorded_captures, recorded_report
 
 KERNELS = ROOT / "kernels" / "attention"
 BARRIER = "barrier_wait("
+PIECES = "wait_for_pieces("  # of cp.async, by which the first keys of fix23 come
 TMA = [
     (shape, variant)
     for shape, variant in recorded_captures()
     if variant.startswith("fix") and int(variant.removeprefix("fix").partition("[")[0]) >= 7
-    if variant != "fix17"  # which loads into registers
+    if variant not in ("fix17", "fix22")  # which load into registers
 ]
 SHOWN = "b2h8s512d64"
 
@@ -64,7 +65,7 @@ def test_there_are_captures_of_every_step_with_barriers() -> None:
 @pytest.mark.parametrize(("shape", "variant"), TMA, ids="/".join)
 def test_long_scoreboard_is_charged_to_a_line_that_waits(shape: str, variant: str) -> None:
     [(place, _)] = samples(shape, variant, "long_scoreboard").most_common(1)
-    assert BARRIER in text(place)
+    assert BARRIER in text(place) or PIECES in text(place)
 
 
 def test_a_load_into_registers_is_waited_for_where_it_is_used() -> None:
@@ -167,7 +168,7 @@ def test_every_launch_with_lines_has_its_line_table() -> None:
     for shape, variant in recorded_captures():
         if variant.startswith(("fix", "baseline")):
             _, pcs = of_helper(shape, variant, "")
-            least = 400 if variant == "fix17" else 500  # it is the shortest
+            least = {"fix17": 400, "fix22": 300}.get(variant, 500)  # those are the shortest
             assert len(pcs) > least, (shape, variant)
 
 
