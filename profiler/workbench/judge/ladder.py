@@ -272,10 +272,9 @@ def _across(views: Views) -> AcrossShapes | None:
     if not snapshot.steps or snapshot.shape != snapshot.default_shape:
         return None
     found = [across_shapes(views, step.variant) for step in outcomes(snapshot.steps)]
-    most = max(len(each.results) for each in found)
-    (at, shown) = next((i, e) for i, e in reversed([*enumerate(found)]) if len(e.results) == most)
+    at = max(range(len(found)), key=lambda at: (len(found[at].results), at))
     newer = {each.variant: len(each.results) for each in found[at + 1 :]}
-    return replace(shown, newer=newer)
+    return replace(found[at], newer=newer)
 
 
 def _whole(view: View, rows: Sequence[Row]) -> Comparison | None:
