@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "benchmarks" / "beside.cu"
 HEADERS = [ROOT / "kernels" / "attention" / f"{n}.cuh" for n in ("hopper", "attention", "ones")]
 ARCH = "sm_90a"
-EACH = 32  # instructions of a round, as in beside.cu
 PRODUCTS = 4  # of a round
 ROUNDS, TRIES = 200, 5
 THREADS = 128  # of a warpgroup: one warp on each scheduler
@@ -32,10 +31,10 @@ MODULE = """\
 from workbench import cuda
 kernels = {n: cuda.kernel("beside.cu", "beside", defines={"WHAT": n}) for n in (1, 2, 3)}
 """
-WHAT = {
-    "exponential": 1,
-    "multiplication": 2,
-    "both, and half a conversion": 3,
+WHAT = {  # name of a form to its number and how many of a round it has, as in beside.cu
+    "exponential": (1, 32),
+    "multiplication": (2, 4 * 32),
+    "both, and half a conversion": (3, 32),
 }
 
 
@@ -46,12 +45,12 @@ def kernels(folder: Path) -> dict[str, Kernel]:
     module = folder / "kernels.py"
     module.write_text(MODULE, "utf-8")
     made = load_module(module, "beside_kernels").kernels
-    return {name: made[what] for name, what in WHAT.items()}
+    return {name: made[what] for name, (what, _) in WHAT.items()}
 
 
-def measure(kernel: Kernel, groups: int, *, alone: bool) -> tuple[float, float]:
-    """Cycles of an instruction of ``groups`` warps on a scheduler, and of a product beside them;
-    ``alone`` there is one round of products at the beginning.
+def measure(kernel: Kernel, each: int, groups: int, *, alone: bool) -> tuple[float, float]:
+    """Cycles of an instruction of ``groups`` warps on a scheduler, of which a round has ``each``,
+    and of a product beside them; ``alone`` there is one round of products at the beginning.
     """
     import torch
 
@@ -61,7 +60,7 @@ def measure(kernel: Kernel, groups: int, *, alone: bool) -> tuple[float, float]:
         others = 0 if alone else groups * THREADS // 32
         kernel[1, (groups + 1) * THREADS, SHARED](out, ROUNDS, others, 0.18)
         products, took, _ = out.tolist()
-        found.append((took / EACH / groups, products / PRODUCTS))
+        found.append((took / each / groups, products / PRODUCTS))
     cycles, product = (median(values) for values in zip(*found, strict=True))
     return cycles, product
 
@@ -73,8 +72,9 @@ def table(every: Mapping[str, Kernel]) -> str:
     ]
     for name, kernel in every.items():
         for groups in (1, 2):
-            alone, _ = measure(kernel, groups, alone=True)
-            beside, product = measure(kernel, groups, alone=False)
+            each = WHAT[name][1]
+            alone, _ = measure(kernel, each, groups, alone=True)
+            beside, product = measure(kernel, each, groups, alone=False)
             rows.append(f"| {name} | {groups} | {alone:.2f} | {beside:.2f} | {product:.1f} |")
     return "\n".join(rows)
 

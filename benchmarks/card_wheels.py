@@ -60,7 +60,7 @@ class Site:
             subprocess.run(
                 [*command, *(str(self.wheels / name) for name in sorted(whole))], check=True
             )
-            done.write_text("".join(f"{name}\n" for name in sorted(known | whole)))
+            done.write_text("".join(f"{name}\n" for name in sorted(whole)))
         return sorted(names - whole)
 
     def environment(self, tree: Path, source: Path) -> dict[str, str]:

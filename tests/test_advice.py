@@ -578,6 +578,34 @@ def test_a_kind_that_is_none_ends_in_a_hint(
     assert find_workspace(tmp_path).study("scale").ladder.steps[1].kind == Change.VECTOR
 
 
+@pytest.mark.parametrize(
+    ("study", "told"),
+    [
+        ("transpose", "it is {0}: {1} kept steps"),
+        ("softmax", "it is {0}: {1} kept steps"),
+        ("moe", "it is {0}: {1} kept steps and {2} others; by the first advice alone {3} kept"),
+        ("attention_served", "measured: {0}, all of them"),
+    ],
+)
+def test_the_docs_have_the_hits_of_the_other_ladders(
+    study: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sys.path.insert(0, str(ROOT))
+    try:
+        from benchmarks import advice as benchmark
+    finally:
+        sys.path.remove(str(ROOT))
+    assert benchmark.main([*HERE, "--study", study]) == 0
+    rows = {
+        row.split(" | ")[0].strip("| "): re.findall(r"\d+ of \d+", row)
+        for row in capsys.readouterr().out.splitlines()
+        if row.startswith("| ")
+    }
+    by_three, first = rows["three, by the capture alone"], rows["the first alone"]
+    page = " ".join((ROOT / "docs" / "advice.md").read_text().split())
+    assert told.format(*by_three, first[1]) in page
+
+
 def test_the_docs_have_the_hits_of_the_recorded_ladder(capsys: pytest.CaptureFixture[str]) -> None:
     sys.path.insert(0, str(ROOT))
     try:

@@ -646,6 +646,14 @@ def test_a_private_path_is_refused(source: Path, tmp_path: Path) -> None:
 
 
 # ---- wheels ------------------------------------------------------------------------------------
+def test_a_wheel_of_a_later_call_leaves_what_shares_its_folder(run: Run, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        small_wheel(tmp_path / name, name, f"shared/{name}.py")
+        run.prepare([tmp_path / name])
+    found = sorted(path.name for path in (run.site.packages / "shared").glob("*.py"))
+    assert found == ["first.py", "second.py"]
+
+
 def test_wheels_are_installed_once_also_in_pieces_that_come_with_two_calls(
     run: Run, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -33,19 +33,21 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield started
 
 
-def small_wheel(folder: Path) -> None:
-    """Of a package that no index has."""
-    info = "workbench_tried-1.0.dist-info"
+def small_wheel(
+    folder: Path, name: str = "workbench_tried", file: str = "workbench_tried.py"
+) -> None:
+    """Of a package that no index has, with one file."""
+    info = f"{name}-1.0.dist-info"
     parts = {
-        "workbench_tried.py": "WORD = 'carried'\n",
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: workbench-tried\nVersion: 1.0\n",
+        file: "WORD = 'carried'\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = "".join(f"{name},,\n" for name in (*parts, f"{info}/RECORD"))
+    record = "".join(f"{path},,\n" for path in (*parts, f"{info}/RECORD"))
     folder.mkdir()
-    with zipfile.ZipFile(folder / "workbench_tried-1.0-py3-none-any.whl", "w") as out:
-        for name, text in {**parts, f"{info}/RECORD": record}.items():
-            out.writestr(name, text)
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as out:
+        for path, text in {**parts, f"{info}/RECORD": record}.items():
+            out.writestr(path, text)
 
 
 @pytest.fixture

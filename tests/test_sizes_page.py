@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,6 +25,7 @@ from workbench.evidence import store
 from workbench.evidence.records import Timing
 from workbench.render.numbers import microseconds
 from workbench.run import machine
+from workbench.study.model import outcomes
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime
 from workspaces import ROOT
@@ -65,6 +67,16 @@ def test_a_page_is_as_it_is_written(page: sizes.Page) -> None:
         written = (page.path.parent / name).read_text()
         assert written == text, "`python -m benchmarks.sizes` writes it"
     assert f"workbench sweep {page.variant} " in made[page.name]
+
+
+def test_no_later_choice_is_on_record_at_all_sizes_of_what_is_shown() -> None:
+    """Else it is time to show that one."""
+    workspace, page = find_workspace(ROOT), sizes.ATTENTION
+    chosen = [step.variant for step in outcomes(workspace.study(page.study).ladder.steps)]
+    assert chosen[-1] == page.latest
+    for later in chosen[chosen.index(page.variant) + 1 :]:
+        of_later = replace(page, shown=later)
+        assert any(sizes.over(workspace, of_later, case) is None for case in page.cases)
 
 
 def test_the_aims_of_the_experts_are_told_of_what_is_on_record() -> None:
