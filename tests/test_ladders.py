@@ -401,6 +401,10 @@ def test_a_choice_that_was_timed_at_fewer_shapes_does_not_stand_in_for_the_one_b
     told = plain(across(judged))
     assert told.startswith("Over 2 shapes choice is 1.50x of the fastest reference")
     assert told.endswith(" newer, which came after it, was timed at 1 of them.")
+    apart = {"normal": times, "large": times, "small": {"newer": 1.0, "library": 2.0}}
+    judged = judge(by_hand(steps, apart), Config())
+    assert judged.across is not None
+    assert judged.across.newer == {"newer": 0}, "of what is shown"
     everywhere = {"normal": once["normal"], "large": once["normal"]}
     judged = judge(by_hand(steps, everywhere), Config())
     assert judged.across is not None

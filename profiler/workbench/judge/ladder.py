@@ -273,7 +273,11 @@ def _across(views: Views) -> AcrossShapes | None:
         return None
     found = [across_shapes(views, step.variant) for step in outcomes(snapshot.steps)]
     at = max(range(len(found)), key=lambda at: (len(found[at].results), at))
-    newer = {each.variant: len(each.results) for each in found[at + 1 :]}
+    shapes = {result.shape for result in found[at].results}
+    newer = {
+        each.variant: sum(result.shape in shapes for result in each.results)
+        for each in found[at + 1 :]
+    }
     return replace(found[at], newer=newer)
 
 

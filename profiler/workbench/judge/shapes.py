@@ -60,8 +60,8 @@ class AtShape:
 @dataclass(frozen=True)
 class AcrossShapes:
     """``geometric_mean`` and ``worst`` are of the ratios over the fastest reference at each shape;
-    None without any. ``newer`` are later outcomes of the ladder, and at how many shapes they were
-    timed: fewer.
+    None without any. ``newer`` are later outcomes of the ladder, and at how many of these shapes
+    they were timed.
     """
 
     variant: str
