@@ -275,7 +275,7 @@ def _across(views: Views) -> AcrossShapes | None:
     at = max(range(len(found)), key=lambda at: (len(found[at].results), at))
     shapes = {result.shape for result in found[at].results}
     newer = {
-        each.variant: sum(result.shape in shapes for result in each.results)
+        each.variant: len(shapes & {result.shape for result in each.results})
         for each in found[at + 1 :]
     }
     return replace(found[at], newer=newer)
