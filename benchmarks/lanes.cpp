@@ -13,7 +13,6 @@
 
 #define __device__
 #define __forceinline__ inline
-#define __noinline__
 #define __global__
 #define __restrict__
 #define __grid_constant__

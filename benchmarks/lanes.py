@@ -85,7 +85,6 @@ KERNELS = {
     "fix17": Kernel("fix17.cu", 128, 16, FEW),
     "fix22": Kernel("fix22.cu", 128, 8, FEW),
     "fix23": Kernel("fix23.cu", 256, 64, MORE, bulk=True),
-    "fix25": Kernel("fix25.cu", 256, 64, MORE, bulk=True),
 }
 
 

@@ -28,9 +28,8 @@ def test_they_are_right_where_scores_vary_little_and_much(
     assert (large.repeated > 0) == kernel.bulk
 
 
-@pytest.mark.parametrize("name", ["fix23", "fix25"])
-def test_all_keys_at_once(name: str, tmp_path: Path) -> None:
-    kernel = lanes.KERNELS[name]
+def test_all_keys_at_once(tmp_path: Path) -> None:
+    kernel = lanes.KERNELS["fix23"]
     program = lanes.compiled(kernel, tmp_path, bf16=False, masked=False, causal=False)
     assert lanes.run(program, 512, 4).relative < RELATIVE[False]
     again = lanes.run(program, 512, 30)
