@@ -8,7 +8,7 @@ from workbench.evidence.records.base import Number, Provenance, Record
 from workbench.words import CheckResult, Parameter
 
 
-class Check(Record, frozen=True, kw_only=True):
+class Check(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A variant against the float64 reference at one shape; errors are None where it has none.
 
     ``times_reference`` is the worst error as a multiple of the primary reference's error on the
@@ -18,9 +18,9 @@ class Check(Record, frozen=True, kw_only=True):
     """
 
     status: CheckResult
-    why: str
-    max_abs: Number | None
-    relative: Number | None
+    why: str = ""
+    max_abs: Number | None = None
+    relative: Number | None = None
     fingerprint: str
     times_reference: Number | None = None
     kind: str = ""
