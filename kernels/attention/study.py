@@ -25,6 +25,7 @@ def _shape(B: int, H: int, S: int, D: int, *, causal: bool = False, dtype: str =
 shapes = {
     "b2h8s512d64": _shape(2, 8, 512, 64),
     "b1h8s128d64": _shape(1, 8, 128, 64, captured=False),
+    "b2h16s128d64": _shape(2, 16, 128, 64, captured=False),
     "b2h8s512d64-causal": _shape(2, 8, 512, 64, causal=True, captured=False),
     "b4h16s512d64": _shape(4, 16, 512, 64, captured=False),
     "b4h16s256d128": _shape(4, 16, 256, 128, captured=False),
