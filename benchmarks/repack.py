@@ -1,5 +1,5 @@
 """Recorded reports, and what is kept of their tables, compressed as far as zstd goes, which takes
-too long beside a GPU; timings and checks of an earlier workbench as those of today.
+too long beside a GPU; timings, checks and builds of an earlier workbench as those of today.
 
     python -m benchmarks.repack [STUDY...]
 
@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from workbench.evidence.layout import PACKED
-from workbench.evidence.records import Checks, Timing
+from workbench.evidence.records import Build, Checks, Timing
 from workbench.evidence.store import digest_of, encoded, read, write_bytes
 from workbench.ncu import frames
 from workbench.ncu.cache import tables_of
@@ -68,10 +68,11 @@ def main(studies: Sequence[str]) -> int:
         _tell(path, new)
         write_bytes(path.with_suffix(PACKED), new)
         path.unlink()
-    for path in (path for folder in folders for path in sorted(folder.glob("checks/*.json"))):
-        if (new := encoded(read(path, Checks), path)) != path.read_bytes():
-            _tell(path, new)
-            write_bytes(path, new)
+    for name, kind in (("checks", Checks), ("builds", Build)):
+        for path in (path for folder in folders for path in sorted(folder.glob(f"{name}/*.json"))):
+            if (new := encoded(read(path, kind), path)) != path.read_bytes():
+                _tell(path, new)
+                write_bytes(path, new)
     return 0
 
 

@@ -8,17 +8,17 @@ from workbench.evidence.records.base import Provenance, Record
 
 
 class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What ptxas reports of one kernel; sizes in bytes, registers per thread. ``code`` is the
-    sha256 of its machine code, without lines and names of files; "" is not collected, or of a
-    kernel that the variant does not launch.
+    """What ptxas reports of one kernel; sizes in bytes, of which 0 is not written, registers per
+    thread. ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
+    collected, or of a kernel that the variant does not launch.
     """
 
     kernel: str
     registers: int
-    shared_bytes: int
-    stack_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
+    shared_bytes: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
     source: str
     code: str = ""
 
