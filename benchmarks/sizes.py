@@ -306,7 +306,7 @@ def in_bfloat16(workspace: Workspace) -> str:
         if shape.profiled:
             wanted = {**shape.parameters, "dtype": "bfloat16"}
             own = [e for n, e in on_record.items() if e.study.shapes[n].parameters == wanted]
-            steps = dict.fromkeys((ATTENTION.latest, ATTENTION.variant))
+            steps = (step.variant for step in reversed(study.ladder.steps))
             known = (_cells(evidence, step) for step in steps for evidence in own)
             cells = next(filter(None, known), ("—", *NOT_COLLECTED))
             rows.append(f"| {name} | {' | '.join(cells)} |")

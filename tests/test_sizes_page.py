@@ -361,16 +361,16 @@ def test_what_is_asked_for_in_bf16_is_every_shape_of_the_study(
     monkeypatch.setattr(in_bf16, "ROOT", root)
     monkeypatch.setattr(measuring, "collectable", lambda study, variants: variants)
     monkeypatch.setattr(machine, "package_version", lambda name: "4")
-    assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 13
+    assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 14
     for step in read_steps():
         if step.name.startswith("bf16-"):
             _, _, module, *patterns = shlex.split(step.commands[0])
             assert module == "benchmarks.in_bf16"
             assert in_bf16.main(patterns) == 0
-    assert [sorted(names) for names in gpu.timed] == [sorted([LATEST, *REFERENCES])] * 13
+    assert [sorted(names) for names in gpu.timed] == [sorted([LATEST, *REFERENCES])] * 14
     text = sizes.in_bfloat16(find_workspace(root))
     assert "not collected" not in text
-    assert len(re.findall(r"\| fa4 \| 1\.\d+x \[1", text)) == 13
+    assert len(re.findall(r"\| fa4 \| 1\.\d+x \[1", text)) == 14
     row = next(line for line in text.splitlines() if line.startswith("| b2h16s8192d128 |"))
     time, rate = (float(cell.split()[0].replace(",", "")) for cell in row.split(" | ")[2:4])
     assert rate == pytest.approx(4 * 2 * 16 * 8192**2 * 128 / time / 1e6, rel=0.01)

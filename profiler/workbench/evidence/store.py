@@ -117,7 +117,7 @@ def _digest(path: Path, modified: int, changed: int, size: int) -> str:
 
 def content(record: Record) -> dict[str, Any]:
     """A record as its file has it."""
-    return {"schema_version": record.schema, **msgspec.to_builtins(record)}
+    return {"schema_version": record.schema, **record.written(msgspec.to_builtins(record))}
 
 
 def encoded(record: Record, path: Path) -> bytes:

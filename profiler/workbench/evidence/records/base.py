@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -17,6 +18,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: ClassVar[int] = SCHEMA_VERSION
     mend: ClassVar[str] = "restore it, or delete it and measure again"
+
+    def written(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Its content without what a file of this kind leaves out to be smaller."""
+        return content
+
+
+def without_defaults(content: Mapping[str, Any], kind: type[Record]) -> dict[str, Any]:
+    """Of a record of this kind what is not as its fields begin."""
+    begin = {each.name: each.default for each in msgspec.structs.fields(kind)}
+    return {name: value for name, value in content.items() if value != begin[name]}
 
 
 class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):

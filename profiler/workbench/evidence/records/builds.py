@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from workbench.evidence.records.base import Provenance, Record
+from workbench.evidence.records.base import Provenance, Record, without_defaults
 
 
-class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
+class BuiltKernel(Record, frozen=True, kw_only=True):
     """What ptxas reports of one kernel; sizes in bytes, of which 0 is not written, registers per
     thread. ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
     collected, or of a kernel that the variant does not launch.
@@ -37,3 +39,9 @@ class Build(Record, frozen=True, kw_only=True):
     error: str = ""
     provenance: Provenance
     hint: str | msgspec.UnsetType = msgspec.UNSET
+
+    def written(self, content: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **content,
+            "kernels": [without_defaults(each, BuiltKernel) for each in content["kernels"]],
+        }

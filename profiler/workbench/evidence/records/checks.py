@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from workbench.evidence.records.base import Number, Provenance, Record
+from workbench.evidence.records.base import Number, Provenance, Record, without_defaults
 from workbench.words import CheckResult, Parameter
 
 
-class Check(Record, frozen=True, kw_only=True, omit_defaults=True):
+class Check(Record, frozen=True, kw_only=True):
     """A variant against the float64 reference at one shape; errors are None where it has none.
 
     ``times_reference`` is the worst error as a multiple of the primary reference's error on the
@@ -35,6 +37,10 @@ class Checks(Record, frozen=True, kw_only=True):
     variant: str
     shapes: dict[str, Check]
     provenance: Provenance
+
+    def written(self, content: dict[str, Any]) -> dict[str, Any]:
+        shapes = {name: without_defaults(each, Check) for name, each in content["shapes"].items()}
+        return {**content, "shapes": shapes}
 
 
 class DerivedShape(Record, frozen=True, kw_only=True):
