@@ -1,79 +1,58 @@
-"""What a choice of kernels takes where another step's times stand for its own."""
+"""Which kernel a choice takes, without a GPU: as docs/attention-notes.md tells of it."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import re
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
-import torch
 
-from workbench import Shape, cuda
-from workbench.commands.sizes import Measured
-from workbench.commands.target import target_at
-from workbench.cuda.launch import Kernel
-from workbench.study.shapes import pick_shapes
-from workbench.study.workspace import find_workspace, load_module
+from workbench.cuda.declare import Part
+from workbench.study.workspace import load_module
 from workspaces import ROOT
 
-sys.path.append(str(ROOT))  # where the benchmarks are imported from
-
-from benchmarks import reading, sizes
-
-SMS = 132  # of an H200
+NOTES = (ROOT / "docs" / "attention-notes.md").read_text()
+ROW = re.compile(r"^\| (\d+), (\d+) \|.*\| `(fix\d+)` \| `(fix\d+)` \|$", re.MULTILINE)
 
 
-class Launched(BaseException):
-    """In place of a launch: the modules of the study that it is on behalf of."""
-
-    def __init__(self, modules: list[str]) -> None:
-        self.modules = modules
-
-
-def refuse(kernel: Kernel, where: Any) -> NoReturn:
-    frame, modules = sys._getframe(1), []
-    while frame is not None and frame.f_back is not None:
-        if Path(frame.f_code.co_filename).parent == ROOT / "kernels" / "moe":
-            modules.append(Path(frame.f_code.co_filename).stem)
-        frame = frame.f_back
-    raise Launched(modules)
-
-
-def taken(choice: Any, shape: Shape) -> list[str]:
-    """The choice, and from it on which step calls which, for inputs without memory."""
-    bf16, tokens, topk = torch.bfloat16, shape.T, shape.k
-    experts, hidden, intermediate = shape.E, shape.H, shape.I
-    with torch.device("meta"), pytest.raises(Launched) as launched:
-        choice.run(
-            x=torch.empty(tokens, hidden, dtype=bf16),
-            topk_ids=torch.empty(tokens, topk, dtype=torch.int32),
-            topk_weights=torch.empty(tokens, topk),
-            w13=torch.empty(experts, 2 * intermediate, hidden, dtype=bf16),
-            w2=torch.empty(experts, hidden, intermediate, dtype=bf16),
-        )
-    return launched.value.modules[::-1]
-
-
-@pytest.mark.parametrize("model", reading.MODELS)
-def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Kernel, "__getitem__", refuse)
-    monkeypatch.setattr(cuda, "tensor_map", lambda *_, **__: None)
-    properties = SimpleNamespace(multi_processor_count=SMS)
+def taken(choice: str, heads: int, keys: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """By an H200, at head dimension 64."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    module: Any = load_module(ROOT / "kernels" / "attention" / f"{choice}.py", f"choice_{choice}")
+    parts: list[Part] = [part for part in vars(module).values() if hasattr(part, "run")]
+    called: list[str] = []
+    for part in parts:
+        name = re.sub(r"workbench_part_(fix\d+)_.*", r"\1", str(part.__name__).rsplit(".", 1)[-1])
+        monkeypatch.setattr(part, "run", lambda *inputs, name=name: called.append(name))
+    properties = SimpleNamespace(multi_processor_count=132)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    page, workspace = sizes.EXPERTS, find_workspace(ROOT)
-    study = workspace.study(page.study)
-    choice = load_module(study.folder / f"{page.variant}.py", "choice_taken")
-    picked, _ = pick_shapes(study, page.cases[model])
-    targets = tuple(target_at(workspace, each) for each in picked)
-    (found,) = Measured(targets, page.versions).over()
-    lines = {line.variant: line for line in found.lines}
-    assert len(found.sizes) == len(sizes.TOKENS.split("|"))
-    for name in found.sizes:
-        standing = next(version for version in page.versions if lines[version].at(name))
-        called = taken(choice, study.shapes[name])
-        assert called[0] == page.variant
-        assert standing in called, f"{name}: {called}"
+    q = torch.empty((1, heads, keys, 64), dtype=torch.float16)
+    module.run(q, q, q, False)
+    (name,) = called
+    return name
+
+
+def test_there_are_rows_on_both_sides_of_every_bound() -> None:
+    rows = {(int(heads), int(keys)): later for heads, keys, _, later in ROW.findall(NOTES)}
+    assert len(rows) == 13
+    assert set(rows.values()) == {"fix22", "fix17", "fix16"}
+
+
+@pytest.mark.parametrize(("heads", "keys", "before", "after"), ROW.findall(NOTES))
+def test_a_choice_takes_what_is_told(
+    heads: str, keys: str, before: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
+    assert taken("fix24", int(heads), int(keys), monkeypatch) == before
+    assert taken("fix25", int(heads), int(keys), monkeypatch) == after
+
+
+@pytest.mark.parametrize(
+    ("heads", "keys", "kernel"), [(64, 256, "fix23"), (64, 512, "fix18"), (16, 512, "fix23")]
+)
+def test_with_more_keys_it_takes_what_was_taken_before(
+    heads: int, keys: int, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
+    assert taken("fix25", heads, keys, monkeypatch) == kernel

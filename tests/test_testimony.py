@@ -56,6 +56,7 @@ def attention(b: int, h: int, s: int, d: int, part: float = 1.0) -> Work:
 WORK = {
     SHAPE: attention(2, 8, 512, 64),
     "b1h8s128d64": attention(1, 8, 128, 64),
+    "b2h16s128d64": attention(2, 16, 128, 64),
     "b4h16s256d128": attention(4, 16, 256, 128),
     "b4h16s512d64": attention(4, 16, 512, 64),
     "b4h16s2048d64": attention(4, 16, 2048, 64),

@@ -78,7 +78,7 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
         cwd=here,
     )
     out = run("workbench", "list", cwd=here, site=site)
-    assert "11 timed, 4 profiled" in out
+    assert "12 timed, 4 profiled" in out
     out = run("workbench", "ablate", "fix1", cwd=here, site=site)
     assert out.startswith("recorded evidence: NVIDIA H200")
     assert list(here.iterdir()) == []
