@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -13,6 +14,7 @@ import pytest
 
 from snapshots import check, step, together
 from snapshots import snapshot as by_hand
+from workbench.commands.ablate import named
 from workbench.commands.target import find_target
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge, trials_in
@@ -176,6 +178,32 @@ def test_a_choice_is_held_against_the_fastest_at_its_shape() -> None:
     assert row.over_chosen.ratio == pytest.approx(20 / 21)
     assert row.over_parent is not None
     assert row.over_parent.ratio == pytest.approx(50 / 21)
+
+
+def test_a_choice_that_could_have_taken_a_faster_one_is_warned_of() -> None:
+    def warned(either: float) -> list[str]:
+        normal = {**TIMES["normal"], "either": either}
+        large = {**TIMES["large"], "either": either * 10}
+        found = made({"normal": normal, "large": large})
+        return [told for told in found.warnings if "fastest" in told]
+
+    (told,) = warned(21.0)
+    assert re.fullmatch(
+        r"either does not choose the fastest: it is 0\.95\dx \[0\.9\d+, 0\.9\d+\] of tiny", told
+    )
+    assert warned(20.2) == [], "less than a step has to bring"
+    assert warned(19.0) == []
+
+
+def test_what_a_named_choice_picks_from_is_measured_beside_it() -> None:
+    target = find_target(ROOT, None, "b2h16s128d64")
+    step = target.study.ladder.step("fix25")
+    assert step is not None
+    found = named(target, ["fix25"])
+    assert set(step.chooses) < set(found)
+    assert set(step.chooses) - {step.variant for step in target.steps(["fix25"])}
+    assert len(found) == len(set(found))
+    assert not {"fix17", "fix22"} & set(named(target, ["fix14"]))
 
 
 def test_a_choice_without_times_of_what_it_chooses_is_held_against_nothing() -> None:

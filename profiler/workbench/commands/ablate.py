@@ -42,10 +42,14 @@ def load_pandas() -> None:
 
 
 def named(target: Target, fixes: list[str]) -> list[str]:
-    """The steps up to the fixes, as far as they are measured at the shape, and the references."""
+    """The steps up to the fixes, as far as they are measured at the shape, what a fix chooses
+    among, which says whether it chooses the fastest, and the references.
+    """
     ladder = target.study.ladder
-    steps = ladder.measured_at(target.shape, target.steps(fixes))
-    return [s.variant for s in steps] + [r.name for r in ladder.references]
+    steps = [s.variant for s in ladder.measured_at(target.shape, target.steps(fixes))]
+    asked = filter(None, map(ladder.step, fixes))
+    parts = [part for step in asked for part in step.chooses]
+    return [*dict.fromkeys([*steps, *parts]), *(r.name for r in ladder.references)]
 
 
 def measured(

@@ -9,6 +9,7 @@ from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings
 from workbench.judge.advice.record import Trial, record
 from workbench.judge.advice.trials import told_what_was_tried, trials_of
+from workbench.judge.choices import choice_warnings
 from workbench.judge.comparability import ceiling_warnings, file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment, environment
@@ -59,6 +60,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
             *file_warnings(snapshot),
             *ladder_warnings(everything, table),
             *_warnings_elsewhere(views, ladders[1:]),
+            *choice_warnings(ladders, config.gates, snapshot.shape),
             *_other_timings(views, ladders),
             *_timing_warnings(_facts(views, ladders, across), snapshot.shape),
             *ceiling_warnings(measured),
