@@ -227,6 +227,27 @@ def test_ablate_check_and_profile_take_a_range(
     assert list((root / "reports" / "scale").glob("over_n*/SIZES.md"))
 
 
+def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(
+    monkeypatch: pytest.MonkeyPatch, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("wide.py", "wide.cu"):
+        text = (root / "kernels" / "scale" / name).read_text()
+        (root / "kernels" / "scale" / name.replace("wide", "either")).write_text(text)
+    ladder = root / "ablations" / "scale" / "ablation.toml"
+    chooses = step("either", "wide").rstrip() + '\nchooses = ["wide"]\n'
+    ladder.write_text(f"{ladder.read_text()}\n{chooses}")
+    gpu = StandIn(monkeypatch, lambda run: 12.0 if run.variant == "either" else 10.0)
+
+    def swept(*names: str) -> str:
+        place = ["--shape", "n=1024|2048", "--project", str(root)]
+        assert main(["sweep", *names, *place]) == 0
+        return capsys.readouterr().err
+
+    assert swept("either").rstrip().endswith("of those that are named beside it: wide")
+    assert "wide" not in gpu.timed[0]
+    assert "hint" not in swept("either", "wide")
+
+
 def test_a_baseline_is_timed_beside_what_is_profiled_and_not_captured(
     monkeypatch: pytest.MonkeyPatch, root: Path
 ) -> None:

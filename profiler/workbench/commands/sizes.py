@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 import typer
 
@@ -134,6 +135,14 @@ def tell(
         out = Output(wide, markdown)
         out.show(*(block for over in every for block in document.sizes_view(over)))
     write(found.targets[0], [over for over in every if over.timed], part)
+    for name in found.names:
+        step = study.ladder.step(name)
+        left = [part for part in step.chooses if part not in found.names] if step else []
+        if left:
+            note(
+                f"hint: {name} chooses, and whether the fastest is told of those that are named "
+                f"beside it: {' '.join(map(quote, left))}"
+            )
     for name, why in failures.items():
         note(f"error: {name}: {in_place(why, study)}")
     if failures or not any(over.timed for over in every):
