@@ -1,57 +1,139 @@
-"""Which kernel a choice takes, without a GPU: as docs/attention-notes.md tells of it."""
+"""What a choice of kernels takes, without a GPU: where times of another step stand for its own, and
+where docs/attention-notes.md tells of it.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+import torch
 
-from workbench.study.workspace import load_module
+from workbench import Shape, cuda
+from workbench.commands.sizes import Measured
+from workbench.commands.target import target_at
+from workbench.cuda.launch import Kernel
+from workbench.study.shapes import pick_shapes
+from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT
 
+sys.path.append(str(ROOT))  # where the benchmarks are imported from
+
+from benchmarks import reading, sizes
+
+SMS = 132  # of an H200
+KERNELS = ROOT / "kernels"
 NOTES = (ROOT / "docs" / "attention-notes.md").read_text()
-ROW = re.compile(r"^\| (\d+), (\d+) \|.*\| `(fix\d+)` \| `(fix\d+)` \|$", re.MULTILINE)
+ROWS = re.findall(r"(?m)^\| (\d+), (\d+) \|.*\| `(fix\d+)` \| `(fix\d+)` \|$", NOTES)
 
 
-def taken(choice: str, heads: int, keys: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    """By an H200, at head dimension 64."""
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    module: Any = load_module(ROOT / "kernels" / "attention" / f"{choice}.py", f"choice_{choice}")
-    parts: list[Any] = [part for part in vars(module).values() if hasattr(part, "run")]
-    called: list[str] = []
-    for part in parts:
-        name = re.sub(r"workbench_part_(fix\d+)_.*", r"\1", str(part.__name__).rsplit(".", 1)[-1])
-        monkeypatch.setattr(part, "run", lambda *inputs, name=name: called.append(name))
-    properties = SimpleNamespace(multi_processor_count=132)
+class Launched(BaseException):
+    """In place of a launch: the modules of the study that it is on behalf of."""
+
+    def __init__(self, modules: list[str]) -> None:
+        self.modules = modules
+
+
+def refuse(kernel: Kernel, where: Any) -> NoReturn:
+    frame, modules = sys._getframe(1), []
+    while frame is not None and frame.f_back is not None:
+        if Path(frame.f_code.co_filename).parent.parent == KERNELS:
+            modules.append(Path(frame.f_code.co_filename).stem)
+        frame = frame.f_back
+    raise Launched(modules)
+
+
+@pytest.fixture(autouse=True)
+def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Kernel, "__getitem__", refuse)
+    monkeypatch.setattr(cuda, "tensor_map", lambda *_, **__: None)
+    properties = SimpleNamespace(multi_processor_count=SMS)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    q = torch.empty((1, heads, keys, 64), dtype=torch.float16)
-    module.run(q, q, q, False)
-    (name,) = called
-    return name
 
 
-def test_there_are_rows_on_both_sides_of_every_bound() -> None:
-    rows = {(int(heads), int(keys)): later for heads, keys, _, later in ROW.findall(NOTES)}
-    assert len(rows) == 13
-    assert set(rows.values()) == {"fix22", "fix17", "fix16"}
+def taken(choice: Any, inputs: dict[str, Any]) -> list[str]:
+    """The choice, and from it on which step calls which, for inputs without memory."""
+    with torch.device("meta"), pytest.raises(Launched) as launched:
+        choice.run(**inputs)
+    return launched.value.modules[::-1]
 
 
-@pytest.mark.parametrize(("heads", "keys", "before", "after"), ROW.findall(NOTES))
-def test_a_choice_takes_what_is_told(
-    heads: str, keys: str, before: str, after: str, monkeypatch: pytest.MonkeyPatch
+def experts(shape: Shape) -> dict[str, torch.Tensor]:
+    bf16, tokens, topk = torch.bfloat16, shape.T, shape.k
+    experts, hidden, intermediate = shape.E, shape.H, shape.I
+    with torch.device("meta"):
+        return {
+            "x": torch.empty(tokens, hidden, dtype=bf16),
+            "topk_ids": torch.empty(tokens, topk, dtype=torch.int32),
+            "topk_weights": torch.empty(tokens, topk),
+            "w13": torch.empty(experts, 2 * intermediate, hidden, dtype=bf16),
+            "w2": torch.empty(experts, hidden, intermediate, dtype=bf16),
+        }
+
+
+def attention(choice: str, heads: int, keys: int) -> list[str]:
+    """What a choice of attention takes at head dimension 64."""
+    module = load_module(KERNELS / "attention" / f"{choice}.py", f"choice_{choice}")
+    q = torch.empty(1, heads, keys, 64, dtype=torch.float16, device="meta")
+    called = taken(module, {"q": q, "k": q, "v": q, "causal": False})
+    assert called[0] == choice
+    return called[1:]
+
+
+@pytest.mark.parametrize("model", reading.MODELS)
+def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: str) -> None:
+    page, workspace = sizes.EXPERTS, find_workspace(ROOT)
+    study = workspace.study(page.study)
+    choice = load_module(study.folder / f"{page.variant}.py", "choice_taken")
+    picked, _ = pick_shapes(study, page.cases[model])
+    targets = tuple(target_at(workspace, each) for each in picked)
+    (found,) = Measured(targets, page.versions).over()
+    lines = {line.variant: line for line in found.lines}
+    assert len(found.sizes) == len(sizes.TOKENS.split("|"))
+    for name in found.sizes:
+        standing = next(version for version in page.versions if lines[version].at(name))
+        called = taken(choice, experts(study.shapes[name]))
+        assert called[0] == page.variant
+        assert standing in called, f"{name}: {called}"
+
+
+@pytest.mark.parametrize(("heads", "keys", "before", "after"), ROWS)
+def test_few_keys_go_to_the_kernel_that_the_notes_tell(
+    heads: str, keys: str, before: str, after: str
 ) -> None:
-    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
-    assert taken("fix24", int(heads), int(keys), monkeypatch) == before
-    assert taken("fix25", int(heads), int(keys), monkeypatch) == after
+    assert attention("fix24", int(heads), int(keys))[0] == before
+    assert attention("fix25", int(heads), int(keys))[0] == after
+
+
+def test_the_notes_have_rows_on_both_sides_of_every_bound() -> None:
+    assert len(ROWS) == 13
+    assert {after for *_, after in ROWS} == {"fix22", "fix17", "fix16"}
 
 
 @pytest.mark.parametrize(
     ("heads", "keys", "kernel"), [(64, 256, "fix23"), (64, 512, "fix18"), (16, 512, "fix23")]
 )
-def test_with_more_keys_it_takes_what_was_taken_before(
-    heads: int, keys: int, kernel: str, monkeypatch: pytest.MonkeyPatch
+def test_more_keys_go_where_they_went_before(heads: int, keys: int, kernel: str) -> None:
+    assert attention("fix24", heads, keys)[0] == kernel
+    assert attention("fix25", heads, keys)[0] == kernel
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("keys", [128 << n for n in range(8)])
+def test_the_page_over_the_length_tells_where_the_last_step_takes_another_kernel(
+    keys: int, dim: int, causal: bool
 ) -> None:
-    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
-    assert taken("fix25", heads, keys, monkeypatch) == kernel
+    """With 256 keys at head dimension 64 alone."""
+    q = torch.empty(4, 16, keys, dim, dtype=torch.float16, device="meta")
+    inputs = {"q": q, "k": q, "v": q, "causal": causal}
+    page = sizes.ATTENTION
+    ways = []
+    for name in (page.variant, page.latest):
+        module = load_module(KERNELS / "attention" / f"{name}.py", f"choice_{name}")
+        ways.append(taken(module, inputs)[1:])
+    assert (ways[0] != ways[1]) == (keys == 256 and dim == 64)

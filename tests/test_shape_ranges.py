@@ -243,7 +243,9 @@ def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(
         assert main(["sweep", *names, *place]) == 0
         return capsys.readouterr().err
 
-    assert swept("either").rstrip().endswith("of those that are named beside it: wide")
+    assert "hint: name what is chosen among, too, to see where it is faster: wide\n" in swept(
+        "either"
+    )
     assert "wide" not in gpu.timed[0]
     assert "hint" not in swept("either", "wide")
 

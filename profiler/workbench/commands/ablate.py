@@ -47,9 +47,8 @@ def named(target: Target, fixes: list[str]) -> list[str]:
     """
     ladder = target.study.ladder
     steps = [s.variant for s in ladder.measured_at(target.shape, target.steps(fixes))]
-    asked = filter(None, map(ladder.step, fixes))
-    parts = [part for step in asked for part in step.chooses]
-    return [*dict.fromkeys([*steps, *parts]), *(r.name for r in ladder.references)]
+    every = dict.fromkeys([*steps, *ladder.chosen_among(fixes)])
+    return [*every, *(r.name for r in ladder.references)]
 
 
 def measured(

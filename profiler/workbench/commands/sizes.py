@@ -135,14 +135,10 @@ def tell(
         out = Output(wide, markdown)
         out.show(*(block for over in every for block in document.sizes_view(over)))
     write(found.targets[0], [over for over in every if over.timed], part)
-    for name in found.names:
-        step = study.ladder.step(name)
-        left = [part for part in step.chooses if part not in found.names] if step else []
-        if left:
-            note(
-                f"hint: {name} chooses, and whether the fastest is told of those that are named "
-                f"beside it: {' '.join(map(quote, left))}"
-            )
+    parts = study.ladder.chosen_among(found.names)
+    if left := [part for part in parts if part not in found.names]:
+        told = " ".join(map(quote, left))
+        note(f"hint: name what is chosen among, too, to see where it is faster: {told}")
     for name, why in failures.items():
         note(f"error: {name}: {in_place(why, study)}")
     if failures or not any(over.timed for over in every):

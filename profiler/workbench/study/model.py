@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,11 @@ class Ladder:
                 step = self.step(step.parent) if step.parent else None
         wanted.add(self.steps[0].variant)
         return [s for s in self.steps if s.variant in wanted]
+
+    def chosen_among(self, variants: Iterable[str]) -> list[str]:
+        """What those of the variants that choose among other steps could take."""
+        steps = filter(None, map(self.step, variants))
+        return list(dict.fromkeys(part for step in steps for part in step.chooses))
 
     def measured_at(self, shape: str, steps: Sequence[Step]) -> list[Step]:
         """Those of some steps that are measured at a shape: all. At a ``partial`` one, where the
