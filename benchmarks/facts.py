@@ -28,7 +28,7 @@ from workbench.words import HEADLINE, PredictionResult, Regime, Verdict
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = Path("reports/attention/OPTIMIZATION_REPORT.md")
 LESSONS = ROOT / "docs" / "lessons.md"
-LAST = "fix21"  # the step that is shown at all shapes
+LAST = "fix25"  # the step that is shown at all shapes
 FASTEST = ("fa4", "sdpa_cudnn")  # of the references, at every shape but one and there
 PLACELESS = ("error", "predicted")
 CAPTURED = ("figure", "samples", "stall", "gain")
@@ -92,7 +92,8 @@ class Evidence:
         if step is not None and not label.over:
             elsewhere = label.words[0] in SPEED and label.shape != (step.shape or home)
             return (self.elsewhere if elsewhere else self.sections)[label.subject]
-        if label.shape == home:
+        beside = label.words[0] == "time" and label.over
+        if label.shape == home and not beside:
             return f"../{REPORT}#the-ladder"
         if label.subject not in (LAST, *FASTEST):
             return f"../{REPORT}#judged-at-{label.shape}"
@@ -154,10 +155,16 @@ def _ratio(view: View, label: Label) -> tuple[Ratio, str]:
 
 
 def _time(view: View, label: Label) -> tuple[float, str]:
-    found = view.times.time(label.subject, label.regime)
+    """Of the sessions that the ratio over another is of, where ``over`` one is said."""
+    times, name = view.times, label.subject
+    found = (
+        times.beside(label.over, name, label.regime)
+        if label.over
+        else times.time(name, label.regime)
+    )
     if found is None:
-        raise Unknown(f"{label.subject} was not timed{label.where}")
-    return found.value, f"{found.value:.4f} µs"
+        raise Unknown(f"{name} was not timed{label.where}")
+    return found.value, f"{found.value:.4f} µs" + (f" beside {label.over}" if label.over else "")
 
 
 def _clock(view: View, label: Label) -> tuple[float, str]:

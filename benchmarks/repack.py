@@ -1,5 +1,6 @@
 """Recorded reports, and what is kept of their tables, compressed as far as zstd goes, which takes
-too long beside a GPU; timings, checks and builds of an earlier workbench as those of today.
+too long beside a GPU; timings, checks and builds of an earlier workbench as those of today; and the
+journal, whose lines so far become its packed part.
 
     python -m benchmarks.repack [STUDY...]
 
@@ -14,9 +15,9 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from workbench.evidence.layout import PACKED
+from workbench.evidence.layout import PACKED, PACKINGS, EvidenceFolder
 from workbench.evidence.records import Build, Checks, Timing
-from workbench.evidence.store import digest_of, encoded, read, write_bytes
+from workbench.evidence.store import digest_of, encoded, packed, read, unpacked, write_bytes
 from workbench.ncu import frames
 from workbench.ncu.cache import tables_of
 from workbench.study.workspace import find_workspace
@@ -45,6 +46,17 @@ def replace(evidence: Path, report: Path, new: bytes) -> None:
     tables_of(report, evidence / "tables" / f"{report.stem}.json.zst")
 
 
+def pack_journal(folder: EvidenceFolder) -> None:
+    """All of it as its oldest lines."""
+    before, last = folder.journal_before, folder.journal
+    if last.exists():
+        lines = unpacked(before, before.read_bytes()) if before.exists() else b""
+        new = packed(before, lines + last.read_bytes())
+        _tell(last, new)
+        write_bytes(before, new)
+        last.unlink()
+
+
 def main(studies: Sequence[str]) -> int:
     workspace = find_workspace(ROOT)
     folders = [
@@ -63,11 +75,14 @@ def main(studies: Sequence[str]) -> int:
             if new is not None:
                 _tell(table, new)
                 write_bytes(table, new)
-    for path in (path for folder in folders for path in sorted(folder.glob("*/timings/*.gz"))):
-        new = encoded(read(path, Timing), path.with_suffix(PACKED))
-        _tell(path, new)
-        write_bytes(path.with_suffix(PACKED), new)
-        path.unlink()
+    for path in (path for folder in folders for path in sorted(folder.glob("*/timings/*"))):
+        if path.suffix in PACKINGS and path.suffix != PACKED:
+            new = encoded(read(path, Timing), path.with_suffix(PACKED))
+            _tell(path, new)
+            write_bytes(path.with_suffix(PACKED), new)
+            path.unlink()
+    for folder in map(EvidenceFolder, folders):
+        pack_journal(folder)
     for name, kind in (("checks", Checks), ("builds", Build)):
         for path in (path for folder in folders for path in sorted(folder.glob(f"{name}/*.json"))):
             if (new := encoded(read(path, kind), path)) != path.read_bytes():

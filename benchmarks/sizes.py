@@ -46,27 +46,21 @@ TOKENS = "T=1|16|128|1024|8192"
 class Page:
     """A page of ``docs`` about the last step of a study; ``cases`` are ranges of shapes by name.
     Where the last step was not timed, the times of one that it ``calls`` stand for it: of the first
-    that has some. ``shown`` is a step before it, where the last is not on record at all sizes and
-    calls something else at some.
+    that has some.
     """
 
     name: str
     study: str
     cases: Mapping[str, str]
     calls: tuple[str, ...] = ()
-    shown: str = ""
 
     @property
     def path(self) -> Path:
         return ROOT / "docs" / self.name
 
     @cached_property
-    def latest(self) -> str:
-        return last_step(ROOT, self.study)
-
-    @property
     def variant(self) -> str:
-        return self.shown or self.latest
+        return last_step(ROOT, self.study)
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -82,7 +76,7 @@ ATTENTION = Page(
         "d128": f"{BASE},{LENGTHS},D=128,causal=0",
         "d128-causal": f"{BASE},{LENGTHS},D=128,causal=1",
     },
-    shown="fix21",
+    calls=("fix21",),
 )
 EXPERTS = Page(
     "experts.md",

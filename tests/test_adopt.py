@@ -157,7 +157,7 @@ def test_a_step_without_measurements_stays_without_a_verdict(
     """Its predictions are not judged by a capture made elsewhere either."""
     for path in evidence(root).rglob("fix5.json"):
         path.unlink()
-    for path in evidence(root).glob("*/timings/*.json.xz"):
+    for path in evidence(root).glob("*/timings/*.json.bz2"):
         data = told_in(path)
         data["fingerprints"].pop("fix5", None)
         path.unlink()

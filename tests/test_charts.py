@@ -24,7 +24,6 @@ from workbench.render.chart.charts import CHARTS, FILES, chart_files, scene
 from workbench.render.chart.palette import PALETTE, contrast, ink_on
 from workbench.render.chart.sample_strips import Timings, quantile
 from workbench.render.chart.scene import Bar, Box, Dots, Group, Item, Line, Width, groups, labels
-from workbench.render.document.phrases import has_figures
 from workbench.render.numbers import number, percent
 
 HERE = Path(__file__).parent
@@ -182,12 +181,12 @@ def test_every_version_can_be_reached_at_the_middle_of_its_mark(name: str, width
             assert over[-1] == group
     reached = {variant for group in chosen for variant in group.variants}
     steps = {row.variant for row in found.rows if row.step and row.step.parent}
-    shown = {row.variant for row in found.everything if has_figures(row)}
+    shown = {row.variant for row in found.everything if row.figures}
     assert len(shown) > 20
     assert reached >= (steps & shown if name == "stall-time" else shown)
     told = [text for text in texts(svg.files(one)[0]) if text.startswith("not collected: ")]
     absent = {row.variant for row in found.everything} - shown
-    # Wrong, of another shape, and measured at another alone: without a capture.
+    # Wrong, of another shape, and captured at another alone.
     assert absent == {"fix3", "fix17", "fix20", "fix22", "fix25"}
     assert len(told) == 1
     assert told[0].startswith("not collected: fix3 (failed: wrong: with outliers inputs: max")

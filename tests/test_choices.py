@@ -122,18 +122,21 @@ def test_more_keys_go_where_they_went_before(heads: int, keys: int, kernel: str)
     assert attention("fix25", heads, keys)[0] == kernel
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("dim", [64, 128])
-@pytest.mark.parametrize("keys", [128 << n for n in range(8)])
-def test_the_page_over_the_length_tells_where_the_last_step_takes_another_kernel(
-    keys: int, dim: int, causal: bool
-) -> None:
-    """With 256 keys at head dimension 64 alone."""
-    q = torch.empty(4, 16, keys, dim, dtype=torch.float16, device="meta")
-    inputs = {"q": q, "k": q, "v": q, "causal": causal}
-    page = sizes.ATTENTION
-    ways = []
-    for name in (page.variant, page.latest):
-        module = load_module(KERNELS / "attention" / f"{name}.py", f"choice_{name}")
-        ways.append(taken(module, inputs)[1:])
-    assert (ways[0] != ways[1]) == (keys == 256 and dim == 64)
+@pytest.mark.parametrize("case", sizes.ATTENTION.cases)
+def test_whose_times_stand_for_the_last_step_takes_the_same_kernel(case: str) -> None:
+    page, workspace = sizes.ATTENTION, find_workspace(ROOT)
+    picked, _ = pick_shapes(workspace.study(page.study), page.cases[case])
+    targets = tuple(target_at(workspace, each) for each in picked)
+    (found,) = Measured(targets, page.versions).over()
+    lines = {line.variant: line for line in found.lines}
+    assert set(found.sizes) == {target.shape for target in targets}
+    for target in targets:
+        shape = target.study.shapes[target.shape]
+        q = torch.empty(shape.B, shape.H, shape.S, shape.D, dtype=torch.float16, device="meta")
+        inputs = {"q": q, "k": q, "v": q, "causal": shape.causal}
+        standing = next(version for version in page.versions if lines[version].at(target.shape))
+        ways = []
+        for name in {standing, page.variant}:
+            module = load_module(KERNELS / "attention" / f"{name}.py", f"choice_{name}")
+            ways.append(taken(module, inputs)[1:])
+        assert ways[0] == ways[-1], target.shape

@@ -54,7 +54,7 @@ def test_every_table_has_its_columns_in_their_order(table: str, exported: Export
 
 def test_timings_are_every_sample_on_record(exported: Exported) -> None:
     rows = exported("timings", "fix7")
-    paths = (EVIDENCE / SHOWN / "timings").glob("*.json.xz")
+    paths = (EVIDENCE / SHOWN / "timings").glob("*.json.bz2")
     wanted = Counter(
         (session["number"], series["regime"], series["instance"], value)
         for path in paths

@@ -13,7 +13,6 @@ import pytest
 
 import pages
 from workbench.render.document.hunks import costliest, costs, where
-from workbench.render.document.phrases import has_figures
 from workbench.render.numbers import number
 from workbench.study.sources import virtual_name
 
@@ -292,7 +291,7 @@ REACHED = """svg => [...svg.querySelectorAll(".choice")].map(choice => {
 def test_every_point_of_a_chart_can_be_reached(desk: Desk, size: tuple[int, int]) -> None:
     page = desk.open(pages.recorded_page(), size=size)
     wide = "wide" if size == DESKTOP else "narrow"
-    everything = {row.variant for row in pages.recorded()[0].everything if has_figures(row)}
+    everything = {row.variant for row in pages.recorded()[0].everything if row.figures}
     for chart in ("roofline", "roofline-levels", "stalls"):
         reached = page.locator(f"svg.{wide}[data-chart={chart}]").evaluate(REACHED)
         assert {name for names, hit in reached if hit for name in names} == everything, chart

@@ -18,7 +18,7 @@ from workbench.run.origin import provenance
     [
         ("", ["/usr/bin/workbench", "ablate", "fix1"], "workbench ablate fix1"),
         ("workbench.__main__", ["/x/workbench/__main__.py", "check"], "workbench check"),
-        ("benchmarks.in_bf16", ["/x/in_bf16.py", "b?"], "python -m benchmarks.in_bf16 'b?'"),
+        ("benchmarks.last_at", ["/x/last_at.py", "b?"], "python -m benchmarks.last_at 'b?'"),
         ("", ["/x/times.py", "--out=/x/out"], "python times.py --out=out"),
         ("", [""], "python"),
         ("", ["-c", "7"], "python -c 7"),
@@ -36,8 +36,8 @@ def test_of_each_program(
 
 def test_of_a_process_that_acts_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(origin, "_elsewhere", [])
-    origin.act_for(["python", "-m", "benchmarks.in_bf16", "b?"])
-    assert provenance(Environment()).command == "python -m benchmarks.in_bf16 'b?'"
+    origin.act_for(["python", "-m", "benchmarks.last_at", "b?"])
+    assert provenance(Environment()).command == "python -m benchmarks.last_at 'b?'"
 
 
 def test_of_another_machine() -> None:

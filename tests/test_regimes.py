@@ -597,3 +597,51 @@ def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
     declared = with_lost(("odd",))
     assert gate(declared, "correct").passed is True
     assert plain(verdict_line(declared)).endswith("Its price: no longer supports odd.")
+
+
+def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
+    """The table has other sessions, in which the reference was faster."""
+    parents = {"base": None, "slow": "base", "fix": "base", "last": "fix"}
+    steps = [step(name, parent) for name, parent in parents.items()]
+    times = {"base": 20.0, "slow": 30.0, "fix": 10.0, REFERENCE: 15.0}
+    found = snapshot(steps, {"s": {**times, "last": 9.0}}, REFERENCE)
+    first = together(timing("s", times, reference=REFERENCE, spread=0.0))
+    times = {"fix": 10.0, "last": 9.0, REFERENCE: 18.0}
+    later = together(timing("s", times, reference=REFERENCE, spread=0.0))
+    shape = found.shapes["s"]
+    shapes = {"s": dataclasses.replace(shape, timings=(first, later))}
+    judged = judge(dataclasses.replace(found, shapes=shapes), Config())
+    assert judged.across is not None
+    (at,) = judged.across.results
+    assert judged.across.variant == "last"
+    assert at.reference is not None
+    assert at.over_fastest is not None
+    assert (at.time.value, at.reference.value) == pytest.approx((9.0, 18.0))
+    assert at.over_fastest.ratio == pytest.approx(2.0)
+    row = judged.row("last")
+    assert row.over_baseline is None
+    told = plain(result.headline(judged))
+    assert "; its speed against base (20.0 µs) was not collected." in told
+
+
+def test_the_best_is_one_that_was_timed_beside_the_baseline_unless_another_is_clearly_faster() -> (
+    None
+):
+    parents = {"base": None, "slow": "base", "fix": "base", "last": "fix"}
+    steps = [step(name, parent) for name, parent in parents.items()]
+    times = {"base": 20.0, "slow": 30.0, "fix": 10.0, REFERENCE: 15.0}
+    found = snapshot(steps, {"s": {**times, "last": 9.0}}, REFERENCE, spread=0.01)
+    first = together(timing("s", times, reference=REFERENCE, spread=0.01))
+
+    def best(microseconds: float) -> str:
+        # It is kept over its parent, which was slower that day.
+        later = {"fix": 11.0, "last": microseconds, REFERENCE: 15.0}
+        timings = (first, together(timing("s", later, reference=REFERENCE, spread=0.01)))
+        shapes = {"s": dataclasses.replace(found.shapes["s"], timings=timings)}
+        judged = judge(dataclasses.replace(found, shapes=shapes), Config())
+        assert judged.row("last").verdict == Verdict.KEPT
+        assert judged.best is not None
+        return judged.best.variant
+
+    assert best(9.999) == "fix"
+    assert best(9.5) == "last"

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from workbench.evidence.journal import append, load_journal
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import SessionEntry
 from workbench.evidence.store import digest_of
 from workbench.ncu import cache, frames
+from workbench.words import HEADLINE
 from workspaces import ROOT
 
 sys.path.append(str(ROOT))  # where the benchmarks are imported from
@@ -65,3 +69,36 @@ def test_what_is_kept_of_tables_is_smaller_and_read_as_before(
     assert [(one.kernel, one.metrics) for one, _ in again] == [
         (one.kernel, one.metrics) for one, _ in before
     ]
+
+
+def entry(file: str) -> SessionEntry:
+    date = "2026-01-02T03:04:05Z"
+    return SessionEntry(
+        date=date,
+        shape="large",
+        file=file,
+        sessions=1,
+        regime=HEADLINE,
+        fingerprints={},
+        medians={},
+    )
+
+
+def test_lines_that_were_packed_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repack, "ROOT", tmp_path)
+    folder = EvidenceFolder(tmp_path / "nvidia-h200")
+    append(folder, entry("a.json"), entry("b.json"))
+    repack.pack_journal(folder)
+    assert not folder.journal.exists()
+    assert [found.file for found in load_journal(folder).sessions] == ["a.json", "b.json"]
+    append(folder, entry("c.json"))
+    repack.pack_journal(folder)
+    append(folder, entry("d.json"))
+    assert len(folder.journal.read_bytes().splitlines()) == 1
+    assert [e.file for e in load_journal(folder).sessions] == [f"{n}.json" for n in "abcd"]
+    whole = folder.journal_before.read_bytes()
+    for broken in (whole[:-9], b"{}", whole[:60] + whole[70:]):
+        folder.journal_before.write_bytes(broken)
+        journal = load_journal(folder)
+        assert [found.file for found in journal.sessions] == ["d.json"]
+        assert journal.told[0].startswith("journal.jsonl.xz is passed over: it is damaged: ")

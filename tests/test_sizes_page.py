@@ -10,7 +10,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,17 +24,16 @@ from workbench.evidence import store
 from workbench.evidence.records import Timing
 from workbench.render.numbers import microseconds
 from workbench.run import machine
-from workbench.study.model import outcomes
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime
 from workspaces import ROOT
 
 sys.path.append(str(ROOT))  # where the benchmarks are imported from
 
-from benchmarks import in_bf16, multiplying, reading, sizes
+from benchmarks import last_at, multiplying, reading, sizes
 from benchmarks.card_steps import read_steps
 
-VARIANT, LATEST = sizes.ATTENTION.variant, sizes.ATTENTION.latest
+VARIANT = sizes.ATTENTION.variant
 LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 REFERENCES = ["sdpa", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient", "fa4"]
 
@@ -44,9 +42,7 @@ def made_up(run: Run) -> float:
     found = re.search(r"S(\d+)", run.shape)
     length = int(found[1]) if found else 2048
     wide = 2 if re.search("[dD]128", run.shape) else 1
-    return (3 + wide * length**2 / 8000) * {VARIANT: 1.0, LATEST: 1.0, "fa4": 1.1}.get(
-        run.variant, 1.25
-    )
+    return (3 + wide * length**2 / 8000) * {VARIANT: 1.0, "fa4": 1.1}.get(run.variant, 1.25)
 
 
 @pytest.fixture
@@ -67,16 +63,6 @@ def test_a_page_is_as_it_is_written(page: sizes.Page) -> None:
         written = (page.path.parent / name).read_text()
         assert written == text, "`python -m benchmarks.sizes` writes it"
     assert f"workbench sweep {page.variant} " in made[page.name]
-
-
-def test_no_later_choice_is_on_record_at_all_sizes_of_what_is_shown() -> None:
-    """Else it is time to show that one."""
-    workspace, page = find_workspace(ROOT), sizes.ATTENTION
-    chosen = [step.variant for step in outcomes(workspace.study(page.study).ladder.steps)]
-    assert chosen[-1] == page.latest
-    for later in chosen[chosen.index(page.variant) + 1 :]:
-        of_later = replace(page, shown=later)
-        assert any(sizes.over(workspace, of_later, case) is None for case in page.cases)
 
 
 def test_the_aims_of_the_experts_are_told_of_what_is_on_record() -> None:
@@ -278,7 +264,7 @@ def test_the_page_tells_of_the_products_alone_where_they_were_measured(
 def held_clock(model: str) -> float:
     """GHz, of the version whose time at 8192 tokens stands in the row."""
     evidence = ROOT / "ablations" / "moe" / "evidence" / "nvidia-h200"
-    file = max((evidence / f"{model}-t8192" / "timings").glob("*.xz"))
+    file = max((evidence / f"{model}-t8192" / "timings").glob("*.bz2"))
     together = store.read(file, Timing).together
     every = [s for session in together for s in session.series if s.regime == Regime.CHAINED]
     by_name = {name: [s for s in every if s.variant == name] for name in sizes.EXPERTS.versions}
@@ -358,16 +344,16 @@ def test_what_is_asked_for_in_bf16_is_every_shape_of_the_study(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = StandIn(monkeypatch, made_up, noise=0.01)
-    monkeypatch.setattr(in_bf16, "ROOT", root)
+    monkeypatch.setattr(last_at, "ROOT", root)
     monkeypatch.setattr(measuring, "collectable", lambda study, variants: variants)
     monkeypatch.setattr(machine, "package_version", lambda name: "4")
     assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 14
     for step in read_steps():
         if step.name.startswith("bf16-"):
             _, _, module, *patterns = shlex.split(step.commands[0])
-            assert module == "benchmarks.in_bf16"
-            assert in_bf16.main(patterns) == 0
-    assert [sorted(names) for names in gpu.timed] == [sorted([LATEST, *REFERENCES])] * 14
+            assert module == "benchmarks.last_at"
+            assert last_at.main(patterns) == 0
+    assert [sorted(names) for names in gpu.timed] == [sorted([VARIANT, *REFERENCES])] * 14
     text = sizes.in_bfloat16(find_workspace(root))
     assert "not collected" not in text
     assert len(re.findall(r"\| fa4 \| 1\.\d+x \[1", text)) == 14
@@ -376,14 +362,14 @@ def test_what_is_asked_for_in_bf16_is_every_shape_of_the_study(
     assert rate == pytest.approx(4 * 2 * 16 * 8192**2 * 128 / time / 1e6, rel=0.01)
 
 
-def test_bf16_at_no_shape_ends_in_a_hint(
+def test_the_last_step_at_no_shape_ends_in_a_hint(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(in_bf16, "ROOT", root)
-    assert in_bf16.main(["ragged*"]) == 2
+    monkeypatch.setattr(last_at, "ROOT", root)
+    assert last_at.main(["ragged*"]) == 2
     assert "'ragged*'\nhint: b2h8s512d64, " in capsys.readouterr().err
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
-    assert in_bf16.main(["b2h8*"]) == 3
+    assert last_at.main(["b2h8*"]) == 3
 
 
 def test_a_case_of_which_a_length_is_missing_is_not_shown(

@@ -65,6 +65,7 @@ WORK = {
     "b4h16s2048d128-causal": attention(4, 16, 2048, 128, 0.5),
     "b2h16s8192d128": attention(2, 16, 8192, 128),
     "b1h16s16384d64": attention(1, 16, 16384, 64),
+    "b1h16s16384d64-causal": attention(1, 16, 16384, 64, 0.5),
 }
 
 

@@ -1,4 +1,4 @@
-"""The kernel by head dimension, number of keys, and whether its blocks fill the card more than once."""
+"""The kernel by head dimension, keys, and whether its blocks fill the card more than once."""
 
 import torch
 
@@ -10,7 +10,7 @@ two_chunks = cuda.variant("fix16")
 short = cuda.variant("fix23")
 short_wide = cuda.variant("fix20")
 long = cuda.variant("fix18")
-FEW, SHORT, SHORT_WIDE = 128, 512, 256  # keys: up to FEW the first two, up to the others their kernels
+FEW, SHORT, SHORT_WIDE = 128, 512, 256  # keys: up to so many the first three, and those two
 ROUNDS = 2  # of blocks of 64 rows, up to which they are the faster ones
 
 

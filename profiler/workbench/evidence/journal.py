@@ -77,7 +77,8 @@ def append(folder: EvidenceFolder, *entries: Entry) -> None:
 
 
 def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:
-    return store.read_lines(folder.journal, JournalEntry)
+    parts = [store.read_lines(p, JournalEntry) for p in (folder.journal_before, folder.journal)]
+    return [one for entries, _ in parts for one in entries], [t for _, told in parts for t in told]
 
 
 def timing_entry(

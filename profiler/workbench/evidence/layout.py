@@ -10,8 +10,8 @@ from pathlib import Path
 from workbench.errors import EnvironmentLacks
 
 EVIDENCE = "evidence"
-PACKED = ".xz"  # behind the name of a record that is compressed
-PACKINGS = (PACKED, ".gz")  # the second is that of earlier ones
+PACKED = ".bz2"  # behind the name of a record that is compressed: numbers as text come out least
+PACKINGS = (PACKED, ".xz", ".gz")  # the others are those of earlier ones
 
 
 def gpu_slug(name: str) -> str:
@@ -115,6 +115,13 @@ class EvidenceFolder:
     @property
     def journal(self) -> Path:
         return self.root / "journal.jsonl"
+
+    @property
+    def journal_before(self) -> Path:
+        """Its oldest lines, where they were packed: hashes that come again, which xz finds from
+        further away. Nothing is appended to them.
+        """
+        return self.root / "journal.jsonl.xz"
 
     @property
     def shapes(self) -> list[Path]:

@@ -6,6 +6,7 @@ disk together.
 
 from __future__ import annotations
 
+import bz2
 import errno
 import fcntl
 import gzip
@@ -124,11 +125,14 @@ def encoded(record: Record, path: Path) -> bytes:
     """As this file is to have it: a list of numbers on one line; packed where the name says so."""
     text = json.dumps(content(record), indent=1, sort_keys=True)
     data = (_NUMBERS.sub(_on_one_line, text) + "\n").encode()
-    return _packed(path, data)
+    return packed(path, data)
 
 
-def _packed(path: Path, data: bytes) -> bytes:
+def packed(path: Path, data: bytes) -> bytes:
+    """As a file of this name is to have it."""
     match path.suffix:
+        case ".bz2":
+            return bz2.compress(data)
         case ".xz":
             return lzma.compress(data, preset=6 | lzma.PRESET_EXTREME)
         case ".gz":
@@ -139,6 +143,8 @@ def _packed(path: Path, data: bytes) -> bytes:
 def unpacked(path: Path, data: bytes) -> bytes:
     """What stands in a file of this name; raises one of ``BROKEN``, EOFError or OSError."""
     match path.suffix:
+        case ".bz2":
+            return bz2.decompress(data)
         case ".xz":
             return lzma.decompress(data)
         case ".gz":
@@ -199,13 +205,19 @@ def append(path: Path, *records: Record) -> None:
 
 
 def read_lines(path: Path, kind: Any) -> tuple[list[Any], list[str]]:
-    """The records of a file with one a line, and what is wrong with the lines passed over."""
+    """The records of a file with one a line, packed where its name says so, and what is wrong with
+    the lines passed over.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return [], []
     except OSError as error:
         raise unreadable(path, error) from None
+    try:
+        data = unpacked(path, data)
+    except (ValueError, EOFError, OSError, *BROKEN) as error:
+        return [], [f"{path.name} is passed over: it is damaged: {error}"]
     return decode_lines(path, data, kind)
 
 

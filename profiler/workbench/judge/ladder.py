@@ -61,7 +61,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
             *ladder_warnings(everything, table),
             *_warnings_elsewhere(views, ladders[1:]),
             *choice_warnings(ladders, config.gates, snapshot.shape),
-            *_other_timings(views, ladders),
+            *_other_timings(views, rows, ladders),
             *_timing_warnings(_facts(views, ladders, across), snapshot.shape),
             *ceiling_warnings(measured),
         ),
@@ -216,13 +216,18 @@ def _timing_warnings(by_shape: Mapping[str, TimingFacts], table: str) -> Iterato
         )
 
 
-def _other_timings(views: Views, ladders: Sequence[ShapeLadder]) -> Iterator[str]:
-    """Times and ratios of a table that are of other sessions than the rest of it."""
+def _other_timings(
+    views: Views, steps: Sequence[Row], ladders: Sequence[ShapeLadder]
+) -> Iterator[str]:
+    """Times and ratios of a table that are of other sessions than the rest of it; all ``steps``
+    have theirs at the shape that is looked at.
+    """
     for ladder in ladders:
         times = views.at(ladder.shape).times
-        where = "" if ladder.shape == views.table.shape else f" at {ladder.shape}"
+        own_shape = ladder.shape == views.table.shape
+        where = "" if own_shape else f" at {ladder.shape}"
         others: dict[str, list[str]] = {}
-        for row in (*ladder.rows, *ladder.references):
+        for row in (*(steps if own_shape else ladder.rows), *ladder.references):
             if row.time is not None and (own := times.together(row.variant)) is not times.table:
                 others.setdefault(own.file if own else "", []).append(row.variant)
             parent = row.step.parent if row.step and row.over_parent else ""

@@ -251,6 +251,22 @@ def kernel_ratio(row: Row, other: Row) -> float | None:
 
 
 def best_of(rows: Iterable[Row]) -> Row | None:
-    """The fastest row that was kept (or is the baseline), chained."""
+    """The fastest row that was kept (or is the baseline), chained. One that was timed beside the
+    baseline comes before one that was not, which is faster by less than their intervals tell.
+    """
     kept = [r for r in rows if r.time and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
-    return min(kept, key=lambda r: r.time.value if r.time else 0.0, default=None)
+    fastest = _fastest(kept)
+    linked = _fastest([r for r in kept if r.over_baseline])
+    return linked if linked and fastest and _may_be_as_fast(linked, fastest) else fastest
+
+
+def _fastest(rows: Iterable[Row]) -> Row | None:
+    return min(rows, key=lambda r: r.time.value if r.time else 0.0, default=None)
+
+
+def _may_be_as_fast(row: Row, other: Row) -> bool:
+    """Whether the intervals of their times have anything in common."""
+    if row.time is None or other.time is None:
+        return False
+    low, high = row.time.low, other.time.high
+    return row is other or (low is not None and high is not None and low <= high)

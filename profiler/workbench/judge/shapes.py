@@ -25,7 +25,7 @@ LEAST_INTENSITY = 4.0  # FLOP a byte: with fewer, no card since Turing is bound 
 @dataclass(frozen=True)
 class AtShape:
     """Chained times at one shape, and how much faster the variant is than ``fastest``, the fastest
-    reference timed there.
+    reference timed there: those of the timing that has both.
 
     ``flops_per_second`` and ``bytes_per_second`` are the study's work over the time, whatever the
     kernel computes and moves besides; the latter is None where that is not known.
@@ -118,13 +118,15 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
     check = view.variant(variant).checks.get(view.shape)
     error = check.times_reference if check else None
     timing = view.times.together(fastest, variant) if fastest else None
+    if fastest:
+        time = view.times.beside(fastest, variant) or time
     seconds, work = time.value * 1e-6, view.evidence.work
     return AtShape(
         shape=view.shape,
         parameters=view.evidence.parameters,
         time=time,
         fastest=fastest,
-        reference=view.times.time(fastest) if fastest else None,
+        reference=view.times.beside(variant, fastest) if fastest else None,
         over_fastest=over,
         flops_per_second=flops / seconds,
         bytes_per_second=work.bytes / seconds if work else None,

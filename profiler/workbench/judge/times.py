@@ -56,6 +56,12 @@ class Times:
         """None where it was not timed so as it is now, or where its calls add nothing."""
         return time_of(self.instances(variant, regime), regime)
 
+    def beside(self, other: str, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
+        """The time of the variant in the timing that its ratio over ``other`` is of."""
+        timing = self.together(other, variant)
+        known = timing.times.get((variant, regime, False)) if timing else None
+        return time_of(known, regime) if known else None
+
     def ratio(
         self, over: str | None, variant: str, regime: Regime = Regime.CHAINED
     ) -> Ratio | None:

@@ -48,7 +48,9 @@ R = TypeVar("R", bound=Record)
 JOURNAL, CEILINGS = "journal.jsonl", "ceilings.json"
 MINE = "run the same command again: it measures what is missing"
 OF_GPU = re.compile(r"(builds|checks)/[^/]+\.json|reports/[^/]+\.ncu-repz|journal\.jsonl")
-OF_SHAPE = re.compile(r"shape\.json|(timings|captures)/[^/]+\.json|timings/[^/]+\.json\.(xz|gz)")
+OF_SHAPE = re.compile(
+    r"shape\.json|(timings|captures)/[^/]+\.json|timings/[^/]+\.json\.(bz2|xz|gz)"
+)
 KEPT = re.compile(r"(/timings|/captures|^checks)/|^ceilings\.json$")  # what stays, of what came
 
 

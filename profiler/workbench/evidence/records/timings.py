@@ -108,7 +108,7 @@ def differing(one: Nodes, other: Nodes) -> set[str]:
 
 
 class Timing(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """``<shape>/timings/<date>.json.xz``: some variants timed together, in several sessions.
+    """``<shape>/timings/<date>.json.bz2``: some variants timed together, in several sessions.
 
     ``fingerprints`` are those of the variants, ``nodes`` the graph of one call of each. Of
     ``stride`` pieces of 16 bytes the neighbours write and read one; what is constant is held in so

@@ -50,8 +50,11 @@ def headline(ablation: Ablation) -> Text:
     if ablation.reference:
         opening = line(opening, "; ", _against_references(ablation, best))
     if best.variant != first.variant:
-        over = interval(best.over_baseline)
-        opening = line(opening, f"; {over} over ", code(first.variant), f" ({took(first)})")
+        baseline = line(code(first.variant), f" ({took(first)})")
+        if best.over_baseline is None:
+            opening = line(opening, "; its speed against ", baseline, f" was {ABSENT}")
+        else:
+            opening = line(opening, f"; {interval(best.over_baseline)} over ", baseline)
     return bold(line(opening, "."))
 
 
