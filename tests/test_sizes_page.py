@@ -362,6 +362,16 @@ def test_what_is_asked_for_in_bf16_is_every_shape_of_the_study(
     assert rate == pytest.approx(4 * 2 * 16 * 8192**2 * 128 / time / 1e6, rel=0.01)
 
 
+def test_shapes_are_taken_by_a_pattern_and_with_what_is_set() -> None:
+    study = find_workspace(ROOT).study("attention")
+    wanted = ["b2h8*", "b1h8s128d64,dtype=bfloat16", "b4h16s2048d64,S=256|512,causal=0|1"]
+    found = last_at.shapes_at(study, wanted)
+    assert [picked.name for picked in found] == [
+        "b2h8s512d64", "b2h8s512d64-causal", "b1h8s128d64-dtype-bfloat16", "b4h16s2048d64-S256",
+        "b4h16s2048d64-S256-causal", "b4h16s512d64", "b4h16s2048d64-S512-causal",
+    ]  # fmt: skip
+
+
 def test_the_last_step_at_no_shape_ends_in_a_hint(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
