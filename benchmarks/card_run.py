@@ -180,7 +180,9 @@ class Run:
         began = time.monotonic()
         how, why = DONE, ""
         try:
-            for arguments in step.arguments(self.drawn(step)):
+            folders = self.folders(step)
+            for number in range(len(step.commands)):
+                arguments = step.arguments(folders | self.last_steps(step))[number]
                 left = began + limit - time.monotonic()
                 code, printed = self.command(arguments, left, apart=bool(step.into))
                 if code != 0 or self.interrupted:
@@ -200,17 +202,15 @@ class Run:
             how, why = STOPPED, INTERRUPTED
         return Ended(step.name, how, time.monotonic() - began, why)
 
-    def drawn(self, step: Step) -> dict[str, str]:
-        """For what stands in angle brackets in its commands."""
-        found = {}
-        for word in drawn_by([step]):
-            kind, _, study = word.strip("<>").partition(":")
-            found[word] = (
-                last_step(self.tree.root, study)
-                if kind == "last"
-                else tempfile.mkdtemp(prefix=f"{step.name}-", dir=self.own)
-            )
-        return found
+    def folders(self, step: Step) -> dict[str, str]:
+        """For ``<fresh>`` in its commands."""
+        names = [word for word in drawn_by([step]) if ":" not in word]
+        return {word: tempfile.mkdtemp(prefix=f"{step.name}-", dir=self.own) for word in names}
+
+    def last_steps(self, step: Step) -> dict[str, str]:
+        """For ``<last:STUDY>``: as the commands before have left the ladder."""
+        names = [word for word in drawn_by([step]) if ":" in word]
+        return {word: last_step(self.tree.root, word.strip("<>").split(":")[1]) for word in names}
 
     def command(
         self, arguments: Sequence[str], limit: float, *, apart: bool

@@ -443,6 +443,16 @@ def test_commands_know_the_last_step_of_a_ladder_and_an_empty_folder(run: Run) -
     assert "\nb []\n" in (run.out / "log.txt").read_text()
 
 
+def test_the_last_step_is_that_which_a_command_before_has_moved_there(run: Run) -> None:
+    ladder = "ablations/one/ablation.toml"
+    move = f"open('{ladder}', 'a').write('[[step]]\\nvariant = \"moved\"\\n')"
+    show = "import sys; print(sys.argv[1:])"
+    wanted = step("one", move, show)
+    commands = (wanted.commands[0], f"{wanted.commands[1]} <last:one>")
+    assert run.run([Step(**{**vars(wanted), "commands": commands})]) == 0
+    assert "\n['moved']\n" in (run.out / "log.txt").read_text()
+
+
 def test_a_step_sees_the_copy_and_nothing_of_the_checkout(
     run: Run, source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
