@@ -5,16 +5,20 @@ and compile; the page has the record.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
-from benchmarks import least_experts
+from benchmarks import least_experts, multiplying, sizes
 
 from workbench import cuda
-from workbench.study.workspace import load_module
+from workbench.judge.shapes import geometric_mean
+from workbench.study.workspace import find_workspace, load_module
+from workspaces import ROOT
 
+ASKED = 1.3  # times the fastest reference, in the geometric mean over the tokens
 FORMS = [(target, form) for target in least_experts.TARGETS for form in target.forms]
 
 
@@ -53,6 +57,35 @@ def test_the_page_has_what_is_on_record() -> None:
     for one in shapes:
         times = {name: median(rounds) for name, rounds in one["microseconds"].items()}
         assert min(times.values()) > 0.5 * times[least_experts.ORIGINAL]
+
+
+def test_what_the_means_would_be_without_the_work_is_as_told() -> None:
+    """On the page of the experts: with what the forms gain that leave out the most of both."""
+    workspace, page = find_workspace(ROOT), sizes.EXPERTS
+    shapes = json.loads(least_experts.RECORD.read_text("utf-8"))["shapes"]
+    forms = {(one["model"], one["tokens"]): one["microseconds"] for one in shapes}
+    means, products = {}, multiplying.recorded()
+    for model in least_experts.MODELS:
+        over = sizes.over(workspace, page, model)
+        assert over is not None
+        (ours,) = (line for line in over.lines if line.variant == page.variant)
+        gains = []
+        for point in ours.points:
+            if known := forms.get((model, int(point.size))):
+                without = known.get("neither of these") or known["nothing multiplied"]
+                gains.append(median(known[least_experts.ORIGINAL]) / median(without))
+            else:
+                gains.append(point.time.value / products[point.shape].time)
+        gained = geometric_mean(gains)
+        assert ours.mean is not None
+        assert gained is not None
+        means[model] = ours.mean, ours.mean * gained
+    told = " ".join(page.path.read_text("utf-8").split())
+    (_, first), (mean, second) = means["deepseek"], means["qwen3"]
+    assert f"the means {first:.3f}x (deepseek) and {second:.3f}x (qwen3)" in told
+    assert first < ASKED < second
+    share = math.log(ASKED / mean) / math.log(second / mean)
+    assert f"for qwen3 it takes {100 * share:.0f} % of what leaving it out would gain" in told
 
 
 def test_a_table_has_a_form_a_row_and_what_it_gains() -> None:
