@@ -25,7 +25,9 @@ from workbench.study.workspace import find_workspace
 
 
 def shapes_at(study: Study, wanted: Sequence[str]) -> list[Picked]:
-    """Raises UsageError for a pattern that fits none, and for what cannot be set."""
+    """In the order in which they are wanted. Raises UsageError for a pattern that fits none, and
+    for what cannot be set.
+    """
     profiled = [name for name, shape in study.shapes.items() if shape.profiled]
     found: list[Picked] = []
     for one in wanted:

@@ -251,8 +251,8 @@ def kernel_ratio(row: Row, other: Row) -> float | None:
 
 
 def best_of(rows: Iterable[Row]) -> Row | None:
-    """The fastest row that was kept (or is the baseline), chained. One that was timed beside the
-    baseline comes before one that was not, which is faster by less than their intervals tell.
+    """The fastest row that was kept (or is the baseline), chained; the fastest of those that were
+    timed beside the baseline, where no other is faster for certain.
     """
     kept = [r for r in rows if r.time and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
     fastest = _fastest(kept)
