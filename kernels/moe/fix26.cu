@@ -2,15 +2,15 @@
 // registers, and rows of its weights come to them as they lie in memory, some that follow each other in
 // a copy, through a ring. Experts are shared out to blocks in their order, and the last units of each
 // product dealt to who has room. Sizes are known when it is compiled.
-// As fix19.cu, but where some experts have so many tokens that their weights would be multiplied several
-// times over, and nothing is gained by that, it only sorts, for the kernel behind it, which has tiles.
+// As fix19.cu, but where some experts have so many tokens that too many of their weights would be
+// multiplied several times over, the tiles of fix20.cu: all blocks sort, and so know it.
 // KEEP: L2 is to keep what is written and read again in the same call, beside weights that are read once.
 #include "few.cuh"
 
 constexpr int kTopk = TOPK, kHidden = HIDDEN, kIntermediate = INTERMEDIATE;
 // Warps beside those that multiply: one fetches weights, one tokens, and one adds up and writes.
 constexpr int kFetches = kWarps, kBrings = kWarps + 1, kWrites = kWarps + 2;
-constexpr int kAllWarps = kWarps + 3, kThreads = 32 * kAllWarps;
+constexpr int kAllWarps = kWarps + 4, kThreads = 32 * kAllWarps;  // the last is there for tiles
 constexpr int kStages = STAGES;
 constexpr int kMostSlots = 1024, kPieces = (kMostSlots + kThreads - 1) / kThreads;
 constexpr int kMostJobs = kMostExperts + kMostSlots / kTokens;
@@ -308,18 +308,139 @@ __device__ __forceinline__ void write_out(Shared& s, Turn& sum_at, const Segment
     }
 }
 
+#undef STAGES
+#define STAGES TILE_STAGES
+namespace tiles {
+// What is looked up is written by the kernel that reads it, and no constant.
+__device__ __forceinline__ int __ldg(const int* at) { return *at; }
+
+#include "experts.cuh"
+
+struct Dealt : Shared {
+    int number[kStages];  // of the tile that begins there; -1: no more
+};
+static_assert(sizeof(Dealt) + 1023 <= SHARED_BYTES);
+
+__device__ __forceinline__ void fetch_dealt(Dealt& s, Ring& ring, const TensorMap& weights,
+                                            const TensorMap& h, const Share& share, int* dealt,
+                                            const int* done, int each_done) {
+    int expert = 0, ready = -1;
+    auto fetch = [&](int number) {
+        const Tile tile = tile_of(s, number, share.row_tiles, expert, 0);
+        expert = tile.expert;
+        if (ready != expert) {
+            wait_for_count(done + expert, each_done * (s.tiles[expert + 1] - s.tiles[expert]));
+            async_proxy_fence_all();
+            ready = expert;
+        }
+        const int boxes = (tile.width + kBoxTokens - 1) / kBoxTokens;
+        for (int step = 0; step < share.steps; ++step) {
+            Barrier* full = &s.full[ring.stage];
+            barrier_wait(&s.empty[ring.stage], ring.parity ^ 1);
+            if (step == 0) s.number[ring.stage] = number;
+            barrier_arrive(full, kGatherArrivals);  // for the warps that do not copy here
+            barrier_expect(full, 2 * kPartBytes + boxes * kBoxTokens * 128);
+            copy_weights(s.weights[ring.stage], weights, step * 64, 0, 2 * tile.row_tile,
+                         tile.expert, 0, full);
+            for (int box = 0; box < boxes; ++box)
+                copy_box(s.tokens[ring.stage] + box * kBoxTokens * 128, h, step * 64,
+                         tile.first + box * kBoxTokens, full);
+            ring.advance();
+        }
+    };
+    for (int number, next = atomicAdd(dealt, 1); (number = next) < share.all;) {
+        next = atomicAdd(dealt, 1);
+        fetch(number);
+    }
+    barrier_wait(&s.empty[ring.stage], ring.parity ^ 1);
+    s.number[ring.stage] = -1;
+    barrier_arrive(&s.full[ring.stage], 1 + kGatherArrivals);
+}
+
+__device__ __forceinline__ void multiply_dealt(Dealt& s, Ring& ring, unsigned short* out, int columns,
+                                               const Share& share, int group) {
+    const int lane = threadIdx.x % 32;
+    int expert = 0;
+    while (true) {
+        barrier_wait(&s.full[ring.stage], ring.parity);
+        const int number = s.number[ring.stage];
+        if (number < 0) break;
+        const Tile tile = tile_of(s, number, share.row_tiles, expert, 0);
+        expert = tile.expert;
+        float a[64], b[64];
+        switch (tile.width) {
+#define CASE(WIDTH) \
+    case WIDTH: multiply<WIDTH>(a, b, s, ring, share.steps, group, lane); break;
+            CASE(16) CASE(32) CASE(48) CASE(64) CASE(80) CASE(96) CASE(112)
+            default: multiply<kTokens>(a, b, s, ring, share.steps, group, lane);
+#undef CASE
+        }
+        const int column = tile.row_tile * 256 + group * 64;
+        write_out(a, s.out[group], tile, out, columns, column, group);
+        if (column + 128 < columns)
+            write_out(b, s.out[group], tile, out, columns, column + 128, group);
+    }
+}
+
+__device__ __forceinline__ void products(Dealt& s, const TensorMap& up, const TensorMap& down,
+                                         const TensorMap& h_map, const unsigned short* x,
+                                         const int* token, const int* first, int* done,
+                                         unsigned short* h, unsigned short* rows, int experts) {
+    const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    set_up(s, first, experts);
+    Share one, two;
+    one.row_tiles = kIntermediate / 128;
+    one.start = blockIdx.x;
+    one.all = s.tiles[experts] * one.row_tiles;
+    one.steps = kHidden / 64;
+    one.stride = gridDim.x;
+    two.row_tiles = (kHidden + 255) / 256;
+    two.all = s.tiles[experts] * two.row_tiles;
+    two.steps = kIntermediate / 64;
+    one.block = 0;
+    Ring ring;
+    if (group == 2) {
+        give_registers_down_to<88>();
+        fetch_gathered(s, ring, up, x, token, one);
+        if (threadIdx.x == 256)
+            fetch_dealt(s, ring, down, h_map, two, done + experts, done, 2 * one.row_tiles);
+        return;
+    }
+    take_registers_up_to<208>();
+    multiply_all<true>(s, ring, h, kIntermediate, one, group, done);
+    multiply_dealt(s, ring, rows, kHidden, two, group);
+}
+
+}  // namespace tiles
+
 // x: [tokens][hidden]; ids: [slots]; w13: [experts][2][intermediate][hidden]; w2:
-// [experts][hidden][intermediate]; place: [slots]; h: [places][intermediate]; rows: [places][hidden].
-// starts: [experts + 1], zeros, and token: [slots], as dispatch.cu has first and token where the next kernel
-// is to do it; zeros leave it nothing.
+// [experts][hidden][intermediate], and maps of these and of h; place: [slots]; h:
+// [places][intermediate]; rows: [places][hidden]; order: [blocks][each], a block's own of the token at
+// every place and, ``slots_up`` behind it, the first place of every expert.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
-        const unsigned short* __restrict__ w13, const unsigned short* __restrict__ w2,
-        int* __restrict__ place, unsigned short* h, unsigned short* __restrict__ rows, State* state,
-        int* __restrict__ starts, int* __restrict__ token, int slots, int experts) {
+experts(const __grid_constant__ TensorMap up, const __grid_constant__ TensorMap down,
+        const __grid_constant__ TensorMap h_map, const unsigned short* __restrict__ x,
+        const int* __restrict__ ids, const unsigned short* __restrict__ w13,
+        const unsigned short* __restrict__ w2, int* __restrict__ place, unsigned short* h,
+        unsigned short* __restrict__ rows, State* state, int* order, int each, int slots_up, int slots,
+        int experts) {
     extern __shared__ unsigned char raw[];
     Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 63));
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    sort_slots(s, ids, slots, experts, place);
+    if (12 * s.jobs > kMostJobs12 * s.active) {
+        int *token = order + blockIdx.x * each, *first = token + slots_up;
+        __syncthreads();  // slot_at is written by all
+        for (int i = threadIdx.x; i < slots; i += kThreads) token[i] = s.slot_at[i] / kTopk;
+        for (int i = threadIdx.x; i < experts; i += kThreads) first[i] = s.first_of[i];
+        if (threadIdx.x == 0) first[experts] = slots;
+        async_proxy_fence();  // copies come to where all this was
+        __syncthreads();
+        tiles::Dealt& dealt =
+            *reinterpret_cast<tiles::Dealt*>(raw + (-shared_address(raw) & 1023));
+        tiles::products(dealt, up, down, h_map, x, token, first, state->done, h, rows, experts);
+        return;
+    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < kStages; ++i) {
             barrier_init(&s.full[i], 1);
@@ -336,15 +457,6 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
             barrier_init(&s.done[i], kWarps + 2);
         }
         barrier_init_fence();
-    }
-    sort_slots(s, ids, slots, experts, place);
-    if (12 * s.jobs > kMostJobs12 * s.active) {
-        __syncthreads();  // slot_at is written by all
-        if (blockIdx.x > 0) return;
-        for (int i = threadIdx.x; i < slots; i += kThreads) token[i] = s.slot_at[i] / kTopk;
-        for (int i = threadIdx.x; i < experts; i += kThreads) starts[i] = s.first_of[i];
-        if (threadIdx.x == 0) starts[experts] = slots;
-        return;
     }
     async_proxy_fence();  // copies come to where the counts were
     __syncthreads();
@@ -404,6 +516,7 @@ experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
         fetch(2, 0, 0, 0);
         return;
     }
+    if (warp > kWrites) return;
 
     Turn at, sum_at;
     for (unsigned parity = 0;; told.advance<kTold>(), parity ^= 1) {  // that of the tokens
