@@ -82,7 +82,7 @@ EXPERTS = Page(
     "experts.md",
     "moe",
     {name: f"{name}-t1024,{TOKENS}" for name in reading.MODELS},
-    calls=("fix21", "fix20", "fix18", "fix15"),
+    calls=("fix25", "fix21", "fix20", "fix18", "fix15"),
 )
 NOT_COLLECTED = ("not collected", "—", "—", "—")
 COMMAND = re.compile(r"workbench sweep \S+ ")
