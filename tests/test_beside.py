@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,14 +68,24 @@ def test_how_busy_the_exponentials_can_be_is_as_told() -> None:
     assert f"at the {more:.2f} cycles of a multiplication leaves {least:.0f} %" in plain
 
 
-def test_how_busy_they_are_in_the_capture_is_as_told() -> None:
-    shape, variant = "b1h16s16384d64-causal", "fix25"
+def figures_of(shape: str, variant: str) -> Callable[[str], float]:
     range_ = str(recorded_index(shape, variant)["range"])
     metrics = load_capture(recorded_report(shape, variant), range_).metrics
+    return lambda metric: float(metrics.query(f"metric == '{metric}'").value.iloc[0])
 
-    def figure(metric: str) -> float:
-        return float(metrics.query(f"metric == '{metric}'").value.iloc[0])
 
+def test_how_few_cycles_the_products_of_few_wide_keys_take_is_as_told() -> None:
+    figure = figures_of("b4h16s256d128", "fix20")
+    active, whole = figure("sm__cycles_active.avg"), figure("gpc__cycles_elapsed.max")
+    share = figure("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed")
+    plain = " ".join((ROOT / "docs" / "attention-notes.md").read_text("utf-8").split())
+    assert f"an SM is active for {active:,.0f} cycles" in plain
+    assert f"busy for {share:.1f} % of the {whole:,.0f} that the kernel takes" in plain
+    assert f"takes, {share / 100 * whole:,.0f}. " in plain
+
+
+def test_how_busy_they_are_in_the_capture_is_as_told() -> None:
+    figure = figures_of("b1h16s16384d64-causal", "fix25")
     exponentials = figure("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed")
     products = figure("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed")
     clock = figure("gpc__cycles_elapsed.avg.per_second") / 1e9

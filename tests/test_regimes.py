@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from snapshots import check, session, snapshot, step, timing, together
+from workbench import Work
 from workbench.evidence.records import GraphNode, Series, Session, Timing
 from workbench.judge.accuracy import accuracy_gate, accuracy_of
 from workbench.judge.gates import Gate, speed_verdict
@@ -21,6 +22,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
+from workbench.judge.sizes import over_sizes
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import method, phrases, result, variant
@@ -622,6 +624,11 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
     assert row.over_baseline is None
     told = plain(result.headline(judged))
     assert "; its speed against base (20.0 µs) was not collected." in told
+    own = dataclasses.replace(shapes["s"], parameters={"n": 8}, work=Work(8, 8, "float16"))
+    over = over_sizes([own], "n", ["last", "slow", "base"], [REFERENCE], study="", gpu="")
+    points = {line.variant: line.at("s") for line in over.lines}
+    micros = {name: point.time.value for name, point in points.items() if point}
+    assert micros == pytest.approx({"last": 9.0, "slow": 30.0, "base": 20.0, REFERENCE: 18.0})
 
 
 def test_the_best_is_one_that_was_timed_beside_the_baseline_unless_another_is_clearly_faster() -> (

@@ -150,7 +150,8 @@ def over_sizes(
     ceilings: Mapping[str, float] | None = None,
 ) -> OverSizes:
     """``shapes`` differ in ``parameter`` alone, and rise in it; ``primary`` is the reference that
-    was timed by itself as well. ``ceilings`` are the measured ones of the card, by id.
+    was timed by itself as well. ``ceilings`` are the measured ones of the card, by id. Times of
+    references are those beside the first of the ``variants``, where it was timed with them.
     """
     first = shapes[0]
     in_flops = _is_intense(shapes[-1])
@@ -162,7 +163,14 @@ def over_sizes(
             is_reference=name in references,
             points=tuple(
                 _points(
-                    shapes, times, parameter, name, references, ceilings or {}, in_flops=in_flops
+                    shapes,
+                    times,
+                    parameter,
+                    name,
+                    references,
+                    ceilings or {},
+                    beside=variants[0] if variants and name in references else "",
+                    in_flops=in_flops,
                 )
             ),
         )
@@ -207,13 +215,14 @@ def _points(
     references: Sequence[str],
     ceilings: Mapping[str, float],
     *,
+    beside: str,
     in_flops: bool,
 ) -> Iterator[AtSize]:
     for shape in shapes:
         here = times[shape.shape]
         known = shape.variants.get(variant)
-        time = here.time(variant) if known and known.correct else None
-        if time is None or shape.work is None:
+        time = here.beside(beside, variant) or here.time(variant)
+        if time is None or shape.work is None or not (known and known.correct):
             continue
         amount = shape.work.flops if in_flops else shape.work.bytes
         ratios = {r: here.ratio(r, variant) for r in references if r != variant}
