@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,21 @@ def committed_reports(
         return elsewhere / found.relative_to(ROOT) if found.is_relative_to(ROOT) else found
 
     monkeypatch.setattr(Workspace, "reports", reports)
+
+
+@pytest.fixture(autouse=True)
+def recorded_alike_everywhere(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A test of the other two rings measures nothing where there is a GPU."""
+    if request.node.get_closest_marker("gpu") is not None:
+        yield
+        return
+    forget = machine.find_gpu.cache_clear  # a test may put another in its place
+    monkeypatch.setenv(machine.VISIBLE, "")
+    forget()
+    yield
+    forget()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ from shlex import quote
 from workbench.commands.options import AdviseOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.show import current_capture
-from workbench.commands.target import find_target
+from workbench.commands.target import find_recorded
 from workbench.commands.track_record import with_record
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
@@ -24,7 +24,7 @@ def run(options: AdviseOptions) -> None:
             f"{options.name} is a report, and advice is for variants of a study",
             hint=f"`workbench show {quote(options.name)}` ends in what to try next",
         )
-    target = find_target(options.project, options.study, options.shape, names=[options.name])
+    target = find_recorded(options.project, options.study, options.shape, names=[options.name])
     name = target.variants([options.name])[0]
     current_capture(target, name)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))

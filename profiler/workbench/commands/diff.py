@@ -9,7 +9,7 @@ from workbench.commands import disassembled
 from workbench.commands.options import DiffOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.show import current_capture
-from workbench.commands.target import Target, find_target
+from workbench.commands.target import Target, find_recorded
 from workbench.commands.track_record import with_record
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
@@ -45,7 +45,7 @@ def run(options: DiffOptions) -> None:
 
 def variants(options: DiffOptions) -> None:
     names = [options.before, options.after]
-    target = find_target(options.project, options.study, options.shape, names=names)
+    target = find_recorded(options.project, options.study, options.shape, names=names)
     one, other = target.variants(names)
     if one == other:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")

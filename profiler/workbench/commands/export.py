@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from workbench.commands.options import ExportOptions
 from workbench.commands.printing import say
 from workbench.commands.progress import note
-from workbench.commands.target import Target, find_study, find_target, shown_path
+from workbench.commands.target import Target, find_recorded, find_study, shown_path
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, unknown
 from workbench.evidence.store import write_bytes
 from workbench.judge.ladder import judge
@@ -70,7 +70,7 @@ def format_of(options: ExportOptions) -> str:
 def targets(options: ExportOptions) -> Iterator[Target]:
     """The shape that is named, or every one with evidence."""
     if not options.all_shapes:
-        yield find_target(options.project, options.study, options.shape)
+        yield find_recorded(options.project, options.study, options.shape)
         return
     if options.shape is not None:
         raise UsageError("--shape and --all-shapes exclude each other", hint="leave one out")
@@ -79,13 +79,14 @@ def targets(options: ExportOptions) -> Iterator[Target]:
     for name in study.shapes:
         if study.shapes[name].profiled:
             try:
-                target = find_target(options.project, options.study, name, tell=False)
+                target = find_recorded(options.project, options.study, name, tell=False)
             except EnvironmentLacks:
                 continue
             found += 1
             yield target
     if not found:
-        yield find_target(options.project, options.study, None, tell=False)  # says what is missing
+        # Says what is missing.
+        yield find_recorded(options.project, options.study, None, tell=False)
 
 
 def of_target(target: Target, options: ExportOptions) -> Iterator[Held]:

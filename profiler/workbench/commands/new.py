@@ -12,7 +12,7 @@ from workbench.commands.init import write_new
 from workbench.commands.options import NewOptions
 from workbench.commands.printing import say, show_json
 from workbench.commands.progress import note
-from workbench.commands.target import find_study, find_target, shown_path
+from workbench.commands.target import find_recorded, find_study, shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
 from workbench.evidence.store import write_bytes
@@ -66,7 +66,7 @@ def parent_of(study: Study, name: str, *, copied: bool = True) -> str:
 def limits_of(options: NewOptions, parent: str) -> list[str]:
     """What held the parent back where it was last profiled, each in a line."""
     try:
-        target = find_target(options.project, options.study, None, tell=False)
+        target = find_recorded(options.project, options.study, None, tell=False)
     except EnvironmentLacks:
         return [f"The bottlenecks of {parent} are {ABSENT}: nothing is on record of it."]
     step = target.study.ladder.step(parent)

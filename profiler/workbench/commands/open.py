@@ -7,7 +7,7 @@ from pathlib import Path
 from workbench.commands.options import OpenOptions
 from workbench.commands.printing import say
 from workbench.commands.show import current_capture
-from workbench.commands.target import find_target, shown_path
+from workbench.commands.target import find_recorded, shown_path
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.layout import EvidenceFolder
 from workbench.ncu.cache import tables_of
@@ -21,7 +21,7 @@ def run(options: OpenOptions) -> None:
         path, which = Path(options.name), ""
         require_file(path)
     else:
-        target = find_target(options.project, options.study, options.shape, names=[options.name])
+        target = find_recorded(options.project, options.study, options.shape, names=[options.name])
         name = target.variants([options.name])[0]
         path, wanted, _ = current_capture(target, name)
         which = f"; {name} is {numbered(path, wanted, target.folder)} in it"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from workbench.commands.options import ReportOptions
 from workbench.commands.owned import claim
 from workbench.commands.progress import note
-from workbench.commands.target import Target, find_target, shown_path
+from workbench.commands.target import Target, find_recorded, shown_path
 from workbench.commands.track_record import with_record
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.store import write_bytes
@@ -113,7 +113,7 @@ def open_page(path: Path) -> None:
 
 
 def run(options: ReportOptions) -> None:
-    target = find_target(options.project, options.study, options.shape)
+    target = find_recorded(options.project, options.study, options.shape)
     steps = target.steps(options.fixes or [])
     page = options.html or options.open_
     evidence = snapshot(target.evidence(), steps, sources=True)

@@ -27,7 +27,7 @@ from workbench.commands.shipped_subject import (
     sources,
     subject_of,
 )
-from workbench.commands.target import find_target, shown_path
+from workbench.commands.target import find_recorded, shown_path
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Shipped
@@ -160,7 +160,7 @@ def run(options: ShipOptions) -> None:
     distribution, package = packaging.require_name(options.name)
     folder = (options.to or Path(options.name)).absolute()
     packaging.require_room(folder)
-    target = find_target(options.project, options.study, None)
+    target = find_recorded(options.project, options.study, None)
     subject = subject_of(target, options.variant, options.arch or ())
     if options.arch and not subject.archs:
         note(f"{subject.variant.name} has no kernels of cuda.kernel: --arch changes nothing")

@@ -9,7 +9,7 @@ from workbench.commands import disassembled
 from workbench.commands.options import ShowOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.source_listing import listed, print_listing
-from workbench.commands.target import Target, find_target
+from workbench.commands.target import Target, find_recorded
 from workbench.commands.track_record import with_record
 from workbench.derive.diff.costs import line_costs
 from workbench.errors import BadCapture, UsageError
@@ -97,7 +97,7 @@ def run(options: ShowOptions) -> None:
         if given is not None:
             hint = "a variant's kernels are taken together"
             raise UsageError(f"{option} is for reports, and {options.name} is none", hint=hint)
-    target = find_target(options.project, options.study, options.shape, names=[options.name])
+    target = find_recorded(options.project, options.study, options.shape, names=[options.name])
     name = target.variants([options.name])[0]
     if options.metric is not None:
         return show_metric(target, name, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.commands import elsewhere
@@ -173,6 +173,31 @@ def find_target(
     workspace, found = find_study(project, study, tell=tell)
     including(found, list(names))
     return target_at(workspace, profiled_shape(found, shape))
+
+
+def find_recorded(
+    project: Path | None,
+    study: str | None,
+    shape: str | None,
+    *,
+    names: Sequence[str] = (),
+    tell: bool = True,
+) -> Target:
+    """As ``find_target``, of a verb that measures nothing: what is on record of this machine's
+    GPU, else of the newest, which is told on stderr.
+    """
+    target = find_target(project, study, shape, names=names, tell=tell)
+    if not target.live or latest([target.folder], target.shape) is not None:
+        return target
+    folder = latest(evidence_folders(target.workspace.ablations, target.study.name), target.shape)
+    if folder is None:
+        return target
+    if tell:
+        note(
+            f"nothing of {target.study.name} at {target.shape} is recorded on {target.folder.gpu}: "
+            f"this is of {folder.gpu} (`workbench ablate` measures here)"
+        )
+    return replace(target, folder=folder, live=False)
 
 
 def target_at(workspace: Workspace, picked: Picked) -> Target:

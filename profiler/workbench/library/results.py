@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from workbench.commands import foreign
 from workbench.commands.calls import on_record
-from workbench.commands.target import find_target
+from workbench.commands.target import find_recorded
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence
@@ -251,7 +251,7 @@ class OpenStudy(Study):
         """What is on record at a shape, the default one without a name: of this machine's GPU,
         else of the newest. Raises UsageError, and EnvironmentLacks where there is none.
         """
-        target = find_target(self.project, self.name, shape, tell=False)
+        target = find_recorded(self.project, self.name, shape, tell=False)
         known = target.evidence()
         return OnRecord(known.study, known.shape, known.folder, config=target.workspace.config)
 

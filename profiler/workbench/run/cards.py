@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from workbench.errors import EnvironmentLacks
+from workbench.run.machine import VISIBLE
 
 PLACE_FOLDER = "WORKBENCH_PLACE"  # in a worker's environment: the only folder that it writes to
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 FIELDS = {  # of nvidia-smi
     "uuid": "uuid",
     "name": "name",

@@ -19,6 +19,7 @@ from workbench.evidence.layout import gpu_slug
 from workbench.words import INSTALL
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
 
 
@@ -41,18 +42,27 @@ class Gpu:
 
 @lru_cache
 def find_gpu() -> Gpu | None:
-    """The first GPU, as nvidia-smi names it; None where there is none."""
+    """The first GPU that this process may use, as nvidia-smi names it; None where there is none, or
+    where ``CUDA_VISIBLE_DEVICES`` hides all of them.
+    """
     if shutil.which("nvidia-smi") is None:
         return None
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
+    fields = "name,driver_version,compute_cap,uuid"
+    query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or not lines or lines[0].count(",") != 2:
+    words = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
+    found = [each for each in words if len(each) == fields.count(",") + 1]
+    if done.returncode != 0 or not found:
         return None
-    return Gpu(*(part.strip() for part in lines[0].split(",")))
+    first = os.environ.get(VISIBLE, "0").split(",")[0].strip()
+    if first.isdigit():
+        found = found[int(first) : int(first) + 1]
+    elif not first.startswith("MIG-"):  # slices are not in this list
+        found = [each for each in found if first and each[3].startswith(first)]
+    return Gpu(*found[0][:3]) if found else None
 
 
 def is_divided() -> bool:
@@ -168,8 +178,9 @@ def why_not_measuring() -> EnvironmentLacks:
 
 
 def _no_gpu(so: str) -> EnvironmentLacks:
+    lists = f"lists none that {VISIBLE} names" if VISIBLE in os.environ else "lists none"
     return EnvironmentLacks(
-        "no NVIDIA GPU was found (nvidia-smi lists none)",
+        f"no NVIDIA GPU was found (nvidia-smi {lists})",
         hint=f"{so}; `workbench doctor` says what is missing",
     )
 

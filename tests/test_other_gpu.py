@@ -1,0 +1,92 @@
+"""On a machine whose GPU is not that of the evidence, what is on record is told all the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import onplaces
+import workbench
+from workbench.cli import main
+from workbench.run import machine
+from workspaces import ROOT
+
+HERE = ["--study", "transpose", "--project", str(ROOT)]
+OTHER = machine.Gpu("NVIDIA B200", "580", "10.0")
+TOLD = "nothing of transpose at 8192x8192 is recorded on nvidia-b200: this is of nvidia-h200"
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: OTHER)
+    monkeypatch.setattr(machine, "can_measure", lambda: True)
+
+
+@pytest.mark.parametrize(
+    "verb", ["show padded", "diff tiled padded", "advise padded", "export timings"]
+)
+def test_a_verb_that_only_reads_tells_what_is_on_record(
+    verb: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*verb.split(), *HERE]) == 0
+    without, err = capsys.readouterr()
+    assert TOLD not in err
+    request.getfixturevalue("other")
+    assert main([*verb.split(), *HERE]) == 0
+    out, err = capsys.readouterr()
+    assert out == without
+    assert TOLD in err
+
+
+def test_a_report_is_not_emptied(
+    other: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *HERE]) == 0
+    out, err = capsys.readouterr()
+    (written,) = re.findall(r"wrote (\S+\.md)", out + err)
+    report = (ROOT / "reports/transpose/OPTIMIZATION_REPORT.md").read_text()
+    assert Path(written).read_text() == report
+    assert TOLD in err
+
+
+def test_a_package_is_made_from_what_is_on_record(
+    other: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = tmp_path / "package"
+    assert main(["ship", "padded", "--as", "padded", "--to", str(to), *HERE]) == 0
+    assert TOLD in capsys.readouterr().err
+    assert "NVIDIA H200" in (to / "README.md").read_text()
+
+
+def test_the_library_reads_it_too(other: None) -> None:
+    found = workbench.study("transpose", project=ROOT).evidence()
+    assert found.folder.gpu == "nvidia-h200"
+
+
+@pytest.mark.parametrize(
+    ("visible", "name"),
+    [
+        (None, "NVIDIA T4"),
+        ("", None),
+        ("-1", None),
+        ("1", "NVIDIA H200"),
+        ("1,0", "NVIDIA H200"),
+        ("2", None),
+        ("GPU-1", "NVIDIA H200"),
+        ("GPU-7", None),
+        ("MIG-0c0c", "NVIDIA T4"),
+    ],
+)
+def test_the_gpu_is_that_which_the_process_may_use(
+    visible: str | None, name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = [onplaces.card(0, name="NVIDIA T4"), onplaces.card(1)]
+    onplaces.install(tmp_path, monkeypatch, cards)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    found = machine.find_gpu()
+    assert (found and found.name) == name
+    said = "lists none that CUDA_VISIBLE_DEVICES names" if visible is not None else "lists none)"
+    assert said in machine._no_gpu("").message
