@@ -309,8 +309,8 @@ def in_bfloat16(workspace: Workspace) -> str:
     return "\n".join(rows)
 
 
-def _cells(evidence: Evidence, variant: str) -> Sequence[str]:
-    """At the shape of the evidence; none where the variant was not timed."""
+def point_at(evidence: Evidence, variant: str) -> AtSize | None:
+    """At the shape of the evidence, beside all references; None where it was not timed."""
     ladder = evidence.study.ladder
     references = [reference.name for reference in ladder.references if not reference.captured]
     over = over_sizes(
@@ -318,12 +318,17 @@ def _cells(evidence: Evidence, variant: str) -> Sequence[str]:
         "S",
         [variant],
         references,
-        study=ATTENTION.study,
+        study=evidence.study.name,
         gpu=evidence.folder.gpu,
         primary=ladder.primary_reference,
     )
     ours = next((line for line in over.lines if line.variant == variant), None)
-    point = ours.at(evidence.shape) if ours else None
+    return ours.at(evidence.shape) if ours else None
+
+
+def _cells(evidence: Evidence, variant: str) -> Sequence[str]:
+    """Empty where the variant was not timed."""
+    point = point_at(evidence, variant)
     if point is None or point.over_fastest is None:
         return ()
     rate = f"{point.rate / 1e12:.3g}"

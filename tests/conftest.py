@@ -48,19 +48,16 @@ def committed_reports(
     monkeypatch.setattr(Workspace, "reports", reports)
 
 
-@pytest.fixture(autouse=True)
-def recorded_alike_everywhere(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """A test of the other two rings measures nothing where there is a GPU."""
-    if request.node.get_closest_marker("gpu") is not None:
-        yield
-        return
-    forget = machine.find_gpu.cache_clear  # a test may put another in its place
-    monkeypatch.setenv(machine.VISIBLE, "")
-    forget()
-    yield
-    forget()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test of the other two rings measures nothing where there is a GPU, nor do its fixtures,
+    whatever their scope.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("gpu") is None:
+            patch.setenv(machine.VISIBLE, "")
+        machine.find_gpu.cache_clear()
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,71 @@
+"""The table of docs/other-cards.md: made from what was timed on another card, and nothing else."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from benchmarks import other_card
+from benchmarks.other_card import PAGE, AtShape, Recording, load, page, table, told
+
+from workbench.study.workspace import find_workspace
+from workspaces import ROOT
+
+REFERENCES = ["sdpa", "fa4"]
+
+
+def test_the_page_is_as_it_is_written() -> None:
+    text = PAGE.read_text("utf-8")
+    assert page(text, find_workspace(ROOT)) == text
+
+
+def test_a_ratio_is_over_the_fastest_reference_with_an_interval_over_sessions() -> None:
+    ours = [[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]]
+    at = AtShape(3, {"fix": ours, "fa4": [[2.0], [4.2], [8.0]], "sdpa": [[3.0], [6.0], [12.0]]})
+    found = told(at, "fix", REFERENCES)
+    assert found is not None
+    assert (found.fastest, found.ratio.sessions) == ("fa4", 3)
+    assert found.time == pytest.approx(2.0)
+    assert found.ratio.ratio == pytest.approx(2.1 ** (1 / 3) * 2 ** (2 / 3))
+    spread = math.log(2.1 / 2) / math.sqrt(3)  # deviation of one of three that is apart
+    half = 4.3027 * spread / math.sqrt(3)
+    assert found.ratio.high is not None
+    assert math.log(found.ratio.high / found.ratio.ratio) == pytest.approx(half, rel=1e-3)
+    assert "µs, 2.03x [" in found.words
+
+
+def test_more_sessions_than_were_planned_have_been_looked_at_before() -> None:
+    times = {"fix": [[1.0], [1.1], [1.0], [1.1]], "fa4": [[2.0], [2.0], [2.1], [2.0]]}
+    once, again = (told(AtShape(n, times), "fix", REFERENCES) for n in (4, 2))
+    assert once is not None
+    assert again is not None
+    assert again.ratio.level > once.ratio.level
+
+
+def test_what_was_not_timed_is_not_collected() -> None:
+    assert told(AtShape(1, {"fix": [[1.0]]}), "fix", REFERENCES) is None
+    assert told(AtShape(1, {"fa4": [[1.0]]}), "fix", REFERENCES) is None
+
+
+def test_times_of_other_sources_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, known = find_workspace(ROOT), load("attention")
+    study = workspace.study("attention")
+    assert known is not None
+    last = next(iter(known.sources))
+    assert f"`{last}`" in table(study, workspace, known)
+    changed: Recording = msgspec.structs.replace(known, sources={**known.sources, last: "0" * 64})
+    assert f"`{last}`" not in table(study, workspace, changed)
+    none = msgspec.structs.replace(known, sources=dict.fromkeys(known.sources, "0" * 64))
+    assert table(study, workspace, none) == table(study, workspace, None) == "Not collected."
+
+
+def test_a_shape_that_was_not_timed_there_has_no_part_in_the_mean() -> None:
+    workspace, known = find_workspace(ROOT), load("attention")
+    study = workspace.study("attention")
+    assert known is not None
+    (first, at), *_ = known.shapes.items()
+    one = msgspec.structs.replace(known, shapes={first: at})
+    told_of = other_card.table(study, workspace, one)
+    assert told_of.count("over 1 shapes") == told_of.count(" shapes; ")
+    assert [row for row in known.shapes if f"| {row} |" in told_of] == [first]
