@@ -165,7 +165,7 @@ def table(study: Study, workspace: Workspace, known: Recording | None) -> str:
         f"| shape | {' | '.join(f'{card}: `{name}`' for card, name in here)} |",
         f"| --- |{' --- |' * len(here)}",
     ]
-    found: dict[tuple[str, str], list[Told]] = {each: [] for each in here}
+    found: dict[tuple[str, str], dict[str, Told]] = {each: {} for each in here}
     for picked in shapes_at(study, [name for name in study.shapes if name in known.shapes]):
         cells = []
         evidence = target_at(workspace, picked).evidence()
@@ -174,7 +174,8 @@ def table(study: Study, workspace: Workspace, known: Recording | None) -> str:
             at = known.shapes[picked.name]
             one = told(at, name, references) if own_card else on_record(evidence, name)
             cells.append(one.words if one else ABSENT)
-            found[card, name] += [one] if one else []
+            if one:
+                found[card, name][picked.name] = one
         rows.append(f"| {' | '.join((picked.name, *cells))} |")
     libraries = ", ".join(f"{name} {version}" for name, version in known.packages.items())
     least = min(len(times) for at in known.shapes.values() for times in at.times.values())
@@ -184,14 +185,15 @@ def table(study: Study, workspace: Workspace, known: Recording | None) -> str:
         *rows,
         "",
     ]
-    for (card, name), every in found.items():
-        ratios = [one.ratio for one in every]
-        mean = factor(geometric_mean([ratio.ratio for ratio in ratios]) or 0.0)
-        above = sum(ratio.low is not None and ratio.low > 1 for ratio in ratios)
-        lines.append(
-            f"- {card}, `{name}`: {mean} of the fastest reference in the geometric mean over "
-            f"{len(ratios)} shapes; its interval lies above 1 at {above}."
-        )
+    shared = set.intersection(*(set(side) for side in found.values()))
+    for (card, name), side in found.items():
+        ratios = {shape: one.ratio for shape, one in side.items()}
+        above = sum(ratio.low is not None and ratio.low > 1 for ratio in ratios.values())
+        words = f"its interval lies above 1 at {above} of {len(ratios)} shapes"
+        mean = geometric_mean([ratios[shape].ratio for shape in shared])
+        if mean is not None:
+            words += f"; in the geometric mean over the {len(shared)} that all have {factor(mean)}"
+        lines.append(f"- {card}, `{name}` over the fastest reference: {words}.")
     if last not in study.variants:
         lines += ["", f"`{last}` is no step of the ladder yet: it waits for the study's card."]
     return "\n".join(lines)

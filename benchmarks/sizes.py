@@ -313,9 +313,10 @@ def point_at(evidence: Evidence, variant: str) -> AtSize | None:
     """At the shape of the evidence, beside all references; None where it was not timed."""
     ladder = evidence.study.ladder
     references = [reference.name for reference in ladder.references if not reference.captured]
+    parameters = evidence.study.shapes[evidence.shape].parameters
     over = over_sizes(
         [at_one_shape(evidence, [variant, *references], captures=False)],
-        "S",
+        next(name for name, value in parameters.items() if not isinstance(value, str)),
         [variant],
         references,
         study=evidence.study.name,

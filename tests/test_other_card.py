@@ -67,5 +67,5 @@ def test_a_shape_that_was_not_timed_there_has_no_part_in_the_mean() -> None:
     (first, at), *_ = known.shapes.items()
     one = msgspec.structs.replace(known, shapes={first: at})
     told_of = other_card.table(study, workspace, one)
-    assert told_of.count("over 1 shapes") == told_of.count(" shapes; ")
+    assert told_of.count("of 1 shapes; in the geometric mean over the 1 ") == 3
     assert [row for row in known.shapes if f"| {row} |" in told_of] == [first]
