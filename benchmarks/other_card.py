@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 from benchmarks.card_steps import last_step
 from benchmarks.last_at import shapes_at
-from benchmarks.sizes import ROOT, point_at
+from benchmarks.sizes import ATTENTION, ROOT, point_at
 
 from workbench.commands.measuring import ensure_timed
 from workbench.commands.progress import note
@@ -55,7 +55,9 @@ class AtShape(msgspec.Struct, frozen=True):
 
 
 class Recording(msgspec.Struct):
-    """``sources`` are fingerprints of our variants, which a time holds for."""
+    """``sources`` are fingerprints of our variants, which a time holds for; ``shapes`` are by name,
+    and those that are not the study's as ``--shape`` has them.
+    """
 
     gpu: str
     driver: str
@@ -89,7 +91,12 @@ def measure(study: Study, workspace: Workspace, wanted: Sequence[str]) -> int:
     own, names = [step.variant, step.parent], references_of(study)
     fingerprints = {name: Fingerprints(study).of_sources(name) for name in own}
     known, checked, failed = load(study.name), set[str](), False
-    for target in [target_at(workspace, each) for each in shapes_at(study, wanted)]:
+    places = {
+        each.name if each.name in study.shapes else one: target_at(workspace, each)
+        for one in wanted
+        for each in shapes_at(study, [one])
+    }
+    for place, target in places.items():
         ensured = ensure_timed(target, [*own, *names], checked=checked)
         checked |= set(ensured.timed) - ensured.failures.keys()
         for name, why in ensured.failures.items():
@@ -107,7 +114,7 @@ def measure(study: Study, workspace: Workspace, wanted: Sequence[str]) -> int:
             known = Recording(here.gpu or "", here.driver or "", "", {}, fingerprints, {})
         known.date = datetime.now(UTC).strftime("%Y-%m-%d")
         known.packages = {name: version for name, version in libraries.items() if version}
-        known.shapes[target.shape] = AtShape(
+        known.shapes[place] = AtShape(
             table.first_planned,
             {name: instances(found) for name, found in by_name.items() if found},
         )
@@ -117,28 +124,43 @@ def measure(study: Study, workspace: Workspace, wanted: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Told:
-    """Of a variant at a shape: microseconds, and its ratio over the ``fastest`` reference."""
+    """Of a variant at a shape: microseconds, and its ratio over the ``fastest`` reference. The
+    ratio is None where that one, the fastest at other shapes, was not timed.
+    """
 
     time: float
     fastest: str
-    ratio: Ratio
+    ratio: Ratio | None
 
     @property
     def words(self) -> str:
-        return f"{microseconds(self.time)}, {interval(self.ratio)} of {self.fastest}"
+        over = f"{interval(self.ratio)} of {self.fastest}" if self.ratio else f"{ABSENT}"
+        return f"{microseconds(self.time)}, {over}"
 
 
-def told(known: AtShape, variant: str, references: Sequence[str]) -> Told | None:
-    """None where the variant or every reference was not timed."""
-    others = {name: known.times[name] for name in references if name in known.times}
-    own = known.times.get(variant)
-    if not own or not others:
+def ratio_at(known: AtShape, over: str, variant: str) -> Ratio:
+    """How many times faster than ``over``; both were timed."""
+    before, after = known.times[over], known.times[variant]
+    again = len(after) > known.planned > 0
+    found = ratio_interval(before, after, again=again)
+    return Ratio(found.value, found.low, found.high, found.sessions, level=found.level)
+
+
+def fastest_of(known: AtShape, names: Sequence[str]) -> str:
+    """Of those that were timed; "" of none."""
+    timed = [name for name in names if name in known.times]
+    return min(timed, key=lambda name: time_interval(known.times[name]).value, default="")
+
+
+def told(known: AtShape, variant: str, references: Sequence[str], leaders: set[str]) -> Told | None:
+    """None where the variant or every reference was not timed; ``leaders`` are the references that
+    are the fastest at some shape.
+    """
+    fastest = fastest_of(known, references)
+    if variant not in known.times or not fastest:
         return None
-    fastest = min(others, key=lambda name: time_interval(others[name]).value)
-    again = len(own) > known.planned > 0
-    found = ratio_interval(others[fastest], own, again=again)
-    ratio = Ratio(found.value, found.low, found.high, found.sessions, level=found.level)
-    return Told(time_interval(own).value, fastest, ratio)
+    ratio = ratio_at(known, fastest, variant) if leaders <= known.times.keys() else None
+    return Told(time_interval(known.times[variant]).value, fastest, ratio)
 
 
 def current(study: Study, known: Recording) -> list[str]:
@@ -161,21 +183,27 @@ def table(study: Study, workspace: Workspace, known: Recording | None) -> str:
     references, last = references_of(study), own[-1]
     recorded = [name for name in own if name in study.variants]
     here = [*((known.gpu, name) for name in own), *((CARD, name) for name in recorded)]
+    leaders = {fastest_of(at, references) for at in known.shapes.values()}
     rows = [
         f"| shape | {' | '.join(f'{card}: `{name}`' for card, name in here)} |",
         f"| --- |{' --- |' * len(here)}",
     ]
-    found: dict[tuple[str, str], dict[str, Told]] = {each: {} for each in here}
-    for picked in shapes_at(study, [name for name in study.shapes if name in known.shapes]):
+    if len(own) > 1:
+        rows = [f"{rows[0]} {known.gpu}: `{last}` over `{own[0]}` |", f"{rows[1]} --- |"]
+    found: dict[tuple[str, str], dict[str, Ratio]] = {each: {} for each in here}
+    places = sorted(known.shapes, key=lambda name: [*study.shapes, name].index(name))
+    for place, picked in zip(places, shapes_at(study, places), strict=True):
         cells = []
         evidence = target_at(workspace, picked).evidence()
         for card, name in here:
             own_card = card == known.gpu
-            at = known.shapes[picked.name]
-            one = told(at, name, references) if own_card else on_record(evidence, name)
+            at = known.shapes[place]
+            one = told(at, name, references, leaders) if own_card else on_record(evidence, name)
             cells.append(one.words if one else ABSENT)
-            if one:
-                found[card, name][picked.name] = one
+            if one and one.ratio:
+                found[card, name][picked.name] = one.ratio
+        if len(own) > 1:
+            cells.append(interval(ratio_at(known.shapes[place], own[0], last)))
         rows.append(f"| {' | '.join((picked.name, *cells))} |")
     libraries = ", ".join(f"{name} {version}" for name, version in known.packages.items())
     least = min(len(times) for at in known.shapes.values() for times in at.times.values())
@@ -186,8 +214,7 @@ def table(study: Study, workspace: Workspace, known: Recording | None) -> str:
         "",
     ]
     shared = set.intersection(*(set(side) for side in found.values()))
-    for (card, name), side in found.items():
-        ratios = {shape: one.ratio for shape, one in side.items()}
+    for (card, name), ratios in found.items():
         above = sum(ratio.low is not None and ratio.low > 1 for ratio in ratios.values())
         words = f"its interval lies above 1 at {above} of {len(ratios)} shapes"
         mean = geometric_mean([ratios[shape].ratio for shape in shared])
@@ -200,11 +227,16 @@ def table(study: Study, workspace: Workspace, known: Recording | None) -> str:
 
 
 def on_record(evidence: Evidence, variant: str) -> Told | None:
-    """Of the study's card."""
-    point = point_at(evidence, variant)
-    if point is None or point.over_fastest is None:
-        return None
-    return Told(point.time.value, point.fastest, point.over_fastest)
+    """Of the study's card. Where the choice that docs/sizes.md is of was not timed, what it calls
+    stands for it, as on that page.
+    """
+    is_choice = (evidence.study.name, variant) == (ATTENTION.study, ATTENTION.variant)
+    for name in ATTENTION.versions if is_choice else [variant]:
+        point = point_at(evidence, name)
+        if point is not None and point.over_fastest is not None:
+            fastest = point.fastest if name == variant else f"{point.fastest} (timed as {name})"
+            return Told(point.time.value, fastest, point.over_fastest)
+    return None
 
 
 def page(text: str, workspace: Workspace) -> str:

@@ -23,8 +23,9 @@ def test_the_page_is_as_it_is_written() -> None:
 def test_a_ratio_is_over_the_fastest_reference_with_an_interval_over_sessions() -> None:
     ours = [[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]]
     at = AtShape(3, {"fix": ours, "fa4": [[2.0], [4.2], [8.0]], "sdpa": [[3.0], [6.0], [12.0]]})
-    found = told(at, "fix", REFERENCES)
+    found = told(at, "fix", REFERENCES, set())
     assert found is not None
+    assert found.ratio is not None
     assert (found.fastest, found.ratio.sessions) == ("fa4", 3)
     assert found.time == pytest.approx(2.0)
     assert found.ratio.ratio == pytest.approx(2.1 ** (1 / 3) * 2 ** (2 / 3))
@@ -37,15 +38,26 @@ def test_a_ratio_is_over_the_fastest_reference_with_an_interval_over_sessions() 
 
 def test_more_sessions_than_were_planned_have_been_looked_at_before() -> None:
     times = {"fix": [[1.0], [1.1], [1.0], [1.1]], "fa4": [[2.0], [2.0], [2.1], [2.0]]}
-    once, again = (told(AtShape(n, times), "fix", REFERENCES) for n in (4, 2))
+    once, again = (told(AtShape(n, times), "fix", REFERENCES, set()) for n in (4, 2))
     assert once is not None
     assert again is not None
+    assert once.ratio is not None
+    assert again.ratio is not None
     assert again.ratio.level > once.ratio.level
 
 
+def test_without_the_reference_that_leads_elsewhere_there_is_no_ratio() -> None:
+    at = AtShape(1, {"fix": [[1.0]], "sdpa": [[2.0]]})
+    alone, without = (told(at, "fix", REFERENCES, leaders) for leaders in ({"sdpa"}, {"fa4"}))
+    assert alone is not None
+    assert without is not None
+    assert "2.00x" in alone.words
+    assert without.words == "1.00 µs, not collected"
+
+
 def test_what_was_not_timed_is_not_collected() -> None:
-    assert told(AtShape(1, {"fix": [[1.0]]}), "fix", REFERENCES) is None
-    assert told(AtShape(1, {"fa4": [[1.0]]}), "fix", REFERENCES) is None
+    assert told(AtShape(1, {"fix": [[1.0]]}), "fix", REFERENCES, set()) is None
+    assert told(AtShape(1, {"fa4": [[1.0]]}), "fix", REFERENCES, set()) is None
 
 
 def test_times_of_other_sources_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
