@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ import pytest
 import onplaces
 import workbench
 from workbench.cli import main
+from workbench.commands.doctor import gpu_row
 from workbench.run import machine
-from workspaces import ROOT
+from workspaces import ROOT, workspace_of
 
 HERE = ["--study", "transpose", "--project", str(ROOT)]
 OTHER = machine.Gpu("NVIDIA B200", "580", "10.0")
@@ -65,6 +68,48 @@ def test_the_library_reads_it_too(other: None) -> None:
     assert found.folder.gpu == "nvidia-h200"
 
 
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    """A workspace whose study has evidence of two GPUs, of the second without captures."""
+    root = workspace_of(tmp_path / "ws", "transpose")
+    evidence = root / "ablations" / "transpose" / "evidence"
+    shutil.copytree(evidence / "nvidia-h200", evidence / "nvidia-b200")
+    (evidence / "nvidia-b200" / "ceilings.json").unlink(missing_ok=True)
+    for path in (evidence / "nvidia-b200").rglob("*.ncu-repz"):
+        path.unlink()
+    return ["--project", str(root)]
+
+
+def test_of_several_gpus_one_is_named_and_its_own_comes_first(
+    two: list[str], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["export", "timings", "padded", *two]
+
+    def gpus() -> set[str]:
+        out, err = capsys.readouterr()
+        assert "is recorded on" not in err
+        return {row["gpu"] for row in csv.DictReader(out.splitlines())}
+
+    for named in ("nvidia-b200", "NVIDIA H200"):
+        assert main([*command, "--gpu", named]) == 0
+        assert gpus() == {named.lower().replace(" ", "-")}
+    request.getfixturevalue("other")
+    assert main(command) == 0
+    assert gpus() == {"nvidia-b200"}
+    assert main([*command, "--gpu", "nvidia-h200"]) == 0
+    assert gpus() == {"nvidia-h200"}
+
+
+def test_a_gpu_of_which_nothing_is_known_is_an_error(
+    two: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "padded", "--gpu", "nvidia-h100", *two]) == 2
+    assert "unknown GPU 'nvidia-h100'" in capsys.readouterr().err
+    shutil.rmtree(Path(two[1], "ablations/transpose/evidence/nvidia-b200/8192x8192"))
+    assert main(["show", "padded", "--gpu", "nvidia-b200", *two]) == 3
+    assert "nothing of transpose at 8192x8192 is recorded on nvidia-b200" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("visible", "name"),
     [
@@ -88,5 +133,7 @@ def test_the_gpu_is_that_which_the_process_may_use(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     found = machine.find_gpu()
     assert (found and found.name) == name
+    hidden = "CUDA_VISIBLE_DEVICES names none" in gpu_row().fix
+    assert hidden == (found is None)
     said = "lists none that CUDA_VISIBLE_DEVICES names" if visible is not None else "lists none)"
     assert said in machine._no_gpu("").message

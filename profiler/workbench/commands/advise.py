@@ -24,7 +24,9 @@ def run(options: AdviseOptions) -> None:
             f"{options.name} is a report, and advice is for variants of a study",
             hint=f"`workbench show {quote(options.name)}` ends in what to try next",
         )
-    target = find_recorded(options.project, options.study, options.shape, names=[options.name])
+    target = find_recorded(
+        options.project, options.study, options.shape, gpu=options.gpu, names=[options.name]
+    )
     name = target.variants([options.name])[0]
     current_capture(target, name)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))

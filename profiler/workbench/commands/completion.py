@@ -42,6 +42,15 @@ def _shapes(parameters: Parameters, _: str) -> Iterable[str]:
     return (name for name, shape in study.shapes.items() if shape.profiled)
 
 
+def _gpus(parameters: Parameters, _: str) -> Iterable[str]:
+    from workbench.evidence.layout import evidence_folders
+    from workbench.study.workspace import find_workspace
+
+    workspace = find_workspace(parameters.get("project"))
+    study = workspace.study(parameters.get("study"))
+    return (folder.gpu for folder in evidence_folders(workspace.ablations, study.name))
+
+
 def _metrics(_: Parameters, __: str) -> Iterable[str]:
     """The ncu metrics behind the figures: those that most are after, of thousands."""
     from workbench.ncu.catalog import catalog
@@ -77,6 +86,7 @@ KINDS: Mapping[str, Callable[[Parameters, str], Iterable[str]]] = {
     "lesson": _lessons,
     "variant or file": _variants_or_files,
     "shape": _shapes,
+    "gpu": _gpus,
     "metric": _metrics,
     "table": _tables,
 }

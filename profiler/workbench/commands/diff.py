@@ -45,7 +45,9 @@ def run(options: DiffOptions) -> None:
 
 def variants(options: DiffOptions) -> None:
     names = [options.before, options.after]
-    target = find_recorded(options.project, options.study, options.shape, names=names)
+    target = find_recorded(
+        options.project, options.study, options.shape, gpu=options.gpu, names=names
+    )
     one, other = target.variants(names)
     if one == other:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sys
@@ -57,14 +58,13 @@ def package_row(name: str, fix: str) -> Finding:
 
 def gpu_row() -> Finding:
     gpu = machine.find_gpu()
-    text = f"{gpu.name}, compute capability {gpu.compute_capability}" if gpu else "none"
-    return Finding(
-        "GPU",
-        OK if gpu else FAIL,
-        text,
-        "" if gpu else "needs an NVIDIA GPU that nvidia-smi lists",
-        "measure",
-    )
+    if gpu is not None:
+        text = f"{gpu.name}, compute capability {gpu.compute_capability}"
+        return Finding("GPU", OK, text, "", "measure")
+    fix = "needs an NVIDIA GPU that nvidia-smi lists"
+    if (visible := os.environ.get(machine.VISIBLE)) is not None:
+        fix += f"; {machine.VISIBLE} names none: {visible!r}"
+    return Finding("GPU", FAIL, "none", fix, "measure")
 
 
 def driver_row() -> Finding:
@@ -73,7 +73,7 @@ def driver_row() -> Finding:
         "driver",
         OK if gpu else FAIL,
         gpu.driver if gpu else "none",
-        "" if gpu else "install NVIDIA's driver",
+        "" if gpu or shutil.which("nvidia-smi") else "install NVIDIA's driver",
         "measure",
     )
 
@@ -95,8 +95,6 @@ def ncu_row() -> Finding:
 
 
 def permission_row() -> Finding:
-    import os
-
     restricted = machine.counters_restricted()
     if restricted is None:
         return Finding(

@@ -70,7 +70,7 @@ def format_of(options: ExportOptions) -> str:
 def targets(options: ExportOptions) -> Iterator[Target]:
     """The shape that is named, or every one with evidence."""
     if not options.all_shapes:
-        yield find_recorded(options.project, options.study, options.shape)
+        yield find_recorded(options.project, options.study, options.shape, gpu=options.gpu)
         return
     if options.shape is not None:
         raise UsageError("--shape and --all-shapes exclude each other", hint="leave one out")
@@ -79,14 +79,16 @@ def targets(options: ExportOptions) -> Iterator[Target]:
     for name in study.shapes:
         if study.shapes[name].profiled:
             try:
-                target = find_recorded(options.project, options.study, name, tell=False)
+                target = find_recorded(
+                    options.project, options.study, name, gpu=options.gpu, tell=False
+                )
             except EnvironmentLacks:
                 continue
             found += 1
             yield target
     if not found:
         # Says what is missing.
-        yield find_recorded(options.project, options.study, None, tell=False)
+        yield find_recorded(options.project, options.study, None, gpu=options.gpu, tell=False)
 
 
 def of_target(target: Target, options: ExportOptions) -> Iterator[Held]:

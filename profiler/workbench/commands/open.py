@@ -21,7 +21,9 @@ def run(options: OpenOptions) -> None:
         path, which = Path(options.name), ""
         require_file(path)
     else:
-        target = find_recorded(options.project, options.study, options.shape, names=[options.name])
+        target = find_recorded(
+            options.project, options.study, options.shape, gpu=options.gpu, names=[options.name]
+        )
         name = target.variants([options.name])[0]
         path, wanted, _ = current_capture(target, name)
         which = f"; {name} is {numbered(path, wanted, target.folder)} in it"

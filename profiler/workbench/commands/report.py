@@ -113,7 +113,7 @@ def open_page(path: Path) -> None:
 
 
 def run(options: ReportOptions) -> None:
-    target = find_recorded(options.project, options.study, options.shape)
+    target = find_recorded(options.project, options.study, options.shape, gpu=options.gpu)
     steps = target.steps(options.fixes or [])
     page = options.html or options.open_
     evidence = snapshot(target.evidence(), steps, sources=True)

@@ -160,7 +160,7 @@ def run(options: ShipOptions) -> None:
     distribution, package = packaging.require_name(options.name)
     folder = (options.to or Path(options.name)).absolute()
     packaging.require_room(folder)
-    target = find_recorded(options.project, options.study, None)
+    target = find_recorded(options.project, options.study, None, gpu=options.gpu)
     subject = subject_of(target, options.variant, options.arch or ())
     if options.arch and not subject.archs:
         note(f"{subject.variant.name} has no kernels of cuda.kernel: --arch changes nothing")

@@ -97,7 +97,9 @@ def run(options: ShowOptions) -> None:
         if given is not None:
             hint = "a variant's kernels are taken together"
             raise UsageError(f"{option} is for reports, and {options.name} is none", hint=hint)
-    target = find_recorded(options.project, options.study, options.shape, names=[options.name])
+    target = find_recorded(
+        options.project, options.study, options.shape, gpu=options.gpu, names=[options.name]
+    )
     name = target.variants([options.name])[0]
     if options.metric is not None:
         return show_metric(target, name, options)

@@ -10,7 +10,7 @@ from pathlib import Path
 from workbench.commands import elsewhere
 from workbench.commands.progress import note
 from workbench.errors import EnvironmentLacks, UsageError, unknown
-from workbench.evidence.layout import EvidenceFolder, evidence_folders
+from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
 from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
 from workbench.run import machine
@@ -180,16 +180,20 @@ def find_recorded(
     study: str | None,
     shape: str | None,
     *,
+    gpu: str | None = None,
     names: Sequence[str] = (),
     tell: bool = True,
 ) -> Target:
-    """As ``find_target``, of a verb that measures nothing: what is on record of this machine's
-    GPU, else of the newest, which is told on stderr.
+    """As ``find_target``, of a verb that measures nothing: what is on record of ``gpu``, of which
+    there has to be something; by default of this machine's, else of the newest, which is told on
+    stderr.
     """
     target = find_target(project, study, shape, names=names, tell=tell)
+    if gpu is not None:
+        return replace(target, folder=folder_of(target, gpu), live=False)
     if not target.live or latest([target.folder], target.shape) is not None:
         return target
-    folder = latest(evidence_folders(target.workspace.ablations, target.study.name), target.shape)
+    folder = latest(recorded(target), target.shape)
     if folder is None:
         return target
     if tell:
@@ -198,6 +202,28 @@ def find_recorded(
             f"this is of {folder.gpu} (`workbench ablate` measures here)"
         )
     return replace(target, folder=folder, live=False)
+
+
+def folder_of(target: Target, gpu: str) -> EvidenceFolder:
+    """Raises UsageError for a GPU that nothing of the study is recorded on, and EnvironmentLacks
+    where it is nothing at the shape.
+    """
+    every = {each.gpu: each for each in recorded(target)}
+    folder = every.get(gpu_slug(gpu))
+    if folder is None:
+        raise unknown("GPU", gpu, every)
+    if latest([folder], target.shape) is None:
+        raise EnvironmentLacks(
+            f"nothing of {target.study.name} at {target.shape} is recorded on {folder.gpu}",
+            hint="`workbench list` says what is",
+        )
+    return folder
+
+
+def recorded(target: Target) -> list[EvidenceFolder]:
+    """Of the study on every GPU, that of the target among them."""
+    others = evidence_folders(target.workspace.ablations, target.study.name)
+    return [target.folder, *(each for each in others if each != target.folder)]
 
 
 def target_at(workspace: Workspace, picked: Picked) -> Target:

@@ -247,11 +247,12 @@ class OpenStudy(Study):
 
     project: Path | None = None
 
-    def evidence(self, shape: str | None = None) -> OnRecord:
-        """What is on record at a shape, the default one without a name: of this machine's GPU,
-        else of the newest. Raises UsageError, and EnvironmentLacks where there is none.
+    def evidence(self, shape: str | None = None, gpu: str | None = None) -> OnRecord:
+        """What is on record at a shape, the default one without a name: of that ``gpu``, else of
+        this machine's, else of the newest. Raises UsageError, and EnvironmentLacks where there is
+        none.
         """
-        target = find_recorded(self.project, self.name, shape, tell=False)
+        target = find_recorded(self.project, self.name, shape, gpu=gpu, tell=False)
         known = target.evidence()
         return OnRecord(known.study, known.shape, known.folder, config=target.workspace.config)
 

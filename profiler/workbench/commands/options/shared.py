@@ -44,6 +44,15 @@ ShapeName = Annotated[
     str | None,
     typer.Option("--shape", help="Shape; default in study.py.", autocompletion=shape_names),
 ]
+GpuName = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu",
+        help="Evidence of this GPU, where there is of several.",
+        metavar="NAME",
+        autocompletion=completed("gpu"),
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Wide = Annotated[bool, typer.Option("--wide", help="All columns and rows, however wide.")]
 Markdown = Annotated[

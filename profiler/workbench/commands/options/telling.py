@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from workbench.commands.options.shared import (
+    GpuName,
     Json,
     Kernel,
     Launch,
@@ -34,6 +35,7 @@ class ReportOptions:
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None
+    gpu: GpuName = None
     html: Annotated[bool, typer.Option("--html", help="Write report.html too.")] = False
     open_: Annotated[bool, typer.Option("--open", help="Write report.html and open it.")] = False
 
@@ -64,6 +66,7 @@ class ShowOptions:
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None
+    gpu: GpuName = None
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
@@ -92,6 +95,7 @@ class DiffOptions:
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None
+    gpu: GpuName = None
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
@@ -105,6 +109,7 @@ class AdviseOptions:
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None
+    gpu: GpuName = None
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
@@ -145,6 +150,7 @@ class OpenOptions:
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None
+    gpu: GpuName = None
 
 
 @dataclass(frozen=True)
@@ -175,6 +181,7 @@ class ExportOptions:
     project: Project = None
     study: StudyName = None
     shape: ShapeName = None
+    gpu: GpuName = None
 
 
 @dataclass(frozen=True)

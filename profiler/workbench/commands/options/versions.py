@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from workbench.commands.options.shared import (
+    GpuName,
     Json,
     Markdown,
     On,
@@ -129,4 +130,5 @@ class ShipOptions:
     ] = None
     project: Project = None
     study: StudyName = None
+    gpu: GpuName = None
     json: Json = False
