@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,10 @@ import onplaces
 import workbench
 from workbench.cli import main
 from workbench.commands.doctor import gpu_row
+from workbench.commands.target import Target, of_one_gpu
+from workbench.evidence.layout import EvidenceFolder
 from workbench.run import machine
+from workbench.study.workspace import find_workspace
 from workspaces import ROOT, workspace_of
 
 HERE = ["--study", "transpose", "--project", str(ROOT)]
@@ -68,16 +73,20 @@ def test_the_library_reads_it_too(other: None) -> None:
     assert found.folder.gpu == "nvidia-h200"
 
 
-@pytest.fixture
-def two(tmp_path: Path) -> list[str]:
+def of_two(root: Path, study: str) -> Path:
     """A workspace whose study has evidence of two GPUs, of the second without captures."""
-    root = workspace_of(tmp_path / "ws", "transpose")
-    evidence = root / "ablations" / "transpose" / "evidence"
+    evidence = workspace_of(root, study) / "ablations" / study / "evidence"
     shutil.copytree(evidence / "nvidia-h200", evidence / "nvidia-b200")
     (evidence / "nvidia-b200" / "ceilings.json").unlink(missing_ok=True)
     for path in (evidence / "nvidia-b200").rglob("*.ncu-repz"):
         path.unlink()
-    return ["--project", str(root)]
+    return evidence
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    of_two(tmp_path / "ws", "transpose")
+    return ["--project", str(tmp_path / "ws")]
 
 
 def test_of_several_gpus_one_is_named_and_its_own_comes_first(
@@ -98,6 +107,54 @@ def test_of_several_gpus_one_is_named_and_its_own_comes_first(
     assert gpus() == {"nvidia-b200"}
     assert main([*command, "--gpu", "nvidia-h200"]) == 0
     assert gpus() == {"nvidia-h200"}
+
+
+def test_a_table_of_all_shapes_is_of_one_gpu(
+    tmp_path: Path, other: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evidence = of_two(tmp_path, "softmax")
+    alone = "65536x1024-bf16"
+    shutil.rmtree(evidence / "nvidia-b200" / alone)
+    for named, gpu in ((["--gpu", "nvidia-h200"], "nvidia-h200"), ([], "nvidia-b200")):
+        command = ["export", "timings", "online", "--all-shapes", "--project", str(tmp_path)]
+        assert main([*command, *named]) == 0
+        rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+        assert {row["gpu"] for row in rows} == {gpu}
+        assert (alone in {row["shape"] for row in rows}) == bool(named)
+
+
+def test_without_a_gpu_tables_over_shapes_are_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of that which the study's own shape is told of, the one that was measured last."""
+    evidence = of_two(tmp_path, "softmax")
+    only, both = "65536x1024-bf16", "32x131072-bf16"
+    shutil.rmtree(evidence / "nvidia-b200" / only)
+    command = ["ablate", "online", "--project", str(tmp_path)]
+    (path,) = (evidence / "nvidia-b200" / "4096x8192" / "timings").glob("*")
+    path.rename(path.with_name(f"2030{path.name[4:]}"))
+    assert main([*command, "--all-shapes", "--json"]) == 0
+    out, err = capsys.readouterr()
+    shapes = [table["shape"]["name"] for table in json.loads(out)["tables"]]
+    assert (only in shapes, both in shapes) == (False, True)
+    assert f"{only}: left out, since nothing of it is recorded on nvidia-b200" in err
+    assert both not in err
+
+
+def test_sizes_are_of_the_gpu_that_has_the_most_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evidence = of_two(tmp_path, "softmax")
+    study = find_workspace(tmp_path).study("softmax")
+    folders = [EvidenceFolder(evidence / f"nvidia-{name}") for name in ("b200", "h200")]
+    workspace, names = find_workspace(tmp_path), ["4096x8192", "32x131072-bf16", "65536x1024-bf16"]
+    targets = [Target(workspace, study, name, folders[0], False) for name in names]
+    shutil.rmtree(folders[0].root / names[1])
+    found = of_one_gpu(targets)
+    assert [(each.shape, each.folder.gpu) for each in found] == [(n, "nvidia-h200") for n in names]
+    assert capsys.readouterr().err == ""
+    live = [replace(target, live=True) for target in targets]
+    assert of_one_gpu(live) == live
 
 
 def test_a_gpu_of_which_nothing_is_known_is_an_error(

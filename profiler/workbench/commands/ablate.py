@@ -20,6 +20,7 @@ from workbench.commands.target import (
     find_study,
     find_target,
     in_place,
+    of_one_gpu,
     profiled_shapes,
     shown_path,
     target_at,
@@ -185,6 +186,7 @@ def run_all(options: AblateOptions) -> None:
             if name == study.default_shape:
                 raise
             note(f"{name}: {error.message}")
+    targets = of_one_gpu(targets, targets[-1].folder)
     fixes = options.fixes or []
     ahead = ensure_ahead([Wanted(t, named(t, fixes)) for t in targets], fresh=options.fresh)
     for i, target in enumerate(targets):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -68,20 +69,24 @@ def format_of(options: ExportOptions) -> str:
 
 
 def targets(options: ExportOptions) -> Iterator[Target]:
-    """The shape that is named, or every one with evidence."""
+    """The shape that is named, or every one with evidence of the same GPU: of that which the
+    study's own shape is told of.
+    """
     if not options.all_shapes:
         yield find_recorded(options.project, options.study, options.shape, gpu=options.gpu)
         return
     if options.shape is not None:
         raise UsageError("--shape and --all-shapes exclude each other", hint="leave one out")
-    _, study = find_study(options.project, options.study)
+    gpu = options.gpu
+    with suppress(EnvironmentLacks):
+        own = find_recorded(options.project, options.study, None, gpu=gpu)
+        gpu = own.folder.gpu
+    _, study = find_study(options.project, options.study, tell=False)
     found = 0
     for name in study.shapes:
         if study.shapes[name].profiled:
             try:
-                target = find_recorded(
-                    options.project, options.study, name, gpu=options.gpu, tell=False
-                )
+                target = find_recorded(options.project, options.study, name, gpu=gpu, tell=False)
             except EnvironmentLacks:
                 continue
             found += 1

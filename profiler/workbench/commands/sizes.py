@@ -13,7 +13,14 @@ from workbench.commands.options import SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
 from workbench.commands.report import write_document
-from workbench.commands.target import Target, in_place, profiled_shapes, shown_path, target_at
+from workbench.commands.target import (
+    Target,
+    in_place,
+    of_one_gpu,
+    profiled_shapes,
+    shown_path,
+    target_at,
+)
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.sizes import OverSizes, over_sizes, ranges
 from workbench.judge.snapshot import at_one_shape
@@ -113,7 +120,13 @@ def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
         raise lacks[0]
     for missing in lacks:
         note(missing.message)
-    return found
+    of_one = of_one_gpu(found)
+    if len(of_one) < 2:
+        raise EnvironmentLacks(
+            f"no two of these shapes are recorded on the same GPU: {', '.join(parameters)}",
+            hint="`workbench list` says what is on record",
+        )
+    return of_one
 
 
 def tell(

@@ -220,6 +220,26 @@ def folder_of(target: Target, gpu: str) -> EvidenceFolder:
     return folder
 
 
+def of_one_gpu(targets: Sequence[Target], folder: EvidenceFolder | None = None) -> list[Target]:
+    """Of several shapes those that a table of them may be made of: on record in that folder, else
+    in the one that has the most of them. What is left out is told on stderr.
+    """
+    if not targets or targets[0].live:
+        return list(targets)
+
+    def held(folder: EvidenceFolder) -> int:
+        return sum(latest([folder], target.shape) is not None for target in targets)
+
+    of = folder or max([targets[0].folder, *recorded(targets[0])], key=held)
+    found: list[Target] = []
+    for target in targets:
+        if latest([of], target.shape) is not None:
+            found.append(replace(target, folder=of))
+        else:
+            note(f"{target.shape}: left out, since nothing of it is recorded on {of.gpu}")
+    return found
+
+
 def recorded(target: Target) -> list[EvidenceFolder]:
     """Of the study on every GPU, that of the target among them."""
     others = evidence_folders(target.workspace.ablations, target.study.name)
