@@ -7,8 +7,22 @@ import math
 import msgspec
 import pytest
 from benchmarks import other_card
-from benchmarks.other_card import PAGE, AtShape, Recording, load, page, table, told
+from benchmarks.card_steps import last_step
+from benchmarks.other_card import (
+    PAGE,
+    AtShape,
+    Recording,
+    fastest_of,
+    load,
+    page,
+    ratio_at,
+    references_of,
+    table,
+    told,
+)
+from benchmarks.sizes import BASE
 
+from workbench.render.numbers import fine
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT
 
@@ -81,3 +95,28 @@ def test_a_shape_that_was_not_timed_there_has_no_part_in_the_mean() -> None:
     told_of = other_card.table(study, workspace, one)
     assert told_of.count("of 1 shapes; in the geometric mean over the 1 ") == 3
     assert [row for row in known.shapes if f"| {row} |" in told_of] == [first]
+
+
+def test_what_is_told_elsewhere_of_the_other_card_is_as_it_was_timed() -> None:
+    workspace = find_workspace(ROOT)
+    readme, notes = (
+        " ".join((ROOT / name).read_text("utf-8").split())
+        for name in ("README.md", "docs/attention-notes.md")
+    )
+    known = load("attention")
+    assert known is not None
+    few, causal = (known.shapes[n] for n in ("b4h16s256d128", f"{BASE},S=512,D=128,causal=1"))
+    over = [fine(ratio_at(at, "fa4", "fix27").ratio) for at in (few, causal)]
+    assert f"is past it at the last two on an H100, {over[0]} and {over[1]}." in readme
+    before = [fine(ratio_at(at, "fix25", "fix27").ratio) for at in (few, causal)]
+    said = f"{before[0]} of `fix25` at 4,16,256,128 and {before[1]} with 512 causal keys"
+    assert said in notes
+    for study, number in (("attention", 14), ("moe", 7)):
+        found = load(study)
+        assert found is not None
+        references = references_of(workspace.study(study))
+        last = last_step(ROOT, study)
+        shapes = [at for name, at in found.shapes.items() if name in workspace.study(study).shapes]
+        lows = [ratio_at(at, fastest_of(at, references), last).low for at in shapes]
+        assert len(lows) == number
+        assert min(low for low in lows if low is not None) > 1
