@@ -4,7 +4,7 @@
 
 Each is the name of shapes that are profiled, or a pattern of it, and what is to be set there. What
 is on record and current is not timed again. `benchmarks.sizes` tells of it in docs/sizes.md.
-Exit codes: 0 done, 1 a variant failed, 2 no such shape, 3 no GPU.
+Exit codes: 0 done, 1 a variant failed, 2 no such shape, 3 no GPU, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import fnmatch
 import sys
 from collections.abc import Sequence
 
+import typer
 from benchmarks.sizes import ATTENTION, ROOT
 
 from workbench.commands.measuring import ensure_timed
@@ -55,6 +56,8 @@ def main(wanted: Sequence[str]) -> int:
     except WorkbenchError as error:
         note(f"error: {error.message}\nhint: {error.hint}")
         return error.exit_code
+    except typer.Exit as interrupted:  # what was finished is kept
+        return interrupted.exit_code
     return int(failed)
 
 

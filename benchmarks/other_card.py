@@ -6,7 +6,7 @@
 The engine checks and times as it does for a study. What it finds goes to
 ``benchmarks/recorded/other_card-STUDY.json``, microseconds of every instance by session, in place
 of what was there of the same shape; nothing of it is evidence of the study. Exit codes: 0 done, 1 a
-variant failed, 2 no such study or shape, 3 no GPU.
+variant failed, 2 no such study or shape, 3 no GPU, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import typer
 from benchmarks.card_steps import last_step
 from benchmarks.last_at import shapes_at
 from benchmarks.sizes import ATTENTION, ROOT, point_at
@@ -255,6 +256,8 @@ def main(wanted: Sequence[str]) -> int:
     except WorkbenchError as error:
         note(f"error: {error.message}\nhint: {error.hint}")
         return error.exit_code
+    except typer.Exit as interrupted:  # what was finished is kept
+        return interrupted.exit_code
     PAGE.write_text(page(PAGE.read_text("utf-8"), workspace), "utf-8")
     return 0
 
