@@ -314,9 +314,10 @@ def point_at(evidence: Evidence, variant: str) -> AtSize | None:
     ladder = evidence.study.ladder
     references = [reference.name for reference in ladder.references if not reference.captured]
     parameters = evidence.study.shapes[evidence.shape].parameters
-    over = over_sizes(
+    any_number = next(name for name, value in parameters.items() if not isinstance(value, str))
+    over = over_sizes(  # of one shape, whatever its size is called
         [at_one_shape(evidence, [variant, *references], captures=False)],
-        next(name for name, value in parameters.items() if not isinstance(value, str)),
+        any_number,
         [variant],
         references,
         study=evidence.study.name,

@@ -56,6 +56,7 @@ def completed(line: str, here: Path) -> list[str]:
         ("workbench list --study at", "attention"),
         ("workbench show fix7 --metric dram__b", "dram__bytes_read.sum"),
         ("workbench export li", "lines"),
+        ("workbench show fix1 --gpu nv", "nvidia-h200"),
     ],
 )
 def test_the_shell_completes_names(line: str, offered: str) -> None:

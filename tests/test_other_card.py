@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from benchmarks import other_card
 from benchmarks.card_steps import last_step
+from benchmarks.last_at import shapes_at
 from benchmarks.other_card import (
     PAGE,
     AtShape,
@@ -20,8 +21,10 @@ from benchmarks.other_card import (
     table,
     told,
 )
-from benchmarks.sizes import BASE
+from benchmarks.sizes import BASE, point_at
 
+from workbench.commands.target import target_at
+from workbench.derive.intervals import time_interval
 from workbench.render.numbers import fine
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT
@@ -120,3 +123,19 @@ def test_what_is_told_elsewhere_of_the_other_card_is_as_it_was_timed() -> None:
         lows = [ratio_at(at, fastest_of(at, references), last).low for at in shapes]
         assert len(lows) == number
         assert min(low for low in lows if low is not None) > 1
+
+
+def test_how_much_longer_few_tokens_take_is_as_it_was_timed() -> None:
+    workspace, known = find_workspace(ROOT), load("moe")
+    assert known is not None
+    study = workspace.study("moe")
+    longer = []
+    for name in (name for name in known.shapes if int(study.shapes[name].parameters["T"]) <= 128):
+        (picked,) = shapes_at(study, [name])
+        for variant in known.sources:
+            point = point_at(target_at(workspace, picked).evidence(), variant)
+            here = time_interval(known.shapes[name].times[variant]).value
+            longer += [here / point.time.value] if point else []
+    assert len(longer) == 7
+    said = f"{min(longer):.2f} to {max(longer):.2f} times as long with up to 128 of them"
+    assert said in " ".join(PAGE.read_text("utf-8").split())

@@ -17,6 +17,7 @@ from workbench.commands.target import (
     Target,
     find_study,
     in_place,
+    of_one_gpu,
     profiled_shapes,
     target_at,
 )
@@ -120,7 +121,9 @@ def run(options: CheckOptions) -> None:
         raise UsageError("--shape and --all-shapes exclude each other")
     workspace, study = find_study(options.project, options.study)
     including(study, options.variants or [])
-    targets = [target_at(workspace, each) for each in profiled_shapes(study, options.shape)]
+    targets = of_one_gpu(
+        [target_at(workspace, each) for each in profiled_shapes(study, options.shape)]
+    )
     checks: list[Checked] = []
     lost: dict[str, str] = {}
     for target in targets:

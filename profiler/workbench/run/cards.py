@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from workbench.errors import EnvironmentLacks
-from workbench.run.machine import VISIBLE
+from workbench.run.machine import VISIBLE, visible
 
 PLACE_FOLDER = "WORKBENCH_PLACE"  # in a worker's environment: the only folder that it writes to
 FIELDS = {  # of nvidia-smi
@@ -80,7 +80,8 @@ def cards() -> list[Card]:
     lists, where it says anything.
     """
     rows = _smi(f"--query-gpu={','.join(FIELDS.values())}", "--format=csv,noheader")
-    return visible(described(rows, _smi("-L") if rows else []), os.environ.get(VISIBLE))
+    by_uuid = {card.uuid: card for card in described(rows, _smi("-L") if rows else [])}
+    return [by_uuid[uuid] for uuid in visible(list(by_uuid), os.environ.get(VISIBLE))]
 
 
 def described(rows: Sequence[str], listed: Sequence[str]) -> list[Card]:
@@ -98,25 +99,6 @@ def described(rows: Sequence[str], listed: Sequence[str]) -> list[Card]:
             of = by_uuid[parent]
             found[one[2]] = msgspec.structs.replace(of, uuid=one[2], name=f"{of.name} {one[1]}")
     return list(found.values())
-
-
-def visible(every: Sequence[Card], named: str | None) -> list[Card]:
-    """Those that ``CUDA_VISIBLE_DEVICES`` names, by number or by the beginning of the uuid; as in
-    CUDA, the first that is none ends the list. Where it is not set slices come in place of GPUs.
-    """
-    whole = [card for card in every if not card.uuid.startswith("MIG-")]
-    if named is None:
-        return [card for card in every if card not in whole] or whole
-    found: list[Card] = []
-    for word in (part.strip() for part in named.split(",")):
-        if word.isdigit():
-            meant = whole[int(word) : int(word) + 1]
-        else:
-            meant = [card for card in every if word and card.uuid.startswith(word)][:1]
-        if not meant:
-            break
-        found += meant
-    return found
 
 
 def is_there(card: Card) -> bool:

@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -57,12 +58,30 @@ def find_gpu() -> Gpu | None:
     found = [each for each in words if len(each) == fields.count(",") + 1]
     if done.returncode != 0 or not found:
         return None
-    first = os.environ.get(VISIBLE, "0").split(",")[0].strip()
-    if first.isdigit():
-        found = found[int(first) : int(first) + 1]
-    elif not first.startswith("MIG-"):  # slices are not in this list
-        found = [each for each in found if first and each[3].startswith(first)]
-    return Gpu(*found[0][:3]) if found else None
+    named = os.environ.get(VISIBLE)
+    if named is not None and named.startswith("MIG-"):  # slices are not in this list
+        named = None
+    by_uuid = {uuid: Gpu(*words) for *words, uuid in found}
+    return next((by_uuid[uuid] for uuid in visible(list(by_uuid), named)), None)
+
+
+def visible(uuids: Sequence[str], named: str | None) -> list[str]:
+    """Those that ``CUDA_VISIBLE_DEVICES`` names, by number or by their beginning; as in CUDA, the
+    first that is none ends the list. Where it is not set slices come in place of GPUs.
+    """
+    whole = [uuid for uuid in uuids if not uuid.startswith("MIG-")]
+    if named is None:
+        return [uuid for uuid in uuids if uuid not in whole] or whole
+    found: list[str] = []
+    for word in (part.strip() for part in named.split(",")):
+        if word.isdigit():
+            meant = whole[int(word) : int(word) + 1]
+        else:
+            meant = [uuid for uuid in uuids if word and uuid.startswith(word)][:1]
+        if not meant:
+            break
+        found += meant
+    return found
 
 
 def is_divided() -> bool:
