@@ -77,14 +77,13 @@ ATTENTION = Page(
         "d128": f"{BASE},{LENGTHS},D=128,causal=0",
         "d128-causal": f"{BASE},{LENGTHS},D=128,causal=1",
     },
-    calls=("fix21",),
+    calls=("fix25", "fix21"),
 )
 EXPERTS = Page(
     "experts.md",
     "moe",
     {name: f"{name}-t1024,{TOKENS}" for name in reading.MODELS},
-    calls=("fix21", "fix20", "fix18", "fix15"),
-    step="fix25",  # the last one was not timed with 128 tokens of each model
+    calls=("fix25", "fix21", "fix20", "fix18", "fix15"),
 )
 NOT_COLLECTED = ("not collected", "—", "—", "—")
 COMMAND = re.compile(r"workbench sweep \S+ ")
