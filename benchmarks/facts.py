@@ -28,7 +28,7 @@ from workbench.words import HEADLINE, PredictionResult, Regime, Verdict
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = Path("reports/attention/OPTIMIZATION_REPORT.md")
 LESSONS = ROOT / "docs" / "lessons.md"
-LAST = "fix25"  # the step that is shown at all shapes
+LAST = "fix27"  # the step that is shown at all shapes
 FASTEST = ("fa4", "sdpa_cudnn")  # of the references, at every shape but one and there
 PLACELESS = ("error", "predicted")
 CAPTURED = ("figure", "samples", "stall", "gain")
