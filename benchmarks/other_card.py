@@ -22,7 +22,7 @@ import msgspec
 import typer
 from benchmarks.card_steps import last_step
 from benchmarks.last_at import shapes_at
-from benchmarks.sizes import ATTENTION, ROOT, point_at
+from benchmarks.sizes import ATTENTION, EXPERTS, ROOT, point_at
 
 from workbench.commands.measuring import ensure_timed
 from workbench.commands.progress import note
@@ -182,7 +182,7 @@ def table(study: Study, workspace: Workspace, known: Recording | None) -> str:
     if known is None or not own:
         return f"{ABSENT.capitalize()}."
     references, last = references_of(study), own[-1]
-    recorded = [name for name in own if name in study.variants]
+    recorded = [name for name in own if name in study.variants][-1:]
     here = [*((known.gpu, name) for name in own), *((CARD, name) for name in recorded)]
     leaders = {fastest_of(at, references) for at in known.shapes.values()}
     rows = [
@@ -228,11 +228,18 @@ def table(study: Study, workspace: Workspace, known: Recording | None) -> str:
 
 
 def on_record(evidence: Evidence, variant: str) -> Told | None:
-    """Of the study's card. Where the choice that docs/sizes.md is of was not timed, what it calls
-    stands for it, as on that page.
+    """Of the study's card. Where the choice that a page over sizes is of was not timed, what it
+    calls stands for it, as there.
     """
-    is_choice = (evidence.study.name, variant) == (ATTENTION.study, ATTENTION.variant)
-    for name in ATTENTION.versions if is_choice else [variant]:
+    versions = next(
+        (
+            over.versions
+            for over in (ATTENTION, EXPERTS)
+            if (over.study, over.variant) == (evidence.study.name, variant)
+        ),
+        (variant,),
+    )
+    for name in versions:
         point = point_at(evidence, name)
         if point is not None and point.over_fastest is not None:
             fastest = point.fastest if name == variant else f"{point.fastest} (timed as {name})"

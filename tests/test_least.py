@@ -76,7 +76,7 @@ def test_the_page_has_the_record_and_what_follows_from_it() -> None:
         "conversions, would be {} and {}": [
             f"{before[at] * over('products only', at):.2f}x" for at in short
         ],
-        "`fix24` is {} and {}; 2.3x would be {} and {} of that": [
+        "`fix27`, which calls `fix23`, is {} and {}; 2.3x would be {} and {} of that": [
             *(f"{recorded[at]:.2f}x" for at in short),
             *(f"{2.3 / recorded[at]:.2f}x" for at in short),
         ],
