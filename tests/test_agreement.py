@@ -471,7 +471,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder(
     assert rows["baseline"]["against_parent"] is None
     every = {after for _, after in ladder_steps()}
     here = {after for shape, _, after in STEPS if shape == SHAPES[0]}
-    assert every - here == {"fix3", "fix17", "fix20", "fix22", "fix25"}
+    assert every - here == {"fix3", "fix17", "fix20", "fix22", "fix25", "fix26", "fix27"}
     assert rows["fix3"]["against_parent"] is None
     for after in every - {"fix3"}:
         made = rows[after]["against_parent"]["anatomy"]
@@ -498,7 +498,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder(
     whole = data["whole"]["anatomy"]["factors"]
     assert {key: factor["gain"] for key, factor in whole.items()} == pytest.approx(gains)
     absent = {row["variant"] for row in data["versions"] if row["status"] != "current"}
-    assert absent == {"fix3", "fix17", "fix22"}
+    assert absent == {"fix3", "fix17", "fix22", "fix26"}
     assert {p["result"] for p in rows["fix3"]["predictions"]} == {"not measurable"}
     predictions = [p for row in rows.values() for p in row["predictions"]]
     outcomes = [p["result"] for p in predictions if not p["restates"]]

@@ -154,7 +154,12 @@ def test_no_author_can_say_what_only_the_journal_knows(word: str, tmp_path: Path
         ladder_with(tmp_path, f"written = {word}\n{TWO}")
 
 
-SIGNS = {Written.POSSIBLY_PRIOR: "p", Written.PROTOTYPE: "t", Written.EVIDENCE: "e"}
+SIGNS = {
+    Written.POSSIBLY_PRIOR: "p",
+    Written.PROTOTYPE: "t",
+    Written.EVIDENCE: "e",
+    Written.UNKNOWN: "j",  # the journal knows: nothing of the step was on record
+}
 HISTORY = {
     "fix1": "pppp",
     "fix2": "ppppp",
@@ -180,6 +185,7 @@ HISTORY = {
 NEXT = {"fix16[deep=0]": "tpp", "fix16": "tp", "fix16[first=1]": "t", "fix17": "tp"}
 NEXT |= {"fix18": "tp", "fix19": "t", "fix20": "p", "fix21": "p"}
 NEXT |= {"fix22": "ppp", "fix23": "tp", "fix24": "t", "fix25": "t"}
+NEXT |= {"fix26": "jj", "fix27": "t"}
 # With another parent than in that history, or not in it: on what was timed when caches were cold.
 SINCE = (
     "fix11[stagger=1]",
