@@ -243,12 +243,19 @@ static void store_matrices(unsigned to, unsigned a, unsigned b, unsigned c, unsi
 int main(int, char** arguments) {
     constexpr int kDim = 64, kHeads = 2;
     const int keys = atoi(arguments[1]), blocks = (keys + ROWS - 1) / ROWS;
-    const float scale = atof(arguments[2]), to_log2 = 1.4426950408889634f / 8;
+    const float scale = atof(arguments[2]), gap = atof(arguments[3]), to_log2 = 1.4426950408889634f / 8;
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
     std::vector<unsigned short> q(kHeads * keys * kDim), k(q), v(q), out(q);
     for (auto* x : {&q, &k, &v})
         for (auto& one : *x) one = narrow(normal(random) * (x == &q ? scale : 1.0f));
+    if (gap > 0)  // the first key is so far above the others, which are equal, and has no value
+        for (size_t at = 0; at < q.size(); ++at) {
+            const bool one = at % kDim == 0, first = at / kDim % keys == 0;
+            q[at] = narrow(one ? 8.0f : 0.0f);
+            k[at] = narrow(one && first ? gap : 0.0f);
+            v[at] = narrow(first ? 0.0f : 1.0f);
+        }
     for (int at = 0; at < kHeads * blocks; ++at) {
         memset(shared_memory, 0x7f, sizeof shared_memory);  // NaN
         std::vector<std::thread> threads;

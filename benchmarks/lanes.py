@@ -4,7 +4,7 @@ is at hand. g++ with C++20 is needed:
     python -m benchmarks.lanes
 
 Prints, for each kernel, type and mask, the error beside float64 and how many blocks went through it
-again, with scores whose standard deviation is 1 and more. What lanes do with each other is in
+again, with scores whose standard deviation is 1 and more, and with one key far above the others. What lanes do with each other is in
 ``lanes.cpp``; nothing is said of speed, or of races between warps.
 """
 
@@ -79,12 +79,14 @@ class Found:
     blocks: int
 
 
+GAPS = (8, 10, 12, 14)
 FEW = {"WARPS": 4, "KEYS": 32}
 MORE = {"HEAD_DIM": 64, "SHARED_BYTES": 200_000}
 KERNELS = {
     "fix17": Kernel("fix17.cu", 128, 16, FEW),
     "fix22": Kernel("fix22.cu", 128, 8, FEW),
     "fix23": Kernel("fix23.cu", 256, 64, MORE, bulk=True),
+    "fix28": Kernel("fix28.cu", 256, 64, MORE, bulk=True),
 }
 
 
@@ -135,13 +137,23 @@ def compiled(kernel: Kernel, folder: Path, *, bf16: bool, masked: bool, causal: 
     return program
 
 
-def run(program: Path, keys: int, scale: float) -> Found:
-    """With queries multiplied by ``scale``, which is the standard deviation of the scores."""
-    ended = subprocess.run(
-        [str(program), str(keys), str(scale)], capture_output=True, text=True, check=True
-    )
+def run(program: Path, keys: int, scale: float, gap: float = 0) -> Found:
+    """With queries multiplied by ``scale``, which is the standard deviation of the scores; or with
+    a first key whose score is so much larger than those of all others, and whose value is 0.
+    """
+    given = [str(program), str(keys), str(scale), str(gap)]
+    ended = subprocess.run(given, capture_output=True, text=True, check=True)
     largest, relative, repeated, blocks = ended.stdout.split()
     return Found(float(largest), float(relative), int(repeated), int(blocks))
+
+
+def tell(name: str, found: Found, inputs: str, *, bf16: bool, masked: bool) -> None:
+    kind = ("bf16" if bf16 else "fp16") + " causal" * masked
+    print(
+        f"{name:8}{kind:13}{inputs}: error {found.largest:.2g}, relative {found.relative:.3g}; "
+        f"again {found.repeated} of {found.blocks}",
+        flush=True,
+    )
 
 
 def main() -> int:
@@ -151,12 +163,10 @@ def main() -> int:
             most = 512 if kernel.bulk else 128
             for keys, scale in product([most - 35] if masked else [most], (1, 4, 8, 30)):
                 found = run(program, keys, scale)
-                print(
-                    f"{name:16}{'bf16' if bf16 else 'fp16'}{' causal' if masked else '':8}"
-                    f"{keys:4} keys, deviation {scale:2}: error {found.largest:.2g}, relative "
-                    f"{found.relative:.3g}; again {found.repeated} of {found.blocks}",
-                    flush=True,
-                )
+                tell(name, found, f"{keys} keys, deviation {scale}", bf16=bf16, masked=masked)
+            for gap in GAPS:
+                found = run(program, most, 1, gap)
+                tell(name, found, f"{most} keys, one {gap} above", bf16=bf16, masked=masked)
     return 0
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from benchmarks import lanes
 
+from workspaces import ROOT
+
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
 RELATIVE = {False: 3.5e-4, True: 2.6e-3}  # by bf16: a little more than rounding P and the output
@@ -35,6 +37,18 @@ def test_all_keys_at_once(tmp_path: Path) -> None:
     again = lanes.run(program, 512, 30)
     assert again.relative < RELATIVE[False]
     assert again.repeated == again.blocks
+
+
+@pytest.mark.parametrize("name", lanes.KERNELS)
+def test_what_a_half_leaves_out_beside_a_key_with_nearly_all_of_the_weight_is_as_the_notes_tell(
+    name: str, tmp_path: Path
+) -> None:
+    kernel = lanes.KERNELS[name]
+    program = lanes.compiled(kernel, tmp_path, bf16=False, masked=False, causal=False)
+    found = lanes.run(program, 512 if kernel.bulk else 128, 1, 12)
+    notes = (ROOT / "docs" / "attention-notes.md").read_text("utf-8")
+    assert f"| `{name}` | {100 * found.relative:.2g} % |" in notes
+    assert (found.relative > 0.01) == (name == "fix23")
 
 
 def test_a_kernel_that_takes_a_wrong_row_is_found(

@@ -11,7 +11,7 @@ from benchmarks.next_steps import move
 from workbench.study.ladder import read_ladder
 from workspaces import ROOT
 
-LAST = {"attention": "fix27", "moe": "fix26"}
+LAST = {"attention": "fix30", "moe": "fix26"}
 
 
 @pytest.mark.parametrize("study", LAST)
