@@ -4,8 +4,9 @@ is at hand. g++ with C++20 is needed:
     python -m benchmarks.lanes
 
 Prints, for each kernel, type and mask, the error beside float64 and how many blocks went through it
-again, with scores whose standard deviation is 1 and more, and with one key far above the others. What lanes do with each other is in
-``lanes.cpp``; nothing is said of speed, or of races between warps.
+again, with scores whose standard deviation is 1 and more, and with one key far above the others.
+What lanes do with each other is in ``lanes.cpp``; nothing is said of speed, or of races between
+warps.
 """
 
 from __future__ import annotations
