@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from workbench.cli import main
 from workbench.commands.doctor import lock_row, slices_row, works
+from workbench.places import opening, workers
 from workbench.run import machine
+from workspaces import GOOD, make
 
 SLICES = """#!/bin/sh
 echo "GPU 0: NVIDIA H200 (UUID: GPU-5a1f)"
@@ -45,3 +53,26 @@ def test_a_card_that_is_divided_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     assert works([row])["measure"]
     path.write_text(SLICES.replace("MIG", "GPU"))
     assert slices_row().found == "off"
+
+
+class Forgetful:
+    """A client whose scheduler names no worker, as when one comes between two questions."""
+
+    def run(self, function: Callable[..., Any]) -> dict[str, Any]:
+        names = {"tls://192.0.2.2:2": "gpu-1", "tls://192.0.2.2:1": 0}
+        return {at: function(dask_worker=SimpleNamespace(name=name)) for at, name in names.items()}
+
+    def scheduler_info(self, *_: int) -> dict[str, Any]:
+        return {"workers": {}}
+
+
+def test_a_worker_says_its_name_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(opening, "client_of", lambda *_: nullcontext(Forgetful()))
+    monkeypatch.setattr(workers, "wait_for_workers", lambda *_: None)
+    config = '[places.here]\nkind = "local"\n'
+    root = make(tmp_path, {"baseline": GOOD}, config=config)
+    main(["doctor", "--on", "here", "--json", "--project", str(root)])
+    told = json.loads(capsys.readouterr().out)["workers"]
+    assert [one["worker"].partition(" ")[0] for one in told] == ["0", "gpu-1"]

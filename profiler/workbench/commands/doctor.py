@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workbench.commands.options import DoctorOptions
 from workbench.commands.printing import Output, show_json
@@ -19,6 +20,9 @@ from workbench.render.document.blocks import Section, words
 from workbench.render.document.machine import Finding, findings
 from workbench.run import machine
 from workbench.words import INSTALL
+
+if TYPE_CHECKING:
+    from distributed import Worker
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 MIN_FREE_GB = 2.0
@@ -257,14 +261,14 @@ class Examined:
         return works(self.rows)
 
 
-def examine() -> Examined:
+def examine(dask_worker: Worker) -> Examined:
     """Of the process that calls it, a worker; its blocks are given temporary folders of their own.
 
-    What it finds is called after the machine that it runs on.
+    What it finds is called after it and the machine that it runs on.
     """
     from workbench.run.cards import own_folder
 
-    return Examined(platform.node(), rows(own_folder()))
+    return Examined(f"{dask_worker.name} ({platform.node()})", rows(own_folder()))
 
 
 def run_on(options: DoctorOptions, name: str) -> None:
@@ -278,12 +282,7 @@ def run_on(options: DoctorOptions, name: str) -> None:
     place = find_place(find_workspace(options.project).config.places, name)
     with client_of(place, note) as client:
         wait_for_workers(name, client, note)
-        names = {address: w["name"] for address, w in client.scheduler_info(-1)["workers"].items()}
-        told = client.run(examine)
-    found = sorted(
-        (Examined(f"{names[address]} ({one.name})", one.rows) for address, one in told.items()),
-        key=lambda one: one.name,
-    )
+        found = sorted(client.run(examine).values(), key=lambda one: one.name)
     show_examined(Output(options.wide, options.markdown), name, found, json=options.json)
 
 
