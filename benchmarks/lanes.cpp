@@ -18,6 +18,10 @@
 #define __grid_constant__
 #define __shared__ static
 #define __launch_bounds__(...)
+#ifndef HEAD_DIM
+#define HEAD_DIM 64
+#endif
+constexpr int kDim = HEAD_DIM;
 using std::fmaf;
 using std::max;
 using std::min;
@@ -75,7 +79,7 @@ struct Warp {
 static Warp warps[THREADS / 32];
 static std::barrier<> block(THREADS);
 static std::atomic<int> anybody;
-static int repeated;  // times that a block went through it again
+static std::atomic<int> repeated;  // times that a block, or a warp of it, went through it again
 
 static Warp& meet() {
     Warp& warp = warps[own_warp];
@@ -110,6 +114,7 @@ static bool __any_sync(unsigned, bool mine) {
     bool found = false;
     for (float one : warp.number) found |= one != 0.0f;
     meet();
+    if (found && own_lane == 0) ++repeated;
     return found;
 }
 // All lanes' words, until ``meet``.
@@ -155,6 +160,7 @@ static void barrier_init(Barrier*, int) {}
 static void barrier_init_fence() {}
 static void barrier_expect(Barrier*, int) {}
 static void barrier_wait(Barrier*, int) {}
+static void barrier_arrive(Barrier*) {}
 static void async_proxy_fence() {}
 static void named_barrier_sync(int, int) { __syncthreads(); }  // all warpgroups come to theirs once
 static void wgmma_fence() {}
@@ -170,12 +176,14 @@ struct TensorMap {
     const unsigned short* from;
     int rows;
 };
-static void copy_box(void* to, const TensorMap& map, int, int first, int head, Barrier*) {
+static void copy_box(void* to, const TensorMap& map, int column, int first, int head, Barrier*) {
     for (int row = 0; row < 64; ++row)
         for (int chunk = 0; chunk < 8; ++chunk) {
             char* at = (char*)to + swizzled(row, chunk);
             if (first + row < map.rows)
-                memcpy(at, map.from + (size_t(head) * map.rows + first + row) * 64 + chunk * 8, 16);
+                memcpy(at,
+                       map.from + (size_t(head) * map.rows + first + row) * kDim + column + chunk * 8,
+                       16);
             else
                 memset(at, 0, 16);
         }
@@ -200,10 +208,11 @@ static void wgmma_scores(float (&d)[32], const unsigned (&a)[4], unsigned b, int
     }
     meet();
 }
-static void wgmma(float (&d)[36], const unsigned (&a)[4], unsigned b, int accumulate) {
+template <int kCount>
+static void wgmma(float (&d)[kCount], const unsigned (&a)[4], unsigned b, int accumulate) {
     Warp& warp = shown<4>({a[0], a[1], a[2], a[3]});
     const int g = own_lane / 4, t = own_lane % 4;
-    for (int i = 0; i < 36; ++i) {
+    for (int i = 0; i < kCount; ++i) {
         const int row = g + i / 2 % 2 * 8, column = i / 4 * 8 + 2 * t + i % 2;
         const unsigned start = ((b & 0x3fff) << 4) + column / 64 * (b >> 16 << 4);
         float sum = accumulate ? d[i] : 0.0f;
@@ -241,9 +250,9 @@ static void store_matrices(unsigned to, unsigned a, unsigned b, unsigned c, unsi
 // Two heads; arguments: keys, and what queries are multiplied by. Prints the largest error, the
 // relative one, how often blocks went through it again, and the number of blocks.
 int main(int, char** arguments) {
-    constexpr int kDim = 64, kHeads = 2;
+    constexpr int kHeads = 2;
     const int keys = atoi(arguments[1]), blocks = (keys + ROWS - 1) / ROWS;
-    const float scale = atof(arguments[2]), gap = atof(arguments[3]), to_log2 = 1.4426950408889634f / 8;
+    const float scale = atof(arguments[2]), gap = atof(arguments[3]), to_log2 = 1.4426950408889634f / sqrtf(kDim);
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
     std::vector<unsigned short> q(kHeads * keys * kDim), k(q), v(q), out(q);
@@ -252,7 +261,7 @@ int main(int, char** arguments) {
     if (gap > 0)  // the first key is so far above the others, which are equal, and has no value
         for (size_t at = 0; at < q.size(); ++at) {
             const bool one = at % kDim == 0, first = at / kDim % keys == 0;
-            q[at] = narrow(one ? 8.0f : 0.0f);
+            q[at] = narrow(one ? sqrtf(kDim) : 0.0f);
             k[at] = narrow(one && first ? gap : 0.0f);
             v[at] = narrow(first ? 0.0f : 1.0f);
         }
@@ -282,7 +291,7 @@ int main(int, char** arguments) {
         double most = -1e300, sum = 0;
         for (int key = 0; key < seen; ++key) {
             for (int i = 0; i < kDim; ++i)
-                p[key] += double(wide(q[row * kDim + i])) * wide(k[(first + key) * kDim + i]) / 8;
+                p[key] += double(wide(q[row * kDim + i])) * wide(k[(first + key) * kDim + i]) / sqrt(kDim);
             most = max(most, p[key]);
         }
         for (double& one : p) sum += one = exp(one - most);
@@ -296,5 +305,5 @@ int main(int, char** arguments) {
             sizes += right * right;
         }
     }
-    printf("%.6g %.6g %d %d\n", largest, sqrt(errors / sizes), repeated, kHeads * blocks);
+    printf("%.6g %.6g %d %d\n", largest, sqrt(errors / sizes), repeated.load(), kHeads * blocks);
 }
