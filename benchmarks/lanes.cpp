@@ -247,12 +247,14 @@ static void store_matrices(unsigned to, unsigned a, unsigned b, unsigned c, unsi
 
 #include "kernel.inc"
 
-// Two heads; arguments: keys, and what queries are multiplied by. Prints the largest error, the
-// relative one, how often blocks went through it again, and the number of blocks.
+// Two heads; arguments: keys, what queries are multiplied by, and how far the first key is above.
+// Prints the largest error, the relative one, how often blocks went through it again, and how many
+// blocks there are.
 int main(int, char** arguments) {
     constexpr int kHeads = 2;
     const int keys = atoi(arguments[1]), blocks = (keys + ROWS - 1) / ROWS;
-    const float scale = atof(arguments[2]), gap = atof(arguments[3]), to_log2 = 1.4426950408889634f / sqrtf(kDim);
+    const float scale = atof(arguments[2]), gap = atof(arguments[3]);
+    const float to_log2 = 1.4426950408889634f / sqrtf(kDim);
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
     std::vector<unsigned short> q(kHeads * keys * kDim), k(q), v(q), out(q);
@@ -291,7 +293,8 @@ int main(int, char** arguments) {
         double most = -1e300, sum = 0;
         for (int key = 0; key < seen; ++key) {
             for (int i = 0; i < kDim; ++i)
-                p[key] += double(wide(q[row * kDim + i])) * wide(k[(first + key) * kDim + i]) / sqrt(kDim);
+                p[key] += double(wide(q[row * kDim + i])) * wide(k[(first + key) * kDim + i]);
+            p[key] /= sqrt(kDim);
             most = max(most, p[key]);
         }
         for (double& one : p) sum += one = exp(one - most);

@@ -71,7 +71,7 @@ class Kernel:
 @dataclass(frozen=True)
 class Found:
     """``largest`` error, the ``relative`` one, and how many of the ``blocks`` went through it
-    again; of `fix26`, whose warps do so by themselves, how many of these.
+    again; of head dimension 128, where each warp does so by itself, how many of these.
     """
 
     largest: float
@@ -155,7 +155,7 @@ def tell(name: str, found: Found, inputs: str, *, bf16: bool, masked: bool) -> N
     kind = ("bf16" if bf16 else "fp16") + " causal" * masked
     print(
         f"{name:8}{kind:13}{inputs}: error {found.largest:.2g}, relative {found.relative:.3g}; "
-        f"again {found.repeated} of {found.blocks}",
+        f"again {found.repeated}, of {found.blocks} blocks",
         flush=True,
     )
 
