@@ -5,6 +5,7 @@ Nothing but the standard library.
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import json
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from benchmarks.card_tree import TOP, packed, whole
 
+PACKED = ".bz2"
 Change = tuple[str, bytes | None]  # the sha256 that it was copied with, "" for new; None is gone
 
 
@@ -84,7 +86,9 @@ def together(name: str, here: bytes | None, changes: Sequence[Change]) -> tuple[
         if base is None or found is None or new is None:
             return here, False
         found = (shapes if "/checks/" in name else texts)(base, found, new)
-    return (found, True) if found is not None else (here, False)
+    if found is None:
+        return here, False
+    return (bz2.compress(found) if name.endswith(PACKED) else found), True
 
 
 def lines(here: bytes, news: Sequence[bytes]) -> bytes:
@@ -103,13 +107,19 @@ def _date(line: bytes) -> str:
 
 
 def shapes(base: bytes, one: bytes, other: bytes) -> bytes:
-    """Checks of a variant: what either has found at a shape, with the later's provenance."""
-    was, mine, its = (json.loads(text) for text in (base, one, other))
+    """Checks of a variant: what either has found at a shape, with the later's provenance. Packed or
+    not; what comes of it is not.
+    """
+    was, mine, its = (json.loads(_plain(text)) for text in (base, one, other))
     later = max(its, mine, key=lambda each: each.get("provenance", {}).get("date", ""))
     new = {name: found for name, found in its["shapes"].items()
            if was["shapes"].get(name) != found}  # fmt: skip
     merged = {**later, "shapes": {**mine["shapes"], **new}}
     return (json.dumps(merged, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _plain(data: bytes) -> bytes:
+    return bz2.decompress(data) if data.startswith(b"BZh") else data
 
 
 def texts(base: bytes, one: bytes, other: bytes) -> bytes | None:

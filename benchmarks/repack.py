@@ -1,6 +1,6 @@
 """Recorded reports, and what is kept of their tables, compressed as far as zstd goes, which takes
-too long beside a GPU; timings, checks and builds of an earlier workbench as those of today; and the
-journal, whose lines so far become its packed part.
+too long beside a GPU; timings, checks and builds of an earlier workbench as those of today, and
+large ones of checks and builds packed; and the journal, whose lines so far become its packed part.
 
     python -m benchmarks.repack [STUDY...]
 
@@ -25,6 +25,7 @@ from workbench.study.workspace import find_workspace
 ROOT = Path(__file__).resolve().parents[1]
 LEVEL = 22  # the highest of zstd
 LEAST = 0.02  # of a report: for less it is left alone
+WORTH = 2000  # bytes, from which on checks and builds are packed: others are text to be read
 
 
 def repacked(report: Path) -> bytes | None:
@@ -85,9 +86,15 @@ def main(studies: Sequence[str]) -> int:
         pack_journal(folder)
     for name, kind in (("checks", Checks), ("builds", Build)):
         for path in (path for folder in folders for path in sorted(folder.glob(f"{name}/*.json"))):
-            if (new := encoded(read(path, kind), path)) != path.read_bytes():
+            plain = encoded(read(path, kind), path)
+            new = packed(packing := path.with_name(path.name + PACKED), plain)
+            if len(plain) - len(new) >= WORTH:
                 _tell(path, new)
-                write_bytes(path, new)
+                write_bytes(packing, new)
+                path.unlink()
+            elif plain != path.read_bytes():
+                _tell(path, plain)
+                write_bytes(path, plain)
     return 0
 
 

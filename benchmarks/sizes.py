@@ -77,7 +77,7 @@ ATTENTION = Page(
         "d128": f"{BASE},{LENGTHS},D=128,causal=0",
         "d128-causal": f"{BASE},{LENGTHS},D=128,causal=1",
     },
-    calls=("fix25", "fix21"),
+    calls=("fix27", "fix25", "fix21"),
 )
 EXPERTS = Page(
     "experts.md",

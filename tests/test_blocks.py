@@ -380,6 +380,25 @@ def test_what_another_command_checks_meanwhile_stays(
     assert set(store.read(folder.check("fix"), Checks).shapes) == {"large", "odd"}
 
 
+def test_what_was_packed_meanwhile_stays_so(root: Path, tmp_path: Path, gpu: StandIn) -> None:
+    folder = EvidenceFolder(tmp_path / "packed" / "nvidia-h200")
+    for shape in ("odd", "large"):
+        each = errand(root, Plan(shape, checked=NAMES))
+        left = carried(each.block([]), root, tmp_path / shape)
+        merger = Merger(folder)
+        merger.learn(each.study)
+        merger.merge(each.block([]), left)
+        merger.commit()
+        for path in (folder.check("fix"), folder.build("fix")):
+            if path.suffix == ".json":
+                store.write_bytes(path.with_name(f"{path.name}.bz2"), bz2.compress(path.read_bytes()))
+                path.unlink()
+        assert merger.still_has(structs.replace(left, files={}))
+    assert set(store.read(folder.check("fix"), Checks).shapes) == {"large", "odd"}
+    assert [path.name for path in (folder.root / "checks").glob("fix.*")] == ["fix.json.bz2"]
+    assert [path.name for path in (folder.root / "builds").glob("fix.*")] == ["fix.json.bz2"]
+
+
 def tampered(left: Left, name: str, data: bytes, *, rehashed: bool) -> Left:
     sha256 = hashlib.sha256(data).hexdigest() if rehashed else left.sha256.get(name, "")
     return structs.replace(

@@ -18,6 +18,7 @@ from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Environment
 from workbench.ncu.capture import load_capture
 from workbench.ncu.captures import Captures
@@ -219,7 +220,7 @@ def test_the_ladder_reaches_ten_times_and_every_step_was_predicted(table: dict[s
 def test_a_wrong_variant_has_a_check_and_neither_a_time_nor_a_capture(
     table: dict[str, Any],
 ) -> None:
-    recorded = json.loads((EVIDENCE / "checks" / f"{WRONG}.json").read_text())["shapes"]
+    recorded = told_in(EvidenceFolder(EVIDENCE).check(WRONG))["shapes"]
     row = next(r for r in table["versions"] if r["variant"] == WRONG)
     assert recorded[SHAPE]["status"] == "wrong"
     assert (row["status"], row["verdict"]) == ("failed", "rejected")

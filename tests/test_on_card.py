@@ -30,6 +30,7 @@ from test_setup import small_wheel
 from workbench.cli import VERBS, app
 from workbench.commands.leave_one_out import switches_of
 from workbench.commands.target import profiled_shapes
+from workbench.evidence import store
 from workbench.study.model import Study
 from workbench.study.spaces import expanded, is_space
 from workbench.study.workspace import Workspace, find_workspace, including
@@ -156,7 +157,8 @@ def test_every_shape_where_an_unrecorded_step_is_judged_has_a_step(workspace: Wo
         study = workspace.study(name)
         steps = study.ladder.steps
         if (recorded := ROOT / "ablations" / name / "evidence").is_dir():
-            checked = {path.stem for path in recorded.glob("*/checks/*.json")}
+            names = (path.name for path in recorded.glob("*/checks/*"))
+            checked = {name.partition(".json")[0] for name in names}
             timed = {path.parent.name for path in recorded.glob("*/*/timings")}
             steps = tuple(
                 s for s in steps if s.variant not in checked or s.shape not in {"", *timed}
@@ -526,11 +528,12 @@ def test_ctrl_c_ends_all_lanes(lanes: list[Run]) -> None:
     assert ended(lanes[0]) == dict.fromkeys(("one", "two"), ("stopped", "interrupted"))
 
 
-def test_what_lanes_changed_is_put_together(lanes: list[Run], source: Path) -> None:
-    page, checks = "docs/page.md", "ablations/one/evidence/checks/a.json"
+@pytest.mark.parametrize("packing", ["", ".bz2"])
+def test_what_lanes_changed_is_put_together(lanes: list[Run], source: Path, packing: str) -> None:
+    page, checks = "docs/page.md", f"ablations/one/evidence/checks/a.json{packing}"
     (source / checks).parent.mkdir()
     old = {"provenance": {"date": "1"}, "shapes": {"s": {"max_abs": 0}, "t": {"max_abs": 0}}}
-    (source / checks).write_text(json.dumps(old))
+    write(source / checks, old)
     (source / page).write_text("".join(f"{n}\n" for n in range(20)))
     for run in lanes:
         run.prepare([])
@@ -540,27 +543,26 @@ def test_what_lanes_changed_is_put_together(lanes: list[Run], source: Path) -> N
         new = json.loads(json.dumps(old))
         new["shapes"][shape]["max_abs"], new["provenance"]["date"] = 1, date
         new["shapes"][f"{shape}{shape}"] = {"max_abs": 2}
-        (run.tree.root / checks).write_text(json.dumps(new))
+        write(run.tree.root / checks, new)
         with (run.tree.root / JOURNAL).open("a") as journal:
             journal.write(f'{{"date": "{date}"}}\n')
         (run.tree.root / "docs/both.md").write_text(f"{line}")
-        (run.tree.root / checks).with_name("b.json").write_text(
-            json.dumps({"provenance": {"date": date}, "shapes": {shape: {"max_abs": 3}}})
-        )  # of a variant that was never recorded before
+        first = {"provenance": {"date": date}, "shapes": {shape: {"max_abs": 3}}}
+        write((run.tree.root / checks).with_name(f"b.json{packing}"), first)  # never recorded before
         (run.tree.root / f"docs/of-{shape}.md").write_text("new")
         run.tree.pack(run.pack)
     taken = take([run.pack for run in lanes], source)
     assert taken.both == ("docs/both.md",)
-    new = checks.replace("a.json", "b.json")
+    new = checks.replace("/a.json", "/b.json")
     assert {"docs/of-s.md", "docs/of-t.md", page, checks, new, JOURNAL} == set(taken.written)
-    assert json.loads((source / new).read_text()) == {
+    assert written(source / new) == {
         "provenance": {"date": "3"},
         "shapes": {"s": {"max_abs": 3}, "t": {"max_abs": 3}},
     }
     text = (source / page).read_text()
     assert "\n2 more\n" in text
     assert "\n17 more\n" in text
-    found = json.loads((source / checks).read_text())
+    found = written(source / checks)
     assert found["provenance"]["date"] == "3"
     assert {name: one["max_abs"] for name, one in found["shapes"].items()} == {
         "s": 1, "t": 1, "ss": 2, "tt": 2,
@@ -569,13 +571,22 @@ def test_what_lanes_changed_is_put_together(lanes: list[Run], source: Path) -> N
     assert dates == ["2", "3"]
 
 
+def write(path: Path, record: dict[str, Any]) -> None:
+    path.write_bytes(store.packed(path, json.dumps(record).encode()))
+
+
+def written(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(store.unpacked(path, path.read_bytes()))
+    return found
+
+
 def test_checks_are_written_as_the_workbench_writes_them() -> None:
-    paths = sorted((ROOT / "ablations").glob("*/evidence/*/checks/*.json"))
-    assert len(paths) > 10
+    paths = sorted((ROOT / "ablations").glob("*/evidence/*/checks/*"))
+    assert {path.suffix for path in paths} == {".json", ".bz2"}
     for path in paths:
         data = path.read_bytes()
-        other = json.dumps({**json.loads(data), "provenance": {}}).encode()
-        assert card_take.shapes(data, data, other) == data
+        other = json.dumps({**written(path), "provenance": {}}).encode()
+        assert store.packed(path, card_take.shapes(data, data, other)) == data
 
 
 # ---- run again ---------------------------------------------------------------------------------

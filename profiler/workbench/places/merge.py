@@ -195,8 +195,11 @@ class Merger:
 
     def still_has(self, left: Left) -> bool:
         """Whether what was merged of a block before is still on record; what was not is at hand."""
-        kept = (name for name in left.sha256 if re.search(KEPT, name))
-        return bool(left.files) or all(is_there(self.folder.root / name) for name in kept)
+        kept = (self.folder.root / name for name in left.sha256 if re.search(KEPT, name))
+        return bool(left.files) or all(
+            is_there(self.folder.check(path.stem) if path.parent.name == "checks" else path)
+            for path in kept
+        )
 
     def known(self, path: Path, kind: type[R]) -> R | None:
         """As it is staged, else as it is on record."""
