@@ -113,7 +113,7 @@ def test_an_adopted_capture_has_figures_and_no_speed(
     out = capsys.readouterr().out
     line = next(x for x in out.splitlines() if x.startswith("| theirs"))
     assert line.rstrip(" |").endswith("adopted, not timed")
-    assert "best: fix24" in out
+    assert "best: fix30" in out
     text = (root / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
     assert "| theirs (adopted) " in text
     assert "theirs (adopted)" in (root / "reports/attention/stalls-light.svg").read_text()

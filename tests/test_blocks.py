@@ -391,7 +391,9 @@ def test_what_was_packed_meanwhile_stays_so(root: Path, tmp_path: Path, gpu: Sta
         merger.commit()
         for path in (folder.check("fix"), folder.build("fix")):
             if path.suffix == ".json":
-                store.write_bytes(path.with_name(f"{path.name}.bz2"), bz2.compress(path.read_bytes()))
+                store.write_bytes(
+                    path.with_name(f"{path.name}.bz2"), bz2.compress(path.read_bytes())
+                )
                 path.unlink()
         assert merger.still_has(structs.replace(left, files={}))
     assert set(store.read(folder.check("fix"), Checks).shapes) == {"large", "odd"}

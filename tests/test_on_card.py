@@ -547,8 +547,8 @@ def test_what_lanes_changed_is_put_together(lanes: list[Run], source: Path, pack
         with (run.tree.root / JOURNAL).open("a") as journal:
             journal.write(f'{{"date": "{date}"}}\n')
         (run.tree.root / "docs/both.md").write_text(f"{line}")
-        first = {"provenance": {"date": date}, "shapes": {shape: {"max_abs": 3}}}
-        write((run.tree.root / checks).with_name(f"b.json{packing}"), first)  # never recorded before
+        never_recorded = (run.tree.root / checks).with_name(f"b.json{packing}")
+        write(never_recorded, {"provenance": {"date": date}, "shapes": {shape: {"max_abs": 3}}})
         (run.tree.root / f"docs/of-{shape}.md").write_text("new")
         run.tree.pack(run.pack)
     taken = take([run.pack for run in lanes], source)

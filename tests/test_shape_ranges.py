@@ -172,14 +172,15 @@ def test_a_range_is_measured_shape_by_shape_and_kept(
     assert gpu.timed == []
 
 
-def test_a_sweep_checks_once_at_the_shapes_where_everything_is_checked(
-    monkeypatch: pytest.MonkeyPatch, told: Told
+@pytest.mark.parametrize("verb", [["sweep", "--fresh"], ["check"]], ids=" ".join)
+def test_a_range_is_checked_once_at_the_shapes_where_everything_is_checked(
+    verb: list[str], monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
     """And again when it is asked again: what is on record may be of another day."""
     gpu = StandIn(monkeypatch, linear)
     for _ in range(2):
         gpu.jobs.clear()
-        told("sweep", "wide", "--shape", "n=1024..4096*2", "--fresh")
+        told(*verb, "wide", "--shape", "n=1024..4096*2")
         at = [job.check_shapes for job in gpu.jobs if isinstance(job, VariantsJob)]
         first, *others = at
         assert len(first) > 1

@@ -39,8 +39,9 @@ def test_what_the_twins_of_the_ladder_say_is_told() -> None:
     timing = recorded().timing
     assert timing is not None
     assert len(timing.twins) == 6
-    assert all(_interval_holds(twin.ratio) for twin in timing.twins)
-    assert "chained: all six intervals hold 1" in PAGE
+    (out,) = (twin for twin in timing.twins if not _interval_holds(twin.ratio))
+    end = f"that of `{out.variant}` {out.regime} ends at {out.ratio.high:.4f}"
+    assert f"chained: five of six intervals hold 1, and {end}." in PAGE
     for twin in timing.twins:
         if twin.regime == Regime.CHAINED:
             ratio = twin.ratio
@@ -86,10 +87,10 @@ def test_the_reference_in_company_is_as_told_in_every_timing_on_record() -> None
     ends = [(c.low or 0.0, c.high or 0.0) for c in companies]
     out = [(low, high) for low, high in ends if not low <= 1 <= high]
     assert (
-        f"in {len(companies)} recorded timings of five studies the interval holds 0 but in fifteen"
+        f"in {len(companies)} recorded timings of five studies the interval holds 0 but in fourteen"
         in PAGE
     )
-    assert len(out) == 15
+    assert len(out) == 14
     assert "Ten of these lie within 1.2 % of 0" in PAGE
     assert sum(low > 0.988 and high < 1.012 for low, high in out) == 10
     low, high = min(low for low, _ in out), max(high for _, high in out)

@@ -34,13 +34,16 @@ from workbench.study.workspace import including
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
-def measure(target: Target, names: list[str], *, everywhere: bool = False) -> dict[str, str]:
-    """What a place gave up, by variant: all else that is wrong is on record.
+def measure(
+    target: Target, names: list[str], *, everywhere: bool = False, here: bool = False
+) -> dict[str, str]:
+    """What a place gave up, by variant: all else that is wrong is on record. ``here``: only at the
+    target's shape, and not at those where everything always is checked.
 
     Ctrl-C leaves with 130.
     """
     names = collectable(target.study, names)
-    plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere)
+    plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere, here=here)
     if (there := elsewhere.PLACE.get()) is not None:
         (measured,) = elsewhere.carry_out(there, [job(target, plan, Deciding())])
         evidence = target.evidence()
@@ -126,10 +129,13 @@ def run(options: CheckOptions) -> None:
     )
     checks: list[Checked] = []
     lost: dict[str, str] = {}
+    checked: set[str] = set()  # at the shapes where every variant always is
     for target in targets:
         names = target.runnable(options.variants or [])
         if target.live:
-            lost |= measure(target, names, everywhere=options.all_shapes)
+            here = set(names) <= checked
+            lost |= measure(target, names, everywhere=options.all_shapes, here=here)
+            checked |= set(names) - lost.keys()
         checks += results(target, names, alone=len(targets) > 1)
     if options.json:
         show_json(as_data(target, checks))
