@@ -85,6 +85,7 @@ EXPERTS = Page(
     {name: f"{name}-t1024,{TOKENS}" for name in reading.MODELS},
     calls=("fix25", "fix21", "fix20", "fix18", "fix15"),
 )
+Cases = Mapping[str, OverSizes | None]  # by name; None where a size is not on record
 NOT_COLLECTED = ("not collected", "—", "—", "—")
 COMMAND = re.compile(r"workbench sweep \S+ ")
 BFLOAT16 = re.compile(r"(<!-- bfloat16 -->\n).*?(<!-- /bfloat16 -->)", re.DOTALL)
@@ -119,9 +120,8 @@ def as_one(found: OverSizes, versions: Sequence[str]) -> OverSizes:
     return replace(found, lines=(filled, *lines.values()))
 
 
-def against_targets(workspace: Workspace) -> str:
+def against_targets(every: Cases) -> str:
     """Of the mixture of experts: what was asked for and what was measured, as Markdown."""
-    every = {case: over(workspace, EXPERTS, case) for case in EXPERTS.cases}
     rows: list[tuple[str, str, Callable[[OverSizes], str]]] = [
         ("over the fastest reference, geometric mean", "at least 1.3x", _mean),
         ("over it at worst", "at least 0.95x", _worst),
@@ -160,7 +160,7 @@ def _share(tokens: int, found: OverSizes) -> str:
     return f"{percent(point.share)} of {point.of}" if point.share is not None else NOT_COLLECTED[0]
 
 
-def against_reading(workspace: Workspace) -> str:
+def against_reading(workspace: Workspace, every: Cases) -> str:
     """Of the mixture of experts: what reading the weights alone would take, and what the means
     over the tokens would be at most, as Markdown.
     """
@@ -169,8 +169,7 @@ def against_reading(workspace: Workspace) -> str:
         "| --- | --: | --: | --: | --: | --- | --: |",
     ]
     readings, most = reading.recorded(), []
-    for case in EXPERTS.cases:
-        found = over(workspace, EXPERTS, case)
+    for case, found in every.items():
         if found is None:
             return NOT_COLLECTED[0]
         for point in _ours(found).points:
@@ -239,7 +238,7 @@ def _ceiling(evidence: Evidence) -> CeilingRecord:
     return evidence.calibration.ceilings["tensor bf16"]
 
 
-def against_multiplying(workspace: Workspace) -> str:
+def against_multiplying(workspace: Workspace, every: Cases) -> str:
     """Of the mixture of experts: what the products alone take by the vendor's library, as Markdown.
     Empty where that is not on record.
     """
@@ -254,8 +253,7 @@ def against_multiplying(workspace: Workspace) -> str:
         "| --- | --: | --: | --: | --: | --: | --: |",
     ]
     most, readings = [], reading.recorded()
-    for case in EXPERTS.cases:
-        found = over(workspace, EXPERTS, case)
+    for case, found in every.items():
         if found is None:
             return NOT_COLLECTED[0]
         over_limit = []
@@ -345,10 +343,11 @@ def _cells(evidence: Evidence, variant: str) -> Sequence[str]:
 def files(page: Page, text: str, workspace: Workspace) -> Mapping[str, str]:
     """The page and its charts, by their path beside it."""
     charts: dict[str, str] = {}
+    every = {case: over(workspace, page, case) for case in page.cases}
 
     def part(match: re.Match[str]) -> str:
         case = match["case"]
-        found = over(workspace, page, case)
+        found = every[case]
         if found is None:
             return f"{match[1]}Not collected.\n{match[3]}"
         name = f"sizes/{case}"
@@ -359,10 +358,10 @@ def files(page: Page, text: str, workspace: Workspace) -> Mapping[str, str]:
 
     text = COMMAND.sub(lambda _: f"workbench sweep {page.variant} ", text)
     text = BFLOAT16.sub(lambda m: f"{m[1]}{in_bfloat16(workspace)}\n{m[2]}", text)
-    text = TARGETS.sub(lambda m: f"{m[1]}{against_targets(workspace)}\n{m[2]}", text)
-    text = READING.sub(lambda m: f"{m[1]}{against_reading(workspace)}\n{m[2]}", text)
+    text = TARGETS.sub(lambda m: f"{m[1]}{against_targets(every)}\n{m[2]}", text)
+    text = READING.sub(lambda m: f"{m[1]}{against_reading(workspace, every)}\n{m[2]}", text)
     text = MULTIPLYING.sub(
-        lambda m: f"{m[1]}{against_multiplying(workspace)}".rstrip() + f"\n{m[2]}", text
+        lambda m: f"{m[1]}{against_multiplying(workspace, every)}".rstrip() + f"\n{m[2]}", text
     )
     return {page.name: PART.sub(part, text), **charts}
 

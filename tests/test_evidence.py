@@ -29,12 +29,7 @@ from workspaces import ROOT, copy_of_repository, recorded_report, told_in
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
 SHAPE = "b2h8s512d64"
-OF_ANOTHER_SHAPE = (
-    "fix17",
-    "fix22",
-    "fix26",
-    "fix29",
-)  # judged elsewhere, and of no more keys
+OF_ANOTHER_SHAPE = ("fix17", "fix22", "fix26", "fix29")  # judged elsewhere, not supported here
 WRONG = "fix3"  # with outliers among its inputs: checked, and for that neither timed nor captured
 
 

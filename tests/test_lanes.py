@@ -1,4 +1,4 @@
-"""Kernels that wait for a GPU are right on the CPU, lane by lane, in both ways through them."""
+"""Kernels for few keys are right on the CPU, lane by lane, in both ways through them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from workspaces import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
+CHOSEN = ("fix17", "fix22", "fix28", "fix29")  # by the last step of the ladder
 RELATIVE = {False: 3.5e-4, True: 2.6e-3}  # by bf16: a little more than rounding P and the output
 
 
-@pytest.mark.parametrize("name", lanes.KERNELS)
+@pytest.mark.parametrize("name", CHOSEN)
 @pytest.mark.parametrize("bf16", [False, True], ids=["fp16", "bf16"])
 def test_they_are_right_where_scores_vary_little_and_much(
     name: str, bf16: bool, tmp_path: Path
@@ -35,17 +36,17 @@ def test_of_head_dimension_128_any_number_of_keys_is_right(
     bf16: bool, causal: bool, tmp_path: Path
 ) -> None:
     program = lanes.compiled(
-        lanes.KERNELS["fix26"], tmp_path, bf16=bf16, masked=True, causal=causal
+        lanes.KERNELS["fix29"], tmp_path, bf16=bf16, masked=True, causal=causal
     )
     for keys in (1, 63, 129, 193):
         assert lanes.run(program, keys, 1).relative < RELATIVE[bf16], keys
 
 
 def test_all_keys_at_once(tmp_path: Path) -> None:
-    kernel = lanes.KERNELS["fix23"]
+    kernel = lanes.KERNELS["fix28"]
     program = lanes.compiled(kernel, tmp_path, bf16=False, masked=False, causal=False)
-    assert lanes.run(program, 512, 4).relative < RELATIVE[False]
-    again = lanes.run(program, 512, 30)
+    assert lanes.run(program, 512, 1).relative < RELATIVE[False]
+    again = lanes.run(program, 256, 30)
     assert again.relative < RELATIVE[False]
     assert again.repeated == again.blocks
 
