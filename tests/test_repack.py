@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from workbench.evidence import store
 from workbench.evidence.journal import append, load_journal
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import SessionEntry
+from workbench.evidence.records import Checks, SessionEntry
 from workbench.evidence.store import digest_of
 from workbench.ncu import cache, frames
 from workbench.words import HEADLINE
@@ -69,6 +71,25 @@ def test_what_is_kept_of_tables_is_smaller_and_read_as_before(
     assert [(one.kernel, one.metrics) for one, _ in again] == [
         (one.kernel, one.metrics) for one, _ in before
     ]
+
+
+def test_large_checks_and_builds_are_packed_and_small_ones_stay_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in ("kernels/transpose", "ablations/transpose"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    (tmp_path / "workbench.toml").write_text('study = "transpose"\n')
+    monkeypatch.setattr(repack, "ROOT", tmp_path)
+    (root,) = tmp_path.glob("ablations/transpose/evidence/*")
+    folder = EvidenceFolder(root)
+    before = store.read(folder.check("chosen"), Checks)
+    check = next(iter(before.shapes.values()))
+    many = structs.replace(before, shapes={f"n{n}": check for n in range(20)})
+    store.write(folder.check("chosen"), many)
+    assert repack.main([]) == 0
+    assert {path.name for path in (root / "checks").glob("chosen.*")} == {"chosen.json.bz2"}
+    assert store.read(folder.check("chosen"), Checks) == many
+    assert folder.check("tiled").suffix == folder.build("chosen").suffix == ".json"
 
 
 def entry(file: str) -> SessionEntry:

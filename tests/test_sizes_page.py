@@ -21,6 +21,7 @@ from workbench.cli import main
 from workbench.commands import measuring
 from workbench.commands.target import find_target
 from workbench.evidence import store
+from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Timing
 from workbench.render.numbers import microseconds
 from workbench.run import machine
@@ -63,6 +64,46 @@ def test_a_page_is_as_it_is_written(page: sizes.Page) -> None:
         written = (page.path.parent / name).read_text()
         assert written == text, "`python -m benchmarks.sizes` writes it"
     assert f"workbench sweep {page.variant} " in made[page.name]
+
+
+def over_fastest(evidence: Evidence, variant: str) -> float:
+    point = sizes.point_at(evidence, variant)
+    assert point is not None
+    assert point.over_fastest is not None
+    return point.over_fastest.ratio
+
+
+def test_the_aims_of_attention_are_told_of_what_is_on_record() -> None:
+    notes = (ROOT / "docs" / "attention-notes.md").read_text("utf-8")
+    workspace, known = find_workspace(ROOT), sizes.in_bfloat16(find_workspace(ROOT))
+    study = workspace.study("attention")
+    named = {
+        ",".join(str(shape.parameters[part]) for part in "BHSD")
+        + ", causal" * bool(shape.parameters["causal"]): name
+        for name, shape in study.shapes.items()
+        if shape.profiled
+    }
+
+    def at(shape: str, variant: str) -> float:
+        return over_fastest(find_target(ROOT, "attention", shape).evidence(), variant)
+
+    rows = re.findall(r"\| (\d+,\d+,\d+,\d+)(, causal)? \| [\d.]+x \| (.*?) \| (.*?) \|", notes)
+    assert len(rows) == 6
+    for shape, causal, *told in rows:
+        shapes = [named[shape], *([named[f"{shape}{causal}"]] if causal else [])]
+        inputs = [
+            [at(each, "fix27") for each in shapes],
+            [number(row_of(known, each)[4].split(" [")[0]) for each in shapes],
+        ]
+        for said, measured in zip(told, inputs, strict=True):
+            for one, ratio in zip(said.split(", "), measured, strict=True):
+                digits = len(one.removesuffix("x").partition(".")[2])
+                assert number(one) == pytest.approx(ratio, abs=0.501 / 10**digits), (shape, said)
+    again = [
+        f"{at(shape, 'fix30'):.2f}x"
+        for shape in ("b2h8s512d64", "b2h8s512d64-causal", "b1h8s128d64")
+    ]
+    assert "came to {}, {} and {} in fp16".format(*again) in plain(notes)
 
 
 def test_the_aims_of_the_experts_are_told_of_what_is_on_record() -> None:

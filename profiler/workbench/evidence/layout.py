@@ -48,7 +48,7 @@ def is_there(path: Path) -> bool:
         raise unreadable(path, error) from None
 
 
-def _as_it_is(plain: Path, new: str = "") -> Path:
+def as_it_is(plain: Path, new: str = "") -> Path:
     """Plain or packed, as a record stands there; a new one is packed as ``new`` says."""
     found = (plain, *(plain.with_name(plain.name + packing) for packing in PACKINGS))
     return next(filter(is_there, found), plain.with_name(plain.name + new))
@@ -73,17 +73,17 @@ class EvidenceFolder:
         return self.root.name
 
     def build(self, variant: str) -> Path:
-        return _as_it_is(self.root / "builds" / f"{variant}.json")
+        return as_it_is(self.root / "builds" / f"{variant}.json")
 
     def check(self, variant: str) -> Path:
-        return _as_it_is(self.root / "checks" / f"{variant}.json")
+        return as_it_is(self.root / "checks" / f"{variant}.json")
 
     def timings(self, shape: str) -> Path:
         return self.root / shape / "timings"
 
     def timing(self, shape: str, name: str) -> Path:
         """Where a timing that the journal knows by this name is, or is to be written."""
-        return _as_it_is(self.timings(shape) / name, PACKED)
+        return as_it_is(self.timings(shape) / name, PACKED)
 
     def timing_files(self, shape: str) -> list[Path]:
         """Oldest first."""

@@ -22,7 +22,14 @@ from msgspec import structs
 
 from workbench.errors import ToolFailed, UsageError
 from workbench.evidence import journal, store
-from workbench.evidence.layout import PACKED, EvidenceFolder, gpu_slug, is_there, timing_name
+from workbench.evidence.layout import (
+    PACKED,
+    EvidenceFolder,
+    as_it_is,
+    gpu_slug,
+    is_there,
+    timing_name,
+)
 from workbench.evidence.recorded import derived_shapes
 from workbench.evidence.records import (
     Build,
@@ -196,10 +203,7 @@ class Merger:
     def still_has(self, left: Left) -> bool:
         """Whether what was merged of a block before is still on record; what was not is at hand."""
         kept = (self.folder.root / name for name in left.sha256 if re.search(KEPT, name))
-        return bool(left.files) or all(
-            is_there(self.folder.check(path.stem) if path.parent.name == "checks" else path)
-            for path in kept
-        )
+        return bool(left.files) or all(is_there(as_it_is(path)) for path in kept)
 
     def known(self, path: Path, kind: type[R]) -> R | None:
         """As it is staged, else as it is on record."""
