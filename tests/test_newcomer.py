@@ -115,7 +115,7 @@ def test_the_list_comes_at_once(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_name_has_a_hint_at_every_verb_that_takes_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for verb in ("build", "check", "profile", "ablate", "show", "watch", "open"):
+    for verb in ("build", "check", "profile", "ablate", "show", "watch"):
         assert verb in VERBS
         assert main([verb, "fix99"]) == 2, verb
         assert "hint: " in capsys.readouterr().err
@@ -123,7 +123,7 @@ def test_an_unknown_name_has_a_hint_at_every_verb_that_takes_one(
 
 @pytest.mark.parametrize(
     "command",
-    ["show fix9", "advise fix9", "open fix9", "diff baseline fix9", "profile fix9", "check fix9",
+    ["show fix9", "advise fix9", "diff baseline fix9", "profile fix9", "check fix9",
      "ablate fix9"],
 )  # fmt: skip
 def test_a_misspelt_name_is_told_where_nothing_is_on_record(

@@ -48,7 +48,6 @@ VERBS: dict[str, type] = {
     "diff": options.DiffOptions,
     "advise": options.AdviseOptions,
     "lessons": options.LessonsOptions,
-    "open": options.OpenOptions,
     "export": options.ExportOptions,
     "adopt": options.AdoptOptions,
     "gate": options.GateOptions,

@@ -138,22 +138,6 @@ class LessonsOptions:
 
 
 @dataclass(frozen=True)
-class OpenOptions:
-    """Open a capture in Nsight Compute's own window.
-
-    A variant's, or anyone's report.
-    """
-
-    name: Annotated[
-        str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=completed("variant or file"))
-    ]
-    project: Project = None
-    study: StudyName = None
-    shape: ShapeName = None
-    gpu: GpuName = None
-
-
-@dataclass(frozen=True)
 class ExportOptions:
     """A table of the evidence as CSV, JSON or Parquet.
 
