@@ -1,0 +1,109 @@
+"""The JSON of `ablate`, `show` and `diff` on the fixture workspace holds the figures of b7de5af7.
+
+``fixture/figures.json.zst`` is command to path to value, printed by that commit. Only figures and
+verdicts are in it, not sentences. ``RENAMED`` says where a figure is found today; at most 50 lines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from workbench.cli import main
+
+FIXTURE = Path(__file__).parent / "fixture"
+COMMANDS = (
+    "ablate --study attention --json",
+    "ablate --study softmax --json",
+    "ablate --study transpose --all-shapes --json",
+    "show fix5 --study attention --json",
+    "show fix11[stagger=1] --study attention --json",
+    "show sdpa --study attention --json",
+    "show fused --study softmax --json",
+    "show tma --study transpose --json",
+    "diff fix4 fix5 --study attention --json",
+    "diff fix6 fix7 --study attention --json",
+    "diff online fused --study softmax --json",
+    "diff baseline tiled --study transpose --json",
+)
+# An expression for the start of an old path, and what stands there now: None if it is gone. The
+# first that matches counts. The changelog says what to use instead.
+RENAMED: dict[str, str | None] = {}
+VERDICTS = ("verdict", "result", "status", "state")
+# The keys that name a row of a list, in the order in which they are tried.
+IDENTITIES = ("variant", "id", "name", "key", "shape", "metric", "kind", "reason", "label", "rule")
+
+
+def identities(rows: list[Any]) -> list[str]:
+    """A name for each row of a list: what tells it from the others, or else its number."""
+    if all(isinstance(row, dict) for row in rows):
+        for key in IDENTITIES:
+            found = [row.get(key) for row in rows]
+            if all(isinstance(each, str) for each in found) and len(set(found)) == len(found):
+                return [str(each) for each in found]
+    return [str(number) for number in range(len(rows))]
+
+
+def figures(value: Any, path: str = "") -> Iterator[tuple[str, float | str | None]]:
+    """Every figure with its path. A list of named rows reads like a table of these names."""
+    if isinstance(value, list):
+        value = dict(zip(identities(value), value, strict=True))
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from figures(each, f"{path}/{key}")
+    elif not isinstance(value, str) or path.rpartition("/")[2] in VERDICTS:
+        yield path, value
+
+
+def today(path: str) -> str | None:
+    """Where a figure of b7de5af7 stands now; None if it is gone."""
+    for old, new in RENAMED.items():
+        if found := re.match(old, path):
+            return None if new is None else found.expand(new) + path[found.end() :]
+    return path
+
+
+@cache
+def frozen() -> dict[str, dict[str, float | str | None]]:
+    packed = (FIXTURE / "figures.json.zst").read_bytes()
+    found: dict[str, dict[str, float | str | None]] = json.loads(
+        zstandard.ZstdDecompressor().decompress(packed)
+    )
+    return found
+
+
+def test_the_map_is_short() -> None:
+    assert len(RENAMED) <= 50
+
+
+def test_figures_have_paths() -> None:
+    rows = [{"variant": "a", "time": 1.5, "note": "x"}, {"variant": "b", "verdict": "kept"}]
+    assert dict(figures({"rows": rows, "shares": [0.5, None]})) == {
+        "/rows/a/time": 1.5,
+        "/rows/b/verdict": "kept",
+        "/shares/0": 0.5,
+        "/shares/1": None,
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_figures_are_those_of_the_frozen_commit(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), "--project", str(FIXTURE)]) == 0
+    now = dict(figures(json.loads(capsys.readouterr().out)))
+    before = frozen()[command]
+    assert len(before) > 50
+    wrong = [
+        f"{path} was {value!r}, is {now.get(found)!r} at {found}"
+        for path, value in before.items()
+        if (found := today(path)) is not None and now.get(found) != value
+    ]
+    assert wrong == []
