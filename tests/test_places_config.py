@@ -10,7 +10,6 @@ import pytest
 from workbench.errors import UsageError
 from workbench.study.config import Config, read_config
 from workbench.study.places import (
-    KubernetesPlace,
     LocalPlace,
     SchedulerPlace,
     SlurmPlace,
@@ -44,10 +43,6 @@ def test_every_kind_is_read(tmp_path: Path) -> None:
         partition = "gpu"
         walltime = "1-00:30:00"
         directives = ["--constraint=h200"]
-        [places.pods]
-        kind = "kubernetes"
-        image = "registry/workbench:1"
-        workers = 3
         [places.there]
         kind = "scheduler"
         address = "tls://10.0.0.5:8786"
@@ -64,9 +59,6 @@ def test_every_kind_is_read(tmp_path: Path) -> None:
     hpc = places["hpc"]
     assert isinstance(hpc, SlurmPlace)
     assert (hpc.gres, hpc.directives) == ("gpu:1", ("--constraint=h200",))
-    pods = places["pods"]
-    assert isinstance(pods, KubernetesPlace)
-    assert (pods.workers, pods.namespace) == (3, "default")
     there = places["there"]
     assert isinstance(there, SchedulerPlace)
     assert (there.ca, there.cert) == (str(tmp_path / "ca.pem"), "/etc/me.pem")
@@ -76,7 +68,7 @@ def test_the_places_of_the_documentation_are_ones(tmp_path: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "places.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]
     places = read(tmp_path, text).places
-    assert list(places) == ["lab", "hpc", "pods", "running"]
+    assert list(places) == ["lab", "hpc", "running"]
     for each in places.values():  # every setting is in a table of the page
         for key in (f.name for f in fields(each) if f.name != "name"):
             assert f"`{key}`" in page or f"\n{key} = " in page, key
@@ -103,7 +95,6 @@ def test_the_places_of_the_documentation_are_ones(tmp_path: Path) -> None:
         ("[places.lab]\nkind = 'ssh'\nhosts = ['a']\nport = 70000", "at most 65535", ""),
         ("[places.lab]\nkind = 'ssh'\nhosts = ['a']\nname = 'b'", "'places.lab.name'", ""),
         ("[places.lab]\nkind = 'slurm'\nwalltime = 'long'", "'long'", "01:00:00"),
-        ("[places.lab]\nkind = 'kubernetes'", "has no 'image'", ""),
         ("[places.lab]\nkind = 'scheduler'\naddress = 'here'", "'here'", "tls://"),
         (
             "[places.lab]\nkind = 'scheduler'\naddress = 'tcp://10.0.0.5:8786'",

@@ -81,25 +81,6 @@ class SlurmPlace:
 
 
 @dataclass(frozen=True)
-class KubernetesPlace:
-    """``workers`` pods of ``image`` (which has the workbench), each with one ``gpu``: the name of
-    the resource. ``context`` is one of the user's kubeconfig; the default is its current one.
-    ``privileged`` gives the workers the capability SYS_ADMIN, which reading counters takes where
-    the nodes' driver keeps them to administrators.
-    """
-
-    name: str
-    image: str = ""
-    namespace: str = "default"
-    gpu: str = "nvidia.com/gpu"
-    workers: int = 1
-    cores: int = 4
-    memory: str = "16Gi"
-    context: str = ""
-    privileged: bool = False
-
-
-@dataclass(frozen=True)
 class SchedulerPlace:
     """A Dask scheduler that runs already; the files of TLS are its authority's certificate (``ca``)
     and the user's own certificate and key.
@@ -112,15 +93,14 @@ class SchedulerPlace:
     key: str = ""
 
 
-Place = LocalPlace | SshPlace | SlurmPlace | KubernetesPlace | SchedulerPlace
+Place = LocalPlace | SshPlace | SlurmPlace | SchedulerPlace
 KINDS: Mapping[str, type[Place]] = {
     "local": LocalPlace,
     "ssh": SshPlace,
     "slurm": SlurmPlace,
-    "kubernetes": KubernetesPlace,
     "scheduler": SchedulerPlace,
 }
-NEEDED = ("hosts", "image", "address")
+NEEDED = ("hosts", "address")
 FILES = ("identity", "config", "ca", "cert", "key")  # of this machine
 MOST = {"workers": 1024, "port": 65535, "nodes": 10_000, "cores": 1024}
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
