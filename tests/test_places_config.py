@@ -12,7 +12,6 @@ from workbench.study.config import Config, read_config
 from workbench.study.places import (
     LocalPlace,
     SchedulerPlace,
-    SlurmPlace,
     SshPlace,
     find_place,
 )
@@ -38,11 +37,6 @@ def test_every_kind_is_read(tmp_path: Path) -> None:
         port = 2222
         identity = "keys/id"
         inherit = true
-        [places.hpc]
-        kind = "slurm"
-        partition = "gpu"
-        walltime = "1-00:30:00"
-        directives = ["--constraint=h200"]
         [places.there]
         kind = "scheduler"
         address = "tls://10.0.0.5:8786"
@@ -56,9 +50,6 @@ def test_every_kind_is_read(tmp_path: Path) -> None:
     assert isinstance(lab, SshPlace)
     assert (lab.hosts[0], lab.port, lab.inherit) == ("gpu1", 2222, True)
     assert lab.identity == str(tmp_path / "keys" / "id")  # as the workspace's, wherever one stands
-    hpc = places["hpc"]
-    assert isinstance(hpc, SlurmPlace)
-    assert (hpc.gres, hpc.directives) == ("gpu:1", ("--constraint=h200",))
     there = places["there"]
     assert isinstance(there, SchedulerPlace)
     assert (there.ca, there.cert) == (str(tmp_path / "ca.pem"), "/etc/me.pem")
@@ -68,7 +59,7 @@ def test_the_places_of_the_documentation_are_ones(tmp_path: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "places.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]
     places = read(tmp_path, text).places
-    assert list(places) == ["lab", "hpc", "running"]
+    assert list(places) == ["lab", "running"]
     for each in places.values():  # every setting is in a table of the page
         for key in (f.name for f in fields(each) if f.name != "name"):
             assert f"`{key}`" in page or f"\n{key} = " in page, key
@@ -80,7 +71,7 @@ def test_the_places_of_the_documentation_are_ones(tmp_path: Path) -> None:
         ("[places]\nlab = 3", "'places.lab' must be a table", "[places.lab]"),
         ("places = 3", "'places' must be a table", "[places]"),
         ("[places.lab]", "'places.lab' has no 'kind'", "ssh"),
-        ("[places.lab]\nkind = 'slrum'", "'slrum'", "'slurm'"),
+        ("[places.lab]\nkind = 'shs'", "'shs'", "'ssh'"),
         ("[places.lab]\nkind = 3", "'places.lab.kind' is 3", "ssh"),
         ("[places.lab]\nkind = 'ssh'", "has no 'hosts'", "ssh needs it"),
         (
@@ -94,7 +85,6 @@ def test_the_places_of_the_documentation_are_ones(tmp_path: Path) -> None:
         ("[places.lab]\nkind = 'ssh'\nhosts = ['a', 'a']", "twice", ""),
         ("[places.lab]\nkind = 'ssh'\nhosts = ['a']\nport = 70000", "at most 65535", ""),
         ("[places.lab]\nkind = 'ssh'\nhosts = ['a']\nname = 'b'", "'places.lab.name'", ""),
-        ("[places.lab]\nkind = 'slurm'\nwalltime = 'long'", "'long'", "01:00:00"),
         ("[places.lab]\nkind = 'scheduler'\naddress = 'here'", "'here'", "tls://"),
         (
             "[places.lab]\nkind = 'scheduler'\naddress = 'tcp://10.0.0.5:8786'",

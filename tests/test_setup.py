@@ -207,9 +207,9 @@ def test_a_host_that_cannot_measure_is_said_before_much_is_fetched(
 
 
 def test_a_place_that_is_no_host_is_not_set_up(tmp_path: Path, capsys: Capture) -> None:
-    root = make(tmp_path, {"baseline": GOOD}, config="[places.hpc]\nkind = 'slurm'")
+    root = make(tmp_path, {"baseline": GOOD}, config="[places.hpc]\nkind = 'local'")
     assert main(["setup", "--on", "hpc", "--project", str(root)]) == 2
-    assert "of kind slurm" in capsys.readouterr().err
+    assert "of kind local" in capsys.readouterr().err
     assert main(["setup", "--on", "local", "--project", str(root)]) == 2
     assert "`workbench doctor`" in capsys.readouterr().err
 

@@ -16,7 +16,6 @@ from workbench.study.workspace import Workspace, find_workspace
 
 ELSEWHERE = {
     "local": "this machine needs none: see `workbench doctor`",
-    "slurm": "its jobs run the Python of this machine, or the one that `python` names",
     "scheduler": "whoever started it has set its workers up",
 }
 

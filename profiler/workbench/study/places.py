@@ -56,31 +56,6 @@ class SshPlace:
 
 
 @dataclass(frozen=True)
-class SlurmPlace:
-    """``nodes`` jobs, each with ``gres`` on one node, for ``walltime`` ([days-]hours:min:s).
-
-    ``directives`` are further ``#SBATCH`` options, ``prologue`` is lines of shell run before the
-    worker. ``python`` is one that has the workbench, on every node; the default is this one.
-    ``folder`` is one that all nodes see, for certificates and logs. ``interface`` is the network
-    interface of this machine that the nodes reach.
-    """
-
-    name: str
-    partition: str = ""
-    account: str = ""
-    gres: str = "gpu:1"
-    walltime: str = "01:00:00"
-    nodes: int = 1
-    cores: int = 4
-    memory: str = "16GB"
-    directives: tuple[str, ...] = ()
-    prologue: tuple[str, ...] = ()
-    python: str = ""
-    folder: str = "~/.workbench"
-    interface: str = ""
-
-
-@dataclass(frozen=True)
 class SchedulerPlace:
     """A Dask scheduler that runs already; the files of TLS are its authority's certificate (``ca``)
     and the user's own certificate and key.
@@ -93,19 +68,17 @@ class SchedulerPlace:
     key: str = ""
 
 
-Place = LocalPlace | SshPlace | SlurmPlace | SchedulerPlace
+Place = LocalPlace | SshPlace | SchedulerPlace
 KINDS: Mapping[str, type[Place]] = {
     "local": LocalPlace,
     "ssh": SshPlace,
-    "slurm": SlurmPlace,
     "scheduler": SchedulerPlace,
 }
 NEEDED = ("hosts", "address")
 FILES = ("identity", "config", "ca", "cert", "key")  # of this machine
-MOST = {"workers": 1024, "port": 65535, "nodes": 10_000, "cores": 1024}
+MOST = {"workers": 1024, "port": 65535}
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HOST = re.compile(r"[\w:][\w.:@%-]*")  # no option of ssh's, no word of a shell
-WALLTIME = re.compile(r"(\d+-)?\d+(:\d\d){0,2}")
 ADDRESS = re.compile(r"(?P<protocol>tls|tcp)://(?P<host>\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}")
 
 
@@ -174,12 +147,6 @@ def _checked(path: Path, where: str, place: Place) -> Place:
             if place.user and not HOST.fullmatch(place.user):
                 raise UsageError(
                     f"{path}: '{where}.user' is {place.user!r}", hint="the name of an account there"
-                )
-        case SlurmPlace():
-            if not WALLTIME.fullmatch(place.walltime):
-                raise UsageError(
-                    f"{path}: '{where}.walltime' is {place.walltime!r}",
-                    hint="hours:minutes:seconds, such as 01:00:00",
                 )
         case SchedulerPlace():
             _check_address(path, where, place)
