@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 import torch
+from benchmarks import sizes
 
 from workbench import Shape, cuda
 from workbench.commands.sizes import Measured
@@ -20,10 +21,6 @@ from workbench.cuda.launch import Kernel
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT
-
-sys.path.append(str(ROOT))  # where the benchmarks are imported from
-
-from benchmarks import reading, sizes
 
 SMS = 132  # of an H200
 KERNELS = ROOT / "kernels"
@@ -84,20 +81,22 @@ def attention(choice: str, heads: int, keys: int) -> list[str]:
     return called[1:]
 
 
-@pytest.mark.parametrize("model", reading.MODELS)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", sizes.EXPERTS.cases)
 def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: str) -> None:
     page, workspace = sizes.EXPERTS, find_workspace(ROOT)
     study = workspace.study(page.study)
-    choice = load_module(study.folder / f"{page.variant}.py", "choice_taken")
+    versions = page.versions(workspace)
+    choice = load_module(study.folder / f"{versions[0]}.py", "choice_taken")
     picked, _ = pick_shapes(study, page.cases[model])
     targets = tuple(target_at(workspace, each) for each in picked)
-    (found,) = Measured(targets, page.versions).over()
+    (found,) = Measured(targets, versions).over()
     lines = {line.variant: line for line in found.lines}
     assert len(found.sizes) == len(sizes.TOKENS.split("|"))
     for name in found.sizes:
-        standing = next(version for version in page.versions if lines[version].at(name))
+        standing = next(version for version in versions if lines[version].at(name))
         called = taken(choice, experts(study.shapes[name]))
-        assert called[0] == page.variant
+        assert called[0] == versions[0]
         assert standing in called, f"{name}: {called}"
 
 
@@ -122,21 +121,23 @@ def test_more_keys_go_where_they_went_before(heads: int, keys: int, kernel: str)
     assert attention("fix25", heads, keys)[0] == kernel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sizes.ATTENTION.cases)
 def test_whose_times_stand_for_the_last_step_takes_the_same_kernel(case: str) -> None:
     page, workspace = sizes.ATTENTION, find_workspace(ROOT)
+    versions = page.versions(workspace)
     picked, _ = pick_shapes(workspace.study(page.study), page.cases[case])
     targets = tuple(target_at(workspace, each) for each in picked)
-    (found,) = Measured(targets, page.versions).over()
+    (found,) = Measured(targets, versions).over()
     lines = {line.variant: line for line in found.lines}
     assert set(found.sizes) == {target.shape for target in targets}
     for target in targets:
         shape = target.study.shapes[target.shape]
         q = torch.empty(shape.B, shape.H, shape.S, shape.D, dtype=torch.float16, device="meta")
         inputs = {"q": q, "k": q, "v": q, "causal": shape.causal}
-        standing = next(version for version in page.versions if lines[version].at(target.shape))
+        standing = next(version for version in versions if lines[version].at(target.shape))
         ways = []
-        for name in {standing, page.variant}:
+        for name in {standing, versions[0]}:
             module = load_module(KERNELS / "attention" / f"{name}.py", f"choice_{name}")
             ways.append(taken(module, inputs)[1:])
         assert ways[0] == ways[-1], target.shape

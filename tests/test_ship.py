@@ -21,7 +21,6 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from benchmarks.card_steps import last_step
 from msgspec import structs
 
 from packages import alone
@@ -632,17 +631,6 @@ def test_a_package_of_a_study_that_is_not_measured_yet_passes_its_tests(
     done = alone("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests",
                  path=[folder / "torch-ext"], cwd=folder)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    if study == "attention_served":  # which benchmarks/shipped_models.py puts into models
-        code = (
-            "import torch; from pathlib import Path; from benchmarks.shipped_models import *;"
-            "q = torch.ones(1, 4, 8, 64); k = torch.ones(1, 2, 9, 64);"
-            f"print(tuple(function_of(Path({str(folder)!r}))(q, k, k, True).shape))"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "profiler")},
-        )  # fmt: skip
-        assert done.stdout == "(1, 8, 4, 64)\n", done.stderr
 
 
 def without_cubins(study: Any, variant: Any, reference: Any, archs: Any, *rest: Any) -> Packable:
@@ -921,12 +909,18 @@ def test_a_damaged_package(package: Path, tmp_path: Path) -> None:
 # ---- on a GPU --------------------------------------------------------------------------------
 
 
+def last_step(study: str) -> str:
+    """The last dispatcher of its ladder."""
+    steps = find_workspace(ROOT).study(study).ladder.steps
+    return next(step.variant for step in reversed(steps) if step.chooses)
+
+
 BEST = {
     "transpose": "chosen",
-    "attention": last_step(ROOT, "attention"),
+    "attention": last_step("attention"),
     "softmax": "fused",
     "attention_served": "chosen",
-    "moe": last_step(ROOT, "moe"),
+    "moe": last_step("moe"),
 }
 
 
