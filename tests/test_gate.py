@@ -648,22 +648,6 @@ def test_recorded_counters_are_compared_without_a_gpu(
 # ---- on a GPU ------------------------------------------------------------------------------
 
 
-def test_changes_can_be_planted_in_the_history_of_the_attention_study(tmp_path: Path) -> None:
-    """That the comments are the same is asked without a GPU; the rest on one, by a script."""
-    from benchmarks import history
-
-    commits = history.repository(tmp_path / "top")
-    assert len(commits) == len(history.HISTORY) + 1
-    assert history.named(tmp_path / "top", commits[3]) == history.HISTORY[2].what
-    row = history.gate_row(tmp_path / "top", history.HISTORY[0], *commits[:2])
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[:7] == ["a comment", "`fix7`: same", "0", "not timed", "none", "same", "0"]
-    # Checks on record are those of the sources as they are, which the first commit has.
-    assert "last correct: the first commit | 6 of 6" in history.against_row(
-        tmp_path / "top", commits
-    )
-
-
 @pytest.mark.gpu
 def test_a_slowdown_on_a_gpu(scale: Repository, gate: Any) -> None:
     """One that shows in counters and in times; and a comment, of which nothing is measured."""
