@@ -29,9 +29,6 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.rules import RuleChange
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import ladder_sass, ladder_sources
-from workbench.judge.times import timings
-from workbench.render.chart.charts import NO_TIMINGS
-from workbench.render.chart.sample_strips import Timings
 from workbench.render.document.report import report
 from workbench.render.page import page_environment, render_page
 from workbench.study.config import Config
@@ -49,12 +46,11 @@ NASTY = (
 def render(
     found: Ablation,
     sources: Sources | None = None,
-    samples: Timings = NO_TIMINGS,
     listings: Mapping[str, Listing] = MappingProxyType({}),
 ) -> str:
     sources = sources or Sources()
     document = report(found, sources.diffs)
-    return render_page(document, found, sources, ENVIRONMENT, samples, listings)
+    return render_page(document, found, sources, ENVIRONMENT, listings)
 
 
 @lru_cache
@@ -72,7 +68,7 @@ def recorded() -> tuple[Ablation, Sources]:
 @lru_cache
 def recorded_page() -> str:
     taken = evidence()[0]
-    return render(*recorded(), timings(taken), ladder_sass(taken, recorded()[0]))
+    return render(*recorded(), ladder_sass(taken, recorded()[0]))
 
 
 @lru_cache

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
-import random
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -16,40 +14,19 @@ import pytest
 
 import pages
 from synthetic import CEILINGS, ablation, not_current, point, with_row
-from workbench.derive.figures import Figure
 from workbench.judge.rows import Ablation
 from workbench.render.chart import svg
-from workbench.render.chart.bars import COLOURS, ISSUING_FILL, OTHER_FILL
+from workbench.render.chart.bars import COLOURS, ISSUING_FILL, OTHER_FILL, fills, parts
 from workbench.render.chart.charts import CHARTS, FILES, chart_files, scene
 from workbench.render.chart.palette import PALETTE, contrast, ink_on
-from workbench.render.chart.sample_strips import Timings, quantile
-from workbench.render.chart.scene import Bar, Box, Dots, Group, Item, Line, Width, groups, labels
-from workbench.render.numbers import number, percent
+from workbench.render.chart.scene import Bar, Box, Group, Item, groups, labels
+from workbench.render.numbers import percent
 
 HERE = Path(__file__).parent
-ROOFLINES = ("roofline", "roofline-levels")
-VERSIONS = [name for name in CHARTS if name != "memory"]  # which shows the ladder's ends alone
-
-
-def timings(found: Ablation) -> Timings:
-    """Ten sessions of four instances of each version, the first of all a tenth slower."""
-    draw = random.Random(7)
-
-    def session(value: float, first: bool) -> list[float]:
-        return [value * (1.1 if first and not n else draw.uniform(0.99, 1.01)) for n in range(4)]
-
-    return {
-        row.variant: {
-            regime: [session(known.time.value, not n) for n in range(10)]
-            for regime, known in row.regimes.items()
-            if known.time
-        }
-        for row in found.everything
-    }
 
 
 def chart(name: str, found: Ablation) -> str:
-    return svg.files(scene(name, found, timings(found)))[0]
+    return svg.files(scene(name, found))[0]
 
 
 def texts(picture: str) -> list[str]:
@@ -65,7 +42,7 @@ def bars(items: tuple[Item, ...], part: str) -> list[Box]:
 
 def test_two_renders_are_equal() -> None:
     found = ablation(3)
-    assert chart_files(found, timings(found)) == chart_files(found, timings(found))
+    assert chart_files(found) == chart_files(found)
     assert tuple(chart_files(ablation(1))) == FILES
 
 
@@ -96,7 +73,7 @@ def test_no_drawing_library_is_imported() -> None:
 
 
 def test_light_and_dark_differ_in_their_style_alone() -> None:
-    files = chart_files(ablation(3), timings(ablation(3)))
+    files = chart_files(ablation(3))
     for name in CHARTS:
         light, dark = (files[f"{name}-{shade}.svg"].splitlines() for shade in ("light", "dark"))
         apart = [pair for pair in zip(light, dark, strict=True) if pair[0] != pair[1]]
@@ -107,8 +84,7 @@ def test_light_and_dark_differ_in_their_style_alone() -> None:
 
 
 @pytest.mark.parametrize("name", CHARTS)
-@pytest.mark.parametrize("width", list(Width))
-def test_names_of_any_kind_are_text(name: str, width: Width) -> None:
+def test_names_of_any_kind_are_text(name: str) -> None:
     nasty = 'A <b> & $x_1$ "\x00\x1f\ud800\ufffe\n]]>'
     found = ablation(3, gpu=nasty, shape="a|b", reference=nasty)
     rows = tuple(
@@ -116,8 +92,7 @@ def test_names_of_any_kind_are_text(name: str, width: Width) -> None:
         for row in found.rows
     )
     found = dataclasses.replace(found, rows=rows)
-    known = {**timings(ablation(3)), nasty: {"chained": [[1.0, 2.0]], nasty: [[3.0]]}}
-    one = scene(name, found, known, width)
+    one = scene(name, found)
     for picture in (*svg.files(one), svg.inline(one)):
         root = ET.fromstring(picture.encode())
         assert "A <b> & $x_1$" in " ".join(root.itertext()) + " ".join(
@@ -137,10 +112,9 @@ def test_ceilings_carry_value_and_unit() -> None:
 @pytest.mark.parametrize("steps", [1, 6])
 def test_every_variant_is_named_on_the_rooflines_of_a_short_ladder(steps: int) -> None:
     found = ablation(steps)
-    for name in ROOFLINES:
-        told = texts(chart(name, found))
-        for row in found.everything:
-            assert any(text.split()[0] == row.variant for text in told)
+    told = texts(chart("roofline", found))
+    for row in found.everything:
+        assert any(text.split()[0] == row.variant for text in told)
 
 
 def test_every_version_is_named_on_the_recorded_rooflines() -> None:
@@ -167,12 +141,11 @@ def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
     assert label == f"fix15 {percent(share)}"
 
 
-@pytest.mark.parametrize("width", list(Width))
-@pytest.mark.parametrize("name", VERSIONS)
-def test_every_version_can_be_reached_at_the_middle_of_its_mark(name: str, width: Width) -> None:
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_version_can_be_reached_at_the_middle_of_its_mark(name: str) -> None:
     """Of all hit areas over the middle of one, the last drawn is its own group's."""
     found, _ = pages.recorded()
-    one = scene(name, found, timings(found), width)
+    one = scene(name, found)
     chosen = [group for group in groups(one.items) if group.areas]
     for group in chosen:
         assert group.words
@@ -192,22 +165,6 @@ def test_every_version_can_be_reached_at_the_middle_of_its_mark(name: str, width
     assert told[0].startswith("not collected: fix3 (failed: wrong: with outliers inputs: max")
 
 
-def test_marks_that_cover_each_other_are_one_choice_that_lists_them() -> None:
-    same = point(100.0, 300.0)
-    found = with_row(with_row(ablation(3), "fix1", point=same), "fix3", point=same)
-    one = scene("roofline-levels", found)
-    clusters = [group for group in groups(one.items) if group.variants == ("fix1", "fix3")]
-    assert len(clusters) == 3  # one a level
-    assert clusters[0].kind == "cluster"
-    assert clusters[0].words == "2 versions that cover each other: fix1, fix3"
-    assert len(clusters[0].areas) == 2
-    root = ET.fromstring(svg.inline(one))
-    listed = [e.attrib for e in root.iter() if "data-variants" in e.attrib]
-    assert json.loads(listed[0]["data-variants"]) == ["fix1", "fix3"]
-    assert listed[0]["aria-haspopup"] == "true"
-    assert listed[0]["tabindex"] == "0"
-
-
 def test_the_crowd_is_enlarged_and_nothing_is_where_there_is_none() -> None:
     found, _ = pages.recorded()
     assert "TFLOP/s, enlarged" in texts(chart("roofline", found))
@@ -220,18 +177,15 @@ def test_point_above_its_roof_is_marked() -> None:
     row = found.row("fix1")
     assert row.point is not None
     assert row.point.above_roof
-    for name in ROOFLINES:
-        assert word not in texts(chart(name, ablation(1)))
-        told = texts(chart(name, found))
-        assert word in told
+    assert word not in texts(chart("roofline", ablation(1)))
+    assert word in texts(chart("roofline", found))
     assert "fix1 (error in the data)" in texts(chart("roofline", found))
 
 
 def test_rows_without_evidence_are_named() -> None:
     found = not_current(ablation(3), "fix2", "stale", "sources changed")
-    known = {name: by for name, by in timings(found).items() if name != "fix2"}
-    for name in VERSIONS:
-        told = texts(svg.files(scene(name, found, known))[0])
+    for name in CHARTS:
+        told = texts(svg.files(scene(name, found))[0])
         assert "not collected: fix2 (stale)" in told
         assert not any(text.startswith("fix2") for text in told)
 
@@ -241,26 +195,11 @@ def test_no_ceilings_no_tensor_no_captures_no_samples() -> None:
     for row in bare.everything:
         bare = not_current(bare, row.variant, "missing", "not measured")
     assert "ceilings not collected" in texts(chart("roofline", ablation(1, ceilings=None)))
-    assert "traffic by level not collected" in texts(
-        chart("roofline-levels", ablation(1, ceilings=None))
-    )
     plain = ablation(1, ceilings=type(CEILINGS)(CEILINGS.dram, CEILINGS.fp32, None))
     assert not any("Tensor" in text for text in texts(chart("roofline", plain)))
     for name in CHARTS:
-        for width in Width:
-            assert scene(name, bare, {}, width).height < 700
-    assert "stall samples not collected" in texts(chart("stalls", bare))
-    assert "timing not collected" in texts(chart("samples", bare))
-
-
-def test_every_level_has_its_plot_with_its_own_bandwidth() -> None:
-    told = texts(chart("roofline-levels", ablation(4)))
-    for words in ("DRAM", "L2 to the SMs", "L1, global and local loads"):
-        assert words in told
-    for words in ("DRAM 4.81 TB/s", "L2 10.3 TB/s", "L1 33.4 TB/s"):
-        assert words in told
-    without = dataclasses.replace(CEILINGS, l1=None)
-    assert "not collected" in texts(chart("roofline-levels", ablation(1, ceilings=without)))
+        assert scene(name, bare).height < 700
+    assert "stall samples not collected" in texts(chart("stall-time", bare))
 
 
 def test_the_time_of_each_step_stands_beside_its_parent() -> None:
@@ -278,57 +217,15 @@ def test_the_time_of_each_step_stands_beside_its_parent() -> None:
 
 
 def test_bars_are_drawn_to_scale() -> None:
-    stalls = {"selected": 0.25, "long_scoreboard": 0.5, "odd_reason": 0.25}
-    found = with_row(ablation(0, references=0), "baseline", stalls=stalls)
-    told = texts(chart("stalls", found))
-    assert told.count("50 %") == 2  # the bar and the axis
-    assert told.count("25 %") == 3
-    assert {"none (issuing)", "long scoreboard", "odd reason"} <= set(told)
-    assert "other" not in told
-    items = scene("stalls", found).items
-    (half,), (quarter,) = bars(items, "long_scoreboard"), bars(items, "odd_reason")
-    assert half.width == pytest.approx(2 * quarter.width, rel=0.01)
     before, after = bars(scene("stall-time", ablation(1)).items, "long_scoreboard")[:2]
     assert after.width / before.width == pytest.approx(0.4 / 0.7 / 1.9, rel=0.01)
 
 
 def test_small_reasons_are_summed_as_other() -> None:
     many = {f"reason{i}": 0.1 for i in range(10)}
-    told = texts(chart("stalls", with_row(ablation(0, references=0), "baseline", stalls=many)))
-    assert "other" in told
-    assert "30 %" in told
-
-
-def test_every_instance_is_a_dot_at_its_deviation_by_session() -> None:
-    found = ablation(0, references=0)
-    sessions = [[100.0, 90.0], [100 / 0.9, 100.0]]  # 100 in the geometric mean
-    one = scene("samples", found, {"baseline": {"chained": sessions}})
-    (row,) = (group for group in groups(one.items) if group.areas)
-    (dots,) = (item for item in row.items if isinstance(item, Dots))
-    xs = [x for x, _ in dots.points]
-    assert xs[1] < xs[0] < xs[2]
-    assert (xs[2] - xs[0]) / (xs[0] - xs[1]) == pytest.approx((100 / 0.9 - 100) / 10)
-    assert xs[3] == pytest.approx(xs[0])
-    heights = [y for _, y in dots.points]
-    assert heights == sorted(heights)  # the first session at the top
-    assert heights[2] - heights[1] > heights[1] - heights[0]  # sessions stand apart
-    assert "100 µs" in texts(svg.files(one)[0])
-    assert "4 instances in 2 sessions" in row.words
-
-
-def test_what_lies_far_beyond_the_axis_is_told() -> None:
-    found = ablation(0, references=0)
-    steady = [[100.0 + 0.1 * (n % 5) for n in range(40)] for _ in range(10)]
-    one = scene("samples", found, {"baseline": {"chained": [*steady[1:], [*steady[0], 300.0]]}})
-    assert "+199 %" in texts(svg.files(one)[0])
-
-
-def test_quantiles_are_those_of_numpy() -> None:
-    import numpy as np
-
-    values = sorted(random.Random(3).uniform(0, 9) for _ in range(41))
-    for share in (0.0, 0.025, 0.5, 0.61, 0.975, 1.0):
-        assert quantile(values, share) == pytest.approx(np.percentile(values, 100 * share))
+    colours = fills([many])
+    assert list(colours)[-1] == "other"
+    assert dict(parts(many, colours))["other"] == pytest.approx(0.3)
 
 
 def test_text_is_readable_in_both_themes() -> None:
@@ -343,13 +240,12 @@ def test_text_is_readable_in_both_themes() -> None:
 
 
 @pytest.mark.parametrize("name", CHARTS)
-@pytest.mark.parametrize("width", list(Width))
 def test_nothing_leaves_the_picture_and_all_words_of_the_scene_are_there(
-    name: str, width: Width
+    name: str,
 ) -> None:
     found, _ = pages.recorded()
-    one = scene(name, found, timings(found), width)
-    assert one.width == {Width.WIDE: 920, Width.NARROW: 360}[width]
+    one = scene(name, found)
+    assert one.width == 920
     for label in labels(one.items):
         assert -1 <= label.at[0] <= one.width + 1
         assert 0 <= label.at[1] <= one.height
@@ -374,39 +270,3 @@ def test_an_unnumbered_group_is_not_a_button() -> None:
     one = dataclasses.replace(scene("roofline", ablation(1)), items=(name,))
     assert "button" not in svg.inline(one)
     assert math.isfinite(one.height)
-
-
-def test_the_memory_chart_says_what_went_where_before_and_after() -> None:
-    found, _ = pages.recorded()
-    first, best = found.ends
-    for width in Width:
-        told = texts(svg.files(scene("memory", found, width=width))[0])
-        assert {first.variant, best.variant} <= set(told)
-        before, after = (row.figures["l2_to_l1"].value for row in found.ends)
-        assert f"read {number(before)} → {number(after)} MB" in told
-        before, after = (row.figures["l2_hit"].value for row in found.ends)
-        assert f"hit {number(before)} → {number(after)} %" in told
-        for row in found.ends:  # the figures themselves are checked against ncu elsewhere
-            assert {"global_read", "bulk_read", "shared_wavefronts"} <= row.figures.keys()
-
-
-def test_a_link_is_as_wide_as_the_root_of_its_bytes() -> None:
-    figures = {
-        key: Figure(key, key, value, "MB", "m")
-        for key, value in (("l2_to_l1", 400.0), ("dram_read", 100.0))
-    }
-    found = with_row(ablation(0), "baseline", figures=figures)
-    (group,) = groups(scene("memory", found).items)
-    widths = sorted(item.stroke.width for item in group.items if isinstance(item, Line))
-    assert widths[-2:] == [4.5, 9.0]
-    told = texts(chart("memory", found))
-    assert "read 400 MB" in told
-    assert "hit not collected" in told
-    assert "read 0 MB" not in told
-
-
-def test_the_memory_chart_of_a_ladder_that_was_not_captured_says_so() -> None:
-    found = not_current(ablation(0), "baseline", "stale", "sources changed")
-    told = texts(chart("memory", found))
-    assert "memory traffic not collected" in told
-    assert "not collected: baseline (stale)" in told

@@ -13,7 +13,7 @@ from workbench.judge.rows import Ablation
 from workbench.render.chart.charts import scene
 from workbench.render.chart.placing import NEAR, Space, clusters, text_box
 from workbench.render.chart.scale import spread
-from workbench.render.chart.scene import XY, Box, Group, Label, Line, Sign, Width, groups
+from workbench.render.chart.scene import XY, Box, Group, Label, Line, Sign, groups
 
 PAGE = Box(0, 0, 500, 400)
 
@@ -106,11 +106,9 @@ def name_boxes(found: list[Group]) -> list[tuple[Label, Box]]:
     ]
 
 
-@pytest.mark.parametrize("width", list(Width))
 @pytest.mark.parametrize("name", ["recorded", "long"])
-@pytest.mark.parametrize("chart", ["roofline", "roofline-levels"])
-def test_names_overlap_no_name_and_no_mark(chart: str, name: str, width: Width) -> None:
-    one = scene(chart, ladder(name), {}, width)
+def test_names_overlap_no_name_and_no_mark(name: str) -> None:
+    one = scene("roofline", ladder(name))
     named = [group for group in groups(one.items) if group.kind == "name"]
     boxes = name_boxes(named)
     for (first, box), (second, other) in itertools.combinations(boxes, 2):
@@ -123,9 +121,8 @@ def test_names_overlap_no_name_and_no_mark(chart: str, name: str, width: Width) 
         assert box.x1 <= one.width, label.text
 
 
-@pytest.mark.parametrize("width", list(Width))
-def test_in_the_enlarged_crowd_a_line_leads_from_each_name_to_its_mark(width: Width) -> None:
-    one = scene("roofline", pages.recorded()[0], {}, width)
+def test_in_the_enlarged_crowd_a_line_leads_from_each_name_to_its_mark() -> None:
+    one = scene("roofline", pages.recorded()[0])
     everything = groups(one.items)
     areas = {v: g.areas[g.variants.index(v)] for g in everything if g.areas for v in g.variants}
     led = [

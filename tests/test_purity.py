@@ -31,7 +31,6 @@ from workbench.judge.pairs import VariantPair, judge_pair
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import ladder_sources, pair_sources
-from workbench.judge.times import timings
 from workbench.render import as_json, markdown, page, report, terminal
 from workbench.render.as_json import diff as diff_json
 from workbench.render.as_json import ladder as ladder_json
@@ -116,7 +115,6 @@ class Judged:
 
     ablation: Ablation
     sources: Sources
-    samples: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
     pair: VariantPair
     change: SourceDiff
     learned: Sequence[Technique]
@@ -133,9 +131,9 @@ def writers() -> Mapping[str, Writer]:
     return {
         "report": lambda x: report.render_report(x.ablation, x.sources.diffs, to_markdown),
         "page": lambda x: page.render_page(
-            document.report(x.ablation, x.sources.diffs), x.ablation, x.sources, to_page, x.samples
+            document.report(x.ablation, x.sources.diffs), x.ablation, x.sources, to_page
         ),
-        "charts": lambda x: chart_files(x.ablation, x.samples),
+        "charts": lambda x: chart_files(x.ablation),
         "json": lambda x: as_json.dumps(ladder_json.ablation(x.ablation, full=True)),
         "json of a pair": lambda x: as_json.dumps(
             diff_json.variant_pair(x.ablation, x.pair, x.change)
@@ -185,7 +183,6 @@ def judge_all(evidence: Snapshot, config: Config) -> Judged:
     return Judged(
         ablation=found,
         sources=ladder_sources(evidence, found),
-        samples=timings(evidence),
         pair=judge_pair(evidence, config, first, last),
         change=pair_sources(evidence, first.variant, last.variant),
         learned=techniques(lessons(evidence, found, config)),

@@ -60,7 +60,6 @@ def test_sections_stand_in_order() -> None:
         "Contents",
         "The ladder",
         "Roofline",
-        "Warp stalls",
         "Why it got faster",
         "Step by step",
         "`baseline`: where it loses its time",

@@ -174,9 +174,8 @@ def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_rooflin
     all_idle = ablation(1)
     for row in all_idle.everything:
         all_idle = with_row(all_idle, row.variant, point=found)
-    for name in ("roofline", "roofline-levels"):
-        drawn = scene(name, all_idle)
-        assert any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in drawn.items)
+    drawn = scene("roofline", all_idle)
+    assert any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in drawn.items)
     line = markdown.table(rooflines.roofline(all_idle)).splitlines()[2]
     assert line.count("—") == 2
     text = render_report(all_idle, {}, template_environment([ROOT / "templates"]))

@@ -18,7 +18,6 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import ladder_sass, ladder_sources
-from workbench.judge.times import timings
 from workbench.study.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ def write_reports(
     workspace = target.workspace
     folder = workspace.reports(target.study, judged.shape, target.part)
     sources = ladder_sources(evidence, judged)
-    samples = timings(evidence)
     environment = template_environment(workspace.template_folders)
     files = {REPORT: render_report(judged, sources.diffs, environment)}
     if page or (folder / PAGE).is_file():
@@ -54,8 +52,8 @@ def write_reports(
         document = report(judged, sources.diffs)
         environment = page_environment(workspace.template_folders)
         listings = ladder_sass(evidence, judged)
-        files[PAGE] = render_page(document, judged, sources, environment, samples, listings)
-    texts = {**chart_files(judged, samples), **files}
+        files[PAGE] = render_page(document, judged, sources, environment, listings)
+    texts = {**chart_files(judged), **files}
     write_files(workspace, folder, texts)
     if target.part:
         note(f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own")
@@ -63,7 +61,11 @@ def write_reports(
 
 
 def write_document(
-    workspace: Workspace, folder: Path, title: str, blocks: Sequence[Block], scenes: Sequence[Scene]
+    workspace: Workspace,
+    folder: Path,
+    title: str,
+    blocks: Sequence[Block],
+    scenes: Sequence[Scene] = (),
 ) -> Path:
     """A document of its own, ``<NAME>.md`` after the first word of its title, and its charts.
 

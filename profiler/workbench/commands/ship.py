@@ -34,7 +34,6 @@ from workbench.evidence.records import Shipped
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import ladder_sources
-from workbench.judge.times import timings
 from workbench.render import package as rendered
 from workbench.render.report import template_environment
 from workbench.run.shipping import packable
@@ -143,7 +142,7 @@ def report_of(subject: Subject) -> Mapping[str, str]:
     judged = judge(evidence, target.workspace.config)
     environment = template_environment(target.workspace.template_folders)
     diffs = ladder_sources(evidence, judged).diffs
-    charts = chart_files(judged, timings(evidence))
+    charts = chart_files(judged)
     return {**charts, REPORT: render_report(judged, diffs, environment)}
 
 

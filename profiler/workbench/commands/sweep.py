@@ -32,7 +32,6 @@ from workbench.judge.fates import refusal
 from workbench.judge.snapshot import at_one_shape
 from workbench.judge.sweep import Searched, Sweep, judge_builds, judge_sweep
 from workbench.render.as_json import sweep as as_json
-from workbench.render.chart.sweep_chart import sweep_chart
 from workbench.render.document import sweep as document
 from workbench.run.build import build_only
 from workbench.run.plan import Plan
@@ -200,11 +199,10 @@ def measurable(workspace: Workspace, picked: Picked) -> Target:
 
 
 def write(target: Target, space: Space, sweep: Sweep) -> None:
-    """The table and its chart, in a folder of their own."""
+    """The table, in a folder of its own."""
     folder = target.workspace.reports(target.study, target.shape, ("sweep", space.text))
-    blocks = document.sweep_view(sweep, chart=True)
-    scenes = [sweep_chart(sweep)] if sweep.timed else []
-    path = write_document(target.workspace, folder, f"Sweep: {space.text}", blocks, scenes)
+    blocks = document.sweep_view(sweep)
+    path = write_document(target.workspace, folder, f"Sweep: {space.text}", blocks)
     note(f"wrote {shown_path(path)}")
 
 

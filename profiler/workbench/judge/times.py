@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of,
 from workbench.words import ABSENT, Regime
 
 if TYPE_CHECKING:
-    from workbench.judge.inputs import ShapeEvidence, Snapshot, TimedTogether
+    from workbench.judge.inputs import ShapeEvidence, TimedTogether
 
 EARLIER = "timed by an earlier way; measure again"
 
@@ -94,22 +94,3 @@ class Times:
     def _are_correct(self, *variants: str) -> bool:
         known = [self.evidence.variants.get(variant) for variant in variants]
         return all(evidence is not None and evidence.correct for evidence in known)
-
-
-# Microseconds of every instance by session.
-Instances = Sequence[Sequence[float]]
-
-
-def timings(snapshot: Snapshot) -> Mapping[str, Mapping[str, Instances]]:
-    """Variant to regime to the instances behind its time in the table, by session."""
-    evidence = snapshot.shapes[snapshot.shape]
-    times = Times(evidence, main_timing(evidence, snapshot.names))
-    by_variant: dict[str, dict[str, Instances]] = {}
-    for variant in snapshot.names:
-        for regime in Regime:
-            sessions = times.instances(variant, regime)
-            if sessions:
-                by_variant.setdefault(variant, {})[regime] = [
-                    [one.microseconds for one in instances] for instances in sessions.values()
-                ]
-    return by_variant

@@ -16,12 +16,10 @@ from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.times import timings
 from workbench.ncu.report import Report, pick_launch
 from workbench.render import as_frame, html, markdown
 from workbench.render.chart import svg
-from workbench.render.chart.charts import CHARTS, NO_TIMINGS, scene, told
-from workbench.render.chart.sample_strips import Timings
+from workbench.render.chart.charts import CHARTS, scene, told
 from workbench.render.document import ladder_view, launches, listing, variant
 from workbench.render.document.blocks import Block, Callout, Chart, Paragraph, Section, Table, words
 from workbench.render.document.fields import only
@@ -113,7 +111,6 @@ def _image(drawn: str, alt: str) -> str:
 class Ablated(Shown, Ablation):
     """A judged ladder. ``failures`` are what failed of it just now, by variant."""
 
-    samples: Timings = field(default_factory=lambda: NO_TIMINGS, repr=False)
     failures: Mapping[str, str] = field(default_factory=dict)
 
     def table(self) -> pd.DataFrame:
@@ -129,7 +126,7 @@ class Ablated(Shown, Ablation):
         return [*head, *ladder_view.account(self), *charts]
 
     def _chart(self, name: str) -> str:
-        return svg.files(scene(name, self, self.samples))[0]
+        return svg.files(scene(name, self))[0]
 
 
 def _told(name: str, found: Ablation) -> tuple[str, Any]:
@@ -140,7 +137,7 @@ def _told(name: str, found: Ablation) -> tuple[str, Any]:
 def ablated(
     judged: Ablation, evidence: Snapshot, failures: Mapping[str, str] | None = None
 ) -> Ablated:
-    return Ablated(**values(judged), samples=timings(evidence), failures=dict(failures or {}))
+    return Ablated(**values(judged), failures=dict(failures or {}))
 
 
 class Tried(Shown):

@@ -20,10 +20,8 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
 from workbench.render.chart.bars import OTHER, fills
-from workbench.render.chart.charts import CHARTS, NO_TIMINGS, scene, size_charts
+from workbench.render.chart.charts import CHARTS, scene, size_charts
 from workbench.render.chart.palette import PALETTE
-from workbench.render.chart.sample_strips import Timings
-from workbench.render.chart.scene import Width
 from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
 from workbench.render.document.figures import figures
 from workbench.render.document.tiles import tiles
@@ -60,11 +58,10 @@ def render_page(
     ablation: Ablation,
     sources: Sources,
     environment: jinja2.Environment,
-    timings: Timings = NO_TIMINGS,
     listings: Mapping[str, Listing] = MappingProxyType({}),
 ) -> str:
-    """The page as HTML; ``timings`` are the samples behind the times, ``listings`` the instructions
-    by variant. The same values give the same bytes.
+    """The page as HTML; ``listings`` are the instructions by variant. The same values give the same
+    bytes.
     """
     files = Files(sources)
     colours = fills(row.stalls for row in ablation.everything)
@@ -72,7 +69,7 @@ def render_page(
     head, warnings, sections = parted(document.blocks)
     after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
     steps = {step.variant: step.key for section in sections for step in steps_of(section)}
-    writer = html.Writer(charts_of(ablation, timings), steps)
+    writer = html.Writer(charts_of(ablation), steps)
     text = environment.get_template(TEMPLATE).render(
         title=plain(document.title),
         study=ablation.study,
@@ -101,16 +98,10 @@ def render_page(
     return text.rstrip() + "\n"
 
 
-def charts_of(ablation: Ablation, timings: Timings = NO_TIMINGS) -> dict[str, str]:
-    """Each chart by its name, wide and narrow: a page shows the one that its width has room for."""
-    charts = {
-        name: "".join(svg.inline(scene(name, ablation, timings, width)) for width in Width)
-        for name in CHARTS
-    }
-    for width in Width:
-        for one in size_charts(ablation, width):
-            charts[one.name] = charts.get(one.name, "") + svg.inline(one)
-    return charts
+def charts_of(ablation: Ablation) -> dict[str, str]:
+    """Each chart by its name."""
+    drawn = [*(scene(name, ablation) for name in CHARTS), *size_charts(ablation)]
+    return {one.name: svg.inline(one) for one in drawn}
 
 
 def parted(blocks: Sequence[Block]) -> tuple[list[Section], list[Block], list[Section]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 
-from workbench.derive.figures import ISSUING, stall_label
+from workbench.derive.figures import ISSUING
 from workbench.derive.stalls import UNSAMPLED
 from workbench.render.chart.key import Entry
 from workbench.render.chart.lettering import text_width
 from workbench.render.chart.palette import ink_on
 from workbench.render.chart.scene import Anchor, Bar, Box, Item, Label
+from workbench.render.document.stalls import stall_words
 
 # A common reason keeps its colour from report to report; any other takes one that is free.
 COLOURS = {
@@ -73,5 +74,5 @@ def stacked(
     return items
 
 
-def entries(fill: Mapping[str, str], label: Callable[[str], str] = stall_label) -> list[Entry]:
-    return [Entry(OTHER if name == OTHER else label(name), fill[name]) for name in fill]
+def entries(fill: Mapping[str, str]) -> list[Entry]:
+    return [Entry(OTHER if name == OTHER else stall_words(name), fill[name]) for name in fill]

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from workbench.judge.rows import Row
 from workbench.render.chart.notes import empty, not_drawn
-from workbench.render.chart.scene import Item, Scene, Width
+from workbench.render.chart.scene import Item, Scene
 
 Drawn = tuple[list[Item], float]  # and where it ends
 
 
 def framed(
     drawn: Drawn | str,
-    size: Width,
     width: float,
     absent: Sequence[Row] = (),
     *,
@@ -30,7 +29,6 @@ def framed(
     foot, height = not_drawn(absent, width, bottom)
     return Scene(
         name=name,
-        size=size,
         width=width,
         height=height,
         title=title,

@@ -29,20 +29,18 @@ DROP = Stroke("muted", 0.8, (2, 3))
 ACROSS, UP = 90.0, 60.0  # pixels between ticks, about
 
 
-def draw(
-    plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY], *, rates: bool = True
-) -> tuple[list[Item], Space]:
-    """Everything under the marks, and the room that it leaves; with ``rates`` names have theirs."""
+def draw(plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY]) -> tuple[list[Item], Space]:
+    """Everything under the marks, and the room that it leaves."""
     lines, segments = roof_lines(plot, level, roofs)
-    named = roof_names(plot, level, roofs, marks, rates=rates)
+    named = roof_names(plot, level, roofs, marks)
     slope = slope_name(plot, level, roofs, marks)
-    under = [*region(plot, level, roofs), *ridges(plot, level, roofs, words=rates)]
+    under = [*region(plot, level, roofs), *ridges(plot, level, roofs)]
     space = Space(plot.box.grown(-3), list(marks), [box for _, box in named], list(segments))
     space.keep_clear(slope)
     return [*under, *lines, *(label for label, _ in named), *slope], space
 
 
-def axes(plot: Plot, x_title: str, y_title: str, *, y_words: bool = True) -> list[Item]:
+def axes(plot: Plot, x_title: str, y_title: str) -> list[Item]:
     """Grid, ticks with their words, and titles under and over the axes."""
     box = plot.box
     items: list[Item] = []
@@ -53,13 +51,11 @@ def axes(plot: Plot, x_title: str, y_title: str, *, y_words: bool = True) -> lis
     for tick in plot.y.ticks(max(2, round(box.height / UP))):
         y = plot.y.at(tick)
         items.append(Line(((box.x0, y), (box.x1, y)), GRID))
-        if y_words:
-            items.append(Label((box.x0 - 6, y + 4), f"{tick:g}", TICK, "muted", Anchor.END))
+        items.append(Label((box.x0 - 6, y + 4), f"{tick:g}", TICK, "muted", Anchor.END))
     items += _small_ticks(plot)
     items.append(Line(((box.x0, box.y0), (box.x0, box.y1), (box.x1, box.y1)), AXIS))
     items.append(Label((box.middle[0], box.y1 + 34), x_title, TICK, "muted", Anchor.MIDDLE))
-    if y_title:
-        items.append(Label((box.x0 - 6, box.y0 - 10), y_title, TICK, "muted"))
+    items.append(Label((box.x0 - 6, box.y0 - 10), y_title, TICK, "muted"))
     return items
 
 
@@ -149,7 +145,7 @@ def slope_name(plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY]) -> lis
 
 
 def roof_names(
-    plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY], *, rates: bool = True
+    plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY]
 ) -> list[tuple[Label, Box]]:
     """Over each flat roof on the picture: the most that fits where no mark is in the way."""
     named = []
@@ -158,27 +154,25 @@ def roof_names(
         if plot.box.y0 - 1 <= y <= plot.box.y1:
             # Nothing is over the highest, so that its name may begin before it does.
             start = plot.box.x0 if roof == roofs.compute[0] else left
-            options = list(_roof_options(roof, rates, start, plot.box.x1, y))
+            options = list(_roof_options(roof, start, plot.box.x1, y))
             crowds = [sum(o[1].grown(6).holds(mark) for mark in marks) for o in options]
             named.append(options[crowds.index(min(crowds))])
     return named
 
 
-def _roof_options(
-    roof: Roof, rates: bool, left: float, right: float, y: float
-) -> Iterator[tuple[Label, Box]]:
+def _roof_options(roof: Roof, left: float, right: float, y: float) -> Iterator[tuple[Label, Box]]:
     """Its name with its rates or with less, at either end."""
     brief = roof.name.replace(", dense", "")
     both, one = roof.text, number(roof.rate)
     texts = [f"{roof.name} {both} TFLOP/s", f"{brief} {both}", f"{brief} {one}"]
-    for text in (*(texts if rates else []), brief):
+    for text in (*texts, brief):
         for anchor, x in ((Anchor.END, right - 4), (Anchor.START, left + 8)):
             box = text_box((x, y - 5), text, SMALL, anchor)
             if (box.x0 >= left and box.x1 <= right) or text == brief:
                 yield Label((x, y - 5), text, SMALL, anchor=anchor, halo=True), box
 
 
-def ridges(plot: Plot, level: str, roofs: Roofs, *, words: bool) -> list[Item]:
+def ridges(plot: Plot, level: str, roofs: Roofs) -> list[Item]:
     """Where each roof begins, down to the axis, with its place where there is room for it."""
     items: list[Item] = []
     free = plot.box.x0
@@ -189,7 +183,7 @@ def ridges(plot: Plot, level: str, roofs: Roofs, *, words: bool) -> list[Item]:
             continue
         items += [Line(line, DROP) for line in [((x, max(y, plot.box.y0)), (x, plot.box.y1))]]
         text = f"ridge {number(ridge)}"
-        if words and x >= free and x + 4 + text_width(text, SMALL) < plot.box.x1:
+        if x >= free and x + 4 + text_width(text, SMALL) < plot.box.x1:
             items.append(Label((x + 4, plot.box.y1 - 6), text, SMALL, "muted", halo=True))
             free = x + 10 + text_width(text, SMALL)
     return items

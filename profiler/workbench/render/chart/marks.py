@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import fsum
 
 from workbench.derive.roofline.point import ERROR_MARGIN, LevelPoint, Point
 from workbench.judge.rows import Ablation, Row
@@ -14,11 +13,9 @@ from workbench.render.chart.placing import NEAR, block, clusters
 from workbench.render.chart.roofs import TERA, Roofs
 from workbench.render.chart.scene import (
     XY,
-    Anchor,
     Box,
     Group,
     Item,
-    Label,
     Line,
     Polygon,
     Shape,
@@ -48,7 +45,6 @@ MEASURED = Stroke("ink", 0.9, (6, 3))
 KEPT_PATH, OTHER_PATH = Stroke("step", 1.5), Stroke("rejected", 1.2, (4, 3))
 HEAD, GAP = 8.0, 8.0  # of an arrow: its head, and what it keeps from the marks
 SHORTEST = 6.0
-COUNT = 10.0  # the size of a cluster's count
 
 
 def kind_of(row: Row) -> Kind:
@@ -118,31 +114,22 @@ def sign(mark: Mark, at: XY, size: float = 1.0) -> list[Item]:
     return [replace(look, at=at, size=size * look.size) for look in looks]
 
 
-def choices(
-    marks: Sequence[Mark], places: Sequence[XY], size: float = 1.0, *, counted: bool = True
-) -> list[Group]:
-    """Every mark as something to choose; those that cover each other as one, with their number.
-
-    ``size`` is a factor on the signs. Not ``counted``, because all are named beside, there is no
-    number.
-    """
+def choices(marks: Sequence[Mark], places: Sequence[XY]) -> list[Group]:
+    """Every mark as something to choose; those that cover each other as one."""
     return [
-        _choice([marks[i] for i in members], [places[i] for i in members], size, counted)
-        for members in clusters(places, NEAR * size)
+        _choice([marks[i] for i in members], [places[i] for i in members])
+        for members in clusters(places, NEAR)
     ]
 
 
-def _choice(marks: Sequence[Mark], places: Sequence[XY], size: float, counted: bool) -> Group:
-    items = [item for mark, at in zip(marks, places, strict=True) for item in sign(mark, at, size)]
-    areas = tuple(block(at, NEAR * size) for at in places)
+def _choice(marks: Sequence[Mark], places: Sequence[XY]) -> Group:
+    items = tuple(item for mark, at in zip(marks, places, strict=True) for item in sign(mark, at))
+    areas = tuple(block(at, NEAR) for at in places)
     names = tuple(mark.row.variant for mark in marks)
     if len(marks) == 1:
-        return Group(tuple(items), names, marks[0].kind, areas, NEAR, marks[0].words)
-    x, y = min(x for x, _ in places), fsum(y for _, y in places) / len(places)
-    at = (x - 9 * size, y + 0.35 * COUNT)
-    count = Label(at, str(len(marks)), COUNT, "muted", Anchor.END, halo=True)
+        return Group(items, names, marks[0].kind, areas, NEAR, marks[0].words)
     words = f"{len(marks)} versions that cover each other: {', '.join(m.row.label for m in marks)}"
-    return Group((*items, *([count] if counted else [])), names, "cluster", areas, NEAR, words)
+    return Group(items, names, "cluster", areas, NEAR, words)
 
 
 def arrows(marks: Sequence[Mark], places: Sequence[XY], box: Box) -> list[Group]:

@@ -5,7 +5,6 @@ none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from workbench.judge.rows import Ablation
 from workbench.render.chart import ground, names
@@ -24,7 +23,6 @@ from workbench.render.chart.scene import (
     Outline,
     Scene,
     Stroke,
-    Width,
 )
 
 SIZE = 12.0  # of names
@@ -42,28 +40,13 @@ CAPTION = (
 )
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Of one width; ``side``: the enlarged crowd stands beside the whole, else under it."""
-
-    width: float
-    left: float
-    height: float  # of the whole roofline's plot
-    part: float  # the width of its plot, beside an enlarged crowd
-    names: float  # the most that names take beside the crowd
-    size: float
-    side: bool
-
-
-LAYOUTS = {
-    Width.WIDE: Layout(920, 46, 400, 330, 290, SIZE, side=True),
-    Width.NARROW: Layout(360, 40, 270, 312, 215, 11, side=False),
-}
+WIDTH, LEFT, HEIGHT = 920.0, 46.0, 400.0
+PART = 330.0  # the width of the whole's plot, beside an enlarged crowd
+NAMES = 290.0  # the most that names take beside the crowd
 TOP, FOOT, EDGE, BETWEEN = 26.0, 40.0, 8.0, 56.0
 
 
-def roofline(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
-    layout = LAYOUTS[width]
+def roofline(ablation: Ablation) -> Scene:
     known = roofs(ablation)
     marks = marks_at(ablation, ablation.base, known) if known else []
     absent = [row for row in ablation.everything if not row.point]
@@ -73,11 +56,10 @@ def roofline(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
     elif ablation.moves_only:
         drawn = NO_ARITHMETIC
     else:
-        drawn = _draw(marks, known, layout)
+        drawn = _draw(marks, known)
     return framed(
         drawn,
-        width,
-        layout.width,
+        WIDTH,
         absent,
         name="roofline",
         title="How close does each version come to the hardware's limit?",
@@ -87,24 +69,24 @@ def roofline(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
     )
 
 
-def _draw(marks: Sequence[Mark], drawn: Roofs, layout: Layout) -> tuple[list[Item], float]:
-    box = Box(layout.left, TOP, layout.left + layout.part, TOP + layout.height)
+def _draw(marks: Sequence[Mark], drawn: Roofs) -> tuple[list[Item], float]:
+    box = Box(LEFT, TOP, LEFT + PART, TOP + HEIGHT)
     whole = _plot(box, marks, drawn)
     crowd = _crowd(whole, marks)
-    if not crowd and layout.side:
-        whole = _plot(Box(box.x0, box.y0, layout.width - EDGE, box.y1), marks, drawn)
+    if not crowd:
+        whole = _plot(Box(box.x0, box.y0, WIDTH - EDGE, box.y1), marks, drawn)
     items: list[Item] = []
     near: list[Item] = []
     bottom = whole.box.y1 + FOOT
     frame = None
     if crowd:
         frame = around([whole.at(*mark.at) for mark in crowd], 8)
-        near_plot = _near_plot(crowd, layout, whole.box)
-        near = _near(near_plot, crowd, marks, drawn, layout)
+        near_plot = _near_plot(crowd, whole.box)
+        near = _near(near_plot, crowd, marks, drawn)
         bottom = near_plot.box.y1 + FOOT
-        items = _tie(frame, near_plot.box) if layout.side else []
-    items += _whole(whole, marks, crowd, drawn, layout, [*items, *_frame(frame)])
-    legend, bottom = key(entries(marks, measured=drawn.measured), EDGE, bottom + 4, layout.width)
+        items = _tie(frame, near_plot.box)
+    items += _whole(whole, marks, crowd, drawn, [*items, *_frame(frame)])
+    legend, bottom = key(entries(marks, measured=drawn.measured), EDGE, bottom + 4, WIDTH)
     return [*items, *near, *legend], bottom
 
 
@@ -121,7 +103,6 @@ def _whole(
     marks: Sequence[Mark],
     crowd: Sequence[Mark],
     drawn: Roofs,
-    layout: Layout,
     over: Sequence[Item],
 ) -> list[Item]:
     """Everything, the crowd only as a place; ``over`` is what no name may cover besides."""
@@ -130,7 +111,7 @@ def _whole(
     paths = arrows(marks, places, whole.box)
     rest = [mark for mark in marks if mark not in crowd]
     apart = [whole.at(*mark.at) for mark in rest]
-    chosen = choices(rest, apart, counted=False)
+    chosen = choices(rest, apart)
     space.keep_clear((*paths, *chosen, *over))
     return [
         *ground.axes(whole, _x_title(drawn), Y_TITLE),
@@ -138,7 +119,7 @@ def _whole(
         *paths,
         *(item for mark in crowd for item in sign(mark, whole.at(*mark.at), 0.6)),
         *(item for item in over if isinstance(item, Outline)),
-        *names.beside(rest, apart, space, layout.size),
+        *names.beside(rest, apart, space, SIZE),
         *chosen,
     ]
 
@@ -161,14 +142,13 @@ def _crowd(whole: Plot, marks: Sequence[Mark]) -> list[Mark]:
     return [mark for mark, at in zip(marks, places, strict=True) if box.holds(at)]
 
 
-def _near_plot(crowd: Sequence[Mark], layout: Layout, whole: Box) -> Plot:
+def _near_plot(crowd: Sequence[Mark], whole: Box) -> Plot:
     """Where the crowd is enlarged, with a column for names right of it."""
-    widest = max(text_width(mark.text, layout.size, bold=True) for mark in crowd) + 6
-    column = names.APART + min(layout.names, widest)
-    left = whole.x1 + BETWEEN if layout.side else layout.left
-    top = TOP if layout.side else whole.y1 + FOOT + 34
-    high = max(layout.height, ROW * len(crowd) + 4)
-    return plot(Box(left, top, layout.width - EDGE - column, top + high), *_range(crowd))
+    widest = max(text_width(mark.text, SIZE, bold=True) for mark in crowd) + 6
+    column = names.APART + min(NAMES, widest)
+    high = max(HEIGHT, ROW * len(crowd) + 4)
+    box = Box(whole.x1 + BETWEEN, TOP, WIDTH - EDGE - column, TOP + high)
+    return plot(box, *_range(crowd))
 
 
 def _near(
@@ -176,7 +156,6 @@ def _near(
     crowd: Sequence[Mark],
     marks: Sequence[Mark],
     drawn: Roofs,
-    layout: Layout,
 ) -> list[Item]:
     places = [near.at(*mark.at) for mark in crowd]
     named = [(mark, mark.text, at) for mark, at in zip(crowd, places, strict=True)]
@@ -185,8 +164,8 @@ def _near(
         *ground.roof_lines(near, drawn.base, drawn)[0],
         *(label for label, _ in ground.roof_names(near, drawn.base, drawn, places)),
         *arrows(marks, [near.at(*mark.at) for mark in marks], near.box),
-        *names.column(named, near.box, layout.width - EDGE, layout.size, ROW),
-        *choices(crowd, places, counted=False),
+        *names.column(named, near.box, WIDTH - EDGE, SIZE, ROW),
+        *choices(crowd, places),
     ]
 
 

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.judge.rows import Row
 from workbench.render.chart.lettering import fitted, text_width
 from workbench.render.chart.scene import XY, Label
 
 EDGE = 8.0
 BEFORE = 8.0  # between a name and its row
-
-
-def tops(rows: Sequence[Row], top: float, height: float, gap: float) -> tuple[list[float], float]:
-    """Where each row begins, and where the last ends; a gap parts the steps from references."""
-    places: list[float] = []
-    for n, row in enumerate(rows):
-        top += gap if n and row.is_reference and not rows[n - 1].is_reference else 0
-        places.append(top)
-        top += height
-    return places, top
 
 
 def row_left(names: Sequence[str], most: float, size: float) -> float:

@@ -29,14 +29,6 @@ class Shape(StrEnum):
     DIAMOND = "diamond"
     CROSS = "cross"
     RIGHT = "right"  # a triangle that points there
-    LEFT = "left"
-
-
-class Width(StrEnum):
-    """Text that shrinks with its picture cannot be read on a phone: every scene has two forms."""
-
-    WIDE = "wide"
-    NARROW = "narrow"
 
 
 @dataclass(frozen=True)
@@ -142,16 +134,6 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class Dots:
-    """Many equal points."""
-
-    points: tuple[XY, ...]
-    colour: str
-    size: float
-    opacity: float = 1.0
-
-
-@dataclass(frozen=True)
 class Label:
     """One line of text; ``turn`` in degrees, clockwise. ``halo`` keeps it legible over lines."""
 
@@ -181,17 +163,16 @@ class Group:
     words: str = ""
 
 
-Item: TypeAlias = Line | Polygon | Bar | Outline | Sign | Dots | Label | Group
+Item: TypeAlias = Line | Polygon | Bar | Outline | Sign | Label | Group
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A chart of one width. ``title`` and ``subtitle`` stand over it in a file; ``alt`` says what
+    """A chart. ``title`` and ``subtitle`` stand over it in a file; ``alt`` says what
     it shows, ``caption`` how to read it.
     """
 
     name: str
-    size: Width
     width: float
     height: float
     title: str

@@ -19,7 +19,6 @@ from workbench.render.chart.scene import (
     Shape,
     Sign,
     Stroke,
-    Width,
 )
 from workbench.render.document.phrases import shape_words
 from workbench.render.document.sizes import ALT, CAPTION, NAME, rate, rate_unit
@@ -33,17 +32,7 @@ DASH = (6.0, 4.0)
 THIN = Stroke("faint", 1.2)
 ENDS = 3.0  # half of the bar at either end of an interval
 UP = 60.0  # pixels between ticks, about
-
-
-@dataclass(frozen=True)
-class Layout:
-    width: float
-    left: float
-    height: float
-    side: bool  # the two stand beside each other, else under
-
-
-LAYOUTS = {Width.WIDE: Layout(920, 52, 320, True), Width.NARROW: Layout(360, 52, 240, False)}
+WIDTH, LEFT, HEIGHT = 920.0, 52.0, 320.0
 
 
 @dataclass(frozen=True)
@@ -54,16 +43,15 @@ class Panel:
     high: Callable[[AtSize], float]
 
 
-def size_lines(over: OverSizes, width: Width = Width.WIDE, name: str = NAME) -> Scene:
+def size_lines(over: OverSizes, name: str = NAME) -> Scene:
     """Of a range in which something was timed."""
-    layout = LAYOUTS[width]
     named, others = shown(over)
     strokes = {
         line.variant: Stroke(COLOURS[place % len(COLOURS)], 2.0, DASH if line.is_reference else ())
         for place, line in enumerate(named)
     }
     items: list[Item] = []
-    boxes = _boxes(layout)
+    boxes = _boxes()
     for box, panel in zip(boxes, _panels(over), strict=True):
         at = _plot(box, over, panel)
         items += _axes(at, over, panel.title)
@@ -74,12 +62,11 @@ def size_lines(over: OverSizes, width: Width = Width.WIDE, name: str = NAME) -> 
     entries = [Entry(line.variant, strokes[line.variant]) for line in named]
     if others:
         entries.append(Entry(f"{len(others)} others", THIN))
-    legend, bottom = key(entries, EDGE, boxes[-1].y1 + FOOT, layout.width - EDGE)
+    legend, bottom = key(entries, EDGE, boxes[-1].y1 + FOOT, WIDTH - EDGE)
     shared = shape_words(over.others)
     return Scene(
         name=name,
-        size=width,
-        width=layout.width,
+        width=WIDTH,
         height=bottom + 4,
         title=f"How does it go with {over.parameter}?",
         subtitle=f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}",
@@ -105,15 +92,11 @@ def shown(over: OverSizes) -> tuple[list[SizeLine], list[SizeLine]]:
     return named, [line for line in over.timed if line.variant not in wanted]
 
 
-def _boxes(layout: Layout) -> list[Box]:
-    high = layout.height
-    if not layout.side:
-        right = layout.width - EDGE
-        tops = (TOP, TOP + high + TOP + FOOT)
-        return [Box(layout.left, top, right, top + high) for top in tops]
-    wide = (layout.width - 2 * layout.left - 2 * EDGE) / 2
-    lefts = (layout.left, 2 * layout.left + EDGE + wide)
-    return [Box(left, TOP, left + wide, TOP + high) for left in lefts]
+def _boxes() -> list[Box]:
+    """Two, beside each other."""
+    wide = (WIDTH - 2 * LEFT - 2 * EDGE) / 2
+    lefts = (LEFT, 2 * LEFT + EDGE + wide)
+    return [Box(left, TOP, left + wide, TOP + HEIGHT) for left in lefts]
 
 
 def _panels(over: OverSizes) -> tuple[Panel, Panel]:

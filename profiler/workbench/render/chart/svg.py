@@ -18,7 +18,6 @@ from workbench.render.chart.scene import (
     Anchor,
     Bar,
     Box,
-    Dots,
     Group,
     Item,
     Label,
@@ -44,12 +43,10 @@ LOOKS = {
     "text": "font-family:system-ui,sans-serif",
     ".b": "font-weight:600",
     ".h": "paint-order:stroke;stroke-width:3px;stroke-linejoin:round",
-    ".d": "stroke-linecap:round",
 }
 SIGNS = {
     Shape.DIAMOND: "M{0} {1}l{2} {2} -{2} {2} -{2} -{2}z",
     Shape.RIGHT: "M{3} {1}l{4} {2} -{4} {2}z",
-    Shape.LEFT: "M{5} {1}l-{4} {2} {4} {2}z",
 }
 
 
@@ -131,12 +128,6 @@ class _Writer:
         return f'<path d="{SIGNS[sign.shape].format(*numbers)}" {look}/>\n'
 
     @write.register
-    def _(self, dots: Dots) -> str:
-        path = "".join(f"M{_place(at)}h0" for at in dots.points)
-        look = f'class="d s-{dots.colour}" stroke-width="{_number(dots.size)}"'
-        return f'<path d="{path}" fill="none" {look} opacity="{dots.opacity:g}"/>\n'
-
-    @write.register
     def _(self, label: Label) -> str:
         (x, y), size = label.at, label.size
         classes = f"f-{label.colour}" + " b" * label.bold + " h s-paper" * label.halo
@@ -201,7 +192,7 @@ def inline(scene: Scene) -> str:
     """For a page that has ``page_style``: every group with areas is a button."""
     wide, high = _number(scene.width), _number(scene.height)
     return (
-        f'<svg class="chart {scene.size}" data-chart="{scene.name}" viewBox="0 0 {wide} {high}" '
+        f'<svg class="chart" data-chart="{scene.name}" viewBox="0 0 {wide} {high}" '
         f'width="{wide}" height="{high}" role="group" aria-label="{escape(scene.alt)}">\n'
         f"{_Writer(live=True).all(scene.items)}</svg>\n"
     )

@@ -23,37 +23,19 @@ from workbench.render.chart.scene import (
     Line,
     Scene,
     Stroke,
-    Width,
 )
 from workbench.render.document.blocks import Kind
-from workbench.render.document.stalls import stall_words
 from workbench.render.numbers import factor, number
 from workbench.words import Status
 
 NUMBER, GAP = 10.5, 14.0
+WIDTH, NAMES, SIZE, BAR = 920.0, 260.0, 12.0, 18.0
 RULE = Stroke("faint", 0.8)
 ALT = "Time under ncu by stall reason, every step beside its parent."
 CAPTION = (
     "Each pair is on the scale of its parent: lengths compare within a pair only. A colour is its "
     "share of the samples times the duration, which is not what would be saved without it."
 )
-
-
-@dataclass(frozen=True)
-class Layout:
-    """``above``: names and totals stand over their bars, else beside them."""
-
-    width: float
-    names: float
-    size: float
-    bar: float
-    above: bool
-
-
-LAYOUTS = {
-    Width.WIDE: Layout(920, 260, 12, 18, above=False),
-    Width.NARROW: Layout(360, 0, 11.5, 16, above=True),
-}
 
 
 @dataclass(frozen=True)
@@ -102,26 +84,22 @@ def pairs(ablation: Ablation) -> list[Pair]:
     return steps
 
 
-def stall_time(ablation: Ablation, width: Width = Width.WIDE) -> Scene:
+def stall_time(ablation: Ablation) -> Scene:
     absent = [
         row
         for row in ablation.rows
         if not (row.against_parent and row.against_parent.stall_times)
         and (row.status != Status.CURRENT or (row.step and row.step.parent))
     ]
-    return of_pairs(pairs(ablation), where(ablation), width, absent)
+    return of_pairs(pairs(ablation), where(ablation), absent)
 
 
-def of_pairs(
-    shown: Sequence[Pair], of_what: str, width: Width = Width.WIDE, absent: Sequence[Row] = ()
-) -> Scene:
+def of_pairs(shown: Sequence[Pair], of_what: str, absent: Sequence[Row] = ()) -> Scene:
     """Of any pairs, such as one step alone; ``of_what`` is in the subtitle."""
-    layout = LAYOUTS[width]
-    drawn = _draw(shown, layout) if shown else "stall samples not collected"
+    drawn = _draw(shown) if shown else "stall samples not collected"
     return framed(
         drawn,
-        width,
-        layout.width,
+        WIDTH,
         absent,
         name="stall-time",
         title="Where did the time go, step by step?",
@@ -131,21 +109,21 @@ def of_pairs(
     )
 
 
-def _draw(shown: Sequence[Pair], layout: Layout) -> tuple[list[Item], float]:
+def _draw(shown: Sequence[Pair]) -> tuple[list[Item], float]:
     # Of each pair the longer bar counts, so that what a step took away keeps its colour.
     longest = [{r: max(p.before[r], p.after[r]) for r in p.before} for p in shown]
     colours = fills(longest)
-    items, top = key(entries(colours, stall_words), EDGE, 0, layout.width)
+    items, top = key(entries(colours), EDGE, 0, WIDTH)
     names = [n for p in shown for n in (p.comparison.before, p.comparison.after)]
-    left = EDGE if layout.above else row_left(names, layout.names, layout.size)
+    left = row_left(names, NAMES, SIZE)
     most = max(max(p.totals) / p.totals[0] for p in shown)
     room = max(text_width(_total(p), NUMBER) for p in shown) + 10
-    unit = (layout.width - EDGE - left - (0 if layout.above else room)) / most
+    unit = (WIDTH - EDGE - left - room) / most
     y = top + 8
     for n, pair in enumerate(shown):
         if n:
-            items.append(Line(((EDGE, y), (layout.width - EDGE, y)), RULE))
-        group, y = _pair(pair, colours, left, unit, y + GAP / 2, layout)
+            items.append(Line(((EDGE, y), (WIDTH - EDGE, y)), RULE))
+        group, y = _pair(pair, colours, left, unit, y + GAP / 2)
         items.append(group)
         y += GAP / 2
     return items, y + 4
@@ -157,7 +135,7 @@ def _total(pair: Pair) -> str:
 
 
 def _pair(
-    pair: Pair, colours: Mapping[str, str], left: float, unit: float, top: float, layout: Layout
+    pair: Pair, colours: Mapping[str, str], left: float, unit: float, top: float
 ) -> tuple[Group, float]:
     """Both bars; ``unit`` is the length of the parent's. Returns where they end."""
     before, after = pair.totals
@@ -168,25 +146,16 @@ def _pair(
     items: list[Item] = []
     y = top
     for n, (side, times, total, text) in enumerate(sides):
-        y += layout.size + 4 if layout.above else 0
-        bar = Box(left, y, left + unit * total / before, y + layout.bar)
+        bar = Box(left, y, left + unit * total / before, y + BAR)
         items += stacked(parts(times, colours), colours, bar, number, NUMBER)
-        items += _words(side, text, bar, layout, strong=n == 1)
-        y += layout.bar + 3
-    area = Box(2, top - 3, layout.width - 2, y)
+        items += _words(side, text, bar, strong=n == 1)
+        y += BAR + 3
+    area = Box(2, top - 3, WIDTH - 2, y)
     return Group(tuple(items), pair.variants, pair.kind, (area,), words=pair.words), y
 
 
-def _words(text: str, total: str, bar: Box, layout: Layout, *, strong: bool) -> list[Item]:
-    """The name of a bar, and its total beside it or beside the name."""
-    size = layout.size
-    if layout.above:
-        at = (EDGE, bar.y0 - 4)
-        room = layout.width - 2 * EDGE - text_width(total, NUMBER) - 10
-        label = name(text, at, room, size, own=strong)
-        end = EDGE + text_width(label.text, size, bold=strong) + 10
-    else:
-        at = (EDGE, bar.middle[1] + 0.35 * size)
-        label = name(text, at, bar.x0 - BEFORE - EDGE, size, own=strong)
-        end = bar.x1 + 5
-    return [label, Label((end, at[1]), total, NUMBER, label.colour)]
+def _words(text: str, total: str, bar: Box, *, strong: bool) -> list[Item]:
+    """The name of a bar, and its total."""
+    y = bar.middle[1] + 0.35 * SIZE
+    label = name(text, (EDGE, y), bar.x0 - BEFORE - EDGE, SIZE, own=strong)
+    return [label, Label((bar.x1 + 5, y), total, NUMBER, label.colour)]

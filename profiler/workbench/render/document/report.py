@@ -1,7 +1,7 @@
 """The document of a judged ladder: what a report says, in the order in which people read it.
 
 Keys of its sections: result, lessons, ladder, shapes, sizes (where shapes differ in one parameter
-alone), roofline, stalls, why, steps (with one ``step-<variant>`` each, the baseline's first),
+alone), roofline, why, steps (with one ``step-<variant>`` each, the baseline's first),
 failures, next, method, environment, reproduction,
 sources. Warnings stand before them all.
 """
@@ -65,7 +65,6 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
         *_shapes(ablation),
         *sizes_sections(ablation.sizes),
         _roofline(ablation),
-        _stalls(ablation),
         _why(ablation),
         _steps(ablation, diffs),
         _failures(ablation),
@@ -124,9 +123,8 @@ def _ladder(ablation: Ablation) -> Section:
         tree(ablation),
         Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
         Fold(
-            words("Chained, back to back and cold, and the instances behind the times"),
+            words("Times chained, back to back and with cold L2"),
             (
-                _chart("samples", ablation),
                 timings.times(ablation.everything),
                 *([Bullets(calls)] if calls else []),
             ),
@@ -233,18 +231,12 @@ def _roofline(ablation: Ablation) -> Section:
         words("Roofline"),
         (
             _chart("roofline", ablation),
-            _chart("roofline-levels", ablation),
             Fold(words("The roof over each version"), (rooflines.roofline(ablation),)),
             Fold(words("Distance to the roofs of every level"), distances),
             beside,
             *measured,
         ),
     )
-
-
-def _stalls(ablation: Ablation) -> Section:
-    chart = _chart("stalls", ablation)
-    return Section("stalls", words("Warp stalls"), (chart,))
 
 
 def _why(ablation: Ablation) -> Section:
@@ -275,11 +267,10 @@ def _why(ablation: Ablation) -> Section:
 
 
 def _memory(ablation: Ablation) -> list[Block]:
-    chart = _chart("memory", ablation)
     if len(ablation.ends) < 2:
-        return [chart]
+        return []
     before, after = ablation.ends
-    return [chart, pair.memory((before.label, after.label), before.figures, after.figures)]
+    return [pair.memory((before.label, after.label), before.figures, after.figures)]
 
 
 def _promises(ablation: Ablation) -> list[Block]:

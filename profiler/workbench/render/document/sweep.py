@@ -11,7 +11,6 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Cell,
-    Chart,
     Column,
     Kind,
     Paragraph,
@@ -29,7 +28,6 @@ from workbench.render.plain import shorten
 from workbench.words import ABSENT, NONE, Origin
 
 WHY = 60
-ALT = "Time of every combination of parameters."
 INTERVAL = "[95 % interval]"
 
 
@@ -119,11 +117,9 @@ def sweep_table(sweep: Sweep) -> Table:
     )
 
 
-def sweep_view(sweep: Sweep, *, chart: bool = False) -> list[Block]:
-    """The table with what it says; ``chart`` where there is room for a picture."""
+def sweep_view(sweep: Sweep) -> list[Block]:
+    """The table and what it shows."""
     told: list[Block] = [Paragraph(origin(sweep)), *warned(sweep.warnings), sweep_table(sweep)]
-    if chart and sweep.timed:
-        told.append(Chart("sweep", f"{ALT} Of {sweep.base}, {sweep.shape}, on {sweep.gpu}."))
     return [*told, Bullets(tuple(account(sweep)))]
 
 

@@ -1,0 +1,56 @@
+"""Charts over the size: well-formed, within their width, and nothing left out."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from workbench.derive.speedup import Time
+from workbench.judge.sizes import AtSize, OverSizes, SizeLine
+from workbench.render.chart import svg
+from workbench.render.chart.lettering import text_width
+from workbench.render.chart.scene import Anchor, Scene, labels
+from workbench.render.chart.size_lines import shown, size_lines
+from workbench.words import Regime
+
+
+def time(value: float) -> Time:
+    return Time(value, 0.9 * value, 1.1 * value, Regime.CHAINED, 5, 20)
+
+
+def inside(scene: Scene) -> None:
+    for one in labels(scene.items):
+        wide = text_width(one.text, one.size, bold=one.bold)
+        left = one.at[0] - {Anchor.START: 0, Anchor.MIDDLE: wide / 2, Anchor.END: wide}[one.anchor]
+        assert left >= -1, one
+        assert left + wide <= scene.width + 1, one
+        assert 0 <= one.at[1] <= scene.height, one
+    for file in svg.files(scene):
+        ElementTree.fromstring(file)
+
+
+def over(names: int, references: int = 1) -> OverSizes:
+    sizes = {f"n{2**i}": float(2**i) for i in range(4, 12)}
+    lines = [
+        SizeLine(
+            variant=f"v{n}",
+            is_reference=n >= names - references,
+            points=tuple(AtSize(s, v, time((n + 1) * v), 1e12 / (n + 1)) for s, v in sizes.items()),
+        )
+        for n in range(names)
+    ]
+    return OverSizes("study", "nvidia-h200", "n", sizes, {"rows": 2}, tuple(lines), in_flops=True)
+
+
+@pytest.mark.parametrize("names", [1, 2, 7, 30])
+def test_sizes_are_drawn_whatever_their_number(names: int) -> None:
+    inside(size_lines(over(names)))
+
+
+def test_the_fastest_and_the_references_have_names() -> None:
+    found = over(30, references=2)
+    named, others = shown(found)
+    assert named[0].variant == "v0"  # the fastest
+    assert {"v28", "v29"} <= {line.variant for line in named}
+    assert len(named) + len(others) == 30
