@@ -18,12 +18,14 @@ from test_gate import CU, MODULE
 from workbench.cli import main
 from workbench.commands import correctness, together
 from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.search import first_bad
 from workbench.run import machine
 from workbench.run.machine import Gpu
 from workbench.run.plan import Measured, Plan
 from workbench.run.recording import Recorder
 from workbench.study.sources import Fingerprints
+from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult
 from workspaces import GOOD, make
 
@@ -177,6 +179,29 @@ def test_a_variant_that_is_none(tmp_path: Path, capsys: Capture) -> None:
     made, shas = history(tmp_path, "fine", "x[i] * 3")
     assert main(["bisect", "basline", shas[0], "--project", str(made.workspace)]) == 2
     assert "did you mean 'baseline'?" in capsys.readouterr().err
+
+
+def test_without_a_good_commit_it_starts_at_the_last_correct_evidence(
+    tmp_path: Path, bench: type[Bench], capsys: Capture
+) -> None:
+    made, _ = history(tmp_path, "fine", "2 * x[i]")
+    assert bisect(made, capsys)[0] == 2
+    study = find_workspace(made.workspace).study("scale")
+    folder = EvidenceFolder(made.workspace / "ablations/scale/evidence/nvidia-h200")
+    timed = snapshots.timing(study.default_shape, {"baseline": 10.0})
+    store.write(folder.timings(study.default_shape) / "t.json", timed)
+    for status in (CheckResult.CORRECT, CheckResult.WRONG):
+        recorder = Recorder(study, study.default_shape, folder, ["baseline"])
+        recorder.check("baseline", study.default_shape, status=status, why="max error 1")
+        made.commit(f"recorded: {status}")
+    good = made.git("rev-parse", "HEAD~1")
+    assert bisect(made, capsys, "", "HEAD~1")[0] == 2  # nothing has changed since
+    made.edit(CU, "2 * x[i]", "2 * x[i] + 0")
+    bad = made.edit(CU, "2 * x[i] + 0", "x[i] * 3 /* WRONG */")
+    code, told, said = bisect(made, capsys)
+    assert (code, told["what"], told["first_bad"]["commit"]) == (0, "wrong", bad)
+    assert told["commits"] == 4
+    assert f"from {good[:10]} recorded: correct" in said
 
 
 def test_check_names_the_last_good_commit(

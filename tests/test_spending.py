@@ -1,9 +1,8 @@
-"""Known good versions, what measuring has cost, and runs that do not begin."""
+"""What is changed since the evidence, what measuring has cost, and runs that do not begin."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from workbench.commands import check, measuring
 from workbench.commands import spending as spending_verb
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import KeptEntry, SpentEntry
+from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal, without_progress
 from workbench.run import cards, machine
 from workbench.run.machine import Gpu
@@ -231,50 +230,21 @@ def test_a_budget_that_is_none(tmp_path: Path, capsys: Capture, line: str) -> No
     assert "budget.max" in capsys.readouterr().err
 
 
-# ---- keep ----------------------------------------------------------------------------------
-def test_a_kept_version_and_what_departs_from_it(tmp_path: Path, capsys: Capture) -> None:
+# ---- what is changed since the evidence ----------------------------------------------------
+def test_list_names_the_files_changed_since_the_evidence(tmp_path: Path, capsys: Capture) -> None:
     root = copy_of_repository(tmp_path)
-    made = repository(root)
     project = ["--project", str(root)]
-    assert main(["keep", "fix11", "--note", "ships", *project]) == 0
-    assert main(["keep", "fix1", *project]) == 0
-    path = root / "ablations" / "attention" / "kept.jsonl"
-    entries, told = store.read_lines(path, KeptEntry)
-    assert told == []
-    first: KeptEntry = entries[0]
-    assert (first.variant, first.note) == ("fix11", "ships")
-    assert first.commit == made.git("rev-parse", "HEAD")
-    assert {"fix11.py", "fix11.cu"} <= first.sources.keys()
-    assert any("captures/fix11.json" in file for file in first.evidence)
-    assert any(file.endswith(".ncu-repz") for file in first.evidence)
-    assert 4 < first.times["nvidia-h200/b2h8s512d64"] < 7
-
-    capsys.readouterr()
+    repository(root)
     assert main(["list", *project]) == 0
-    assert "departed" not in capsys.readouterr().out
+    assert "changed since" not in capsys.readouterr().out
     kernel = root / "kernels" / "attention" / "fix11.cu"
     kernel.write_text(kernel.read_text() + "\n// one more line\n")
     assert main(["list", *project]) == 0
     said = capsys.readouterr().out
-    assert "fix11 has departed from what was kept" in said
-    assert "fix11.cu is changed" in said
-    assert "fix1 has departed" not in said
-    assert main(["list", "--json", *project]) == 0
-    studies = json.loads(capsys.readouterr().out)["studies"]
-    study = next(each for each in studies if each["study"] == "attention")
-    assert all(each["kept"] == [] for each in studies if each is not study)
-    departed = {each["variant"]: each["departed"] for each in study["kept"]}
-    assert departed == {"fix11": ["fix11.cu is changed"], "fix1": []}
-
-    assert main(["keep", "fix11", *project]) == 1  # nobody checked it as it is
-    assert "was not checked as it is" in capsys.readouterr().err
-    assert len(path.read_text().splitlines()) == 2
-
-
-def test_what_is_wrong_is_not_kept(tmp_path: Path, capsys: Capture) -> None:
-    root = copy_of_repository(tmp_path)
-    shutil.rmtree(root / "reports", ignore_errors=True)
-    assert main(["keep", "fix3", "--project", str(root)]) == 1
-    assert "wrong at" in capsys.readouterr().err
-    assert main(["keep", "fix99", "--project", str(root)]) == 2
-    assert not (root / "ablations" / "attention" / "kept.jsonl").exists()
+    assert "fix11: changed since its evidence: fix11.cu" in said
+    assert "fix1: changed" not in said
+    assert main(["list", "--json", "--study", "attention", *project]) == 0
+    (study,) = json.loads(capsys.readouterr().out)["studies"]
+    changed = {each["variant"]: each["changed"] for each in study["variants"]}
+    assert changed.pop("fix11") == ["fix11.cu"]
+    assert not any(changed.get(name) for name in ("fix1", "fix2", "baseline"))

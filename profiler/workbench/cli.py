@@ -52,7 +52,6 @@ VERBS: dict[str, type] = {
     "adopt": options.AdoptOptions,
     "gate": options.GateOptions,
     "bisect": options.BisectOptions,
-    "keep": options.KeepOptions,
     "ship": options.ShipOptions,
     "setup": options.SetupOptions,
     "status": options.StatusOptions,

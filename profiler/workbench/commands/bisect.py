@@ -18,7 +18,15 @@ from workbench.commands.progress import Progress, note
 from workbench.commands.sides import Side, build_all, recorded_anew
 from workbench.commands.together import measure_together
 from workbench.derive.noise import ASSUMED_NOISE
-from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, WorkbenchError, unknown
+from workbench.errors import (
+    CannotTell,
+    EnvironmentLacks,
+    GateFailed,
+    UsageError,
+    WorkbenchError,
+    unknown,
+)
+from workbench.evidence.layout import evidence_folders
 from workbench.judge.commits import Rules, judge_change
 from workbench.judge.differences import AtCommit, is_same
 from workbench.judge.search import Found, first_bad
@@ -97,6 +105,34 @@ class History:
         with Progress() as progress:
             build_all([(side, [name])], self.options.arch, progress, self.scratch / "cubins")
         side.facts = side.at(name, counters=False)
+
+
+def kept(repository: Repository, bad: Commit, options: BisectOptions) -> Commit:
+    """The newest commit that recorded evidence of the variant, by which it is correct as it was
+    there. Raises UsageError where there is none before ``bad``.
+    """
+    name = options.variant
+    with repository.checked_out([bad]) as (workspace,):
+        study = workspace.study(options.study).name
+        folders = evidence_folders(workspace.ablations, study)
+        files = [path for folder in folders for path in folder.of_variant(name)]
+        top = workspace.root.resolve()
+        paths = [repository.inside / path.resolve().relative_to(top) for path in files]
+    for commit in repository.touching(paths, bad.sha) if paths else []:
+        with repository.checked_out([commit]) as (workspace,):
+            side = side_of(commit, workspace, options.study, [name])
+            known = (
+                side.evidence.check(name).current if name in side.names and side.evidence else None
+            )
+            if known is not None and not side.wrong(name):
+                if commit.sha == bad.sha:
+                    break
+                note(f"from {commit.short} {commit.subject}: its evidence says correct")
+                return commit
+    raise UsageError(
+        f"no commit before {bad.said} holds evidence that {name} is correct",
+        hint=f"name one: `workbench bisect {name} GOOD`",
+    )
 
 
 def runs_the_same(one: AtCommit | None, other: AtCommit | None) -> bool:
@@ -202,7 +238,8 @@ def run(options: BisectOptions) -> None:
         raise unknown("question", options.what, (WRONG, SLOW, EITHER))
     workspace = find_workspace(options.project)
     repository = repository_of(workspace)
-    good, bad = repository.commit(options.good), repository.commit(options.bad)
+    bad = repository.commit(options.bad)
+    good = repository.commit(options.good) if options.good else kept(repository, bad, options)
     every = repository.between(good, bad)
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         (Path(folder) / "cubins").mkdir()

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from workbench.commands.keep import Departed, departures
 from workbench.commands.options import ListOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.target import tell_packaged
-from workbench.errors import UsageError
+from workbench.errors import UsageError, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
 from workbench.render.document import listing as document
 from workbench.render.document.blocks import Paragraph, Section, words
 from workbench.render.document.listing import Listed, Recorded
+from workbench.run.commits import repository_of
 from workbench.study.model import Study
+from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Status
 
@@ -66,10 +68,33 @@ def states(workspace: Workspace, study: Study) -> dict[str, list[tuple[Recorded,
     return told
 
 
+def changed_files(
+    workspace: Workspace, study: Study, known: Mapping[str, list[tuple[Recorded, States]]]
+) -> dict[str, list[str]]:
+    """Stale variant to its sources that are others than in the commit that last touched its
+    evidence; none of what git does not tell.
+    """
+    stale = [n for n, es in known.items() if any(r.state == Status.STALE for r, _ in es)]
+    if not stale or workspace.packaged:
+        return {}
+    found = {}
+    with suppress(WorkbenchError):
+        repository = repository_of(workspace)
+        for name in stale:
+            files = [
+                path for each in folders(workspace, study.name) for path in each.of_variant(name)
+            ]
+            commits = repository.touching(files) if files else []
+            sources = [*source_files(study, study.variants[name]), study.folder / "study.py"]
+            if commits and (others := repository.changed_since(commits[0], sources)):
+                found[name] = [path.name for path in others]
+    return found
+
+
 def described(
     study: Study,
     known: Mapping[str, list[tuple[Recorded, States]]],
-    kept: Sequence[Departed] = (),
+    changed: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
     variants = []
     for each, entries in zip(listing(study, known), known.values(), strict=True):
@@ -81,6 +106,7 @@ def described(
                 "key_change": each.key_change,
                 "reference": each.is_reference,
                 "evidence": evidence,
+                "changed": list(changed.get(each.name, ())),
             }
         )
     return {
@@ -89,10 +115,6 @@ def described(
         "shapes": list(study.shapes),
         "default_shape": study.default_shape,
         "variants": variants,
-        "kept": [
-            {"variant": each.variant, "date": each.kept.date, "departed": each.files}
-            for each in kept
-        ],
     }
 
 
@@ -116,7 +138,7 @@ def section(
     study: Study,
     known: Mapping[str, list[tuple[Recorded, States]]],
     wide: bool,
-    kept: Sequence[Departed] = (),
+    changed: Mapping[str, Sequence[str]],
 ) -> Section:
     shown = document.listing(
         study.name,
@@ -126,7 +148,10 @@ def section(
         listing(study, known),
         wide,
     )
-    told = [Paragraph(words(one.words)) for one in kept if wide or one.files]
+    told = [
+        Paragraph(words(f"{name}: changed since its evidence: {', '.join(files)}"))
+        for name, files in changed.items()
+    ]
     return replace(shown, blocks=(*shown.blocks, *told))
 
 
@@ -144,10 +169,10 @@ def run(options: ListOptions) -> None:
     if workspace.packaged:
         tell_packaged([study.name for study in studies])
     known = [(study, states(workspace, study)) for study in studies]
-    kept = {study.name: departures(workspace, study) for study in studies}
+    changed = {study.name: changed_files(workspace, study, here) for study, here in known}
     if options.json:
-        show_json({"studies": [described(*each, kept[each[0].name]) for each in known]})
+        show_json({"studies": [described(*each, changed[each[0].name]) for each in known]})
     else:
         out = Output(options.wide, options.markdown)
         wide = options.wide
-        out.show(*(section(study, each, wide, kept[study.name]) for study, each in known))
+        out.show(*(section(study, each, wide, changed[study.name]) for study, each in known))

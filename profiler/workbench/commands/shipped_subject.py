@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,6 @@ from pathlib import Path
 import workbench
 from workbench.commands import packaging
 from workbench.commands.calls import on_record
-from workbench.commands.keep import commit_of, sources_of
 from workbench.commands.shipped_evidence import (
     Shapes,
     require_kept,
@@ -21,11 +21,12 @@ from workbench.commands.shipped_evidence import (
     times_of,
 )
 from workbench.commands.target import Target, require_arch
-from workbench.errors import UsageError
+from workbench.errors import UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Provenance, Shipped, ShippedCubin, ShippedTime
 from workbench.judge.rows import Row
 from workbench.render import package as rendered
+from workbench.run.commits import repository_of
 from workbench.run.origin import now
 from workbench.run.protocol import Packable
 from workbench.shipped.facts import Facts
@@ -238,3 +239,21 @@ def other_code(shipped: Shipped) -> str:
     if shipped.cubins and unknown and here.partition(" ")[0] != there:
         return f"the cubins may be other machine code: {built}"
     return ""
+
+
+def commit_of(workspace: Workspace) -> str:
+    """The one that is checked out where the kernels are as they are there; "" is not collected."""
+    try:
+        repository = repository_of(workspace)
+        return "" if repository.is_dirty else repository.commit("HEAD").sha
+    except WorkbenchError:
+        return ""
+
+
+def sources_of(study: Study, name: str) -> dict[str, str]:
+    """File to sha256."""
+    files = source_files(study, study.variants[name])
+    return {
+        path.relative_to(study.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(files)
+    }

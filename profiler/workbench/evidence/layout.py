@@ -78,6 +78,12 @@ class EvidenceFolder:
     def check(self, variant: str) -> Path:
         return as_it_is(self.root / "checks" / f"{variant}.json")
 
+    def of_variant(self, variant: str) -> list[Path]:
+        """Its files: what it was built to, its check, its captures at all shapes."""
+        files = [self.build(variant), self.check(variant)]
+        files += [self.capture_index(shape.name, variant) for shape in self.shapes]
+        return [path for path in files if is_there(path)]
+
     def timings(self, shape: str) -> Path:
         return self.root / shape / "timings"
 

@@ -88,6 +88,20 @@ class Repository:
             *(Commit(own[0], own[0][:10], pair[2]) for own, pair in zip(names, pairs, strict=True)),
         ]
 
+    def touching(self, paths: Sequence[Path], until: str = "HEAD") -> list[Commit]:
+        """The commits up to ``until`` that changed one of these, along the first parents, the
+        newest first.
+        """
+        form = ("--first-parent", "--format=%H%x00%s")
+        told = self.git("log", *form, until, "--", *map(str, paths)).splitlines()
+        pairs = [line.partition("\0") for line in told]
+        return [Commit(sha, sha[:10], subject) for sha, _, subject in pairs]
+
+    def changed_since(self, commit: Commit, paths: Sequence[Path]) -> list[Path]:
+        """Those of these files that are others now."""
+        told = self.git("diff", "--name-only", "-z", commit.sha, "--", *map(str, paths))
+        return [self.top / name for name in told.split("\0") if name]
+
     @property
     def is_dirty(self) -> bool:
         """Whether files of the workspace differ from the commit that is checked out."""

@@ -87,10 +87,6 @@ class Workspace:
         top = self.output / "workbench-evidence" if self.packaged else self.ablations
         return top / "ledger.jsonl"
 
-    def kept(self, study: str) -> Path:
-        """The versions of a study's variants that were marked as good."""
-        return self.ablations / study / "kept.jsonl"
-
     @property
     def template_folders(self) -> list[Path]:
         """The workspace's own templates first, then the built-in ones, file by file."""

@@ -42,5 +42,4 @@ from workbench.commands.options.telling import ReportOptions as ReportOptions
 from workbench.commands.options.telling import ShowOptions as ShowOptions
 from workbench.commands.options.versions import BisectOptions as BisectOptions
 from workbench.commands.options.versions import GateOptions as GateOptions
-from workbench.commands.options.versions import KeepOptions as KeepOptions
 from workbench.commands.options.versions import ShipOptions as ShipOptions

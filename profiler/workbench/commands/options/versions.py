@@ -70,7 +70,12 @@ class BisectOptions:
     """Find the commit in which a variant became wrong, or slower."""
 
     variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
-    good: Annotated[str, typer.Argument(metavar="GOOD")]
+    good: Annotated[
+        str,
+        typer.Argument(
+            metavar="[GOOD]", help="Default: the commit of the variant's last correct evidence."
+        ),
+    ] = ""
     bad: Annotated[str, typer.Argument(metavar="BAD")] = "HEAD"
     what: Annotated[
         str, typer.Option("--what", help="wrong, slow, or either: wrong first.", metavar="WHAT")
@@ -80,20 +85,6 @@ class BisectOptions:
     study: StudyName = None
     shape: ShapeName = None
     on: On = None
-    json: Json = False
-
-
-@dataclass(frozen=True)
-class KeepOptions:
-    """Mark a variant as it is as a known good version.
-
-    `workbench list` tells what has departed from it.
-    """
-
-    variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
-    note: Annotated[str, typer.Option("--note", help="Why, in a line.", metavar="TEXT")] = ""
-    project: Project = None
-    study: StudyName = None
     json: Json = False
 
 

@@ -24,7 +24,6 @@ from workbench.evidence.records.checks import DerivedShape as DerivedShape
 from workbench.evidence.records.journal import CaptureEntry as CaptureEntry
 from workbench.evidence.records.journal import Entry as Entry
 from workbench.evidence.records.journal import JournalEntry as JournalEntry
-from workbench.evidence.records.journal import KeptEntry as KeptEntry
 from workbench.evidence.records.journal import PredictionEntry as PredictionEntry
 from workbench.evidence.records.journal import SessionEntry as SessionEntry
 from workbench.evidence.records.journal import SpentEntry as SpentEntry

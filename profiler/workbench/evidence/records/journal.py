@@ -68,27 +68,6 @@ class PredictionEntry(Entry, frozen=True, kw_only=True, tag="prediction"):
 JournalEntry = SessionEntry | CaptureEntry | PredictionEntry
 
 
-class KeptEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of ``kept.jsonl``: a version of a variant that somebody marked as good.
-
-    ``sources`` are the sha256 of its files by name, ``evidence`` those of the files that bear it
-    out, by their path in the study's ``evidence``. ``times`` are chained, in microseconds, by
-    GPU and shape. ``commit`` is the one that was checked out; "" is not collected.
-    """
-
-    mend: ClassVar[str] = "the other lines count; this one can be deleted"
-
-    date: str
-    variant: str
-    fingerprint: str
-    sources: dict[str, str]
-    evidence: dict[str, str]
-    times: dict[str, Number]
-    commit: str = ""
-    note: str = ""
-    workbench: str | None = None
-
-
 class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One line of ``ledger.jsonl``: a run that held a GPU for so many ``seconds``.
 
