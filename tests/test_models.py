@@ -1,19 +1,16 @@
-"""The tables of docs/models.md: made from what benchmarks/models.py recorded, and nothing else."""
+"""The tables of docs/models.md hold what benchmarks/models.py recorded."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import msgspec
 import pytest
+from benchmarks import models
+from benchmarks.models import FA4, NONE, OURS, SDPA, Recording, launched
 
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT
-
-sys.path.append(str(ROOT))  # where the benchmarks are imported from
-
-from benchmarks import models_page
-from benchmarks.models_page import FA4, NONE, OURS, SDPA, Recording, launched
 
 
 def recorded(sessions: int = 3) -> Recording:
@@ -31,7 +28,7 @@ def recorded(sessions: int = 3) -> Recording:
 
 
 def test_a_row_has_times_the_ratio_with_its_interval_and_the_shares() -> None:
-    first, second = models_page.rows(recorded(), "bert")
+    first, second = (models.row(recorded(), "bert", tokens) for tokens in (512, 8192))
     assert first[:4] == ("512", "10.1", "12.0", "8.00")
     assert first[4].startswith("1.26x [1.2")
     assert first[4].endswith("(SDPA)")
@@ -43,34 +40,34 @@ def test_a_row_has_times_the_ratio_with_its_interval_and_the_shares() -> None:
 
 
 def test_one_session_has_no_interval() -> None:
-    first, _ = models_page.rows(recorded(sessions=1), "bert")
+    first = models.row(recorded(sessions=1), "bert", 512)
     assert first[4] == "1.25x (SDPA)"
 
 
 def test_the_page_names_what_was_not_collected() -> None:
     head, end = "<!-- models: {} -->\n", "<!-- /models -->\n"
     text = f"{head.format('bert')}old\n{end}{head.format('llama_d128')}{end}"
-    made = models_page.page(text, recorded())
+    made = models.page(text, recorded())
     assert "0.95 billion parameters, 3 sessions" in made
     assert (
         "Llama-like: 16 layers, 16 heads of 128 over 8 of keys, causal, bf16: not collected" in made
     )
     assert "old" not in made
-    assert models_page.page(made, recorded()) == made
+    assert models.page(made, recorded()) == made
 
 
 def test_a_record_of_other_sources_is_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = find_workspace(ROOT).study("attention_served")
-    monkeypatch.setattr(models_page, "RECORDED", tmp_path / "models.json")
-    assert models_page.current(study) is None
+    monkeypatch.setattr(models, "RECORDED", tmp_path / "models.json")
+    assert models.current(study) is None
     made = recorded()
-    models_page.save(made, models_page.RECORDED)
-    assert models_page.current(study) is None
-    made.sources = models_page.sources(study)
-    models_page.save(made, models_page.RECORDED)
-    assert models_page.current(study) == made
+    models.RECORDED.write_bytes(msgspec.json.encode(made))
+    assert models.current(study) is None
+    made.sources = models.sources(study)
+    models.RECORDED.write_bytes(msgspec.json.encode(made))
+    assert models.current(study) == made
 
 
 def test_the_worst_error_is_a_multiple_of_sdpas() -> None:
@@ -80,7 +77,8 @@ def test_the_worst_error_is_a_multiple_of_sdpas() -> None:
     assert made.worst_error() != made.worst_error()
 
 
-def test_the_page_is_what_is_on_record() -> None:
-    text = models_page.PAGE.read_text(encoding="utf-8")
-    found = models_page.current(find_workspace(ROOT).study("attention_served"))
-    assert models_page.page(text, found) == text, "python -m benchmarks.models_page writes it"
+@pytest.mark.slow
+def test_the_page_holds_what_is_recorded() -> None:
+    text = models.PAGE.read_text(encoding="utf-8")
+    found = models.current(find_workspace(ROOT).study("attention_served"))
+    assert models.page(text, found) == text, "python -m benchmarks.models --tables writes it"
