@@ -9,14 +9,14 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+from benchmarks import controls
+
 from test_ladders import recorded
 from workbench.commands.target import find_target
 from workbench.derive.intervals import over_sessions
-from workbench.evidence import store
-from workbench.evidence.records import Timing
-from workbench.judge.inputs import TimedTogether
 from workbench.judge.ladder import judge
-from workbench.judge.sessions import TimingFacts, timing_facts
+from workbench.judge.sessions import TimingFacts
 from workbench.judge.snapshot import snapshot
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
@@ -35,6 +35,7 @@ def test_the_witnesses_have_the_names_of_gates() -> None:
     assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} <= gates
 
 
+@pytest.mark.slow
 def test_what_the_twins_of_the_ladder_say_is_told() -> None:
     timing = recorded().timing
     assert timing is not None
@@ -58,27 +59,18 @@ def _interval_holds(ratio: object) -> bool:
 def every_timing() -> tuple[TimingFacts, ...]:
     """Of all timings on record in the repository, of whatever study and shape."""
     workspace = find_workspace(ROOT)
-    found = []
-    for name in workspace.studies():
-        reference = workspace.study(name).ladder.primary_reference
-        for path in sorted((ROOT / "ablations" / name).glob("evidence/*/*/timings/*.json.bz2")):
-            timing = store.read(path, Timing)
-            together = TimedTogether(path.name, frozenset(timing.fingerprints), timing)
-            facts = timing_facts(together, reference)
-            assert facts is not None
-            found.append(facts)
-    return tuple(found)
+    return tuple(f for name in workspace.studies() for f in controls.timings(workspace, name))
 
 
-def test_of_all_twins_on_record_is_told_how_many_leave_out_one() -> None:
-    twins = [twin for facts in every_timing() for twin in facts.twins]
-    off = [twin for twin in twins if not _interval_holds(twin.ratio)]
-    share = 100 * len(off) / len(twins)
-    told = f"Of all {len(twins)} twins on record, in every regime, {len(off)} leave it out"
-    assert f"{told}, {share:.1f} %" in PAGE
-    assert not any(twin.is_off for twin in twins)
+@pytest.mark.slow
+def test_the_page_holds_what_the_recorded_controls_say() -> None:
+    text = controls.PAGE.read_text("utf-8")
+    written = controls.page(text, find_workspace(ROOT))
+    assert written == text, "`python -m benchmarks.controls` writes it"
+    assert not any(control.is_off for facts in every_timing() for control in facts.twins)
 
 
+@pytest.mark.slow
 def test_the_reference_in_company_is_as_told_in_every_timing_on_record() -> None:
     known = every_timing()
     companies = [facts.company for facts in known if facts.company is not None]
@@ -118,6 +110,7 @@ def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path:
     assert row.verdict == Verdict.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_captures_account_for_the_times_as_told() -> None:
     why = [gate.why for row in recorded().rows for gate in row.gates if gate.name == "duration"]
     found = [float(m[1]) / float(m[2]) for text in why if (m := DURATION.match(text))]

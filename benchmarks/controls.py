@@ -1,0 +1,71 @@
+"""How often the A/A controls of all recorded timings differ: the table of docs/measuring.md.
+
+Every timing holds second groups of instances of some variants, which must come out as equal to the
+first groups. A 95 % interval of their ratio should exclude 1.0 in one of twenty comparisons.
+
+python -m benchmarks.controls
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from workbench.evidence import store
+from workbench.evidence.records import Timing
+from workbench.judge.inputs import TimedTogether
+from workbench.judge.sessions import TimingFacts, Twin, timing_facts
+from workbench.study.workspace import Workspace, find_workspace
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "measuring.md"
+TABLE = re.compile(r"(<!-- controls -->\n).*?(<!-- /controls -->)", re.DOTALL)
+
+
+def timings(workspace: Workspace, study: str) -> Iterator[TimingFacts]:
+    """All that are recorded of a study, at any shape and on any GPU."""
+    reference = workspace.study(study).ladder.primary_reference
+    for path in sorted((ROOT / "ablations" / study).glob("evidence/*/*/timings/*")):
+        timing = store.read(path, Timing)
+        together = TimedTogether(path.name, frozenset(timing.fingerprints), timing)
+        if (facts := timing_facts(together, reference)) is not None:
+            yield facts
+
+
+def excludes_one(control: Twin) -> bool:
+    low, high = control.ratio.low, control.ratio.high
+    return low is not None and high is not None and not low <= 1 <= high
+
+
+def row(name: str, runs: int, controls: list[Twin]) -> str:
+    off = sum(map(excludes_one, controls))
+    share = f"{off} ({100 * off / len(controls):.1f} %)"
+    ends = [(c.ratio.low, c.ratio.high) for c in controls]
+    half = median(100 * (high / low - 1) / 2 for low, high in ends if low and high)
+    furthest = max(abs(c.ratio.ratio - 1) for c in controls)
+    cells = (name, runs, len(controls), share, f"±{half:.2f} %", f"{100 * furthest:.2f} %")
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def table(workspace: Workspace) -> str:
+    rows = [
+        "| study | timings | controls | exclude 1.0 | half-width, median | furthest from 1.0 |",
+        "| --- | --: | --: | --: | --: | --: |",
+    ]
+    runs, every = 0, list[Twin]()
+    for study in workspace.studies():
+        facts = list(timings(workspace, study))
+        if controls := [control for one in facts for control in one.twins]:
+            runs, every = runs + len(facts), every + controls
+            rows.append(row(study, len(facts), controls))
+    return "\n".join([*rows, row("all", runs, every)]) + "\n"
+
+
+def page(text: str, workspace: Workspace) -> str:
+    return TABLE.sub(lambda match: f"{match[1]}{table(workspace)}{match[2]}", text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text("utf-8"), find_workspace(ROOT)), "utf-8")
