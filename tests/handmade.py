@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
-from workbench.ncu.capture import METRIC_COLUMNS
+from workbench.ncu.capture import METRIC_COLUMNS, Table
 
 
-def metrics(*launches: dict[str, float]) -> pd.DataFrame:
+def metrics(*launches: dict[str, float]) -> Table:
     """Of one kernel a launch: metric name to value."""
     rows = [
         (i, f"k{i}", name, value, "")
         for i, found in enumerate(launches)
         for name, value in found.items()
     ]
-    return pd.DataFrame(rows, columns=METRIC_COLUMNS)
+    return Table(rows, columns=METRIC_COLUMNS)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 
-import pandas as pd
-
 from workbench.derive.figures import Figure
 from workbench.judge.bottlenecks import attainable, bottlenecks, parts, plain
-from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, RULE_COLUMNS
+from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, RULE_COLUMNS, Table
 from workbench.render.document import blocks
 from workbench.render.document.bottlenecks import brief
 
@@ -28,7 +26,7 @@ def share(reason: str, value: float) -> tuple[str, Figure]:
 def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
     found = dict([share("long_scoreboard", 60.0), share("drain", 2.0), share("selected", 20.0)])
     found["achieved_occupancy"], found["theoretical_occupancy"] = seen(6), seen(18)
-    rules = pd.DataFrame(
+    rules = Table(
         [
             rule("TheoreticalOccupancy", "", 81),
             rule("MemoryCacheAccessPattern", "L1TEX Global Store Access Pattern", 70),
@@ -37,7 +35,7 @@ def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
         ],
         columns=RULE_COLUMNS,
     )
-    lines = pd.DataFrame(
+    lines = Table(
         [
             (0, "k", "/workbench/kernels/s/a.cu", n, "long_scoreboard", v)
             for n, v in ((3, 10.0), (7, 30.0))
@@ -63,42 +61,42 @@ def test_compression_where_nothing_was_allocated_for_it_is_named_last() -> None:
     for rate, first in ((0.0, "CPIStall"), (0.4, "MemoryL2Compression")):
         focus = [("lrc__average_ilc_input_sector_success_rate.pct", rate)]
         low = (*compression[:-1], [*focus, ("lrc__ilc_input_sectors.sum", 2097706.0)])
-        rules = pd.DataFrame([low, rule("CPIStall", "Stalls", 30)], columns=RULE_COLUMNS)
-        lines = pd.DataFrame([], columns=LINE_COLUMNS)
+        rules = Table([low, rule("CPIStall", "Stalls", 30)], columns=RULE_COLUMNS)
+        lines = Table([], columns=LINE_COLUMNS)
         assert bottlenecks(rules, lines, found, {})[0].rule == first
 
 
 def test_of_several_kernels_the_one_that_takes_long_is_named_first() -> None:
     """An estimate is of its kernel's own runtime."""
     durations = [(0, "long", 90.0), (1, "short", 6.0), (2, "short", 4.0)]
-    metrics = pd.DataFrame(
+    metrics = Table(
         [(n, k, "gpu__time_duration.sum", v, "ns") for n, k, v in durations],
         columns=METRIC_COLUMNS,
     )
     part = parts(metrics)
     assert part == {"long": 0.9, "short": 0.1}
-    rules = pd.DataFrame(
+    rules = Table(
         [
             (1, "short", *rule("CPIStall", "Long Scoreboard Stalls", 80)[2:]),
             (0, "long", *rule("CPIStall", "Long Scoreboard Stalls", 20)[2:]),
         ],
         columns=RULE_COLUMNS,
     )
-    lines = pd.DataFrame([], columns=LINE_COLUMNS)
+    lines = Table([], columns=LINE_COLUMNS)
     found = dict([share("long_scoreboard", 60.0), share("selected", 20.0)])
     first, second = bottlenecks(rules, lines, found, part)
     assert (first.kernel, first.part, second.kernel) == ("long", 0.9, "short")
     assert (first.metric, first.value) == ("metric", 1.0)  # the kernel's own, not of all
     assert "in long, 90 % of the durations" in blocks.plain(brief(first))
-    (only,) = bottlenecks(rules.iloc[1:], lines, found, {"long": 1.0})
+    (only,) = bottlenecks(Table(rules.entries[1:], rules.columns), lines, found, {"long": 1.0})
     assert "durations" not in blocks.plain(brief(only))
     assert only.kernel == "long"
 
 
 def test_without_rules_the_stalls_stand_in() -> None:
     found = dict([share("wait", 40.0), share("selected", 60.0)])
-    lines = pd.DataFrame([(0, "k", "a.cu", 1, "wait", 4.0)], columns=LINE_COLUMNS)
-    (only,) = bottlenecks(pd.DataFrame(columns=RULE_COLUMNS), lines, found, {})
+    lines = Table([(0, "k", "a.cu", 1, "wait", 4.0)], columns=LINE_COLUMNS)
+    (only,) = bottlenecks(Table([], RULE_COLUMNS), lines, found, {})
     assert only.title == "Wait stalls"
     assert math.isnan(only.estimated_speedup_pct)
 

@@ -8,7 +8,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from handmade import metrics
@@ -22,6 +21,7 @@ from workbench.errors import UsageError
 from workbench.evidence.ceilings import Calibration, CeilingRecord, load_calibration
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.rows import Ablation
+from workbench.ncu.capture import Table
 from workbench.render import markdown
 from workbench.render.as_json import dumps
 from workbench.render.as_json import ladder as as_json
@@ -139,7 +139,7 @@ def test_a_file_that_cannot_be_used_is_named_with_a_hint(
     assert caught.value.hint
 
 
-def found_point(table: pd.DataFrame) -> Point:
+def found_point(table: Table) -> Point:
     found = point(table, calibration().values)
     assert found is not None
     return found

@@ -11,6 +11,7 @@ import pytest
 
 from workbench.evidence.records import Build, BuiltKernel, CapturedKernel, CaptureIndex, Provenance
 from workbench.judge.compiled import captured_gate, gate_of, lines_missing, why_no_lines
+from workbench.ncu.capture import Table
 from workbench.ncu.places import lasting_name
 from workbench.ncu.resources import resources
 from workbench.run.front_ends import compiler_environment
@@ -190,9 +191,7 @@ def test_an_index_without_resources_is_written_as_before() -> None:
 
 # ---- source lines -----------------------------------------------------------------------------
 def capture(*lines: tuple[str, int]) -> Any:
-    import pandas as pd
-
-    return SimpleNamespace(lines=pd.DataFrame(lines, columns=["file", "line"]))
+    return SimpleNamespace(lines=Table(lines, ["file", "line"]))
 
 
 @pytest.mark.parametrize(

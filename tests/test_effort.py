@@ -7,12 +7,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pandas as pd
 import pytest
 
 from synthetic import ablation
 from workbench.judge.effort import Effort, effort
-from workbench.ncu.capture import Launched, load_capture
+from workbench.ncu.capture import METRIC_COLUMNS, Launched, Table, load_capture
 from workbench.render.document.effort import efforts
 from workbench.study.model import Work
 from workbench.study.workspace import find_workspace
@@ -47,7 +46,7 @@ def launched(l2_bytes: float | None) -> Launched:
 def test_launches_are_added_and_one_unknown_is_no_zero(
     second: float | None, l2: float | None
 ) -> None:
-    nothing = pd.DataFrame({"launch": [0], "metric": ["none"], "value": [0.0]})
+    nothing = Table([(0, "k", "none", 0.0, "")], METRIC_COLUMNS)
     both = (launched(2e6), launched(second))
     capture = cast(Any, SimpleNamespace(metrics=nothing, launched=both))
     found = effort(capture, Work(flops=8.0, bytes=2e6, dtype="float16"))

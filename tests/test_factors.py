@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from handmade import metrics
@@ -27,7 +26,7 @@ from workbench.derive.standouts import standouts
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rules import rule_changes
 from workbench.judge.scores import score
-from workbench.ncu.capture import RULE_COLUMNS
+from workbench.ncu.capture import RULE_COLUMNS, Table
 from workbench.ncu.catalog import catalog
 from workbench.render.document import promises
 from workbench.words import PredictionResult, RuleMove
@@ -277,12 +276,12 @@ def test_a_handful_of_events_among_millions_is_no_change() -> None:
     assert [m.id for m in standouts(many, after, None, ASSUMED_NOISE).top] == ["shared_conflicts"]
 
 
-def rules(*found: tuple[str, str, float, str]) -> pd.DataFrame:
+def rules(*found: tuple[str, str, float, str]) -> Table:
     rows: list[tuple[Any, ...]] = [
         (0, "k", rule, "S", title, "", scope, estimate, [])
         for rule, title, estimate, scope in found
     ]
-    return pd.DataFrame(rows, columns=RULE_COLUMNS)
+    return Table(rows, columns=RULE_COLUMNS)
 
 
 def test_rules_appear_vanish_and_change() -> None:

@@ -98,7 +98,6 @@ def import_everything() -> None:
         for path in sorted((ENGINE / room).rglob("*.py")):
             parts = path.relative_to(ENGINE).with_suffix("").parts
             import_module(".".join(["workbench", *parts]).removesuffix(".__init__"))
-    import_module("pandas")  # loaded with the first table of a capture, it reads the time zones
 
 
 def loaded(environment: jinja2.Environment) -> jinja2.Environment:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 
-import pandas as pd
 import pytest
 
 from workbench.derive.diff.alignment import align, pair_changed, source
@@ -15,7 +14,7 @@ from workbench.derive.diff.model import Profiled, SourceDiff
 from workbench.derive.diff.source_diff import pair_files, source_diff
 from workbench.derive.diff.unified import signed, unified, with_context
 from workbench.derive.figures import DURATION
-from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS
+from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, Table
 from workbench.render import markdown, source_lines
 from workbench.render.document.blocks import plain
 from workbench.render.document.hunks import (
@@ -32,14 +31,14 @@ FILE = "/workbench/kernels/s/{}.cu"
 ALL = {*COUNTERS, "samples"}
 
 
-def lines_table(*rows: tuple[int, str, int, str, float]) -> pd.DataFrame:
+def lines_table(*rows: tuple[int, str, int, str, float]) -> Table:
     """Rows of (launch, file, line, counter, value)."""
-    return pd.DataFrame([(r[0], "k", *r[1:]) for r in rows], columns=LINE_COLUMNS)
+    return Table([(r[0], "k", *r[1:]) for r in rows], columns=LINE_COLUMNS)
 
 
-def durations(*nanoseconds: float) -> pd.DataFrame:
+def durations(*nanoseconds: float) -> Table:
     rows = [(i, "k", DURATION, value, "ns") for i, value in enumerate(nanoseconds)]
-    return pd.DataFrame(rows, columns=METRIC_COLUMNS)
+    return Table(rows, columns=METRIC_COLUMNS)
 
 
 def costed(text: str, name: str, samples: dict[int, float], total: float = 100) -> Profiled:

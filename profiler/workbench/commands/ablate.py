@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from shlex import quote
 
 import typer
@@ -37,11 +36,6 @@ from workbench.study.spaces import is_space
 from workbench.study.workspace import including
 
 
-def load_pandas() -> None:
-    """It takes a quarter of a second to import, which passes while the GPU is measuring."""
-    import pandas  # noqa: F401
-
-
 def named(target: Target, fixes: list[str]) -> list[str]:
     """The steps up to the fixes, as far as they are measured at the shape, what a fix chooses
     among, which says whether it chooses the fastest, and the references.
@@ -64,8 +58,6 @@ def measured(
     Ctrl-C leaves with 130.
     """
     steps = target.steps(fixes)
-    if target.live:
-        threading.Thread(target=load_pandas, daemon=True).start()
     ensured = ahead or ensure(target, named(target, fixes), fresh=fresh)
     evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
     judged = judge(evidence, target.workspace.config, source=ensured.source)

@@ -34,6 +34,7 @@ from workbench.judge.comparison import compare as compare_captures
 from workbench.ncu.capture import (
     Capture,
     find_metric,
+    has_lines,
     has_rules,
     load_capture,
     load_sources,
@@ -130,7 +131,7 @@ def one_kernel(found: list[Group], report: Report) -> Launch:
 def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> None:
     launch = one_kernel(kernels, report)
     capture, _ = read(report, launch)
-    if not (options.sass or (capture.lines["line"] > 0).any()):
+    if not (options.sass or has_lines(capture)):
         raise UsageError(
             f"{launch.kernel} in {report.name} has no source lines",
             hint="compile with nvcc -lineinfo and profile with --set full --import-source yes",

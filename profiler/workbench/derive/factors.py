@@ -34,7 +34,7 @@ from workbench.derive.sums import added
 from workbench.ncu.catalog import ANATOMY_METRICS
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK, BUSIEST = ANATOMY_METRICS
 NEEDED = ANATOMY_METRICS[:-1]
@@ -128,7 +128,7 @@ class SpeedupFactors:
         return sizes.get(factor, 0.0) / total if total else 0.0
 
 
-def duration_parts(metrics: pd.DataFrame) -> DurationParts | None:
+def duration_parts(metrics: Table) -> DurationParts | None:
     """None where some launch lacks one of the counters: "not collected", never a guess."""
     launches = by_launch(metrics).values()
     needed = {*NEEDED, DURATION}

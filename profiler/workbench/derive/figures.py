@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.rowwise import rows
 from workbench.derive.sums import added
 from workbench.ncu.catalog import (
     LIMIT_PREFIX,
@@ -20,7 +19,7 @@ from workbench.ncu.catalog import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 DURATION = "gpu__time_duration.sum"
 BANDWIDTH = "dram_bandwidth"
@@ -47,7 +46,7 @@ class Figure:
 _known: dict[int, Launches] = {}
 
 
-def by_launch(metrics: pd.DataFrame) -> Launches:
+def by_launch(metrics: Table) -> Launches:
     """Launch number to metric name to value; of a table that does not change any more."""
     key = id(metrics)
     if key not in _known:
@@ -56,9 +55,9 @@ def by_launch(metrics: pd.DataFrame) -> Launches:
     return _known[key]
 
 
-def _by_launch(metrics: pd.DataFrame) -> Launches:
+def _by_launch(metrics: Table) -> Launches:
     launches: dict[int, dict[str, float]] = {}
-    for launch, name, value in rows(metrics, "launch", "metric", "value"):
+    for launch, name, value in metrics.rows("launch", "metric", "value"):
         launches.setdefault(int(launch), {})[str(name)] = float(value)
     return launches
 
@@ -68,7 +67,7 @@ def longest(launches: Launches) -> Mapping[str, float]:
     return max(launches.values(), key=lambda values: values.get(DURATION, 0.0), default={})
 
 
-def figures(metrics: pd.DataFrame) -> dict[str, Figure]:
+def figures(metrics: Table) -> dict[str, Figure]:
     """Every figure of the catalogue that the capture can give, and some that combine others."""
     launches = by_launch(metrics)
     every = {key: figure(spec, launches) for key, spec in catalog().items()}
@@ -197,7 +196,7 @@ def stall_label(reason: str) -> str:
     return "none (issuing)" if reason == ISSUING else reason.replace("_", " ")
 
 
-def stall_shares(metrics: pd.DataFrame) -> dict[str, float]:
+def stall_shares(metrics: Table) -> dict[str, float]:
     """Warp state samples by reason as shares of all samples, largest first; empty if none.
 
     ``selected`` is a warp that issued: no stall, but part of the whole.
@@ -224,7 +223,7 @@ def _shares(launches: Launches) -> dict[str, float]:
     return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
 
 
-def occupancy_limiters(metrics: pd.DataFrame) -> list[str]:
+def occupancy_limiters(metrics: Table) -> list[str]:
     """What allows the fewest blocks per SM, in the longest launch; several where they tie."""
     values = longest(by_launch(metrics))
     limits = {k: values[LIMIT_PREFIX + k] for k in LIMITERS if LIMIT_PREFIX + k in values}

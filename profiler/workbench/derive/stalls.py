@@ -15,7 +15,7 @@ from workbench.derive.figures import DURATION, by_launch, stall_samples
 from workbench.derive.sums import added
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 UNSAMPLED = "not_sampled"  # the duration of launches too short for a single sample
 
@@ -34,7 +34,7 @@ class StallTime:
         return self.after - self.before
 
 
-def stall_times(metrics: pd.DataFrame) -> dict[str, float]:
+def stall_times(metrics: Table) -> dict[str, float]:
     """Reason to microseconds, largest first; they sum to the duration. Empty if no samples."""
     launches = by_launch(metrics).values()
     if not all(DURATION in values for values in launches):

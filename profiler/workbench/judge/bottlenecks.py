@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, stall_label
-from workbench.derive.rowwise import rows
 from workbench.derive.sums import added
 from workbench.ncu.catalog import STALL_PREFIX
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 TOP = 3
 BINDING_SHARE = 0.8
@@ -89,14 +88,14 @@ def plain(message: str) -> str:
     return _MARKUP.sub(lambda match: match[1], message)
 
 
-def hot_line(lines: pd.DataFrame, kernel: str, counter: str) -> HotLine | None:
+def hot_line(lines: Table, kernel: str, counter: str) -> HotLine | None:
     """The line of a kernel with the most of a counter, or of ``ALL_STALLS`` together.
 
     None where the capture has no source lines for the kernel.
     """
     sums: dict[tuple[str, int], float] = {}
     columns = ("kernel", "file", "line", "counter", "value")
-    for its_kernel, file, line, its_counter, value in rows(lines, *columns):
+    for its_kernel, file, line, its_counter, value in lines.rows(*columns):
         if its_kernel == kernel and line > 0 and _is_counted(its_counter, counter):
             place = (str(file), int(line))
             sums[place] = sums.get(place, 0.0) + value
@@ -110,14 +109,14 @@ def _is_counted(name: str, counter: str) -> bool:
     return name not in NO_STALL if counter == ALL_STALLS else name == counter
 
 
-def _counter(rule: Rule, lines: pd.DataFrame) -> str | None:
+def _counter(rule: Rule, lines: Table) -> str | None:
     """By which counter a rule's line is found; None where it speaks of no place."""
     if rule.name in NO_LINE:
         return None
     if rule.name != STALL_RULE:
         return LINE_COUNTER.get(rule.name, ALL_STALLS)
     reason = rule.title.lower().replace(" stalls", "").replace(" ", "_")
-    return reason if reason in set(lines["counter"].tolist()) else ALL_STALLS
+    return reason if reason in set(lines["counter"]) else ALL_STALLS
 
 
 # Stalls a warp sits in because of what a rule speaks of: no fix can win back more than their share.
@@ -163,10 +162,10 @@ def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
     return achieved.value >= BINDING_SHARE * limit.value
 
 
-def parts(metrics: pd.DataFrame) -> dict[str, float]:
+def parts(metrics: Table) -> dict[str, float]:
     """What the launches of each kernel take of the durations of all; empty where not collected."""
     sums: dict[str, float] = {}
-    for kernel, metric, value in rows(metrics, "kernel", "metric", "value"):
+    for kernel, metric, value in metrics.rows("kernel", "metric", "value"):
         if metric == DURATION:
             sums[str(kernel)] = sums.get(str(kernel), 0.0) + value
     total = added(sums.values())
@@ -174,8 +173,8 @@ def parts(metrics: pd.DataFrame) -> dict[str, float]:
 
 
 def bottlenecks(
-    rules: pd.DataFrame,
-    lines: pd.DataFrame,
+    rules: Table,
+    lines: Table,
     figures: Mapping[str, Figure],
     part: Mapping[str, float],
     top: int = TOP,
@@ -210,9 +209,9 @@ class Rule:
     focus: Sequence[tuple[str, float]]
 
 
-def _rules(rules: pd.DataFrame) -> list[Rule]:
+def _rules(rules: Table) -> list[Rule]:
     columns = ("rule", "title", "message", "kernel", "scope", "estimated_speedup_pct", "focus")
-    return [Rule(*values) for values in rows(rules, *columns)]
+    return [Rule(*values) for values in rules.rows(*columns)]
 
 
 def _rank(
@@ -227,9 +226,7 @@ def _rank(
     )
 
 
-def _bottleneck(
-    rule: Rule, lines: pd.DataFrame, figures: Mapping[str, Figure], part: float
-) -> Bottleneck:
+def _bottleneck(rule: Rule, lines: Table, figures: Mapping[str, Figure], part: float) -> Bottleneck:
     counter = _counter(rule, lines)
     metric, value = _metric(rule, counter, figures if part >= 1 else {})
     return Bottleneck(
@@ -256,11 +253,9 @@ def _metric(rule: Rule, counter: str | None, figures: Mapping[str, Figure]) -> t
     return rule.focus[0] if rule.focus else ("", math.nan)
 
 
-def top_stalls(
-    lines: pd.DataFrame, figures: Mapping[str, Figure], top: int = TOP
-) -> list[Bottleneck]:
+def top_stalls(lines: Table, figures: Mapping[str, Figure], top: int = TOP) -> list[Bottleneck]:
     """The largest stall reasons as bottlenecks, for a report without rule results."""
-    kernel = str(lines["kernel"].iloc[0]) if len(lines) else ""
+    kernel = str(lines["kernel"][0]) if len(lines) else ""
     stalls = {
         key.removeprefix(STALL): figure.value
         for key, figure in figures.items()

@@ -78,13 +78,8 @@ class Added:
 
 def added_time(case: Case) -> Added | None:
     """The median over the instances of all sessions."""
-    sessions, name = case.timing.sessions if case.timing else (), case.variant
-    own = [
-        series
-        for session in sessions
-        for series in session.series
-        if series.variant == name and series.regime == Regime.CHAINED
-    ]
+    every = case.timing.by_variant.get(case.variant, ()) if case.timing else ()
+    own = [series for series in every if series.regime == Regime.CHAINED]
     if not own:
         return None
     clocks = [mhz for series in own for mhz in series.mhz]

@@ -87,7 +87,7 @@ def lines_missing(capture: Capture, front_ends: Sequence[str]) -> str:
     """That a capture has no source lines, or none of the user's own files; "" where it has."""
     if not has_lines(capture):
         return f"no source lines: {why_no_lines(front_ends)}"
-    files = [str(file) for file in set(capture.lines["file"].tolist()) if file]
+    files = [str(file) for file in set(capture.lines["file"]) if file]
     generated = [file.startswith(GENERATED_ROOT) for file in files]
     own = [file.startswith(VIRTUAL_ROOT) for file in files]
     if any(generated) and not any(own):

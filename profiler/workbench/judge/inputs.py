@@ -14,12 +14,10 @@ from workbench.judge.bottlenecks import Bottleneck, bottlenecks, parts
 from workbench.words import Status
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from workbench.evidence.ceilings import Calibration
     from workbench.evidence.journal import Journal
     from workbench.evidence.records import Build, CaptureIndex, Check, GraphNode, Provenance, Timing
-    from workbench.ncu.capture import Capture
+    from workbench.ncu.capture import Capture, Table
     from workbench.study.model import Ladder, Step, Work
     from workbench.words import Parameter
 
@@ -132,7 +130,7 @@ class ShapeEvidence:
     parameters: Mapping[str, Parameter]
     timings: tuple[TimedTogether, ...]
     variants: Mapping[str, VariantEvidence]
-    repeats: tuple[Sequence[pd.DataFrame], ...] = ()
+    repeats: tuple[Sequence[Table], ...] = ()
     flops: float | None = None
     work: Work | None = None
 

@@ -6,12 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.rowwise import rows
 from workbench.judge.bottlenecks import READABLE
 from workbench.words import RuleMove
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 LEAST_POINTS = 1.0  # an estimate that moved by less says the same as before
 Key = tuple[str, str]  # rule and title
@@ -52,11 +51,11 @@ class _Advice:
         return math.isfinite(self.estimate)
 
 
-def _advice(rules: pd.DataFrame) -> dict[Key, _Advice]:
+def _advice(rules: Table) -> dict[Key, _Advice]:
     """Rule and title to its largest estimate over the kernels."""
     largest: dict[Key, _Advice] = {}
     columns = ("rule", "title", "scope", "estimated_speedup_pct")
-    for rule, title, scope, estimate in rows(rules, *columns):
+    for rule, title, scope, estimate in rules.rows(*columns):
         key, advice = (str(rule), str(title)), _Advice(str(scope), float(estimate))
         known = largest.get(key)
         if known is None or not known.is_rated or advice.estimate > known.estimate:
@@ -64,12 +63,12 @@ def _advice(rules: pd.DataFrame) -> dict[Key, _Advice]:
     return largest
 
 
-def rule_changes(before: pd.DataFrame, after: pd.DataFrame) -> tuple[RuleChange, ...]:
+def rule_changes(before: Table, after: Table) -> tuple[RuleChange, ...]:
     """Vanished, changed, appeared, then the same; within each by the larger estimate.
 
     Empty where either capture has no rule results: that is "not collected", not "no advice".
     """
-    if before.empty or after.empty:
+    if not before or not after:
         return ()
     old, new = _advice(before), _advice(after)
     changes = [_change(key, old.get(key), new.get(key)) for key in {**old, **new}]

@@ -27,10 +27,8 @@ from workbench.study.sources import source_files, source_texts
 from workbench.words import CheckResult, Status
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from workbench.evidence.records import Build, Check
-    from workbench.ncu.capture import Capture
+    from workbench.ncu.capture import Capture, Table
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ def _timings(evidence: Evidence) -> Iterator[TimedTogether]:
         yield TimedTogether(file=file.name, timed=timed, timing=file.timing)
 
 
-def _repeats(evidence: Evidence) -> Iterator[Sequence[pd.DataFrame]]:
+def _repeats(evidence: Evidence) -> Iterator[Sequence[Table]]:
     """The metrics of a capture and of its repeats, for every variant of the study that has any."""
     captures = Captures(evidence)
     for variant in evidence.study.variants:

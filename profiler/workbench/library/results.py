@@ -210,7 +210,7 @@ class ReadReport(Shown, Report):
         return as_frame.launched(self.launches)
 
     def capture(self, launch: int = 0) -> Capture:
-        """All of a launch: ``metrics``, ``lines``, ``rules`` as DataFrames. Raises UsageError."""
+        """All of a launch: ``metrics``, ``lines``, ``rules``. Raises UsageError."""
         return self._read(launch)[0]
 
     def details(self, launch: int = 0) -> launches.Details:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -62,6 +63,32 @@ class Launched:
     grid: Extents | None
     block: Extents | None
     l2_bytes: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows under named columns; one does not change any more."""
+
+    entries: Sequence[tuple[Any, ...]] = field(repr=False)
+    columns: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, column: str) -> list[Any]:
+        """The values of a column."""
+        at = self.columns.index(column)
+        return [row[at] for row in self.entries]
+
+    def rows(self, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """The values of several columns, one tuple a row."""
+        return map(itemgetter(*map(self.columns.index, columns)), self.entries)
+
+    def table(self) -> pd.DataFrame:
+        """The same as a DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.entries, columns=list(self.columns))
 
 
 class Tables(Protocol):
@@ -155,12 +182,12 @@ class Capture:
         return known if len(known) == len(found) else None
 
     @cached_property
-    def metrics(self) -> pd.DataFrame:
+    def metrics(self) -> Table:
         """One metric of one launch: see ``METRIC_COLUMNS``."""
         return _table((launch.metrics for launch in self.launches), self.kernels, METRIC_COLUMNS)
 
     @cached_property
-    def lines(self) -> pd.DataFrame:
+    def lines(self) -> Table:
         """One counter of one source line: see ``LINE_COLUMNS``.
 
         The counter is a stall reason, counted in samples, or a key of ``LINE_COUNTERS``.
@@ -173,7 +200,7 @@ class Capture:
         return tuple(launch.code for launch in self.launches)
 
     @cached_property
-    def rules(self) -> pd.DataFrame:
+    def rules(self) -> Table:
         """One result of ncu's rules that advises a change; ``focus`` is metric and value."""
         return _table((launch.rules for launch in self.launches), self.kernels, RULE_COLUMNS)
 
@@ -188,11 +215,9 @@ class Capture:
 
 def _table(
     launches: Iterable[Sequence[tuple[Any, ...]]], kernels: Sequence[str], columns: list[str]
-) -> pd.DataFrame:
-    import pandas as pd
-
+) -> Table:
     rows = [(index, kernels[index], *row) for index, rows in enumerate(launches) for row in rows]
-    return pd.DataFrame(rows, columns=columns)
+    return Table(rows, columns)
 
 
 def read_metrics(action: Any, names: Iterable[str]) -> list[tuple[Any, ...]]:
@@ -297,7 +322,7 @@ def find_metric(path: Path, wanted: Wanted, name: str) -> list[dict[str, Any]]:
 
 def has_lines(capture: Capture) -> bool:
     """Whether anything in it is charged to a line of a source."""
-    return bool((capture.lines["line"] > 0).any())
+    return any(line > 0 for line in capture.lines["line"])
 
 
 def require_lines(capture: Capture, why: str = "") -> None:

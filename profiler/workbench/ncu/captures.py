@@ -15,7 +15,7 @@ from workbench.ncu.capture import Capture
 from workbench.ncu.reader import Wanted
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 REPORTS = "reports"
 
@@ -63,7 +63,7 @@ class Captures:
             return None
         return self._reports.capture(self._evidence.folder, index.report, index.wanted)
 
-    def repeats(self, variant: str) -> list[pd.DataFrame]:
+    def repeats(self, variant: str) -> list[Table]:
         """Metrics of earlier captures of the same sources under the same ncu, newest first.
 
         One that cannot be read costs the noise estimate alone: see ``told``.
@@ -75,7 +75,7 @@ class Captures:
         found = [self._repeat(name, index) for name in kept]
         return [metrics for metrics in found if metrics is not None]
 
-    def _repeat(self, name: str, index: CaptureIndex) -> pd.DataFrame | None:
+    def _repeat(self, name: str, index: CaptureIndex) -> Table | None:
         folder, known = self._evidence.folder, index.known_sha256.get(name)
         try:
             if known not in (None, digest_of(folder.reports / name)):

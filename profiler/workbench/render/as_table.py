@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import figures as all_figures
-from workbench.derive.rowwise import rows as rowwise
 from workbench.derive.sass.listing import listing
 from workbench.judge.rows import Row
 from workbench.render.as_json import plain_data
@@ -81,7 +80,7 @@ def _of_capture(table: str, *names: str) -> Callable[[Held], Iterator[Values]]:
 
     def made(held: Held) -> Iterator[Values]:
         if held.capture is not None:
-            for row in rowwise(getattr(held.capture, table), *names):
+            for row in getattr(held.capture, table).rows(*names):
                 yield dict(zip(names, row, strict=True))
 
     return made

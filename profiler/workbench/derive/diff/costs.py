@@ -13,12 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING
-from workbench.derive.rowwise import rows
 from workbench.derive.sampling import top_stall
 from workbench.derive.sums import added
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 INSTRUCTIONS, SECTORS, WAVEFRONTS = (
     "instructions",
@@ -124,7 +123,7 @@ class LineCosts:
         return any(line > 0 for _, line in self.lines)
 
 
-def line_costs(lines: pd.DataFrame, metrics: pd.DataFrame, collected: Collection[str]) -> LineCosts:
+def line_costs(lines: Table, metrics: Table, collected: Collection[str]) -> LineCosts:
     """From a capture's ``lines`` and ``metrics`` tables.
 
     ``collected`` names the counters of ``COUNTERS`` that the report holds, zero or not, and
@@ -143,19 +142,19 @@ def line_costs(lines: pd.DataFrame, metrics: pd.DataFrame, collected: Collection
     )
 
 
-def _durations(metrics: pd.DataFrame) -> dict[int, float]:
+def _durations(metrics: Table) -> dict[int, float]:
     """Launch to its nanoseconds."""
     return {
         int(launch): float(value)
-        for launch, name, value in rows(metrics, "launch", "metric", "value")
+        for launch, name, value in metrics.rows("launch", "metric", "value")
         if name == DURATION
     }
 
 
-def _samples_by_launch(lines: pd.DataFrame) -> dict[int, float]:
+def _samples_by_launch(lines: Table) -> dict[int, float]:
     """Launch to its warp state samples, those that issued among them."""
     samples: dict[int, float] = {}
-    for launch, counter, value in rows(lines, "launch", "counter", "value"):
+    for launch, counter, value in lines.rows("launch", "counter", "value"):
         if counter not in COUNTERS:
             samples[int(launch)] = samples.get(int(launch), 0.0) + float(value)
     return samples
@@ -196,10 +195,10 @@ class _LineSums:
         return _cost(known, self.stalls)
 
 
-def _sums(lines: pd.DataFrame, weights: Mapping[int, float]) -> dict[Place, _LineSums]:
+def _sums(lines: Table, weights: Mapping[int, float]) -> dict[Place, _LineSums]:
     sums: dict[Place, _LineSums] = {}
     columns = ("launch", "file", "line", "counter", "value")
-    for launch, file, line, counter, value in rows(lines, *columns):
+    for launch, file, line, counter, value in lines.rows(*columns):
         mine = sums.setdefault((str(file), int(line)), _LineSums())
         if counter in COUNTERS:
             mine.add(str(counter), float(value))

@@ -31,7 +31,7 @@ from workbench.ncu.catalog import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 # Kind of arithmetic to its instructions with their FLOPs, the counter of its peak rate, and the
 # FLOPs of one instruction at that rate.
@@ -93,7 +93,7 @@ class Peaks:
     rates: Mapping[str, float]
 
 
-def ceilings(metrics: pd.DataFrame, tensor_type: str = "fp16") -> Ceilings | None:
+def ceilings(metrics: Table, tensor_type: str = "fp16") -> Ceilings | None:
     """Of the longest launch; None where the capture has not the metrics for it."""
     values = longest(by_launch(metrics))
     fp32, dram = vector_peak(values, "fp32"), bandwidth(values, DRAM)
@@ -111,7 +111,7 @@ def ceilings(metrics: pd.DataFrame, tensor_type: str = "fp16") -> Ceilings | Non
     )
 
 
-def peaks(metrics: pd.DataFrame) -> Peaks | None:
+def peaks(metrics: Table) -> Peaks | None:
     """Of the longest launch; None where its SM clock was not collected."""
     values = longest(by_launch(metrics))
     clock = sm_clock(values)

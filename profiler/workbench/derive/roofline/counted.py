@@ -11,14 +11,14 @@ from workbench.derive.sums import added
 from workbench.ncu.catalog import TENSOR_OPS
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 PER_CYCLE = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
 CLOCK = "smsp__cycles_elapsed.avg.per_second"
 CYCLES = "gpc__cycles_elapsed.max"
 
 
-def counted_flops(metrics: pd.DataFrame) -> Mapping[str, float] | None:
+def counted_flops(metrics: Table) -> Mapping[str, float] | None:
     """FLOPs by kind of arithmetic (``fp32``, ``fp64``, ``half``, ``tensor <type>``), of all
     launches; None where some launch has no counters for them.
 

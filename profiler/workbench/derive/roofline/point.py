@@ -38,7 +38,7 @@ from workbench.derive.sums import added
 from workbench.ncu.catalog import TENSOR_OPS
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 SMSP_CLOCK = "smsp__cycles_elapsed.avg.per_second"
 TENSOR_PIPE = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
@@ -182,7 +182,7 @@ class _Sums:
 
 
 def point(
-    metrics: pd.DataFrame, measured: Mapping[str, float] | None = None, base: str = DRAM
+    metrics: Table, measured: Mapping[str, float] | None = None, base: str = DRAM
 ) -> Point | None:
     """Where a variant stands; None where a counter is missing or nothing went through ``base``.
 

@@ -12,7 +12,7 @@ from workbench.derive.roofline.ceilings import LEVELS, bandwidth, traffic
 from workbench.derive.sums import added
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Used:
     measured: bool
 
 
-def used(metrics: pd.DataFrame, ceilings: Mapping[str, float]) -> dict[str, Used]:
+def used(metrics: Table, ceilings: Mapping[str, float]) -> dict[str, Used]:
     """Level to what was used of it; without those that some launch has no counters of.
 
     ``ceilings`` are the measured ones by id, in bytes/s. A share of a measured ceiling that passes

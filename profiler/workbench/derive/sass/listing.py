@@ -13,13 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING
-from workbench.derive.rowwise import rows
 from workbench.derive.sums import added
 from workbench.ncu.instructions import Instruction, instruction
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from workbench.ncu.capture import Table
     from workbench.ncu.disassembly import Code
 
 NS_PER_US = 1e3
@@ -82,12 +80,12 @@ class Listing:
         return found
 
 
-def listing(codes: Sequence[Code | None], metrics: pd.DataFrame) -> Listing:
+def listing(codes: Sequence[Code | None], metrics: Table) -> Listing:
     """From a capture's ``code`` and ``metrics``."""
     known = {launch: code for launch, code in enumerate(codes) if code is not None}
     durations = {
         int(launch): float(value)
-        for launch, name, value in rows(metrics, "launch", "metric", "value")
+        for launch, name, value in metrics.rows("launch", "metric", "value")
         if name == DURATION
     }
     taken = {launch: _samples(code) for launch, code in known.items()}

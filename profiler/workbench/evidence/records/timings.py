@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import ClassVar
 
 from workbench.evidence.records.base import Number, Provenance, Record
@@ -107,7 +108,7 @@ def differing(one: Nodes, other: Nodes) -> set[str]:
     }
 
 
-class Timing(Record, frozen=True, kw_only=True, omit_defaults=True):
+class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """``<shape>/timings/<date>.json.bz2``: some variants timed together, in several sessions.
 
     ``fingerprints`` are those of the variants, ``nodes`` the graph of one call of each. Of
@@ -130,13 +131,25 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True):
     planned: int = 0  # not recorded
     unsteady: tuple[str, ...] = ()
 
-    @property
-    def chained(self) -> set[str]:
-        """The variants that were timed in the regime that decides."""
-        every = (series for session in self.sessions for series in session.series)
-        return {s.variant for s in every if s.regime == Regime.CHAINED and not s.twin}
+    @cached_property
+    def by_variant(self) -> Mapping[str, list[Series]]:
+        """What each variant was timed in, of all sessions."""
+        found: dict[str, list[Series]] = {}
+        for session in self.sessions:
+            for series in session.series:
+                found.setdefault(series.variant, []).append(series)
+        return found
 
-    @property
+    @cached_property
+    def chained(self) -> frozenset[str]:
+        """The variants that were timed in the regime that decides."""
+        return frozenset(
+            variant
+            for variant, every in self.by_variant.items()
+            if any(one.regime == Regime.CHAINED and not one.twin for one in every)
+        )
+
+    @cached_property
     def together(self) -> tuple[Session, ...]:
         """The sessions that held steps and references side by side: ratios are theirs."""
         return tuple(session for session in self.sessions if not session.alone)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from workbench.derive.rowwise import rows
 from workbench.judge.rules import rule_words
 from workbench.words import Change
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from workbench.ncu.capture import Table
 
 WHOLE = "global"
 # Rule, or rule and words of its title, to the kinds that its message recommends or that follow from
@@ -82,11 +81,11 @@ class Promise:
         return ()
 
 
-def promises(rules: pd.DataFrame) -> tuple[Promise, ...]:
+def promises(rules: Table) -> tuple[Promise, ...]:
     """Those with an estimate, the whole runtime first and then by size, each rule once."""
     found: dict[tuple[str, str], Promise] = {}
     columns = ("rule", "title", "scope", "estimated_speedup_pct")
-    for rule, title, scope, estimate in rows(rules, *columns):
+    for rule, title, scope, estimate in rules.rows(*columns):
         if math.isfinite(estimate):
             one = Promise(str(rule), str(title), str(scope), float(estimate) / 100)
             known = found.get((one.rule, one.title))

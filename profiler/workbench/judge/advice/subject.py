@@ -20,16 +20,13 @@ from workbench.derive.figures import (
 from workbench.derive.roofline.ceilings import DRAM, L2, op_peak
 from workbench.derive.roofline.counted import counted_flops
 from workbench.derive.roofline.used import Used, used
-from workbench.derive.rowwise import rows
 from workbench.derive.sums import added
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.ncu.catalog import TENSOR_OPS
 from workbench.words import VIRTUAL_ROOT
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from workbench.ncu.capture import Capture
+    from workbench.ncu.capture import Capture, Table
     from workbench.study.model import Work
 
 PIPES = ("tensor", "fma", "xu", "lsu")
@@ -178,9 +175,9 @@ def subject(
     )
 
 
-def _by_line(lines: pd.DataFrame) -> dict[str, dict[Place, float]]:
+def _by_line(lines: Table) -> dict[str, dict[Place, float]]:
     found: dict[str, dict[Place, float]] = {}
-    for file, line, counter, value in rows(lines, "file", "line", "counter", "value"):
+    for file, line, counter, value in lines.rows("file", "line", "counter", "value"):
         places = found.setdefault(str(counter), {})
         place = (str(file), int(line))
         places[place] = places.get(place, 0.0) + float(value)
