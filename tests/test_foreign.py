@@ -25,7 +25,7 @@ from workbench.derive.matching import (
     match,
 )
 from workbench.judge.comparability import warnings
-from workbench.ncu.report import Launch, Report, parse_options, paths_in, read_report
+from workbench.ncu.report import Launch, Report, parse_options, read_report
 from workbench.render import markdown
 from workbench.render.document.blocks import Paragraph, words
 from workbench.render.document.launches import extent, kernel, unmatched
@@ -163,7 +163,7 @@ def test_metric_and_source_take_a_launch(capsys: pytest.CaptureFixture[str]) -> 
         ),
         (["show", PACKED, "--source"], 2, " kernels or launch shapes", "--launch N"),
         (["show", PACKED, "--launch", "23", "--source"], 2, "has no source lines", "-lineinfo"),
-        (["diff", PACKED, "fix1"], 2, "is a report, the other is not", "workbench adopt"),
+        (["diff", PACKED, "fix1"], 2, "is a report, the other is not", "`diff` takes two reports"),
         (["diff", PACKED, "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
     ],
 )
@@ -416,23 +416,6 @@ def test_options_of_a_command_line_are_read_in_both_spellings() -> None:
         "--clock-control": "base",
         "--cache-control": "none",
     }
-
-
-def test_paths_of_a_machine_are_found_those_of_people_first(nowhere: Path) -> None:
-    def string(text: str) -> bytes:  # as protobuf stores it: behind its length
-        return bytes([10, len(text)]) + text.encode()
-
-    path = nowhere / "a.ncu-rep"
-    path.write_bytes(
-        string("/usr/bin/python3")
-        + b"(\x01"
-        + string("/home/someone/k.cu")
-        + b"Zx"
-        + string("/workbench/kernels/s/a.cu")
-        + b"relative/home/none/x"
-        + string("C:\\Users\\someone\\k.cu")
-    )
-    assert paths_in(path) == ["/home/someone/k.cu", "C:\\Users\\someone\\k.cu", "/usr/bin/python3"]
 
 
 def samples() -> Path | None:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import pages
-from synthetic import ablation, not_current, with_row
+from synthetic import ablation, not_current
 from workbench.cli import main
 from workbench.derive.diff.model import Sources
 from workbench.derive.diff.source_diff import source_diff
@@ -33,7 +33,6 @@ from workbench.render.numbers import factor, interval
 from workbench.render.page import CODE, page_environment, render_page
 from workbench.render.page_tokens import tokens
 from workbench.study.sources import virtual_name
-from workbench.words import Status
 from workspaces import ROOT, copy_of_repository
 
 VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
@@ -380,19 +379,6 @@ def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None
     sides["fix2"] = dataclasses.replace(sides["fix2"], texts={module: sides["fix2"].texts[module]})
     words = outline(found, Sources(sides, {})).words
     assert re.search(r"Of all samples, \d+ % on lines of fix2.cu, not shown here", words)
-
-
-def test_an_adopted_capture_is_marked_wherever_it_is_shown() -> None:
-    found = with_row(
-        ablation(2),
-        "fix2",
-        status=Status.ADOPTED,
-        adopted={"file": "theirs.ncu-rep"},
-        regimes={},
-    )
-    page = outline(found)
-    assert "adopted, not timed" in page.words
-    assert page.words.count("fix2 (adopted)") >= 4  # ladders, charts, tables, sources
 
 
 def test_the_page_is_written_on_demand_and_then_kept_up_to_date(

@@ -174,7 +174,6 @@ WRONG: list[tuple[str, Change, str]] = [
     ),
     ("capture", take("provenance"), "it has no 'provenance'"),
     ("capture", put("launches", value=True), "'launches' must be a whole number, not true"),
-    ("capture", put("adopted", value={}), "'adopted' has no 'file'"),
     ("capture", put("repeats", value=[1]), "'repeats[0]' must be a string, not a whole number"),
     ("timing", take("fingerprints"), "it has no 'fingerprints'"),
     ("timing", take("sessions"), "it has no 'sessions'"),

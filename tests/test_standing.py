@@ -81,10 +81,8 @@ def test_what_does_not_build_says_so_first() -> None:
     assert standing(stale, "s") == (Status.FAILED, "fix.cu(3): error")
 
 
-def test_without_any_evidence_it_is_missing_and_a_capture_alone_is_adopted() -> None:
+def test_without_any_evidence_it_is_missing() -> None:
     nothing = dataclasses.replace(FIX, checks={}, build=None)
     missing = dict.fromkeys(FIX.state, Status.MISSING)
     bare = dataclasses.replace(nothing, state=missing)
     assert standing(bare, "s") == (Status.MISSING, "not measured")
-    adopted = dataclasses.replace(nothing, state={**missing, "capture": Status.ADOPTED})
-    assert standing(adopted, "s")[0] == Status.ADOPTED

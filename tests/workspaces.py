@@ -113,9 +113,9 @@ def recorded_report(shape: str, variant: str = "baseline") -> Path:
 
 
 def recorded_captures() -> list[tuple[str, str]]:
-    """Shape and variant of every capture in the repository that was measured, not adopted."""
+    """Shape and variant of every capture in the repository."""
     found = ((path.parents[1].name, path.stem) for path in EVIDENCE.glob("*/captures/*.json"))
-    return sorted(each for each in found if "adopted" not in recorded_index(*each))
+    return sorted(found)
 
 
 def ladder_steps() -> list[tuple[str, str]]:

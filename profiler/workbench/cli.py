@@ -49,7 +49,6 @@ VERBS: dict[str, type] = {
     "advise": options.AdviseOptions,
     "lessons": options.LessonsOptions,
     "export": options.ExportOptions,
-    "adopt": options.AdoptOptions,
     "gate": options.GateOptions,
     "bisect": options.BisectOptions,
     "ship": options.ShipOptions,

@@ -21,7 +21,6 @@ class Status(StrEnum):
     CURRENT = "current"
     STALE = "stale"
     MISSING = "missing"
-    ADOPTED = "adopted"  # a capture made elsewhere: shown, and never taken for a measurement
     DAMAGED = "damaged"  # of a capture: its report cannot be read, or is not what was recorded
     FAILED = "failed"
 

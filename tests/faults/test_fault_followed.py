@@ -537,11 +537,6 @@ def test_what_the_hint_names_is_taken(
             "leave one of them out",
             ["diff", "{report}", "{other}", "--launch", "0:0"],
         ),
-        (
-            ["adopt", "{report}", "--as", "x"],
-            "go to a folder with a workbench.toml, or name one with --project",
-            [],
-        ),
     ],
 )
 def test_what_the_hint_names_of_a_report_is_taken(
@@ -573,8 +568,8 @@ def test_a_command_in_a_hint_can_be_pasted(tmp_path: Path, run: Run) -> None:
     assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
     whole = tmp_path / "a b.ncu-repz"
     shutil.copy(REPORT, whole)
-    (command,) = re.findall(r"`(.*)`", run("diff", "fix1", whole, *HERE).hint)
-    assert shlex.split(command)[1:] == ["adopt", str(whole), "--as", "NAME"]
+    (command,) = re.findall(r"`(workbench .*?)`", run("diff", "fix1", whole, *HERE).hint)
+    assert shlex.split(command)[1:] == ["show", str(whole)]
 
 
 def test_an_unreadable_report_is_made_readable(
@@ -680,28 +675,6 @@ def test_where_nothing_is_on_record_doctor_says_what_is_missing(root: Path, run:
     assert told.code == 3
     assert told.hint == "measure it where there is a GPU and ncu; see `workbench doctor`"
     assert "GPU" in run("doctor").out
-
-
-def test_a_foreign_capture_is_named_as_the_hints_say(
-    workspace: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ladder = workspace / "ablations" / "attention" / "ablation.toml"
-    adopt = ("adopt", REPORT, "--project", workspace, "--as")
-    told = run(*adopt, "theirs")
-    entry = told.hint.partition("a reference without code:")[2]
-    ladder.write_text(ladder.read_text() + entry)
-    told = run(*adopt, "theirs")
-    assert told.code == 2
-    number = re.findall(r"--launch, which may be repeated: .*?: launch (\d+)", told.hint)[0]
-    told = run(*adopt, "fix1", "--launch", number)
-    assert "a name of its own: a [[reference]] with captured = true" in told.hint
-    told = run(*adopt, "theirs", "--launch", number)
-    assert told.code == 0
-    assert "look at them before you share the evidence" in told.err
-    monkeypatch.chdir(tmp_path)
-    assert run("adopt", REPORT, "--as", "theirs", "--launch", number).code == 2
-    monkeypatch.chdir(workspace)  # "go to a folder with a workbench.toml"
-    assert run("adopt", REPORT, "--as", "theirs", "--launch", number).code == 0
 
 
 # ---- what doctor is named for ----------------------------------------------------------------

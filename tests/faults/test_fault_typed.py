@@ -1,4 +1,4 @@
-"""What is typed, and what ``adopt`` and ``check`` answer: nothing of it steers the terminal."""
+"""What is typed, and what ``show`` and ``check`` answer: nothing of it steers the terminal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from rich.console import Console
 
 from faulty import examples
 from nasty import WORST, steering, texts
-from test_adopt import ENTRY
 from workbench.cli import main
-from workbench.commands import adopt
+from workbench.commands import foreign
 from workbench.commands.progress import Progress, note
 from workbench.ncu.report import Report, read_report
 from workbench.run.protocol import Captured, ErrorText, Failed
@@ -63,8 +62,6 @@ def refused(capsys: Capture, arguments: list[str]) -> str:
         ["show", f"{RED}.ncu-rep"],
         ["profile", f"fix2[warps={RED}]", *ABROAD],
         ["build", "--arch", RED, *ABROAD],
-        ["adopt", f"{RED}.ncu-rep", "--as", "x"],
-        ["adopt", str(REPORT), "--as", RED, *ABROAD],
         ["list", "--project", RED],
     ],
 )
@@ -132,13 +129,10 @@ def test_no_verb_is_answered_by_the_help(capsys: Capture) -> None:
     assert "hint:" not in told.err
 
 
-def test_adopting_says_names_of_a_report_printable(
+def test_show_says_names_of_a_report_printable(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of file, kernel and GPU; and the paths in the report, which are warned of."""
-    root = copy_of_repository(tmp_path)
-    toml = root / "ablations" / "attention" / "ablation.toml"
-    toml.write_text(toml.read_text() + ENTRY)
+    """Of file, kernel and GPU."""
     own = tmp_path / f"{RED}.ncu-repz"
     own.write_bytes(REPORT.read_bytes())
 
@@ -147,13 +141,11 @@ def test_adopting_says_names_of_a_report_printable(
         named = [dataclasses.replace(each, kernel=RED, gpu=RED) for each in found.launches]
         return dataclasses.replace(found, launches=tuple(named))
 
-    monkeypatch.setattr(adopt, "read_report", hostile)
-    monkeypatch.setattr(adopt, "paths_in", lambda path: [f"/home/{RED}"])
-    assert main(["adopt", str(own), "--as", "theirs", "--launch", "4", "--project", str(root)]) == 0
+    monkeypatch.setattr(foreign, "read_report", hostile)
+    assert main(["show", str(own)]) == 0
     out, err = capsys.readouterr()
     assert not steering(out + err)
-    assert out.count(SHOWN) == 3
-    assert f"  /home/{SHOWN}\n" in err
+    assert SHOWN in out
 
 
 def test_what_does_not_compile_is_told_once(tmp_path: Path, capsys: Capture) -> None:

@@ -10,7 +10,7 @@ import typer
 from workbench.commands.options import BuildOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note, with_hint
-from workbench.commands.target import find_study, in_place, refuse_captured, require_arch
+from workbench.commands.target import find_study, in_place, require_arch
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import BuiltKernel
 from workbench.render.document.blocks import Block
@@ -77,8 +77,6 @@ def run(options: BuildOptions) -> None:
     workspace, found = find_study(options.project, options.study)
     require_arch(arch)
     found, names = including(found, names)
-    for name in names:
-        refuse_captured(found, name)
     names = names or [s.variant for s in found.ladder.steps]
     with Progress() as progress:
         events = build_only(found, names, arch, workspace.config.limits.seconds_per_step, progress)

@@ -131,7 +131,7 @@ def run(options: CheckOptions) -> None:
     lost: dict[str, str] = {}
     checked: set[str] = set()  # at the shapes where every variant always is
     for target in targets:
-        names = target.runnable(options.variants or [])
+        names = target.variants(options.variants or [])
         if target.live:
             here = set(names) <= checked
             lost |= measure(target, names, everywhere=options.all_shapes, here=here)

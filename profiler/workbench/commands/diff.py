@@ -34,7 +34,7 @@ def run(options: DiffOptions) -> None:
     if files:
         raise UsageError(
             f"{files[0]} is a report, the other is not",
-            hint=f"`workbench adopt {quote(files[0])} --as NAME` takes it into the study",
+            hint=f"`workbench show {quote(files[0])}` shows it; `diff` takes two reports",
         )
     for option, given in (("--kernel", options.kernel), ("--launch", options.launch)):
         if given is not None:

@@ -51,7 +51,7 @@ def run(options: AblateOptions) -> None:
         )
     target = find_target(options.project, options.study, options.shape)
     ladder = target.study.ladder
-    (variant,) = target.runnable(names)
+    (variant,) = target.variants(names)
     study, switches = switches_of(target.study, variant, ladder)
     target.study, (base,) = including(study, [base_name(variant)])
     wanted = names_of(variant, base, switches)

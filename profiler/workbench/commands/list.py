@@ -29,8 +29,6 @@ States = Mapping[str, Status]
 def summary(state: States) -> str:
     """One word for all kinds of evidence of a variant; what is measured counts where it is."""
     kinds = set(state.values())
-    if state["capture"] == Status.ADOPTED and state["timing"] == Status.MISSING:
-        return Status.ADOPTED
     if kinds == {Status.CURRENT}:
         return Status.CURRENT
     if Status.STALE in kinds:

@@ -94,8 +94,7 @@ def plan(
     At a shape that is not captured by itself, nothing is profiled but ``capture``, the steps that
     are judged there, and their parents.
     """
-    known = evidence.study.variants
-    usable = [v for v in variants if not known[v].captured and (fresh or not settled(evidence, v))]
+    usable = [v for v in variants if fresh or not settled(evidence, v)]
     file = evidence.timing(usable)
     held = (
         set(evidence.chained(file.timing)) if file and len(file.timing.together) >= least else set()

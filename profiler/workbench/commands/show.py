@@ -37,7 +37,7 @@ PROFILE_AGAIN = "restore the file, or profile the variant again"
 def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture]:
     evidence = target.evidence()
     entry = evidence.capture_index(variant)
-    index = entry.usable
+    index = entry.current
     if index is None:
         if entry.state == Status.DAMAGED:
             raise BadCapture(
@@ -51,7 +51,7 @@ def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture
         )
     capture = Captures(evidence).of(variant)
     assert capture is not None
-    return evidence.report_path(index), index.wanted, capture
+    return evidence.report_path(index), index.range, capture
 
 
 def show_metric(target: Target, name: str, options: ShowOptions) -> None:

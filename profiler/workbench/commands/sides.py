@@ -42,8 +42,8 @@ class Side:
 
     @property
     def names(self) -> list[str]:
-        """The variants that have sources."""
-        return [name for name, variant in self.study.variants.items() if not variant.captured]
+        """The variants."""
+        return list(self.study.variants)
 
     @property
     def without_variants(self) -> Side:

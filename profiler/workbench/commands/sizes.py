@@ -42,7 +42,7 @@ class Measured:
     @property
     def references(self) -> list[str]:
         ladder = self.targets[0].study.ladder
-        return [r.name for r in ladder.references if not r.captured]
+        return [r.name for r in ladder.references]
 
     def over(self) -> list[OverSizes]:
         """One a parameter in which the shapes differ."""
@@ -80,8 +80,8 @@ def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
     failures: dict[str, str] = {}
     wanted: list[Wanted] = []
     for target in targets:
-        names = target.runnable(options.variants)
-        references = [r.name for r in target.study.ladder.references if not r.captured]
+        names = target.variants(options.variants)
+        references = [r.name for r in target.study.ladder.references]
         wanted.append(Wanted(target, list(dict.fromkeys([*names, *references]))))
     ahead = ensure_ahead(wanted, fresh=options.fresh, timed=True)
     checked: set[str] = set()  # at the shapes where every variant always is

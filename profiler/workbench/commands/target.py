@@ -50,12 +50,6 @@ class Target:
         self.study, found = including(self.study, names)
         return found or list(self.study.variants)
 
-    def runnable(self, names: list[str]) -> list[str]:
-        """As ``variants``, without those that are only captured. Raises UsageError for such."""
-        for name in names:
-            refuse_captured(self.study, name)
-        return [n for n in self.variants(names) if not self.study.variants[n].captured]
-
     def steps(self, fixes: list[str]) -> list[Step]:
         """The chain through the named fixes. Raises UsageError for what is no step."""
         steps = [s.variant for s in self.study.ladder.steps]
@@ -83,15 +77,6 @@ def shown_path(path: Path) -> str:
     """Relative where it stands below the current folder."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-def refuse_captured(study: Study, name: str) -> None:
-    variant = study.variants.get(name)
-    if variant is not None and variant.captured:
-        raise UsageError(
-            f"'{name}' is only captured: there is nothing to build or run",
-            hint="`workbench show` and `workbench diff` work on its adopted capture",
-        )
 
 
 def require_arch(arch: str) -> None:

@@ -24,7 +24,6 @@ from workbench.commands.target import (
     find_study,
     in_place,
     profiled_shape,
-    refuse_captured,
     require_arch,
 )
 from workbench.derive.speedup import ratio_of, session_times, time_of
@@ -88,7 +87,6 @@ def found(options: WatchOptions) -> tuple[Study, str, Config]:
     """As the files are now."""
     workspace, study = find_study(options.project, options.study, tell=False)
     study, (name,) = including(study, [options.variant])
-    refuse_captured(study, name)
     profiled_shape(study, options.shape)
     return study, name, for_study(workspace.config, study.ladder)
 
@@ -193,7 +191,7 @@ def against(study: Study, name: str) -> str:
     """What a variant is compared with: its parent, else the primary reference; "" for neither."""
     step = study.ladder.step(name)
     other = (step.parent if step else None) or study.ladder.primary_reference or ""
-    usable = other in study.variants and not study.variants[other].captured
+    usable = other in study.variants
     return other if usable and other != name else ""
 
 

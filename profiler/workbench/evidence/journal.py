@@ -126,7 +126,6 @@ def capture_entry(index: CaptureIndex) -> CaptureEntry:
         report=index.report,
         variant=index.variant,
         fingerprint=index.fingerprint,
-        adopted=index.adopted is not None,
     )
 
 
@@ -146,7 +145,7 @@ def medians(timing: Timing) -> dict[str, float]:
 
 
 def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
-    """Variant to what is on record of it, on any GPU and at any shape, adopted captures included.
+    """Variant to what is on record of it, on any GPU and at any shape.
 
     Under "" what is to be said of all others.
     """

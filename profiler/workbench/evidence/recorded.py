@@ -45,11 +45,6 @@ class OnRecord(Generic[R]):
         """The record where it is of the sources as they are now."""
         return self.record if self.state == Status.CURRENT else None
 
-    @property
-    def usable(self) -> R | None:
-        """The record where it is current, or adopted and its sources unchanged since."""
-        return self.record if self.state in (Status.CURRENT, Status.ADOPTED) else None
-
 
 @dataclass(frozen=True)
 class TimingFile:
@@ -130,7 +125,7 @@ class Evidence:
             return OnRecord(Status.MISSING)
         if store.digest_of(report) != entry.current.sha256:
             return OnRecord(Status.DAMAGED, index, f"{report.name} {store.EXCHANGED}")
-        return OnRecord(Status.ADOPTED, index) if entry.current.adopted else entry
+        return entry
 
     def report_path(self, index: CaptureIndex) -> Path:
         return self.folder.reports / index.report
@@ -184,7 +179,7 @@ class Evidence:
         return any(variant in file.timing.fingerprints for file in self.timings)
 
     def state(self, variant: str) -> dict[str, Status]:
-        """current, stale or missing (captures: or adopted), for each kind of evidence."""
+        """current, stale or missing, for each kind of evidence."""
         timed = any(variant in self.timed(file.timing) for file in self.timings)
         late = Status.STALE if self.was_timed(variant) else Status.MISSING
         return {

@@ -27,7 +27,6 @@ def ladder_warnings(rows: Sequence[Row], view: View, where: str = "") -> Iterato
     yield from _clocks(rows, where)
     indexes = [i for row in rows if (i := _measured_index(row, view)) is not None]
     yield from _provenance(indexes, where)
-    yield from (_adopted(row, view, where) for row in rows if row.adopted)
     for row in rows:
         if row.point and row.point.above_roof:
             yield f"{row.variant} stands above its roof{where}: an error in the data"
@@ -72,7 +71,7 @@ def _clocks(rows: Sequence[Row], where: str) -> Iterator[str]:
 
 def _measured_index(row: Row, view: View) -> CaptureIndex | None:
     """Of a capture made here."""
-    return view.variant(row.variant).index if row.capture and not row.adopted else None
+    return view.variant(row.variant).index if row.capture else None
 
 
 def _provenance(indexes: Sequence[CaptureIndex], where: str) -> Iterator[str]:
@@ -87,17 +86,6 @@ def _provenance(indexes: Sequence[CaptureIndex], where: str) -> Iterator[str]:
 def _known(index: CaptureIndex, key: str) -> str:
     value = getattr(index.provenance, key)
     return ABSENT if value is None else str(value)
-
-
-def _adopted(row: Row, view: View, where: str) -> str:
-    index = view.variant(row.variant).index
-    assert row.adopted is not None
-    assert index is not None
-    return (
-        f"{row.variant} is an adopted capture{where} ({row.adopted.file}, ncu {index.ncu}): its "
-        "shape and sources are the word of whoever adopted it; timing, correctness, driver and "
-        "CUDA were not collected"
-    )
 
 
 def warnings(before: Report, after: Report, matching: Matching) -> list[str]:

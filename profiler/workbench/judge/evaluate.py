@@ -201,8 +201,6 @@ def _on_record(state: Mapping[str, Status]) -> tuple[Status, str]:
         return Status.MISSING, "its capture is damaged"
     if state["capture"] == Status.MISSING:
         return Status.MISSING, "not measured"
-    if state["capture"] == Status.ADOPTED:
-        return Status.ADOPTED, "a capture made elsewhere: neither checked nor timed here"
     return Status.CURRENT, ""
 
 
@@ -242,7 +240,6 @@ def _with_capture(row: Row, view: View) -> Row:
         kernels=capture.kernels,
         capture=capture.path.name,
         no_lines=compiled.lines_missing(capture, evidence.front_ends),
-        adopted=index.adopted,
         advice=view.advice(row.variant),
         effort=effort(capture, view.evidence.work),
     )

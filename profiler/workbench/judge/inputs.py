@@ -27,8 +27,8 @@ class VariantEvidence:
     """One variant at one shape.
 
     ``state`` is that of build, check, timing and capture. ``build``, ``checks`` (by shape),
-    ``index`` and ``capture`` belong to the sources as they are, the last two also where they were
-    adopted; None where there is no such. ``correct`` is by the newest check at this shape.
+    ``index`` and ``capture`` belong to the sources as they are; None where there is no such.
+    ``correct`` is by the newest check at this shape.
     ``texts`` are its sources by their name in the line table, where they were asked for.
     ``due`` are shapes of the study at which a variant is always checked and this one was not as it
     is now, ``unchecked`` the others without such a check.
@@ -65,8 +65,8 @@ class VariantEvidence:
 
     @property
     def was_profiled(self) -> bool:
-        """Whether its capture was made here, so that it tells of what was timed."""
-        return self.index is not None and self.index.adopted is None
+        """Whether there is a capture of what was timed."""
+        return self.index is not None
 
 
 @dataclass(frozen=True, eq=False)

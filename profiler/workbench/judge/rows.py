@@ -33,7 +33,7 @@ from workbench.study.model import Step
 from workbench.words import Origin, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import Adopted, Build, Check, GraphNode
+    from workbench.evidence.records import Build, Check, GraphNode
     from workbench.words import Parameter
 
 NO_RECORDINGS = Recordings()
@@ -44,9 +44,8 @@ NO_RECORD = Record()
 class Row:
     """One variant. Without current evidence its figures are absent, and ``problem`` says why.
 
-    ``state`` is that of build, check, timing and capture. ``adopted`` is where the figures come
-    from where the capture was made elsewhere; such a row of status ``adopted`` has no times and no
-    speed. ``verdict`` is None but for steps that are judged.
+    ``state`` is that of build, check, timing and capture. ``verdict`` is None but for
+    steps that are judged.
 
     ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
     the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
@@ -87,7 +86,6 @@ class Row:
     no_lines: str = ""
     checks: Mapping[str, Check] = field(default_factory=dict)
     build: Build | None = None
-    adopted: Adopted | None = None
     against_parent: Comparison | None = None
     judged_at: str = ""
     deciding: Ratio | None = None
@@ -132,11 +130,6 @@ class Row:
     def over_fastest(self) -> Ratio | None:
         """Over the fastest reference there is, ``chained.fastest``."""
         return self.chained.over_fastest
-
-    @property
-    def label(self) -> str:
-        """The name as charts and tables show it, so that no capture passes for a measurement."""
-        return f"{self.variant} (adopted)" if self.adopted else self.variant
 
     @property
     def is_reference(self) -> bool:

@@ -17,7 +17,6 @@ from workbench.judge.inputs import (
 )
 from workbench.judge.ladders import shapes_of, shown_at
 from workbench.judge.sizes import ranges
-from workbench.ncu.capture import load_sources
 from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog
 from workbench.study.front_ends import front_ends_of
@@ -47,13 +46,6 @@ class Texts:
         self._known: dict[str, Mapping[str, str]] = {}
 
     def of(self, evidence: Evidence, variant: str) -> Mapping[str, str]:
-        """As they stand; of an adopted capture those in its report."""
-        entry = evidence.capture_index(variant)
-        if entry.state == Status.ADOPTED and entry.usable is not None:
-            return load_sources(evidence.report_path(entry.usable), entry.usable.wanted)
-        return self.own(evidence, variant)
-
-    def own(self, evidence: Evidence, variant: str) -> Mapping[str, str]:
         """As they stand."""
         if variant not in self._known:
             study = evidence.study
@@ -210,7 +202,7 @@ def _opened(evidence: Evidence, variant: str, texts: Texts | None = None) -> _Op
         capture = Captures(evidence).of(variant)
         return _Opened(capture, texts.of(evidence, variant) if texts else {})
     except BadCapture as error:
-        return _Opened(None, texts.own(evidence, variant) if texts else {}, error.message)
+        return _Opened(None, texts.of(evidence, variant) if texts else {}, error.message)
 
 
 @dataclass(frozen=True)
@@ -263,7 +255,7 @@ def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidenc
         checks={shape: record for shape, record in checks.items() if record is not None},
         due=tuple(shape for shape in missing if shape in always),
         unchecked=tuple(shape for shape in missing if shape not in always),
-        index=None if opened.damage else index.usable,
+        index=None if opened.damage else index.current,
         capture=opened.capture,
         texts=opened.texts,
         damage=opened.damage or index.why,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.derive.diff.model import Profiled, SourceDiff, Sources
-from workbench.derive.diff.source_diff import imported, profiled, source_diff
+from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.sass.listing import Listing, listing
 from workbench.judge.inputs import ShapeEvidence, Snapshot
 from workbench.judge.rows import Ablation
@@ -48,7 +48,5 @@ def side(evidence: ShapeEvidence, variant: str) -> Profiled:
     """A variant's sources as they stand, and its line costs where its capture is current."""
     known = evidence.variants[variant]
     state = known.state["capture"]
-    if state == Status.ADOPTED and known.capture is not None:
-        return imported(known.texts, known.capture)
     why = "it has no capture" if state == Status.MISSING else f"its capture is {state}"
     return profiled(known.texts, known.capture, why)

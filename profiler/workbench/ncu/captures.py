@@ -55,13 +55,13 @@ class Captures:
         return reports
 
     def of(self, variant: str) -> Capture | None:
-        """The variant's launches, where a current or adopted capture of them is on record. Raises
+        """The variant's launches, where a current capture of them is on record. Raises
         BadCapture.
         """
-        index = self._evidence.capture_index(variant).usable
+        index = self._evidence.capture_index(variant).current
         if index is None:
             return None
-        return self._reports.capture(self._evidence.folder, index.report, index.wanted)
+        return self._reports.capture(self._evidence.folder, index.report, index.range)
 
     def repeats(self, variant: str) -> list[Table]:
         """Metrics of earlier captures of the same sources under the same ncu, newest first.
@@ -80,7 +80,7 @@ class Captures:
         try:
             if known not in (None, digest_of(folder.reports / name)):
                 raise BadCapture(f"{name} {EXCHANGED}")
-            return self._reports.capture(folder, name, index.wanted).metrics
+            return self._reports.capture(folder, name, index.range).metrics
         except BadCapture as error:
             self._reports.tell(f"{error.message}: the noise is estimated without this repeat")
             return None

@@ -19,7 +19,6 @@ from workbench.errors import UsageError, nearest
 from workbench.ncu import frames
 from workbench.ncu.reader import kernel_name, metric_value
 from workbench.ncu.reader import launches as launches_in
-from workbench.words import VIRTUAL_ROOT
 
 PLAIN, PACKED = SUFFIXES = (".ncu-rep", ".ncu-repz")
 KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}
@@ -29,13 +28,6 @@ REPORT_MAGIC = b"NVR\0"
 _VARIANT = re.compile(r"\w+(\[.*\])?", re.DOTALL)
 _VERSION = re.compile(rb"Nsight Compute[ A-Za-z]*\x12.(20\d\d\.\d+\.\d+)", re.DOTALL)
 _COMMAND = re.compile(rb"[/\\]n(?:v-nsight-cu-cli|cu)(?:\.exe)? (--?[A-Za-z][ -~]*)")
-# Folders in which a path says where, and often by whom, a report was made.
-_PATH = re.compile(
-    rb"(.)(/(?:home|root|Users|mnt|media|data|scratch|srv|tmp|var|opt|usr|work\w*|projects?"
-    rb"|lustre|gpfs|nfs)/[\w.+@/-]{2,200}|[A-Z]:[\\/][\w.+ @\\/-]{3,200})",
-    re.DOTALL,
-)
-PERSONAL = ("/home/", "/Users/", "/root/", ":\\Users\\", ":/Users/")
 
 
 @dataclass(frozen=True)
@@ -234,27 +226,6 @@ def parse_options(command: str) -> dict[str, str]:
         if name in OPTIONS and (sign or following):
             found.setdefault(name, value if sign else following)
     return found
-
-
-def paths_in(path: Path) -> list[str]:
-    """Absolute paths of a machine in a report's text, those in home folders first."""
-    found = {
-        text
-        for piece in chunks(path)
-        for match in _PATH.finditer(piece)
-        if (text := _whole_path(match)) and not text.startswith(VIRTUAL_ROOT)
-    }
-    return sorted(found, key=lambda p: (not any(word in p for word in PERSONAL), p))
-
-
-def _whole_path(match: re.Match[bytes]) -> str:
-    """The path without what follows it: a string in a report stands behind its length."""
-    size, text = match[1][0], match[2]
-    if 3 <= size <= len(text):
-        text = text[:size]
-    elif match[1].isalnum() or match[1] in b"._-":
-        return ""  # the end of a longer, relative path
-    return text.decode("ascii", "replace").rstrip(" .")
 
 
 def pick_kernel(report: Report, name: str) -> tuple[Launch, ...]:

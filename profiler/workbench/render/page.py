@@ -132,7 +132,7 @@ def _versions(
         {
             "name": row.variant,
             "anchor": html.anchor(f"code-{row.variant}"),
-            "label": row.label,
+            "label": row.variant,
             "files": [key for _, key in files.of(row.variant)],
             "note": page_sources.beside(sources.sides.get(row.variant), files.of(row.variant)),
             "figures": Markup(writer.blocks(_figures(row), about=row.variant)),

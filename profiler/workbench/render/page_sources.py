@@ -24,11 +24,8 @@ DIGITS = 5  # of shares: a thousandth of a percent
 
 
 def shown(side: Profiled) -> list[str]:
-    """The study's own files, and of an adopted capture those whose lines did anything; modules
-    last, since the code that runs on the GPU is the argument.
-    """
-    active = {file for file, _ in side.costs.lines} if side.costs else set()
-    names = [file for file in side.texts if file.startswith(VIRTUAL_ROOT) or file in active]
+    """The study's own files, modules last, since the code that runs on the GPU is the argument."""
+    names = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
     return sorted(names, key=is_host)
 
 

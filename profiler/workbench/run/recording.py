@@ -1,4 +1,4 @@
-"""Puts what was measured, adopted or calibrated on record."""
+"""Puts what was measured or calibrated on record."""
 
 from __future__ import annotations
 

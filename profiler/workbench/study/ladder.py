@@ -32,7 +32,7 @@ STEP_KEYS = [
     "written",
     "prediction",
 ]
-REFERENCE_KEYS = ["variant", "title", "primary", "captured", "needs"]
+REFERENCE_KEYS = ["variant", "title", "primary", "needs"]
 PREDICTION_KEYS = ["figure", "factor", "range", "written"]
 SCHEMA_VERSION = 1
 
@@ -187,19 +187,12 @@ def _reference(path: Path, table: dict[str, Any], folder: Path) -> tuple[Variant
     """The reference, and whether it is the primary one."""
     check_keys(path, "reference", table, REFERENCE_KEYS)
     name = _variant(path, "reference", table)
-    captured = _flag(path, f"reference '{name}'", table, "captured")
     primary = _flag(path, f"reference '{name}'", table, "primary")
-    if captured and primary:
-        raise UsageError(
-            f"{path}: reference '{name}' is only captured, so it cannot be primary",
-            hint="the primary reference is timed beside every variant",
-        )
     reference = Variant(
         name=name,
         module=folder / f"{name}.py",
         is_reference=True,
         title=_text(path, "reference", table, "title") or name,
-        captured=captured,
         needs=_text(path, f"reference '{name}'", table, "needs"),
     )
     return reference, primary
@@ -252,7 +245,7 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
     names = [s.variant for s in steps] + [r.name for r in references]
     if len(set(names)) != len(names):
         raise UsageError(f"{path}: a variant is listed twice")
-    if any(not r.captured for r in references) and len(primary) != 1:
+    if references and len(primary) != 1:
         raise UsageError(f"{path}: exactly one reference must have primary = true")
     return Ladder(
         study=study,

@@ -28,16 +28,14 @@ class Variant:
     """One implementation: a module with a ``run``, the sources it names, and parameters.
 
     ``name`` is that of the module, and of the parameters that differ from its own values:
-    ``fix2`` or ``fix2[warps=12]``. A reference that is ``captured`` has no module: all that is
-    known of it is an adopted capture. One that ``needs`` a package is measured where that is
-    installed, and not collected elsewhere.
+    ``fix2`` or ``fix2[warps=12]``. A reference that ``needs`` a package is measured
+    where that is installed, and not collected elsewhere.
     """
 
     name: str
     module: Path
     is_reference: bool = False
     title: str = ""
-    captured: bool = False
     needs: str = ""
     params: tuple[tuple[str, Parameter], ...] = ()
 

@@ -36,10 +36,10 @@ def source_files(study: Study, variant: Variant) -> list[Path]:
     """The variant's module, the files of its study that it names in a string and, through them,
     what they include. A file that it opens all the same is refused by the worker: see ``opened``.
 
-    Those of the variants that it calls are among them. None where it is only captured. What lies
-    outside of the study's folder is no source of it, and refused when the variant is built.
+    Those of the variants that it calls are among them. What lies outside of the study's folder is
+    no source of it, and refused when the variant is built.
     """
-    return [] if variant.captured else named_from(study.folder, variant.module.name)
+    return named_from(study.folder, variant.module.name)
 
 
 def named_from(folder: Path, first: str) -> list[Path]:

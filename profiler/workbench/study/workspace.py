@@ -286,7 +286,7 @@ def variants_of(ladder: Ladder, folder: Path) -> dict[str, Variant]:
             raise UsageError(f"{ladder.path}: '{written}' is called '{variant.name}'")
     variants |= {reference.name: reference for reference in ladder.references}
     for variant in variants.values():
-        why = "" if variant.captured else no_file(variant.module)
+        why = no_file(variant.module)
         if why:
             raise UsageError(
                 f"{ladder.path} names '{variant.name}', but {variant.module} {why}",

@@ -33,7 +33,6 @@ from workbench.commands.options.shared import Shapes as Shapes
 from workbench.commands.options.shared import StudyName as StudyName
 from workbench.commands.options.shared import Variants as Variants
 from workbench.commands.options.shared import Wide as Wide
-from workbench.commands.options.telling import AdoptOptions as AdoptOptions
 from workbench.commands.options.telling import AdviseOptions as AdviseOptions
 from workbench.commands.options.telling import DiffOptions as DiffOptions
 from workbench.commands.options.telling import ExportOptions as ExportOptions

@@ -166,31 +166,3 @@ class ExportOptions:
     study: StudyName = None
     shape: ShapeName = None
     gpu: GpuName = None
-
-
-@dataclass(frozen=True)
-class AdoptOptions:
-    """Take a capture made elsewhere into a study.
-
-    It is evidence without timing.
-    """
-
-    report: Annotated[Path, typer.Argument(metavar="REPORT")]
-    name: Annotated[
-        str,
-        typer.Option(
-            "--as", help="Variant or reference of the study.", autocompletion=variant_names
-        ),
-    ]
-    kernel: Annotated[
-        list[str] | None,
-        typer.Option("--kernel", help="Kernel of the variant; may be repeated."),
-    ] = None
-    launch: Annotated[
-        list[int] | None,
-        typer.Option("--launch", help="Launch of the variant, from 0; may be repeated."),
-    ] = None
-    project: Project = None
-    study: StudyName = None
-    shape: ShapeName = None
-    json: Json = False

@@ -12,7 +12,6 @@ from workbench.evidence.records.base import Provenance as Provenance
 from workbench.evidence.records.base import Record as Record
 from workbench.evidence.records.builds import Build as Build
 from workbench.evidence.records.builds import BuiltKernel as BuiltKernel
-from workbench.evidence.records.captures import Adopted as Adopted
 from workbench.evidence.records.captures import CapturedKernel as CapturedKernel
 from workbench.evidence.records.captures import CaptureIndex as CaptureIndex
 from workbench.evidence.records.ceilings import Ceiling as Ceiling

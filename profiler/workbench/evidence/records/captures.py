@@ -5,22 +5,6 @@ from __future__ import annotations
 from workbench.evidence.records.base import Provenance, Record, require_file_name
 
 
-class Adopted(Record, frozen=True, kw_only=True):
-    """Where a capture made elsewhere comes from; ``launches`` are indices in its report.
-
-    ``sha256`` is of the file as it was given, ``absolute_paths`` how many paths of that machine
-    travel in it.
-    """
-
-    file: str
-    sha256: str
-    launches: tuple[int, ...]
-    kernels: tuple[str, ...]
-    timing: str
-    correctness: str
-    absolute_paths: int
-
-
 class CapturedKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What a capture says of a kernel: registers a thread, bytes of shared memory a block (its own
     and what was asked for at the launch), and executed instructions that spill registers.
@@ -37,8 +21,8 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     ``range`` is the NVTX range around them, ``sha256`` of the report as it is kept. ``repeats``
     are earlier reports of the same sources under the same ncu, newest first, and
-    ``repeats_sha256`` theirs by name, where known. ``adopted`` only where the capture was made
-    elsewhere. ``resources`` are those of its kernels, each once.
+    ``repeats_sha256`` theirs by name, where known. ``resources`` are those of its kernels, each
+    once.
     """
 
     variant: str
@@ -53,7 +37,6 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     provenance: Provenance
     repeats: tuple[str, ...] | None = None
     repeats_sha256: dict[str, str] | None = None
-    adopted: Adopted | None = None
     resources: tuple[CapturedKernel, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -65,8 +48,3 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     def known_sha256(self) -> dict[str, str]:
         """Of its report and its repeats, by name."""
         return {**(self.repeats_sha256 or {}), self.report: self.sha256}
-
-    @property
-    def wanted(self) -> str | tuple[int, ...]:
-        """The launches in the report: a range, or indices where it was adopted."""
-        return self.adopted.launches if self.adopted else self.range

@@ -43,13 +43,12 @@ class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
 
 
 class CaptureEntry(Entry, frozen=True, kw_only=True, tag="capture"):
-    """A capture of a variant in a report; ``adopted`` where it was made elsewhere."""
+    """A capture of a variant in a report."""
 
     shape: str
     report: str
     variant: str
     fingerprint: str
-    adopted: bool = False
 
 
 class PredictionEntry(Entry, frozen=True, kw_only=True, tag="prediction"):

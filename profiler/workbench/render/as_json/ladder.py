@@ -138,7 +138,6 @@ def row(found: Ablation, row: Row) -> Data:
         "against_parent_at": row.compared_at or None,
         "kernels": list(row.kernels),
         "captures": [row.capture] if row.capture else [],
-        "adopted": plain_data(row.adopted) or None,
         **({"no_source_lines": row.no_lines} if row.no_lines else {}),
         "advice": advice.to_try(row.advice, found.record),
     }

@@ -81,8 +81,8 @@ class Mark:
     def text(self) -> str:
         """Its name and what must be seen with it."""
         if self.wrong:
-            return f"{self.row.label} (error in the data)"
-        return f"{self.row.label} {percent(self.share)}" if self.share else self.row.label
+            return f"{self.row.variant} (error in the data)"
+        return f"{self.row.variant} {percent(self.share)}" if self.share else self.row.variant
 
     @property
     def words(self) -> str:
@@ -91,7 +91,7 @@ class Mark:
         wrong = "; above its roof, an error in the data" if self.wrong else ""
         x, y = self.at
         return (
-            f"{self.row.label}: {number(y)} TFLOP/s at {number(x)} FLOP per "
+            f"{self.row.variant}: {number(y)} TFLOP/s at {number(x)} FLOP per "
             f"{self.level.level.upper()} byte{share}{wrong}"
         )
 
@@ -128,7 +128,9 @@ def _choice(marks: Sequence[Mark], places: Sequence[XY]) -> Group:
     names = tuple(mark.row.variant for mark in marks)
     if len(marks) == 1:
         return Group(items, names, marks[0].kind, areas, NEAR, marks[0].words)
-    words = f"{len(marks)} versions that cover each other: {', '.join(m.row.label for m in marks)}"
+    words = (
+        f"{len(marks)} versions that cover each other: {', '.join(m.row.variant for m in marks)}"
+    )
     return Group(items, names, "cluster", areas, NEAR, words)
 
 

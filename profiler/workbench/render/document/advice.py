@@ -204,7 +204,7 @@ def advised(row: Row, ablation: Ablation) -> Section:
         Paragraph(size(ablation.record)),
         *nvidia(row.bottlenecks, ablation.record),
     ]
-    return Section(row.variant, line(words(f"{TITLE} after "), code(row.label)), tuple(blocks))
+    return Section(row.variant, line(words(f"{TITLE} after "), code(row.variant)), tuple(blocks))
 
 
 def section(ablation: Ablation) -> Section:

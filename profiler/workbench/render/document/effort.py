@@ -40,7 +40,7 @@ def _balance(row: Row) -> str:
     return ABSENT if known is None else percent(known)
 
 
-VERSION: Field[Row] = field("version", "version", lambda row: row.label)
+VERSION: Field[Row] = field("version", "version", lambda row: row.variant)
 OPERATIONS: list[Field[Row]] = [
     field("useful", "useful TFLOP/s", _rate(lambda e: e.needed), right=True),
     field("done", "done TFLOP/s", _rate(lambda e: e.done), right=True),

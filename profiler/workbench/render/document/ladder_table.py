@@ -176,7 +176,7 @@ def ratio_cell(value: Ratio | None, *, note: str = "", cycles: bool = True) -> C
 
 
 def _version(row: Row) -> Cell:
-    return Cell(words(row.label), sort=row.variant, data=row.variant)
+    return Cell(words(row.variant), sort=row.variant, data=row.variant)
 
 
 def _in(row: Row, regime: Regime) -> Cell:

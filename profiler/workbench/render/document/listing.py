@@ -47,11 +47,10 @@ def _role(listed: Listed) -> str:
 
 
 def summary(evidence: Sequence[Recorded]) -> str:
-    """``4 timed, 2 profiled``: at so many shapes; what is stale or adopted is told too."""
+    """``4 timed, 2 profiled``: at so many shapes; what is stale is told too."""
     counts = {
         "timed": sum(each.timing == Status.CURRENT for each in evidence),
         "profiled": sum(each.capture == Status.CURRENT for each in evidence),
-        "adopted": sum(each.capture == Status.ADOPTED for each in evidence),
         "stale": sum(each.state == Status.STALE for each in evidence),
     }
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"

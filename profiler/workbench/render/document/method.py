@@ -278,7 +278,7 @@ def _quoted(source: str) -> Text:
 
 
 CAPTURES: list[Field[Row]] = [
-    field("version", "version", lambda row: row.label),
+    field("version", "version", lambda row: row.variant),
     field("capture", "capture", lambda row: code(row.capture) or _missing(row)),
     field("kernels", "kernels", lambda row: _kernels(row.kernels)),
 ]

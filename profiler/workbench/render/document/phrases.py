@@ -21,7 +21,7 @@ REASON_WIDTH = 60
 
 
 def has_figures(row: Row) -> bool:
-    return row.status in (Status.CURRENT, Status.ADOPTED)
+    return row.status == Status.CURRENT
 
 
 def reason(row: Row) -> str:
@@ -40,8 +40,6 @@ def brief_reason(row: Row) -> str:
 
 def verdict(row: Row) -> str:
     """The verdict, or what stands in its place."""
-    if row.status == Status.ADOPTED:
-        return "adopted, not timed"
     if row.judged_at and row.verdict:  # whatever it is at the table's shape
         return f"{row.verdict} at {row.judged_at}"
     if row.status != Status.CURRENT:

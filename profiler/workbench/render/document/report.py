@@ -270,7 +270,7 @@ def _memory(ablation: Ablation) -> list[Block]:
     if len(ablation.ends) < 2:
         return []
     before, after = ablation.ends
-    return [pair.memory((before.label, after.label), before.figures, after.figures)]
+    return [pair.memory((before.variant, after.variant), before.figures, after.figures)]
 
 
 def _promises(ablation: Ablation) -> list[Block]:

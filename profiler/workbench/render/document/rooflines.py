@@ -38,7 +38,7 @@ def of_point(make: Callable[[Point], Content]) -> Callable[[Row], Content]:
     return lambda row: make(row.point) if row.point else ABSENT
 
 
-VERSION: Field[Row] = field("version", "version", lambda row: row.label)
+VERSION: Field[Row] = field("version", "version", lambda row: row.variant)
 
 
 def roofline(ablation: Ablation) -> Table:

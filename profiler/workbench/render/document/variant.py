@@ -155,7 +155,7 @@ def variant(row: Row, ablation: Ablation) -> Section:
     change = row.step.key_change if row.step else row.title
     return Section(
         row.variant,
-        line(code(row.label), ": ", authored(change)),
+        line(code(row.variant), ": ", authored(change)),
         tuple(_blocks(row, ablation)),
         kind(row),
         row.variant,
