@@ -19,6 +19,7 @@ from workbench.commands.target import find_target
 from workbench.derive.figures import TIME
 from workbench.derive.intervals import Ratio
 from workbench.derive.stalls import stall_times
+from workbench.judge.advice.changes import CATALOGUE
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
@@ -27,14 +28,13 @@ from workbench.words import HEADLINE, PredictionResult, Regime, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = Path("reports/attention/OPTIMIZATION_REPORT.md")
-LESSONS = ROOT / "docs" / "lessons.md"
+LESSONS = "lessons.md"
 LAST = "fix27"  # the step that is shown at all shapes
 FASTEST = ("fa4", "sdpa")  # of the references, at every shape but one and there
 PLACELESS = ("error", "predicted")
 CAPTURED = ("figure", "samples", "stall", "gain")
 SPEED = ("ratio", "low", "high", "cycles")
-# Of a step, in the report and among the lessons, where those of other studies stand as well.
-HEADING = re.compile(r"^#+ (`[^`]+`(?:| over `[^`]+`(?: \(attention[^)]*\))?): .*)$", re.MULTILINE)
+HEADING = re.compile(r"^#+ (`[^`]+`: .*)$", re.MULTILINE)  # of a step, in the report
 REGIMES = {"back-to-back": Regime.BACK_TO_BACK, "cold": Regime.COLD}
 
 
@@ -78,20 +78,18 @@ class Evidence:
 
     @cached_property
     def sections(self) -> Mapping[str, str]:
-        """Step to where the report tells of it."""
-        return _sections(ROOT / REPORT, f"../{REPORT}")
-
-    @cached_property
-    def elsewhere(self) -> Mapping[str, str]:
-        """Step to where its ratios at all shapes stand."""
-        return _sections(LESSONS, LESSONS.name)
+        """Step to the link to its section of the report, by GitHub's rule."""
+        titles = HEADING.findall((ROOT / REPORT).read_text(encoding="utf-8"))
+        return {title.split("`")[1]: f"../{REPORT}#{_slug(title)}" for title in reversed(titles)}
 
     def place(self, label: Label) -> str:
         """The link to where the number of a variant stands."""
         step, home = self.views.snapshot.ladder.step(label.subject), self.views.snapshot.shape
         if step is not None and not label.over:
             elsewhere = label.words[0] in SPEED and label.shape != (step.shape or home)
-            return (self.elsewhere if elsewhere else self.sections)[label.subject]
+            if elsewhere and step.kind:
+                return f"{LESSONS}#{_slug(CATALOGUE[step.kind].title)}"
+            return self.sections.get(label.subject, f"../{REPORT}#the-ladder")
         beside = label.words[0] == "time" and label.over
         if label.shape == home and not beside:
             return f"../{REPORT}#the-ladder"
@@ -128,13 +126,8 @@ class Evidence:
         return Fact(value, whole, self.place(label))
 
 
-def _sections(page: Path, link: str) -> Mapping[str, str]:
-    """Step to the link to its heading, ```fix5`: ...`` or ```fix5` over ...``, by GitHub's rule."""
-    found: dict[str, str] = {}
-    for title in HEADING.findall(page.read_text(encoding="utf-8")):
-        slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-        found.setdefault(title.split("`")[1], f"{link}#{slug}")
-    return found
+def _slug(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def _parent(view: View, label: Label) -> str:

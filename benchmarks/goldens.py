@@ -1,4 +1,4 @@
-"""Writes what tests compare exactly again: reports, pages, lessons, screens and figures.
+"""Write the golden files of the tests again: reports, pages, screens and figures.
 
 python -m benchmarks.goldens      then look at what changed
 """
@@ -35,7 +35,6 @@ def main() -> int:
 
     for study in STUDIES:
         printed(f"report --study {study} --html")
-    (ROOT / "docs" / "lessons.md").write_text(printed("lessons"), "utf-8")
     figures = {command: json.loads(printed(command)) for command in COMMANDS}
     text = json.dumps(figures, sort_keys=True).encode()
     FIGURES.write_bytes(zstandard.ZstdCompressor(level=19).compress(text))

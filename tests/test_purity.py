@@ -26,7 +26,6 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.model import SourceDiff, Sources
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
-from workbench.judge.lessons import Technique, lessons, techniques
 from workbench.judge.pairs import VariantPair, judge_pair
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
@@ -34,12 +33,10 @@ from workbench.judge.source_diffs import ladder_sources, pair_sources
 from workbench.render import as_json, markdown, page, report, terminal
 from workbench.render.as_json import diff as diff_json
 from workbench.render.as_json import ladder as ladder_json
-from workbench.render.as_json import lessons as lessons_json
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_view, pair
 from workbench.render.document import report as document
 from workbench.render.document.blocks import Block
-from workbench.render.document.lessons import page as lessons_page
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
 
@@ -116,7 +113,6 @@ class Judged:
     sources: Sources
     pair: VariantPair
     change: SourceDiff
-    learned: Sequence[Technique]
 
 
 Writer = Callable[[Judged], object]
@@ -137,8 +133,6 @@ def writers() -> Mapping[str, Writer]:
         "json of a pair": lambda x: as_json.dumps(
             diff_json.variant_pair(x.ablation, x.pair, x.change)
         ),
-        "lessons": lambda x: markdown.document(lessons_page(x.learned, whole=True)),
-        "json of lessons": lambda x: as_json.dumps(lessons_json.techniques(x.learned)),
         "terminal": lambda x: printed(blocks_of(x)),
         "markdown": lambda x: markdown.blocks(blocks_of(x)),
     }
@@ -184,7 +178,6 @@ def judge_all(evidence: Snapshot, config: Config) -> Judged:
         sources=ladder_sources(evidence, found),
         pair=judge_pair(evidence, config, first, last),
         change=pair_sources(evidence, first.variant, last.variant),
-        learned=techniques(lessons(evidence, found, config)),
     )
 
 

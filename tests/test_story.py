@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from benchmarks import facts, story
 
-from workspaces import ROOT
-
-sys.path.insert(0, str(ROOT))
-try:
-    from benchmarks import facts, story
-finally:
-    sys.path.remove(str(ROOT))
-
+pytestmark = pytest.mark.slow
 PAGE = story.PAGE.read_text(encoding="utf-8")
 
 
@@ -81,12 +74,6 @@ def test_its_links_and_pictures_lead_somewhere() -> None:
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', PAGE)
     assert len(pictures) == 6
     assert all((story.PAGE.parent / each).is_file() for each in pictures)
-
-
-def test_lessons_that_it_leads_to_are_of_its_study() -> None:
-    lessons = {each for each in re.findall(r": lessons\.md#(\S+)", PAGE) if "-over-" in each}
-    assert lessons
-    assert all("-attention-" in each for each in lessons)
 
 
 def test_it_is_read_in_a_quarter_of_an_hour() -> None:

@@ -72,18 +72,9 @@ def _variants_or_files(parameters: Parameters, incomplete: str) -> list[str]:
     return sorted(reports)
 
 
-def _lessons(parameters: Parameters, incomplete: str) -> list[str]:
-    from workbench.words import Change
-
-    with contextlib.suppress(Exception):
-        return [*Change, *_variants(parameters, incomplete)]
-    return list(Change)
-
-
 KINDS: Mapping[str, Callable[[Parameters, str], Iterable[str]]] = {
     "study": _studies,
     "variant": _variants,
-    "lesson": _lessons,
     "variant or file": _variants_or_files,
     "shape": _shapes,
     "gpu": _gpus,

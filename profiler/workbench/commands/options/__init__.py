@@ -36,7 +36,6 @@ from workbench.commands.options.shared import Wide as Wide
 from workbench.commands.options.telling import AdviseOptions as AdviseOptions
 from workbench.commands.options.telling import DiffOptions as DiffOptions
 from workbench.commands.options.telling import ExportOptions as ExportOptions
-from workbench.commands.options.telling import LessonsOptions as LessonsOptions
 from workbench.commands.options.telling import ReportOptions as ReportOptions
 from workbench.commands.options.telling import ShowOptions as ShowOptions
 from workbench.commands.options.versions import BisectOptions as BisectOptions

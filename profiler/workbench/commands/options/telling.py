@@ -20,7 +20,6 @@ from workbench.commands.options.shared import (
     Variants,
     Wide,
     completed,
-    study_names,
     variant_names,
 )
 
@@ -110,28 +109,6 @@ class AdviseOptions:
     study: StudyName = None
     shape: ShapeName = None
     gpu: GpuName = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
-
-
-@dataclass(frozen=True)
-class LessonsOptions:
-    """What each kind of change brought, on every ladder."""
-
-    word: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="WORD",
-            help="A technique, step, figure, or a word of their texts.",
-            autocompletion=completed("lesson"),
-        ),
-    ] = None
-    project: Project = None
-    study: Annotated[
-        str | None,
-        typer.Option("--study", help="Only this study.", autocompletion=study_names),
-    ] = None
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
