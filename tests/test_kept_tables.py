@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from workbench.cli import main
+from workbench.commands.target import find_target
+from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.store import digest_of
 from workbench.ncu.cache import Kept, tables_of
-from workbench.ncu.capture import Decoded, Tables
-from workbench.ncu.catalog import needed_metrics
+from workbench.ncu.capture import Capture, Decoded, Tables, load_capture
+from workbench.ncu.catalog import FigureSpec, catalog, needed_metrics
 from workbench.ncu.reader import launches
 from workbench.run.recording import remove_unused
-from workspaces import EVIDENCE, recorded_report
+from workbench.words import Status
+from workspaces import EVIDENCE, recorded_captures, recorded_index, recorded_report, workspace_of
 
 FOLDER = EvidenceFolder(EVIDENCE)
 REPORTS = sorted(FOLDER.reports.iterdir())
@@ -44,10 +49,9 @@ def test_what_is_kept_is_what_the_report_says(report: Path) -> None:
         assert content(launch) == content(Decoded(action, report))
 
 
-def test_nothing_is_kept_of_a_report_that_is_gone() -> None:
-    assert {p.name for p in (EVIDENCE / "tables").iterdir()} == {
-        FOLDER.tables(report.name).name for report in REPORTS
-    }
+def test_no_tables_are_kept_that_no_index_names() -> None:
+    named = {FOLDER.tables(recorded_index(*one)["report"]).name for one in recorded_captures()}
+    assert {p.name for p in (EVIDENCE / "tables").iterdir()} == named
 
 
 @pytest.fixture
@@ -73,13 +77,24 @@ def test_what_does_not_fit_is_read_again(damage: str, kept: Path) -> None:
     assert kept.read_bytes() == whole
 
 
-def test_a_metric_more_is_read_from_the_report(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    more = [*needed_metrics(), "launch__waves_per_multiprocessor"]
-    for module in ("cache", "capture"):
-        monkeypatch.setattr(f"workbench.ncu.{module}.needed_metrics", lambda: more)
-    found = tables_of(SMALL, kept)[0][0]
-    assert isinstance(found, Decoded)
-    assert more[-1] in {name for name, *_ in found.metrics}
+def test_a_new_figure_is_not_collected_in_old_tables_and_rewrites_none(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept.read_bytes()
+    threads = FigureSpec(
+        "threads", "threads", ("launch__thread_count",), "", "sum", "threads of the grid"
+    )
+    more = {**catalog(), threads.id: threads}
+    for module in ("catalog", "capture"):
+        monkeypatch.setattr(
+            f"workbench.ncu.{module}.needed_metrics", lambda: [*needed_metrics(), *threads.names]
+        )
+    monkeypatch.setattr("workbench.derive.figures.catalog", lambda: more)
+    found = Capture(SMALL, tuple(launch for launch, _ in tables_of(SMALL, kept)))
+    assert threads.id not in figures(found.metrics)
+    assert figures(found.metrics)["registers"].value > 0
+    assert kept.read_bytes() == before
+    assert threads.id in figures(load_capture(SMALL).metrics)
 
 
 def test_where_nothing_can_be_written_it_is_read_all_the_same(tmp_path: Path) -> None:
@@ -92,9 +107,56 @@ def test_a_damaged_report_is_no_capture_whatever_is_kept(kept: Path, tmp_path: P
     cut.write_bytes(SMALL.read_bytes()[:1000])
     with pytest.raises(BadCapture):
         tables_of(cut, kept)
-    cut.unlink()
-    with pytest.raises(BadCapture, match="there is no capture"):
-        tables_of(cut, kept)
+
+
+def test_tables_stand_without_their_report(kept: Path, tmp_path: Path) -> None:
+    whole, sha256 = kept.read_bytes(), digest_of(SMALL)
+    gone = tmp_path / "gone.ncu-repz"
+    found = [content(launch) for launch, _ in tables_of(gone, kept, sha256)]
+    assert found == [content(launch) for launch, _ in tables_of(SMALL, kept)]
+    with pytest.raises(BadCapture, match="is of another report"):
+        tables_of(gone, kept, "0" * 64)
+    kept.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(BadCapture, match="cannot be read"):
+        tables_of(gone, kept, sha256)
+    kept.unlink()
+    with pytest.raises(BadCapture, match="is missing, and its report too"):
+        tables_of(gone, kept, sha256)
+
+
+def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same is printed without the reports; tables of another report are damage."""
+    with_reports = workspace_of(tmp_path / "with", "transpose")
+    without = workspace_of(tmp_path / "without", "transpose")
+    folder = find_target(without, "transpose", None).folder
+    for report in folder.reports.iterdir():
+        report.unlink()
+    verbs = (
+        ["ablate"],
+        ["profile", "padded"],
+        ["show", "padded"],
+        ["show", "padded", "--source", "--top", "5"],
+        ["show", "padded", "--metric", "smsp__inst_executed.sum"],
+        ["diff", "tiled", "padded"],
+        ["advise", "padded"],
+    )
+    for verb in verbs:
+        printed = []
+        for root in (with_reports, without):
+            assert main([*verb, "--project", str(root)]) == 0, verb
+            printed.append(capsys.readouterr().out.replace(str(root), ""))
+        assert printed[0] == printed[1], verb
+    assert main(["show", "padded", "--source", "--sass", "--project", str(without)]) == 0
+    assert "LDG" in capsys.readouterr().out
+    other = ["show", "padded", "--metric", "launch__thread_count"]
+    assert main([*other, "--project", str(without)]) == 2
+    assert "was not kept" in capsys.readouterr().err
+    (tables,) = (folder.root / "tables").iterdir()
+    shutil.copy(FOLDER.tables(OTHER.name), tables)
+    assert find_target(without, "transpose", None).evidence().capture_index("padded").state == (
+        Status.DAMAGED
+    )
+    assert main(["show", "padded", "--source", "--project", str(without)]) == 4
 
 
 def test_tables_go_with_their_report(tmp_path: Path) -> None:

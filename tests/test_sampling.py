@@ -19,7 +19,7 @@ from workbench.derive.diff.costs import Cost
 from workbench.derive.figures import SAMPLES, Figure, figures, stall_shares
 from workbench.derive.noise import ASSUMED, FLOOR, noise_of
 from workbench.derive.sampling import lead_error, standard_error, top_stall
-from workbench.ncu import frames
+from workbench.evidence import frames
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
 from workbench.render.as_json.stalls import stall_certainty

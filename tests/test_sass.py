@@ -17,7 +17,8 @@ from workbench.derive.diff.costs import line_costs
 from workbench.derive.sass import blocks, mix
 from workbench.derive.sass.listing import Costed, Listing, listing
 from workbench.errors import BadCapture
-from workbench.ncu import cache, frames
+from workbench.evidence import frames
+from workbench.ncu import cache
 from workbench.ncu.cache import Kept, tables_of
 from workbench.ncu.capture import Capture, Decoded
 from workbench.ncu.captures import Captures

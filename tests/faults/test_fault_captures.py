@@ -20,7 +20,7 @@ from faulty import examples
 from workbench.cli import main
 from workbench.derive.matching import groups
 from workbench.errors import BadCapture
-from workbench.ncu import frames, reader
+from workbench.evidence import frames, reader
 from workbench.ncu.report import Launch, chunks, read_report
 from workbench.run.recording import compressed
 from workspaces import recorded_report

@@ -17,7 +17,7 @@ from faulty import examples
 from workbench.cli import main
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.store import EXCHANGED
+from workbench.evidence.store import CONTENT, EXCHANGED
 from workbench.judge.inputs import Snapshot
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.cache import Kept, tables_of
@@ -135,7 +135,7 @@ DIGITS = [at for at, byte in enumerate(TEXT) if at > BODY and byte in b"01234567
 
 
 def launches_in(kept: Path, told: list[str]) -> list[object]:
-    found = tables_of(SMALL, kept, told.append)
+    found = tables_of(SMALL, kept, tell=told.append)
     return [(launch.kernel, list(launch.metrics), list(launch.lines)) for launch, _ in found]
 
 
@@ -155,7 +155,8 @@ def test_an_edited_figure_is_read_again_from_the_report(kept: Path, at: int, mor
     told: list[str] = []
     assert launches_in(kept, told) == TRUE
     assert told == [f"{kept.name} {EXCHANGED}: it was read again from {SMALL.name}"]
-    assert zstandard.ZstdDecompressor().decompress(kept.read_bytes()) == TEXT
+    again = zstandard.ZstdDecompressor().decompress(kept.read_bytes())
+    assert again.partition(CONTENT)[2] == TEXT.partition(CONTENT)[2]
 
 
 @settings(max_examples=examples(15, many=600))

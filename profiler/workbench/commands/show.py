@@ -13,11 +13,18 @@ from workbench.commands.target import Target, find_recorded
 from workbench.commands.track_record import with_record
 from workbench.derive.diff.costs import line_costs
 from workbench.errors import BadCapture, UsageError
+from workbench.evidence.layout import is_there
 from workbench.judge.comparability import file_warnings
 from workbench.judge.compiled import why_no_lines
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
-from workbench.ncu.capture import Capture, find_metric, load_sources, require_lines
+from workbench.ncu.capture import (
+    Capture,
+    find_metric,
+    kept_metric,
+    load_sources,
+    require_lines,
+)
 from workbench.ncu.captures import Captures
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report import is_report
@@ -28,13 +35,14 @@ from workbench.render.document import variant
 from workbench.render.document.blocks import Callout, Paragraph, words
 from workbench.render.source_lines import Listing
 from workbench.study.front_ends import front_ends_of
-from workbench.study.sources import source_files
+from workbench.study.sources import source_files, source_texts
 from workbench.words import Status
 
 PROFILE_AGAIN = "restore the file, or profile the variant again"
 
 
-def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture]:
+def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, Capture]:
+    """A variant's capture, and where its report is: None where its tables alone were kept."""
     evidence = target.evidence()
     entry = evidence.capture_index(variant)
     index = entry.current
@@ -51,26 +59,34 @@ def current_capture(target: Target, variant: str) -> tuple[Path, Wanted, Capture
         )
     capture = Captures(evidence).of(variant)
     assert capture is not None
-    return evidence.report_path(index), index.range, capture
+    return capture.path if is_there(capture.path) else None, index.range, capture
 
 
 def show_metric(target: Target, name: str, options: ShowOptions) -> None:
     assert options.metric is not None
-    path, wanted, _ = current_capture(target, name)
-    rows = find_metric(path, wanted, options.metric)
+    report, wanted, capture = current_capture(target, name)
+    if report is not None:
+        rows = find_metric(report, wanted, options.metric)
+    else:
+        rows = kept_metric(capture, options.metric)
     if options.json:
-        show_json({"variant": name, "capture": path.name, "metrics": rows})
+        show_json({"variant": name, "capture": capture.path.name, "metrics": rows})
         return
-    title = Paragraph(words(f"{options.metric} of {name} ({path.name})"))
+    title = Paragraph(words(f"{options.metric} of {name} ({capture.path.name})"))
     Output(options.wide, options.markdown).show(title, variant.metric_table(rows))
 
 
 def show_source(target: Target, name: str, options: ShowOptions) -> None:
-    path, wanted, capture = current_capture(target, name)
+    report, wanted, capture = current_capture(target, name)
     sources = source_files(target.study, target.study.variants[name])
     if not options.sass:
         require_lines(capture, why_no_lines(front_ends_of(sources)))
-    texts = load_sources(path, wanted)
+    if report is not None:
+        texts = load_sources(report, wanted)
+    else:  # the capture is current: its sources are the workspace's
+        charged = set(capture.lines["file"])
+        own = source_texts(target.study, target.study.variants[name])
+        texts = {file: text for file, text in own.items() if file in charged}
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     files: Listing = {file: listed(costs, file, text) for file, text in texts.items()}
     files = source_lines.hottest_first(files)

@@ -115,16 +115,19 @@ class Evidence:
         return {shape: _against(known.get(shape), of(variant, shape)) for shape in shapes}
 
     def capture_index(self, variant: str) -> OnRecord[CaptureIndex]:
-        """Missing where its report is, too; damaged where that is another than was recorded."""
+        """Missing where its report and the tables read from it are; damaged where the one that is
+        there belongs to another report than was recorded.
+        """
         index = self.files.record(self.folder.capture_index(self.shape, variant), CaptureIndex)
         entry = _against(index, self._prints[variant])
         if entry.current is None:
             return entry
-        report = self.report_path(entry.current)
-        if not is_there(report):
+        name = entry.current.report
+        sha256 = store.report_sha256(self.folder, name)
+        if sha256 is None:
             return OnRecord(Status.MISSING)
-        if store.digest_of(report) != entry.current.sha256:
-            return OnRecord(Status.DAMAGED, index, f"{report.name} {store.EXCHANGED}")
+        if sha256 != entry.current.sha256:
+            return OnRecord(Status.DAMAGED, index, f"{name} {store.EXCHANGED}")
         return entry
 
     def report_path(self, index: CaptureIndex) -> Path:

@@ -29,8 +29,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence import damage
-from workbench.evidence.layout import PACKINGS, unreadable
+from workbench.evidence import damage, frames
+from workbench.evidence.layout import PACKINGS, EvidenceFolder, is_there, unreadable
 from workbench.evidence.older import OLDER
 from workbench.evidence.records import Record
 from workbench.words import SCHEMA_VERSION
@@ -45,6 +45,7 @@ _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has
 
 BROKEN = (zlib.error, lzma.LZMAError)
 
+CONTENT = b',"content":"'  # what stands in tables between their report's sha256 and their own
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
 
@@ -114,6 +115,25 @@ def _digest(path: Path, modified: int, changed: int, size: int) -> str:
         raise unreadable(path, error) from None
     with file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def report_sha256(folder: EvidenceFolder, name: str) -> str | None:
+    """sha256 of a report: of the file, or as its tables give it; None where neither is there, ""
+    where the tables are damaged. Raises EnvironmentLacks for a file that cannot be read.
+    """
+    path = folder.reports / name
+    if is_there(path):
+        return digest_of(path)
+    path = folder.tables(name)
+    try:
+        head, found, _ = frames.beginning(path.read_bytes()).partition(CONTENT)
+        return str(json.loads(head + b"}")["of"]["report"]) if found else ""
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, LookupError, TypeError):
+        return ""
 
 
 def content(record: Record) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from workbench.cuda.cubin import MAGIC, sections
 from workbench.errors import BadCapture
+from workbench.evidence import frames
 from workbench.evidence.store import digest_of
-from workbench.ncu import frames
 from workbench.ncu.line_table import LineTable, line_tables
 
 MOST = 1 << 28  # bytes of a report that are looked through

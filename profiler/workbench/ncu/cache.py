@@ -1,8 +1,7 @@
-"""The tables of a report's launches, kept beside it: with them nothing has to be decoded again.
+"""The tables of a report's launches: with them the report is not decoded again, or not kept.
 
-``ncu_report`` takes tens of milliseconds a launch, and as long again for its lines. What is kept
-belongs to one report, by its sha256, and to what is read of it now: a metric more in
-``metrics.toml``, and it is read again. So it is where its own sha256 does not fit.
+``ncu_report`` takes tens of milliseconds a launch, and as long again for its lines. Tables belong
+to one report, by its sha256. A metric that they lack is not collected.
 """
 
 from __future__ import annotations
@@ -17,19 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import BadCapture, EnvironmentLacks
-from workbench.evidence.store import EXCHANGED, digest_of, write_bytes
-from workbench.ncu import frames
+from workbench.evidence import frames
+from workbench.evidence.layout import is_there
+from workbench.evidence.store import CONTENT, EXCHANGED, digest_of, write_bytes
 from workbench.ncu.capture import Capture, Decoded, Extents, Launched, Tables
-from workbench.ncu.catalog import needed_metrics
-from workbench.ncu.counters import LINE_COUNTERS
 from workbench.ncu.disassembly import Code, packed, unpacked
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
-READING = 4  # to be raised where the functions of ncu.capture read something else
 LEVEL = 9  # of the compression
 Launches = list[tuple[Tables, Sequence[str]]]
-CONTENT = b',"content":"'  # what stands before the checksum, and what between it and the launches
-LAUNCHES = b'","launches":'
+LAUNCHES = b'","launches":'  # what stands between the checksum and the launches
 # What begins a launch, and its last part, four fifths of it. No string of JSON holds a bare quote.
 LAUNCH, INSTRUCTIONS = b'{"kernel":', b',"instructions":'
 
@@ -55,27 +51,36 @@ class Kept:
         return unpacked(found, _seen[self.report], self._action) if found else None
 
     def _action(self) -> Any:
+        """None where the report was not kept."""
         path = _seen[self.report]
+        if not is_there(path):
+            return None
         if digest_of(path) != self.report:
             raise BadCapture(f"{path} {EXCHANGED}", hint=CUT)
         return launches(path)[self.index][0]
 
 
-class Edited(ValueError):
-    """Kept tables whose checksum is not theirs."""
+class Unusable(ValueError):
+    """Why tables cannot stand for their report."""
 
 
-def tables_of(report: Path, kept: Path, tell: Callable[[str], None] | None = None) -> Launches:
-    """Every launch of a report with its NVTX ranges: as kept, else read, and kept where that file
-    can be written. ``tell`` is told of tables that somebody changed. Raises BadCapture.
+def tables_of(
+    report: Path, kept: Path, sha256: str = "", tell: Callable[[str], None] | None = None
+) -> Launches:
+    """Every launch of a report with its NVTX ranges, from its tables; where these are missing or
+    damaged, from the report, and the tables are written again.
+
+    ``sha256`` is the report's where the report is not kept; "" takes any. ``tell`` is told of
+    tables that somebody changed. Raises BadCapture where neither is there, or fits.
     """
+    there = is_there(report)
     try:
-        found = _read(kept, report)
-    except Edited as error:
-        found = None
-        if tell is not None:
+        found = _read(kept, report, digest_of(report) if there else sha256)
+    except Unusable as error:
+        if not there:
+            raise BadCapture(f"{kept.name} {error}", hint=CUT) from None
+        if tell is not None and str(error) == EXCHANGED:
             tell(f"{kept.name} {error}: it was read again from {report.name}")
-    if found is None:
         found = [(Decoded(action, report), ranges) for action, ranges in launches(report)]
         packed = _packed(found, report)
         with suppress(OSError, EnvironmentLacks):  # it only saves time
@@ -88,37 +93,32 @@ def capture_of(every: Launches, wanted: Wanted, report: Path) -> Capture:
     return Capture(report, tuple(wanted_of(every, wanted, report)))
 
 
-def _belongs_to(report: Path) -> dict[str, Any]:
-    read = json.dumps([READING, needed_metrics(), LINE_COUNTERS])
-    return {"report": digest_of(report), "reading": hashlib.sha256(read.encode()).hexdigest()}
-
-
 # By checksum: the shapes of a ladder share reports, and each is asked for on its own.
 _unpacked: dict[bytes, Launches] = {}
 _seen: dict[str, Path] = {}  # where a report was last, by its sha256
 
 
-def _read(path: Path, report: Path) -> Launches | None:
-    """None where nothing is kept, or nothing that can be read or that fits. Raises Edited."""
-    if not report.is_file():
-        return None
+def _read(path: Path, report: Path, sha256: str) -> Launches:
+    """Raises Unusable for what is missing, damaged or of another report than that of ``sha256``."""
     try:
         text = frames.whole(path.read_bytes())
         head, _, rest = text.partition(CONTENT)
-        of = _belongs_to(report)
-        if json.loads(head + b"}")["of"] != of:
-            return None
+        of = json.loads(head + b"}")["of"]["report"]
+        if sha256 not in ("", of):
+            raise Unusable(f"is of another report than {report.name}")
         checksum, _, body = rest.partition(LAUNCHES)
         if hashlib.sha256(body).hexdigest().encode() != checksum:
-            raise Edited(EXCHANGED)
+            raise Unusable(EXCHANGED)
         if checksum not in _unpacked:
-            _unpacked[checksum] = list(_launches(body[:-1], of["report"]))
-        _seen[of["report"]] = report
+            _unpacked[checksum] = list(_launches(body[:-1], of))
+        _seen[of] = report
         return list(_unpacked[checksum])
-    except Edited:
+    except Unusable:
         raise
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return None
+    except FileNotFoundError:
+        raise Unusable("is missing, and its report too") from None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise Unusable(f"cannot be read: {error}") from None
 
 
 def _launches(body: bytes, report: str) -> Iterator[tuple[Kept, Sequence[str]]]:
@@ -167,7 +167,7 @@ def _rule(row: list[Any]) -> tuple[Any, ...]:
 def _packed(found: Launches, report: Path) -> bytes:
     rows = _rows(found, report)
     body = json.dumps(rows, separators=(",", ":")).encode() + b"}"
-    of = json.dumps({"of": _belongs_to(report)}, separators=(",", ":")).encode()
+    of = json.dumps({"of": {"report": digest_of(report)}}, separators=(",", ":")).encode()
     checksum = hashlib.sha256(body).hexdigest().encode()
     return frames.compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body, LEVEL)
 

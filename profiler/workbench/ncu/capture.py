@@ -320,6 +320,19 @@ def find_metric(path: Path, wanted: Wanted, name: str) -> list[dict[str, Any]]:
     return rows
 
 
+def kept_metric(capture: Capture, name: str) -> list[dict[str, Any]]:
+    """As ``find_metric``, of a capture whose report was not kept: its tables hold those metrics
+    that some figure needs. Raises UsageError for others.
+    """
+    table = capture.metrics
+    every = (dict(zip(table.columns, entry, strict=True)) for entry in table.entries)
+    rows = [row for row in every if row["metric"] == name]
+    if not rows:
+        error = unknown("metric", name, set(table["metric"]))
+        raise UsageError(f"{error.message}: {capture.path.name} was not kept", hint=error.hint)
+    return rows
+
+
 def has_lines(capture: Capture) -> bool:
     """Whether anything in it is charged to a line of a source."""
     return any(line > 0 for line in capture.lines["line"])

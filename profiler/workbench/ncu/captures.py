@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import BadCapture
-from workbench.evidence.layout import EvidenceFolder, is_there
+from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CaptureIndex
-from workbench.evidence.store import EXCHANGED, digest_of
+from workbench.evidence.store import EXCHANGED, report_sha256
 from workbench.ncu.cache import Launches, capture_of, tables_of
 from workbench.ncu.capture import Capture
 from workbench.ncu.reader import Wanted
@@ -28,11 +28,13 @@ class Reports:
         self._launches: dict[Path, Launches] = {}
         self._captures: dict[tuple[Path, Wanted], Capture] = {}
 
-    def capture(self, folder: EvidenceFolder, name: str, wanted: Wanted) -> Capture:
-        """The wanted launches of a report; asked again, the same object. Raises BadCapture."""
+    def capture(self, folder: EvidenceFolder, name: str, sha256: str, wanted: Wanted) -> Capture:
+        """The wanted launches of a report with this hash; asked again, the same object. Raises
+        BadCapture.
+        """
         path = folder.reports / name
         if path not in self._launches:
-            self._launches[path] = tables_of(path, folder.tables(name), self.tell)
+            self._launches[path] = tables_of(path, folder.tables(name), sha256, self.tell)
         if (path, wanted) not in self._captures:
             self._captures[path, wanted] = capture_of(self._launches[path], wanted, path)
         return self._captures[path, wanted]
@@ -61,7 +63,7 @@ class Captures:
         index = self._evidence.capture_index(variant).current
         if index is None:
             return None
-        return self._reports.capture(self._evidence.folder, index.report, index.range)
+        return self._reports.capture(self._evidence.folder, index.report, index.sha256, index.range)
 
     def repeats(self, variant: str) -> list[Table]:
         """Metrics of earlier captures of the same sources under the same ncu, newest first.
@@ -71,16 +73,16 @@ class Captures:
         index, folder = self._evidence.capture_index(variant).current, self._evidence.folder
         if index is None:
             return []
-        kept = [name for name in index.repeats or () if is_there(folder.reports / name)]
-        found = [self._repeat(name, index) for name in kept]
+        there = {name: report_sha256(folder, name) for name in index.repeats or ()}
+        found = [self._repeat(name, sha, index) for name, sha in there.items() if sha is not None]
         return [metrics for metrics in found if metrics is not None]
 
-    def _repeat(self, name: str, index: CaptureIndex) -> Table | None:
-        folder, known = self._evidence.folder, index.known_sha256.get(name)
+    def _repeat(self, name: str, sha256: str, index: CaptureIndex) -> Table | None:
+        folder = self._evidence.folder
         try:
-            if known not in (None, digest_of(folder.reports / name)):
+            if index.known_sha256.get(name, sha256) != sha256:
                 raise BadCapture(f"{name} {EXCHANGED}")
-            return self._reports.capture(folder, name, index.range).metrics
+            return self._reports.capture(folder, name, sha256, index.range).metrics
         except BadCapture as error:
             self._reports.tell(f"{error.message}: the noise is estimated without this repeat")
             return None

@@ -38,14 +38,17 @@ class Code:
     executed: tuple[float, ...] | None
     samples: Mapping[str, Mapping[int, float]]
     report: Path = field(repr=False, compare=False)
-    action: Callable[[], Any] = field(repr=False, compare=False)  # as ``ncu_report`` has the launch
+    action: Callable[[], Any] = field(repr=False, compare=False)  # of ``ncu_report``; see ``ptx``
 
     @cached_property
     def ptx(self) -> tuple[str, ...]:
         """What each was made of, "" where that is not known. It is read from the report when it is
-        first asked for: a quarter of all text, and few look at it.
+        first asked for: a quarter of all text, and few look at it. Of a report that was not kept,
+        it is not known.
         """
         action = self.action()
+        if action is None:
+            return ("",) * len(self.addresses)
         with limited(self.report):
             return tuple(_line(action.ptx_by_pc(self.first + at)) for at in self.addresses)
 
@@ -122,8 +125,8 @@ def packed(code: Code) -> dict[str, Any]:
 
 
 def unpacked(kept: Mapping[str, Any], report: Path, action: Callable[[], Any]) -> Code:
-    """``action`` gives the launch for what is not kept. Raises LookupError, TypeError or ValueError
-    for what ``packed`` never made.
+    """``action`` gives the launch for what is not kept, or None. Raises LookupError, TypeError or
+    ValueError for what ``packed`` never made.
     """
     files, executed = kept["files"], kept["executed"]
     lines = accumulate(kept["line"])

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import BadCapture
+from workbench.evidence import frames
 from workbench.evidence.store import digest_of
-from workbench.ncu import frames
 from workbench.ncu.kernel_names import lasting_kernel
 from workbench.ncu.ranges import nvtx_ranges
 from workbench.ncu.watchdog import limited

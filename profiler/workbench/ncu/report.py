@@ -16,7 +16,7 @@ from shlex import quote
 from typing import Any
 
 from workbench.errors import UsageError, nearest
-from workbench.ncu import frames
+from workbench.evidence import frames
 from workbench.ncu.reader import kernel_name, metric_value
 from workbench.ncu.reader import launches as launches_in
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, structs
 
 import workbench
 from workbench.errors import UsageError
-from workbench.evidence import journal, store
+from workbench.evidence import frames, journal, store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed, timing_name
 from workbench.evidence.recorded import derived_shapes
 from workbench.evidence.records import (
@@ -32,7 +32,6 @@ from workbench.evidence.records import (
     differing,
 )
 from workbench.ncu import command as ncu
-from workbench.ncu import frames
 from workbench.ncu.ranges import range_name
 from workbench.run.origin import now, provenance, stamp
 from workbench.run.protocol import Timed
@@ -77,16 +76,21 @@ def write_captures(
 
 
 def remove_unused(folder: EvidenceFolder) -> None:
-    """Delete the reports that no index entry names any more: none while an entry is damaged."""
+    """Delete the reports and tables that no index entry names any more: none while an entry is
+    damaged.
+    """
     try:
         indexes = [store.read(path, CaptureIndex) for path in folder.capture_indexes()]
     except UsageError:
         return
     used = {name for index in indexes for name in (index.report, *(index.repeats or ()))}
+    tables = {folder.tables(name) for name in used}
     for report in listed(folder.reports):
         if ".ncu-rep" in report.name and report.name not in used:
             report.unlink()
-            folder.tables(report.name).unlink(missing_ok=True)
+    for path in listed(folder.root / "tables", ".json.zst"):
+        if path not in tables:
+            path.unlink()
 
 
 def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: set[str]) -> None:
@@ -110,9 +114,8 @@ def with_repeats(folder: EvidenceFolder, new: CaptureIndex) -> CaptureIndex:
     path, found = folder.capture_index(new.shape, new.variant), dict[str, str]()
     old = store.read(path, CaptureIndex) if is_there(path) else None
     if old is not None and _is_repeated(old, new):
-        reports = {name: folder.reports / name for name in (old.report, *(old.repeats or ()))}
-        there = {name: store.digest_of(file) for name, file in reports.items() if is_there(file)}
-        known = old.known_sha256
+        names, known = (old.report, *(old.repeats or ())), old.known_sha256
+        there = {name: sha for name in names if (sha := store.report_sha256(folder, name))}
         same_still = {name: sha for name, sha in there.items() if known.get(name, sha) == sha}
         found = dict(list(same_still.items())[:REPEATS_KEPT])
     return structs.replace(new, repeats=tuple(found), repeats_sha256=found or None)

@@ -73,6 +73,16 @@ def check(path: Path) -> None:
         pass
 
 
+def beginning(data: bytes) -> bytes:
+    """The first 300 bytes of what a frame holds. Raises ValueError for what is none."""
+    import zstandard
+
+    try:
+        return zstandard.ZstdDecompressor().stream_reader(data).read(300)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from None
+
+
 def whole(data: bytes) -> bytes:
     """One frame that says how much it holds. Raises ValueError for what is none, or too large."""
     import zstandard
