@@ -12,7 +12,6 @@ from pathlib import Path
 
 from workbench.commands.target import find_target
 from workbench.judge.advice.advise import TOP
-from workbench.judge.advice.nvidia import WHOLE, Promise
 from workbench.judge.advice.ranking import to_try
 from workbench.judge.advice.record import Trial, record
 from workbench.judge.ladder import judge
@@ -32,27 +31,13 @@ def ours(trial: Trial, _: Sequence[Trial]) -> list[Change]:
 
 def with_record(trial: Trial, before: Sequence[Trial]) -> list[Change]:
     """As it would have been given then: with the record of the steps before this one."""
-    known = record({"before": before})
+    known = record("before", before)
     return [one.change for one in to_try(trial.advised, known) or ()]
 
 
 def first(trial: Trial, _: Sequence[Trial]) -> list[Change]:
     """The first piece of advice alone."""
     return [one.change for one in to_try(trial.advised, top=1) or ()]
-
-
-def nvidia(trial: Trial, _: Sequence[Trial]) -> list[Change]:
-    """All kinds of NVIDIA's three largest estimates for the whole runtime."""
-    return _kinds([one for one in trial.promised or () if one.scope == WHOLE])
-
-
-def nvidia_any(trial: Trial, _: Sequence[Trial]) -> list[Change]:
-    """The same whatever part of the runtime an estimate is about, as a list by size has it."""
-    return _kinds(sorted(trial.promised or (), key=lambda one: -one.cut))
-
-
-def _kinds(promises: Sequence[Promise]) -> list[Change]:
-    return [kind for one in promises[:TOP] for kind in one.kinds]
 
 
 def share(hits: int, of: int) -> str:
@@ -140,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     target = find_target(asked.project, asked.study, None, tell=False)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
     judged = judge(evidence, target.workspace.config)
-    trials = [t for t in judged.trials if t.is_told and t.advised is not None]
+    trials = [t for t in judged.trials if t.kind in KINDS and t.advised is not None]
     print(f"{target.study.name}: {len(trials)} steps with a kind and a capture of their parent\n")
     if not trials:
         return 1
@@ -150,8 +135,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ("three, by the capture alone", ours),
         ("three, with the record of earlier steps", with_record),
         ("the first alone", first),
-        ("NVIDIA's three largest, whole runtime", nvidia),
-        ("NVIDIA's three largest, any scope", nvidia_any),
     ):
         print(row(name, says, trials))
     for told in (by_chance, constant, always, gains, steps):

@@ -28,7 +28,7 @@ from workbench.judge.rules import rule_changes
 from workbench.judge.scores import score
 from workbench.ncu.capture import RULE_COLUMNS, Table
 from workbench.ncu.catalog import catalog
-from workbench.render.document import promises
+from workbench.render.document import why
 from workbench.words import PredictionResult, RuleMove
 
 PREFIX = "smsp__pcsamp_warps_issue_stalled_"
@@ -340,9 +340,9 @@ def test_a_rule_that_stays_is_not_held_against_the_step() -> None:
     pair = comparison("a", "b", 15.68, 12.42)
     stays = rule_change("Achieved occupancy below theoretical", RuleMove.CHANGED, 73.4, 66.8)
     gone = rule_change("Long Scoreboard Stalls", RuleMove.VANISHED, 31.5, math.nan)
-    told = promises.kept(replace(pair, rules=(stays, gone)))
+    told = why.estimate_kept(replace(pair, rules=(stays, gone)))
     assert "Long Scoreboard Stalls, 31 % (1.46x)" in told or "31.5 % (1.46x)" in told
     assert "3.7" not in told
     alone = replace(pair, rules=(stays,))
-    assert promises.answered(alone) is None
-    assert promises.kept(alone).startswith("No rule with an estimate")
+    assert why.answered(alone) is None
+    assert why.estimate_kept(alone).startswith("No rule with an estimate")

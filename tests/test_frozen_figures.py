@@ -35,7 +35,9 @@ COMMANDS = (
 )
 # An expression for the start of an old path, and what stands there now: None if it is gone. The
 # first that matches counts. The changelog says what to use instead.
-RENAMED: dict[str, str | None] = {}
+RENAMED: dict[str, str | None] = {
+    r".*/track_record/nvidia/": None,
+}
 VERDICTS = ("verdict", "result", "status", "state")
 # The keys that name a row of a list, in the order in which they are tried.
 IDENTITIES = ("variant", "id", "name", "key", "shape", "metric", "kind", "reason", "label", "rule")

@@ -61,7 +61,7 @@ def measured(
     ensured = ahead or ensure(target, named(target, fixes), fresh=fresh)
     evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
     judged = judge(evidence, target.workspace.config, source=ensured.source)
-    judged = with_record(judged, target)
+    judged = with_record(judged, target, keep=True)
     asked = {name: why for name, why in ensured.unsupported.items() if name in fixes}
     return judged, evidence, {**ensured.failures, **asked}
 

@@ -119,7 +119,7 @@ def run(options: ReportOptions) -> None:
     steps = target.steps(options.fixes or [])
     page = options.html or options.open_
     evidence = snapshot(target.evidence(), steps, sources=True)
-    judged = with_record(judge(evidence, target.workspace.config), target)
+    judged = with_record(judge(evidence, target.workspace.config), target, keep=True)
     written = write_reports(target, evidence, judged, page=page)
     for path in written:
         note(f"wrote {shown_path(path)}")

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings
-from workbench.judge.advice.record import Trial, record
-from workbench.judge.advice.trials import told_what_was_tried, trials_of
+from workbench.judge.advice.record import Trial, record, told_what_was_tried, trials_of
 from workbench.judge.choices import choice_warnings
 from workbench.judge.comparability import ceiling_warnings, file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison
@@ -79,14 +78,8 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         },
         sizes=tuple(_sizes(snapshot)),
         trials=trials,
-        record=record({snapshot.study: trials}),
+        record=record(snapshot.study, trials),
     )
-
-
-def trials_in(snapshot: Snapshot, config: Config) -> tuple[Trial, ...]:
-    """Those of ``judge``, without the rest of it."""
-    views = Views(snapshot, config, snapshot.names)
-    return tuple(trials_of(views, _steps(views)))
 
 
 def _steps(views: Views) -> tuple[Row, ...]:

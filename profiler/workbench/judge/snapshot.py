@@ -59,10 +59,9 @@ def snapshot(
     *,
     sources: bool = False,
     timed: Sequence[Step] | None = None,
-    ranged: bool = True,
 ) -> Snapshot:
     """What is on record of ``steps`` and of all references at the shape of ``evidence``, and at
-    every other at which one of the steps is judged; with ``ranged`` the ranges of shapes, too.
+    every other at which one of the steps is judged; and the ranges of shapes.
 
     ``sources``: their texts as well; ``timed``: those whose times at all shapes are wanted, without
     it the outcomes of ``steps``.
@@ -85,7 +84,7 @@ def snapshot(
         calibration=evidence.calibration,
         told=(*Captures(evidence).told, *journal.told),
         journal=journal,
-        ranges=tuple(_ranges(evidence, steps)) if ranged else (),
+        ranges=tuple(_ranges(evidence, steps)),
     )
 
 

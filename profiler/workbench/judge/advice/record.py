@@ -1,20 +1,24 @@
-"""The track record: what came of advice where a step followed it, ours and NVIDIA's. Pure.
+"""The track record: what came of advice where a step followed it. Pure.
 
 A trial is a step, with what was advised at its parent by the parent's capture alone. A promise came
-true where the step answered it (it is of that kind, or the rule vanished), was kept, and saved at
-least half of what was promised of the duration under ncu. What was promised at the parent and not
-tried says nothing.
+true if the step answered it (it is of that kind), was kept, and saved at least half of what was
+promised of the duration under ncu. A promise that nobody tried says nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import TYPE_CHECKING
 
-from workbench.judge.advice.advise import TOP, Advice
-from workbench.judge.advice.nvidia import WHOLE, Promise
+from workbench.judge.advice.advise import TOP, Advice, Tried
 from workbench.words import Change, Verdict
+
+if TYPE_CHECKING:
+    from workbench.judge.comparison import Comparison
+    from workbench.judge.rows import Row
+    from workbench.judge.view import View, Views
 
 HALF = 0.5
 JUDGED = (Verdict.KEPT, Verdict.REJECTED)
@@ -24,8 +28,7 @@ JUDGED = (Verdict.KEPT, Verdict.REJECTED)
 class Trial:
     """A step of a ladder as an answer to its parent; ``shape`` is where it is judged.
 
-    ``advised`` and ``promised`` (NVIDIA's) are what the parent's capture says, the best first;
-    None where it has none. ``vanished`` are the rules, with their titles, that the step answered.
+    ``advised`` is what the parent's capture says, the best first; None without a capture.
     ``ratio`` is the chained one that decided, ``saved`` the share of the duration under ncu that
     went; None is not collected.
     """
@@ -38,21 +41,14 @@ class Trial:
     ratio: float | None
     saved: float | None
     advised: tuple[Advice, ...] | None
-    promised: tuple[Promise, ...] | None
-    vanished: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def was_kept(self) -> bool:
         return self.verdict == Verdict.KEPT
 
     @property
-    def is_told(self) -> bool:
-        """Whether its author says of what kind it is, and it is a change to a kernel at all."""
-        return self.kind is not None and self.kind != Change.CHOOSE
-
-    @property
     def answered(self) -> Advice | None:
-        """What was advised of its kind; None where that was not among the first."""
+        """The advice of its kind; None if that was not among the first."""
         return next((one for one in (self.advised or ())[:TOP] if one.change == self.kind), None)
 
     def fulfils(self, promised: float) -> bool:
@@ -62,87 +58,119 @@ class Trial:
 
 @dataclass(frozen=True)
 class KindRecord:
-    """A kind of change: steps of it that were judged, those kept, the median ratio of all over the
-    parent; those that had been advised at their parent, and of these those that came true.
+    """A kind of change: steps of it that were judged, those kept, the ``ratios`` of all over their
+    parents; those that had been advised at their parent, and of these those that came true.
     """
 
     tried: int = 0
     kept: int = 0
-    ratio: float | None = None
     advised: int = 0
     came_true: int = 0
+    ratios: tuple[float, ...] = ()
 
-
-@dataclass(frozen=True)
-class RuleRecord:
-    """A rule of ncu: the steps at whose parent it promised something of the whole runtime, those
-    where that was the largest promise, those that made it vanish, and those of them that came true.
-    """
-
-    promised: int = 0
-    first: int = 0
-    answered: int = 0
-    came_true: int = 0
+    @property
+    def ratio(self) -> float | None:
+        """The median of ``ratios``; None without any."""
+        return median(self.ratios) if self.ratios else None
 
 
 @dataclass(frozen=True)
 class Record:
-    """Of all ladders that were looked at; ``steps`` have a judgement, ``told`` also a kind."""
+    """Of some ladders: judged steps, those that also have a kind, and what came of each kind."""
 
     studies: tuple[str, ...] = ()
     steps: int = 0
     told: int = 0
     kinds: Mapping[Change, KindRecord] = field(default_factory=dict)
-    rules: Mapping[str, RuleRecord] = field(default_factory=dict)
 
     def of(self, change: Change) -> KindRecord:
-        """Zeros where it was never tried."""
+        """Zeros if it was never tried."""
         return self.kinds.get(change, KindRecord())
 
 
-def record(trials: Mapping[str, Sequence[Trial]]) -> Record:
-    """``trials`` by study; a step without a verdict is no trial, nor one that only chooses."""
-    judged = {
-        study: [t for t in each if t.verdict in JUDGED and t.kind != Change.CHOOSE]
-        for study, each in trials.items()
-    }
-    every = [trial for each in judged.values() for trial in each]
-    told = [trial for trial in every if trial.is_told]
+def record(study: str, trials: Iterable[Trial]) -> Record:
+    """Of one ladder. A step without a verdict is no trial, nor one that only chooses."""
+    judged = [t for t in trials if t.verdict in JUDGED and t.kind != Change.CHOOSE]
+    told = [trial for trial in judged if trial.kind]
     kinds = dict.fromkeys(trial.kind for trial in told if trial.kind)
-    titles = dict.fromkeys(one.words for t in every for one in t.promised or () if _whole(one))
     return Record(
-        studies=tuple(study for study, each in judged.items() if each),
-        steps=len(every),
+        studies=(study,) if judged else (),
+        steps=len(judged),
         told=len(told),
-        kinds={kind: _kind(t for t in told if t.kind == kind) for kind in kinds},
-        rules={title: _rule(title, every) for title in titles},
+        kinds={kind: _kind([t for t in told if t.kind == kind]) for kind in kinds},
     )
 
 
-def _kind(trials: Iterable[Trial]) -> KindRecord:
-    every = tuple(trials)
-    ratios = [trial.ratio for trial in every if trial.ratio]
-    answers = [(trial, trial.answered) for trial in every]
+def _kind(trials: Sequence[Trial]) -> KindRecord:
+    answers = [(trial, trial.answered) for trial in trials]
     return KindRecord(
-        tried=len(every),
-        kept=sum(trial.was_kept for trial in every),
-        ratio=median(ratios) if ratios else None,
+        tried=len(trials),
+        kept=sum(trial.was_kept for trial in trials),
         advised=sum(advice is not None for _, advice in answers),
         came_true=sum(advice is not None and t.fulfils(advice.saved) for t, advice in answers),
+        ratios=tuple(trial.ratio for trial in trials if trial.ratio),
     )
 
 
-def _whole(one: Promise) -> bool:
-    return one.scope == WHOLE
-
-
-def _rule(title: str, trials: Sequence[Trial]) -> RuleRecord:
-    known = [(t, [one for one in t.promised or () if _whole(one)]) for t in trials]
-    made = [(t, one) for t, each in known for one in each if one.words == title]
-    answered = [(t, one) for t, one in made if (one.rule, one.words) in t.vanished]
-    return RuleRecord(
-        promised=sum(any(one.words == title for one in each) for _, each in known),
-        first=sum(bool(each) and each[0].words == title for _, each in known),
-        answered=len(answered),
-        came_true=sum(trial.fulfils(one.cut) for trial, one in answered),
+def together(records: Sequence[Record]) -> Record:
+    """The record of several ladders."""
+    kinds = dict.fromkeys(kind for each in records for kind in each.kinds)
+    return Record(
+        studies=tuple(study for each in records for study in each.studies),
+        steps=sum(each.steps for each in records),
+        told=sum(each.told for each in records),
+        kinds={kind: _sum([each.of(kind) for each in records]) for kind in kinds},
     )
+
+
+def _sum(found: Sequence[KindRecord]) -> KindRecord:
+    return KindRecord(
+        tried=sum(each.tried for each in found),
+        kept=sum(each.kept for each in found),
+        advised=sum(each.advised for each in found),
+        came_true=sum(each.came_true for each in found),
+        ratios=tuple(ratio for each in found for ratio in each.ratios),
+    )
+
+
+def trials_of(views: Views, rows: Iterable[Row]) -> Iterator[Trial]:
+    """One a step that changes another to be faster, at the shape where it is judged."""
+    for row in rows:
+        if row.step is not None and row.step.parent is not None and not row.step.corrects:
+            view = views.at(row.judged_at) if row.judged_at else views.table
+            compared = row.compared_at or views.table.shape
+            yield _trial(view, row, row.against_parent if compared == view.shape else None)
+
+
+def _trial(view: View, row: Row, pair: Comparison | None) -> Trial:
+    assert row.step is not None
+    assert row.step.parent is not None
+    return Trial(
+        variant=row.variant,
+        parent=row.step.parent,
+        shape=view.shape,
+        kind=row.step.kind,
+        verdict=row.verdict,
+        ratio=row.deciding.ratio if row.deciding else None,
+        saved=1 - 1 / pair.factors.measured if pair and pair.factors else None,
+        advised=view.advice(row.step.parent),
+    )
+
+
+def told_what_was_tried(
+    rows: Iterable[Row], trials: Iterable[Trial], shape: str
+) -> tuple[Row, ...]:
+    """Rows of one shape, their advice with what came of it so far."""
+    here = [trial for trial in trials if trial.shape == shape and trial.verdict in JUDGED]
+    return tuple(_told(row, [t for t in here if t.parent == row.variant]) for row in rows)
+
+
+def _told(row: Row, trials: Iterable[Trial]) -> Row:
+    if row.advice is None:
+        return row
+    tried: dict[Change, list[Tried]] = {}
+    for trial in trials:
+        if trial.kind and trial.verdict:
+            tried.setdefault(trial.kind, []).append(Tried(trial.variant, trial.verdict))
+    told = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
+    return replace(row, advice=tuple(told))

@@ -35,17 +35,14 @@ def variant(found: Ablation, row: Row) -> Data:
             "told": found.record.told,
         },
         "nvidia": [
-            _promised(found, rule_words(limit.rule, limit.title), limit.estimated_speedup_pct)
+            {
+                "rule": rule_words(limit.rule, limit.title),
+                "estimate_pct": round(limit.estimated_speedup_pct, 1),
+            }
             for limit in row.bottlenecks
             if limit.rule
         ],
     }
-
-
-def _promised(found: Ablation, rule: str, estimate: float) -> Data:
-    """One of NVIDIA's estimates, and what came of that rule."""
-    known = plain_data(found.record.rules.get(rule))
-    return {"rule": rule, "estimate_pct": round(estimate, 1), "record": known}
 
 
 def to_try(advice: Sequence[Advice] | None, record: Record | None = None) -> list[Data] | None:
@@ -72,9 +69,16 @@ def _advice(one: Advice, record: Record | None) -> Data:
         "how": one.kind.how,
         "gain_up_to": round(one.gain, DIGITS - 1),
         "why": one.why,
-        "record": plain_data(known) if known.tried else None,
+        "record": _kept(known) if known.tried else None,
         "tried": [{"variant": t.variant, "verdict": t.verdict} for t in one.tried[:MOST_TRIED]],
     }
+
+
+def _kept(known: KindRecord) -> Data:
+    """Its ratios as their median."""
+    data: Data = plain_data(known)
+    del data["ratios"]
+    return {**data, "ratio": known.ratio}
 
 
 def _rounded(value: float) -> float:
@@ -91,11 +95,10 @@ def _spot(found: Spot | None) -> Data | None:
 
 
 def track_record(known: Record) -> Data:
-    """What came of every kind of change, and of every rule of ncu."""
+    """What came of every kind of change."""
     return {
         "studies": list(known.studies),
         "steps": known.steps,
         "told": known.told,
-        "kinds": {kind: plain_data(one) for kind, one in known.kinds.items()},
-        "nvidia": {rule: plain_data(one) for rule, one in known.rules.items()},
+        "kinds": {kind: _kept(one) for kind, one in known.kinds.items()},
     }

@@ -9,11 +9,9 @@ from workbench.judge.advice import ranking
 from workbench.judge.advice.advise import Advice
 from workbench.judge.advice.candidate import LEAST
 from workbench.judge.advice.changes import CATALOGUE
-from workbench.judge.advice.record import KindRecord, Record, RuleRecord
+from workbench.judge.advice.record import KindRecord, Record
 from workbench.judge.advice.subject import Spot
-from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row, best_of
-from workbench.judge.rules import rule_words
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -146,30 +144,11 @@ RECORDS: list[Field[Kept]] = [
     field("advised", "advised before", lambda kept: str(kept[1].advised), right=True),
     field("true", "came true", lambda kept: str(kept[1].came_true), right=True),
 ]
-Ruled = tuple[str, RuleRecord]
-RULES: list[Field[Ruled]] = [
-    field("rule", "rule of ncu", lambda ruled: ruled[0]),
-    field("promised", "promised at", lambda ruled: str(ruled[1].promised), right=True),
-    field("first", "its largest at", lambda ruled: str(ruled[1].first), right=True),
-    field("answered", "vanished", lambda ruled: str(ruled[1].answered), right=True),
-    field("true", "came true", lambda ruled: str(ruled[1].came_true), right=True),
-]
 
 
 def kind_table(record: Record) -> Table:
     """What came of every kind of change that was tried."""
     return table("kinds", RECORDS, _most(record.kinds.items()), key=lambda kept: kept[0])
-
-
-def rule_table(record: Record, only: Iterable[str] | None = None) -> Table:
-    """What came of NVIDIA's estimates for the whole runtime, of these rules ``only``."""
-    rules = record.rules if only is None else {rule: _rule(record, rule) for rule in only}
-    ranked = sorted(rules.items(), key=lambda ruled: (-ruled[1].first, -ruled[1].promised))
-    return table("nvidia", RULES, ranked, key=lambda ruled: ruled[0])
-
-
-def _rule(record: Record, rule: str) -> RuleRecord:
-    return record.rules.get(rule, RuleRecord())
 
 
 def _most(kinds: Iterable[Kept]) -> list[Kept]:
@@ -188,21 +167,11 @@ def size(record: Record) -> Text:
     )
 
 
-def nvidia(limits: Sequence[Bottleneck], record: Record) -> list[Block]:
-    """NVIDIA's first estimates at a variant, and what came of these rules."""
-    rules = dict.fromkeys(rule_words(limit.rule, limit.title) for limit in limits if limit.rule)
-    if not rules or not record.steps:
-        return []
-    text = f"NVIDIA's first estimates here, and what came of them at {record.steps} steps:"
-    return [Paragraph(words(text)), rule_table(record, rules)]
-
-
 def advised(row: Row, ablation: Ablation) -> Section:
     """All of it, for ``workbench advise``."""
     blocks = [
         *listed(row.advice, ablation.record),
         Paragraph(size(ablation.record)),
-        *nvidia(row.bottlenecks, ablation.record),
     ]
     return Section(row.variant, line(words(f"{TITLE} after "), code(row.variant)), tuple(blocks))
 
@@ -225,8 +194,6 @@ def section(ablation: Ablation) -> Section:
     records: list[Block] = [Paragraph(size(ablation.record))]
     if ablation.record.kinds:
         records.append(kind_table(ablation.record))
-    if ablation.record.rules:
-        records.append(rule_table(ablation.record))
     fold = Fold(words("Why, at which line, and how often such advice came true"), (*told, *records))
     return Section("next", words(TITLE), (*shown, fold))
 

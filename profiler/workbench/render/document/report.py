@@ -22,7 +22,6 @@ from workbench.render.document import (
     method,
     pair,
     predicted,
-    promises,
     rooflines,
     timings,
     why,
@@ -262,7 +261,6 @@ def _why(ablation: Ablation) -> Section:
         title = f"Where the time went from {ablation.whole.before} to {ablation.whole.after}"
         blocks.append(Fold(words(title), (times,)))
     blocks += _memory(ablation)
-    blocks += _promises(ablation)
     return Section("why", words("Why it got faster"), tuple(blocks))
 
 
@@ -271,18 +269,6 @@ def _memory(ablation: Ablation) -> list[Block]:
         return []
     before, after = ablation.ends
     return [pair.memory((before.variant, after.variant), before.figures, after.figures)]
-
-
-def _promises(ablation: Ablation) -> list[Block]:
-    shown = promises.table_of(ablation)
-    if not shown.rows:
-        return [Paragraph(words(f"NVIDIA's estimates: {ABSENT}."))]
-    text = (
-        "Cuts of the duration under ncu and the speedups that they amount to: the largest estimate "
-        "for the whole runtime of a rule that the step made vanish. A rule that stays was not "
-        "answered, and its estimate says nothing of the step."
-    )
-    return [Fold(words("NVIDIA's estimates beside the results"), (Paragraph(words(text)), shown))]
 
 
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:

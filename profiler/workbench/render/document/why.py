@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from workbench.derive.factors import SPLIT, Factor, SpeedupFactors
 from workbench.derive.noise import Noise
 from workbench.derive.stalls import StallTime
@@ -10,7 +12,6 @@ from workbench.derive.sums import added
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
-from workbench.render.document import promises
 from workbench.render.document.blocks import Block, Fold, Paragraph, Table, words
 from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.stalls import stall_words
@@ -219,11 +220,11 @@ def rules(pair: Comparison) -> list[Block]:
 
 
 def _cut_before(rule: RuleChange) -> str:
-    return NONE if rule.change == RuleMove.APPEARED else promises.cut(rule.estimated_before_pct)
+    return NONE if rule.change == RuleMove.APPEARED else cut(rule.estimated_before_pct)
 
 
 def _cut_after(rule: RuleChange) -> str:
-    return NONE if rule.change == RuleMove.VANISHED else promises.cut(rule.estimated_after_pct)
+    return NONE if rule.change == RuleMove.VANISHED else cut(rule.estimated_after_pct)
 
 
 def account(pair: Comparison) -> list[Block]:
@@ -237,6 +238,44 @@ def account(pair: Comparison) -> list[Block]:
     told += standouts(pair)
     if pair.rules:
         told.append(Fold(words("ncu's rules, before and after"), tuple(rules(pair))))
-        text = promises.kept(pair)
+        text = estimate_kept(pair)
         told.append(Paragraph(words(text)))
     return told
+
+
+def cut(percent: float) -> str:
+    return f"{number(percent)} %" if math.isfinite(percent) else "no estimate"
+
+
+def answered(pair: Comparison) -> RuleChange | None:
+    """The parent's rule with the largest estimate for the whole runtime, of those that the step
+    made vanish: an estimate says nothing of a step that does not address its rule.
+    """
+    known = [r for r in pair.rules if r.promise is not None and r.change == RuleMove.VANISHED]
+    return max(known, key=lambda r: (r.estimated_before_pct, r.title), default=None)
+
+
+def promised(rule: RuleChange | None) -> str:
+    if rule is None or rule.promise is None:
+        return NONE
+    return f"{cut(rule.estimated_before_pct)} ({factor(rule.promise)})"
+
+
+def realised(pair: Comparison) -> str:
+    """The cut of the duration under ncu, as NVIDIA's estimates are given."""
+    if pair.factors is None:
+        return ABSENT
+    less = 100 * (1 - pair.factors.after_us / pair.factors.before_us)
+    sign = "−" if less < 0 else ""
+    return f"{sign}{number(abs(less))} % ({factor(pair.factors.measured)})"
+
+
+def estimate_kept(pair: Comparison) -> str:
+    """The promise that the step answers beside what it brought."""
+    rule = answered(pair)
+    if rule is None:
+        return f"No rule with an estimate for the whole runtime vanished at {pair.after}."
+    return (
+        f"Of the rules that vanished, the largest estimate for the whole runtime: {rule.title}, "
+        f"{promised(rule)}; realised under ncu: {realised(pair)}"
+    )
