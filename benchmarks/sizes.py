@@ -106,16 +106,15 @@ def in_bfloat16(workspace: Workspace) -> str:
             wanted = {**shape.parameters, "dtype": "bfloat16"}
             own = [e for n, e in recorded.items() if e.study.shapes[n].parameters == wanted]
             known = (row_at(evidence, step) for step in steps for evidence in own)
-            rows.append(
-                f"| {name} | {next(filter(None, known), '— | not collected | — | — | —')} |"
-            )
+            cells = next(filter(None, known), "— | not collected | — | — | —")
+            rows.append(f"| {name} | {cells} |")
     return "\n".join(rows)
 
 
 def row_at(evidence: Evidence, variant: str) -> str:
     """Cells of one variant at one shape; "" if it was not timed there."""
     ladder = evidence.study.ladder
-    references = [reference.name for reference in ladder.references if not reference.captured]
+    references = [reference.name for reference in ladder.references]
     parameters = evidence.study.shapes[evidence.shape].parameters
     found = over_sizes(  # of one shape, so any number serves as its size
         [at_one_shape(evidence, [variant, *references], captures=False)],
