@@ -35,7 +35,7 @@ from workbench.places.opening import connected
 from workbench.places.plan import Errand
 from workbench.places.underway import State, Watching
 from workbench.places.workers import Crew
-from workbench.run.machine import Gpu
+from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan
 from workbench.study.config import Config
 from workbench.study.shapes import with_derived

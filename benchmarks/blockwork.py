@@ -21,7 +21,7 @@ from workbench.evidence.records import Provenance, Series, Session, Timing
 from workbench.places import blocks, workers
 from workbench.places.blocks import Answer, Block, Lacking
 from workbench.places.carry import Store
-from workbench.run.cards import FIELDS, Card, own_folder
+from workbench.run.cards import Card, own_folder
 from workbench.run.origin import now, stamp
 from workbench.run.plan import Measured
 from workbench.study.model import Study
@@ -30,7 +30,7 @@ from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime
 
-CARD = Card(uuid="GPU-of-none", **dict.fromkeys((f for f in FIELDS if f != "uuid"), "none"))
+CARD = Card("none", driver="none", compute_capability="none", uuid="GPU-of-none")
 RAN = "WORKBENCH_RAN"  # in a worker's environment: a file that gets a line for every block
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import faulty
 from workbench.run import machine
+from workbench.run.gpu import VISIBLE
 from workbench.study.workspace import Workspace
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +56,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         if item.get_closest_marker("gpu") is None:
-            patch.setenv(machine.VISIBLE, "")
+            patch.setenv(VISIBLE, "")
         machine.find_gpu.cache_clear()
         return (yield)
 

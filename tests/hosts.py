@@ -1,6 +1,6 @@
 """A host to be reached: a real ``sshd`` on the loopback, with a home and a PATH of its own.
 
-``nvidia-smi`` and ``ncu`` there are scripts, which say what a machine with these cards would.
+NVML and ``ncu`` there say what a machine with these cards would.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from onplaces import NCU, card, smi
+from onplaces import NCU, card, nvml
 from workbench.run.cards import Card
 from workbench.study.places import SshPlace
 
@@ -90,7 +90,7 @@ class Host:
         path.chmod(0o755)
 
     def cards(self, cards: Sequence[Card]) -> None:
-        self.program("nvidia-smi", smi(cards, self.root))
+        nvml(cards, self.root)
 
     def files(self) -> set[str]:
         """All in the home and beside it."""

@@ -1,4 +1,4 @@
-"""Several cards for tests: a nvidia-smi and an ncu that say so, a stand-in under every block."""
+"""Several cards for tests: NVML and an ncu that say so, a stand-in under every block."""
 
 from __future__ import annotations
 
@@ -7,42 +7,32 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+import fake_nvml
 from workbench.run import machine
-from workbench.run.cards import FIELDS, Card
+from workbench.run.cards import Card
 
 HERE = Path(__file__).parent
-ROWS = {
+ROWS: dict[str, Any] = {
     "name": "NVIDIA H200",
     "driver": "580",
     "compute_capability": "9.0",
-    "memory": "143771 MiB",
-    "sm_clock": "1980 MHz",
-    "memory_clock": "3201 MHz",
-    "power": "700.00 W",
+    "memory_mib": 143771,
+    "sm_clock_mhz": 1980,
+    "memory_clock_mhz": 3201,
+    "power_w": 700.0,
 }
-NVIDIA_SMI = """#!{python} -I
-import os, sys
-rows = {rows!r}
-folder = {folder!r}
-lost = open(folder + "/lost").read().split() if os.path.exists(folder + "/lost") else []
-rows = [row for row in rows if row["uuid_"] not in lost]
-asked = next((word for word in sys.argv if word.startswith("--query-gpu=")), "")
-for number, row in enumerate(rows):
-    if asked:
-        print(", ".join(row[name] for name in asked.partition("=")[2].split(",")))
-    else:
-        print(f"GPU {{number}}: {{row['name']}} (UUID: {{row['uuid_']}})")
-"""
 NCU = """#!/bin/sh
 echo "NVIDIA (R) Nsight Compute Command Line Profiler"
 echo "Version 2025.3.1.0 (build 1)"
 """
 
 
-def card(number: int, **changes: str) -> Card:
+def card(number: int, **changes: Any) -> Card:
     return Card(uuid=f"GPU-{number}", **{**ROWS, **changes})
 
 
@@ -64,13 +54,11 @@ class Cards:
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def smi(found: Sequence[Card], folder: Path) -> str:
-    """A nvidia-smi that lists these, but for those that ``folder`` says are lost."""
-    rows = []
-    for one in found:
-        row = {query: str(getattr(one, name)) for name, query in FIELDS.items()}
-        rows.append({**row, "uuid_": one.uuid})
-    return NVIDIA_SMI.format(python=sys.executable, rows=rows, folder=str(folder))
+def nvml(found: Sequence[Card], folder: Path) -> Path:
+    """The file of ``fake_nvml`` that lists these, but for those in the file ``lost`` beside it."""
+    path = folder / "nvml.json"
+    path.write_bytes(msgspec.json.encode(found))
+    return path
 
 
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Card]) -> Cards:
@@ -78,9 +66,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Card]) 
     folder, tools = tmp_path / "standin", tmp_path / "tools"
     folder.mkdir()
     tools.mkdir()
-    for name, text in {"nvidia-smi": smi(found, folder), "ncu": NCU}.items():
-        (tools / name).write_text(text)
-        (tools / name).chmod(0o755)
+    (tools / "ncu").write_text(NCU)
+    (tools / "ncu").chmod(0o755)
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
+    monkeypatch.setenv(fake_nvml.FILE, str(nvml(found, folder)))
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     paths = [HERE / "onworkers", HERE, HERE.parent / "profiler"]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, paths)))

@@ -30,6 +30,7 @@ from workbench.evidence.records import (
 )
 from workbench.ncu.command import flags
 from workbench.run import ahead, calibrate, machine, measure, origin, recording, trial
+from workbench.run.gpu import Gpu
 from workbench.run.measure import Measurement
 from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import (
@@ -88,7 +89,7 @@ class StandIn:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        gpu = machine.Gpu("NVIDIA H200", "580", "9.0")
+        gpu = Gpu("NVIDIA H200", "580", "9.0")
         self.monkeypatch.setattr(machine, "find_gpu", lambda: gpu)
         self.monkeypatch.setattr(machine, "can_measure", lambda: True)
         self.monkeypatch.setattr(measure, "run_worker", self.work)

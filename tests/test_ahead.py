@@ -14,7 +14,7 @@ from workbench.cuda.build import Compiled, Source
 from workbench.run import ahead
 from workbench.run.ahead import compilers
 from workbench.run.front_ends import compiler_environment
-from workbench.run.machine import Gpu
+from workbench.run.gpu import Gpu
 from workbench.run.scratch import scratch_folder
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make

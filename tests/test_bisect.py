@@ -21,7 +21,7 @@ from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.search import first_bad
 from workbench.run import machine
-from workbench.run.machine import Gpu
+from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan
 from workbench.run.recording import Recorder
 from workbench.study.sources import Fingerprints

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from faulty import examples
-from onplaces import ROWS, card
+from onplaces import card
 from standin import StandIn, ceiling
 from workbench.derive.intervals import T_975, Ratio, over_sessions
 from workbench.derive.speedup import ratio_of, session_times
@@ -58,8 +58,7 @@ from workbench.places.local import Kept
 from workbench.places.merge import Merger, Staged
 from workbench.places.plan import Errand, apart, shares, whole_ones
 from workbench.places.spool import Spool
-from workbench.run.cards import Card, described, held, largest_kind
-from workbench.run.machine import visible
+from workbench.run.cards import Card, held, largest_kind
 from workbench.run.measure import Measurement
 from workbench.run.plan import Measured, Plan
 from workbench.run.protocol import Broken, CeilingsJob, ErrorText, Learned, TrialJob
@@ -699,33 +698,9 @@ def test_that_a_timing_ran_on_several_cards_is_said(cards: int, said: str) -> No
 
 
 # ---- cards ---------------------------------------------------------------------------------------
-def test_cards_are_those_that_the_process_may_use() -> None:
-    every = ["GPU-0", "GPU-1", "GPU-2"]
-    assert visible(every, None) == every
-    assert visible(every, "2,0") == ["GPU-2", "GPU-0"]
-    assert visible(every, "GPU-1") == ["GPU-1"]
-    assert visible(every, "1,7,0") == ["GPU-1"]
-    assert visible(every, "") == []
-
-
-def test_a_slice_is_described_by_its_gpu() -> None:
-    row = ", ".join(["GPU-0", *ROWS.values()])
-    listed = [
-        "GPU 0: NVIDIA H200 (UUID: GPU-0)",
-        "  MIG 1g.18gb     Device  0: (UUID: MIG-a)",
-        "  MIG 2g.35gb     Device  1: (UUID: MIG-b)",
-    ]
-    every = described([row], listed)
-    assert [c.uuid for c in every] == ["GPU-0", "MIG-a", "MIG-b"]
-    assert visible([c.uuid for c in every], None) == ["MIG-a", "MIG-b"]
-    assert every[1].kind != every[2].kind
-
-
-def test_unequal_cards_are_told_apart() -> None:
+def test_most_cards_are_of_the_largest_kind() -> None:
     found = [card(0), card(1, driver="590"), card(2)]
     assert largest_kind(found) == found[0].kind
-    assert "driver 590 and not 580" in found[1].differs(found[0])
-    assert found[0].differs(found[2]) == ""
 
 
 def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

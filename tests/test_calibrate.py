@@ -18,6 +18,7 @@ from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile, Environment
 from workbench.run import calibrate, machine
+from workbench.run.gpu import Gpu
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
     Broken,
@@ -278,7 +279,7 @@ def test_without_a_gpu_it_says_so(
 def test_without_the_packages_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(machine, "find_gpu", lambda: machine.Gpu("NVIDIA H200", "580", "9.0"))
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "missing_packages", lambda: ["torch", "zstandard"])
     assert main(["calibrate", "--project", str(ROOT)]) == 3
     assert "Python packages are missing: torch\n" in capsys.readouterr().err
@@ -290,7 +291,7 @@ def test_it_writes_and_shows_what_was_measured(
     from workspaces import GOOD, make
 
     root = make(tmp_path, {"baseline": GOOD})
-    monkeypatch.setattr(machine, "find_gpu", lambda: machine.Gpu("NVIDIA H200", "580", "9.0"))
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "missing_packages", list)
     found = map(ceiling, calibrate.CEILINGS[:-1])
     last = failed(calibrate.CEILINGS[-1], "no FP8 here")

@@ -13,15 +13,9 @@ from typing import Any
 import pytest
 
 from workbench.cli import main
-from workbench.commands.doctor import lock_row, slices_row, works
+from workbench.commands.doctor import lock_row, works
 from workbench.places import opening, workers
-from workbench.run import machine
 from workspaces import GOOD, make
-
-SLICES = """#!/bin/sh
-echo "GPU 0: NVIDIA H200 (UUID: GPU-5a1f)"
-echo "  MIG 3g.71gb     Device  0: (UUID: MIG-0c0c)"
-"""
 
 
 @pytest.mark.parametrize(("mode", "is_foreign"), [(0o1777, True), (0o777, False)])
@@ -40,19 +34,6 @@ def test_the_lock_of_another_user_stops_ncu(
     if is_foreign:
         assert str(tmp_path / "nsight-compute-lock") in row.found
         assert "TMPDIR" in row.fix
-
-
-def test_a_card_that_is_divided_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin:/bin")
-    assert not machine.is_divided(), "there is no driver"
-    path = tmp_path / "nvidia-smi"
-    path.write_text(SLICES)
-    path.chmod(0o755)
-    row = slices_row()
-    assert (row.result, row.found) == ("warn", "on: a card is divided into slices")
-    assert works([row])["measure"]
-    path.write_text(SLICES.replace("MIG", "GPU"))
-    assert slices_row().found == "off"
 
 
 class Forgetful:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from workbench.run.cards import Card
+from workbench.run.gpu import Gpu
 from workbench.run.process import worker_environment
 from workbench.run.protocol import EVENTS, PARENT, SessionsJob, decode, write_gate, write_job
 from workbench.run.worker import imports
@@ -32,16 +32,7 @@ JOB = SessionsJob(
     rounds=6,
     graph_microseconds=150.0,
 )
-CARD = Card(
-    uuid="GPU-1",
-    name="NVIDIA H200",
-    driver="580",
-    compute_capability="9.0",
-    memory="143771 MiB",
-    sm_clock="1980 MHz",
-    memory_clock="3201 MHz",
-    power="700.00 W",
-)
+CARD = Gpu("NVIDIA H200", "580", "9.0", uuid="GPU-1")
 THREAD = """
 import threading
 threading.Thread(target=threading.Event().wait, daemon=True).start()
@@ -119,14 +110,14 @@ def test_what_there_is_of_gpus_is_told_without_the_driver_and_nvml(
     (tmp_path / "asks_at_once.py").write_text("import torch\n" + "".join(asks))
     asked, own = [], dict(zip(names, (lambda: False, lambda: 7, lambda: (8, 0)), strict=True))
 
-    def cards() -> list[Card]:
-        asked.append("nvidia-smi")
+    def cards() -> list[Gpu]:
+        asked.append("gpus")
         return [CARD, CARD]
 
     for name, function in own.items():
         monkeypatch.setattr(torch.cuda, name, function)
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
-    monkeypatch.setattr(imports, "cards", cards)
+    monkeypatch.setattr(imports, "gpus_by_another_process", cards)
     imports._gpus.cache_clear()
     one = tmp_path / "one.py"
     one.write_text("import math")
@@ -134,7 +125,7 @@ def test_what_there_is_of_gpus_is_told_without_the_driver_and_nvml(
     assert not asked  # nobody wanted to know
     one.write_text("import asks_at_once")
     assert import_ahead([one])
-    assert asked == ["nvidia-smi"]
+    assert asked == ["gpus"]
     found = vars(sys.modules["asks_at_once"])
     assert [found[f"told_{name}"] for name in names] == [True, 2, (9, 0)]
     assert {name: getattr(torch.cuda, name) for name in names} == own
@@ -144,11 +135,11 @@ def test_what_there_is_of_gpus_is_told_without_the_driver_and_nvml(
     imports._gpus.cache_clear()
 
 
-def test_nvidia_smi_says_nothing_of_a_torch_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imports, "cards", lambda: [CARD])
+def test_no_gpu_is_told_to_a_torch_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imports, "gpus_by_another_process", lambda: [CARD])
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
     imports._gpus.cache_clear()
-    with imports.gpu_of_nvidia_smi():
+    with imports.answers_without_driver():
         assert not torch.cuda.is_available()
     imports._gpus.cache_clear()
 

@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-import onplaces
 import workbench
 from workbench.cli import main
-from workbench.commands.doctor import gpu_row
 from workbench.commands.target import Target, of_one_gpu
 from workbench.evidence.layout import EvidenceFolder
 from workbench.run import machine
+from workbench.run.gpu import Gpu
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT, workspace_of
 
 HERE = ["--study", "transpose", "--project", str(ROOT)]
-OTHER = machine.Gpu("NVIDIA B200", "580", "10.0")
+OTHER = Gpu("NVIDIA B200", "580", "10.0")
 TOLD = "nothing of transpose at 8192x8192 is recorded on nvidia-b200: this is of nvidia-h200"
 
 
@@ -165,32 +164,3 @@ def test_a_gpu_of_which_nothing_is_known_is_an_error(
     shutil.rmtree(Path(two[1], "ablations/transpose/evidence/nvidia-b200/8192x8192"))
     assert main(["show", "padded", "--gpu", "nvidia-b200", *two]) == 3
     assert "nothing of transpose at 8192x8192 is recorded on nvidia-b200" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("visible", "name"),
-    [
-        (None, "NVIDIA T4"),
-        ("", None),
-        ("-1", None),
-        ("1", "NVIDIA H200"),
-        ("1,0", "NVIDIA H200"),
-        ("2", None),
-        ("GPU-1", "NVIDIA H200"),
-        ("GPU-7", None),
-        ("MIG-0c0c", "NVIDIA T4"),
-    ],
-)
-def test_the_gpu_is_that_which_the_process_may_use(
-    visible: str | None, name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cards = [onplaces.card(0, name="NVIDIA T4"), onplaces.card(1)]
-    onplaces.install(tmp_path, monkeypatch, cards)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    found = machine.find_gpu()
-    assert (found and found.name) == name
-    hidden = "CUDA_VISIBLE_DEVICES names none" in gpu_row().fix
-    assert hidden == (found is None)
-    said = "lists none that CUDA_VISIBLE_DEVICES names" if visible is not None else "lists none)"
-    assert said in machine._no_gpu("").message

@@ -32,6 +32,7 @@ from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.run import machine, measure
 from workbench.run.build import worker_stopped
+from workbench.run.gpu import Gpu
 from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.run.process import WorkerEnd
@@ -546,7 +547,7 @@ def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
 
 
 def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "find_gpu", lambda: machine.Gpu("NVIDIA H200", "580", "9.0"))
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "find_ncu", lambda: None)
     assert not machine.can_measure()
     assert "ncu was not found" in machine.why_not_measuring().message

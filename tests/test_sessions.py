@@ -575,32 +575,6 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
         worker.check("fix1")
 
 
-@pytest.mark.parametrize("cards", [1, 2])
-def test_clocks_are_of_the_card_that_measures(monkeypatch: pytest.MonkeyPatch, cards: int) -> None:
-    """With another one before it, which torch does not see."""
-    from workbench.run.worker import device
-
-    mhz = {"GPU-a": 345, "GPU-b": 1980}
-    own = "GPU-b" if cards == 2 else "GPU-a"
-    nvml = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetCount=lambda: cards,
-        nvmlDeviceGetHandleByIndex=lambda index: list(mhz)[index],
-        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
-        nvmlDeviceGetCurrentClocksEventReasons=lambda handle: 0,
-        nvmlClocksEventReasonGpuIdle=1,
-        nvmlClocksEventReasonApplicationsClocksSetting=2,
-        NVML_CLOCK_SM=1,
-        NVML_TEMPERATURE_GPU=0,
-        nvmlDeviceGetClockInfo=lambda handle, clock: mhz[handle],
-        nvmlDeviceGetTemperature=lambda handle, where: 30,
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    known = SimpleNamespace(uuid=own.removeprefix("GPU-"))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: known)
-    assert device.Gauge().load().sm_clock_mhz == mhz[own]
-
-
 def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture[str]) -> None:
     from workbench.commands.progress import Progress
 

@@ -38,6 +38,7 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime, Timing
 from workbench.run import machine, shipping
+from workbench.run.gpu import Gpu
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import Shipping
 from workbench.shipped import facts as facts_files
@@ -757,7 +758,7 @@ def test_what_is_asked_is_whether_it_is_slower(
 def test_on_another_card_nothing_is_compared(
     package: Path, standin: StandIn, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = machine.Gpu("NVIDIA B200", "580", "10.0")
+    other = Gpu("NVIDIA B200", "580", "10.0")
     monkeypatch.setattr(machine, "find_gpu", lambda: other)
     code, told, err = check(capsys, str(package))
     assert code == 5

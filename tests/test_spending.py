@@ -19,7 +19,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal, without_progress
 from workbench.run import cards, machine
-from workbench.run.machine import Gpu
+from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured
 from workbench.run.recording import Recorder
 from workbench.study.config import Budget

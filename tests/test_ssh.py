@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import fake_nvml
 import hosts
 from hosts import Host
 from standin import StandIn
@@ -45,8 +46,13 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host(tmp_path_factory: pytest.TempPathFactory, standin: Path) -> Iterator[Host]:
     """Set up, with a stand-in under the process of every block."""
     tests = Path(__file__).parent
-    given = {"PYTHONPATH": f"{tests / 'onworkers'}:{tests}", "WORKBENCH_STANDIN": str(standin)}
-    with hosts.running(tmp_path_factory.mktemp("host"), given) as started:
+    root = tmp_path_factory.mktemp("host")
+    given = {
+        "PYTHONPATH": f"{tests / 'onworkers'}:{tests}",
+        "WORKBENCH_STANDIN": str(standin),
+        fake_nvml.FILE: str(root / "nvml.json"),
+    }
+    with hosts.running(root, given) as started:
         with Connection(started.place(), hosts.NAME) as connection:
             wheel = tmp_path_factory.mktemp("wheel")
             set_up(connection, carried(wheel, {}, None), lambda line: None)
@@ -255,18 +261,18 @@ def test_doctor_looks_at_each_worker(
 
 
 @pytest.mark.parametrize(
-    ("program", "text", "words"),
+    ("file", "text", "words"),
     [
-        ("nvidia-smi", "", "has no NVIDIA driver"),
-        ("nvidia-smi", "#!/bin/sh\nexit 9\n", "has no GPU"),
-        ("ncu", "", "has no ncu"),
+        ("nvml.json", "", "has no NVIDIA driver"),
+        ("nvml.json", "[]", "has no GPU"),
+        ("bin/ncu", "", "has no ncu"),
     ],
 )
-def test_what_a_host_lacks_is_said(host: Host, program: str, text: str, words: str) -> None:
-    known = (host.programs / program).read_text()
-    (host.programs / program).unlink()
+def test_what_a_host_lacks_is_said(host: Host, file: str, text: str, words: str) -> None:
+    path = host.root / file
+    path.rename(host.root / "known")
     if text:
-        host.program(program, text)
+        path.write_text(text)
     try:
         with (
             pytest.raises(EnvironmentLacks, match=words),
@@ -274,11 +280,10 @@ def test_what_a_host_lacks_is_said(host: Host, program: str, text: str, words: s
         ):
             require_card(connection, look(connection))
     finally:
-        host.program(program, known)
+        (host.root / "known").rename(path)
 
 
 def test_a_host_without_cards_has_no_workers(host: Host) -> None:
-    known = (host.programs / "nvidia-smi").read_text()
     host.cards([])
     try:
         with (
@@ -288,7 +293,7 @@ def test_a_host_without_cards_has_no_workers(host: Host) -> None:
             pass
         assert "doctor --on lab" in failed.value.hint
     finally:
-        host.program("nvidia-smi", known)
+        host.cards(hosts.CARDS)
 
 
 def test_another_workbench_there_is_not_measured_with(
@@ -344,7 +349,7 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_on_a_gpu_its_own_card_is_set_up_and_measured_on_over_ssh(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With this machine's own nvidia-smi and ncu, and packages that PYTHONPATH leads to."""
+    """With this machine's own NVML and ncu, and packages that PYTHONPATH leads to."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     others = [path for path in paths if not Path(path).resolve().is_relative_to(ROOT)]
     given = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(others) or str(tmp_path)}

@@ -19,6 +19,7 @@ from workbench.cuda import header_folders
 from workbench.render.document.blocks import Section, words
 from workbench.render.document.machine import Finding, findings
 from workbench.run import machine
+from workbench.run.gpu import is_divided, look, why_none
 from workbench.words import INSTALL
 
 if TYPE_CHECKING:
@@ -65,21 +66,13 @@ def gpu_row() -> Finding:
     if gpu is not None:
         text = f"{gpu.name}, compute capability {gpu.compute_capability}"
         return Finding("GPU", OK, text, "", "measure")
-    fix = "needs an NVIDIA GPU that nvidia-smi lists"
-    if (visible := os.environ.get(machine.VISIBLE)) is not None:
-        fix += f"; {machine.VISIBLE} names none: {visible!r}"
-    return Finding("GPU", FAIL, "none", fix, "measure")
+    return Finding("GPU", FAIL, "none", why_none(), "measure")
 
 
 def driver_row() -> Finding:
-    gpu = machine.find_gpu()
-    return Finding(
-        "driver",
-        OK if gpu else FAIL,
-        gpu.driver if gpu else "none",
-        "" if gpu or shutil.which("nvidia-smi") else "install NVIDIA's driver",
-        "measure",
-    )
+    found = look().driver
+    fix = "" if found else "install NVIDIA's driver"
+    return Finding("driver", OK if found else FAIL, found or "none", fix, "measure")
 
 
 def ncu_row() -> Finding:
@@ -167,7 +160,7 @@ def disk_row() -> Finding:
 
 
 def slices_row() -> Finding:
-    divided = machine.is_divided()
+    divided = is_divided()
     return Finding(
         "MIG",
         WARN if divided else OK,

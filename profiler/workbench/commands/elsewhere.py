@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -31,7 +30,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.deciding import Deciding
 from workbench.run import machine
-from workbench.run.machine import Gpu
+from workbench.run.gpu import Gpu
 from workbench.run.origin import typed
 from workbench.run.plan import Measured, Plan
 from workbench.run.protocol import (
@@ -92,7 +91,7 @@ class There:
             found = cards()
             for card in found:
                 if card.kind == largest_kind(found):
-                    return Gpu(card.name, card.driver, card.compute_capability)
+                    return card
         return self.crew.gpu
 
 
@@ -126,7 +125,7 @@ def _place_of(named: str | None, project: Path | None) -> Place | None:
 
             raise no_dask("distributed")
         return place
-    if has_dask and shutil.which("nvidia-smi") is not None and machine.can_measure():
+    if has_dask and machine.can_measure():
         from workbench.run.cards import cards, largest_kind
 
         found = cards()

@@ -24,10 +24,10 @@ EXTRAS = "gpu"
 # What the two ends of a Dask connection must have in the same version.
 PINNED = ("distributed", "dask", "cloudpickle", "msgpack", "tornado")
 SEEN = """
-import json, shutil
-from workbench.run import machine
-gpu, driver = machine.find_gpu(), shutil.which("nvidia-smi") is not None
-print(json.dumps({"driver": driver, "gpu": gpu and gpu.name, "ncu": machine.find_ncu()}))
+import json
+from workbench.run import gpu, machine
+found, driver = machine.find_gpu(), gpu.look().driver
+print(json.dumps({"driver": driver, "gpu": found and found.name, "ncu": machine.find_ncu()}))
 """
 SHOWN = ("Collecting ", "Downloading ", "Installing ")  # of what pip says
 
@@ -180,8 +180,8 @@ def require_card(connection: Connection, host: Host) -> None:
     """Raises EnvironmentLacks for a host without a driver, GPU or ncu."""
     seen = _output(connection, host.command("-c", SEEN))
     why = {
-        f"{host.name} has no NVIDIA driver: nvidia-smi is not on PATH there": not seen["driver"],
-        f"{host.name} has no GPU: its nvidia-smi lists none": not seen["gpu"],
+        f"{host.name} has no NVIDIA driver": not seen["driver"],
+        f"{host.name} has no GPU: NVML lists none": not seen["gpu"],
         f"{host.name} has no ncu on PATH or under /usr/local/cuda": not seen["ncu"],
     }
     hints = (

@@ -18,6 +18,7 @@ from workbench.errors import EnvironmentLacks
 from workbench.places.opened import Opened, Tell
 from workbench.places.scheduler import local_scheduler
 from workbench.run.cards import cards
+from workbench.run.gpu import why_none
 from workbench.study.places import LocalPlace
 
 SETTINGS: Mapping[str, object] = {
@@ -40,7 +41,7 @@ def open_cluster(place: LocalPlace, tell: Tell) -> Iterator[Opened]:
     number = place.workers or len(cards())
     if number == 0:
         raise EnvironmentLacks(
-            "no NVIDIA GPU was found (nvidia-smi lists none)",
+            f"no NVIDIA GPU was found ({why_none()})",
             hint="`--on` names a place that has one, from workbench.toml",
         )
     with cluster(number) as opened:

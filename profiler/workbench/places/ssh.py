@@ -126,7 +126,7 @@ class Host(threading.Thread):
             raise self.set_up_first("has another workbench than this machine")
         if not found.ports:
             raise EnvironmentLacks(
-                f"{self.host} has no GPU: its nvidia-smi lists none",
+                f"{self.host} has no GPU: NVML lists none",
                 hint=f"`workbench doctor --on {self.place.name}` says more",
             )
         with suppress(OSError):  # it says why

@@ -19,7 +19,7 @@ from workbench.places.blocks import Answer, Failed
 from workbench.places.execute import carry_out
 from workbench.run import machine
 from workbench.run.cards import Card, cards, largest_kind
-from workbench.run.machine import Gpu
+from workbench.run.gpu import Gpu
 
 RESOURCES = {"GPU": 1}  # of a worker, and what a block takes of it
 WAIT_SECONDS = 600.0  # for the first worker of a place
@@ -260,7 +260,7 @@ def meet(place: str, client: Any, note: Callable[[str], None]) -> Crew:
         )
     kind = largest_kind(able.values())
     like = next(card for card in able.values() if card.kind == kind)
-    crew = Crew(place, client, kind, Gpu(like.name, like.driver, like.compute_capability))
+    crew = Crew(place, client, kind, like)
     for address, one in able.items():
         if one.kind != kind:
             out[address] = f"{one.name} is not equal to the others: {one.differs(like)}"

@@ -6,7 +6,6 @@ import fcntl
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -15,95 +14,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from workbench.errors import EnvironmentLacks
-from workbench.run.machine import VISIBLE, visible
+from workbench.run.gpu import VISIBLE, Gpu, gpus, look
 
 PLACE_FOLDER = "WORKBENCH_PLACE"  # in a worker's environment: the only folder that it writes to
-FIELDS = {  # of nvidia-smi
-    "uuid": "uuid",
-    "name": "name",
-    "driver": "driver_version",
-    "compute_capability": "compute_cap",
-    "memory": "memory.total",
-    "sm_clock": "clocks.max.sm",
-    "memory_clock": "clocks.max.memory",
-    "power": "power.limit",
-}
-WHOLE = re.compile(r"GPU \d+:.*\(UUID: ([\w/-]+)\)")
-SLICE = re.compile(r"\s+(MIG \S+).*\(UUID: ([\w/-]+)\)")
 POLL_SECONDS = 0.2
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU, or a slice of one, which has its profile in its name, in nvidia-smi's own words.
-
-    Clocks and power are the highest that are allowed. ``kind`` is what equal cards have in common.
-    """
-
-    uuid: str
-    name: str
-    driver: str
-    compute_capability: str
-    memory: str
-    sm_clock: str
-    memory_clock: str
-    power: str
-
-    @property
-    def kind(self) -> tuple[str, ...]:
-        return tuple(getattr(self, name) for name in FIELDS if name != "uuid")
-
-    def differs(self, other: Card) -> str:
-        """In words; "" where they are equal."""
-        return ", ".join(
-            f"{name.replace('_', ' ')} {getattr(self, name)} and not {getattr(other, name)}"
-            for name in FIELDS
-            if name != "uuid" and getattr(self, name) != getattr(other, name)
-        )
-
-
-def _smi(*options: str) -> list[str]:
-    """The lines of nvidia-smi; none where it does not answer."""
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", *options], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.splitlines() if done.returncode == 0 else []
+Card = Gpu
 
 
 def cards() -> list[Card]:
-    """Those that this process may use: ``CUDA_VISIBLE_DEVICES`` decides among those that nvidia-smi
-    lists, where it says anything.
-    """
-    rows = _smi(f"--query-gpu={','.join(FIELDS.values())}", "--format=csv,noheader")
-    by_uuid = {card.uuid: card for card in described(rows, _smi("-L") if rows else [])}
-    return [by_uuid[uuid] for uuid in visible(list(by_uuid), os.environ.get(VISIBLE))]
-
-
-def described(rows: Sequence[str], listed: Sequence[str]) -> list[Card]:
-    """``rows`` are GPUs by ``FIELDS``, ``listed`` is what ``nvidia-smi -L`` says: slices, each
-    behind its GPU, which it is described by.
-    """
-    words = ([word.strip() for word in row.split(",")] for row in rows)
-    whole = [Card(**dict(zip(FIELDS, w, strict=True))) for w in words if len(w) == len(FIELDS)]
-    by_uuid = {card.uuid: card for card in whole}
-    found, parent = dict(by_uuid), ""
-    for line in listed:
-        if gpu := WHOLE.match(line):
-            parent = gpu[1]
-        elif (one := SLICE.match(line)) and parent in by_uuid:
-            of = by_uuid[parent]
-            found[one[2]] = msgspec.structs.replace(of, uuid=one[2], name=f"{of.name} {one[1]}")
-    return list(found.values())
+    """Those that this process may use."""
+    return gpus()
 
 
 def is_there(card: Card) -> bool:
     """Whether the driver still answers for it."""
-    return any(card.uuid in line for line in _smi("-L"))
+    return any(card.uuid == gpu.uuid for gpu in look().gpus)
 
 
 def largest_kind(found: Iterable[Card]) -> tuple[str, ...]:

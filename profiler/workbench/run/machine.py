@@ -7,92 +7,26 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from workbench.cuda.build import arch_of
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.layout import gpu_slug
+from workbench.run.gpu import PACKAGE as NVML_PACKAGE
+from workbench.run.gpu import Gpu, first_gpu, why_none
 from workbench.words import INSTALL
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
-
-
-@dataclass(frozen=True)
-class Gpu:
-    name: str
-    driver: str
-    compute_capability: str
-
-    @property
-    def slug(self) -> str:
-        return gpu_slug(self.name)
-
-    @property
-    def arch(self) -> str:
-        """What is compiled for it: ``sm_90a``."""
-        major, minor = (int(part) for part in self.compute_capability.split("."))
-        return arch_of(major, minor)
 
 
 @lru_cache
 def find_gpu() -> Gpu | None:
-    """The first GPU that this process may use, as nvidia-smi names it; None where there is none, or
-    where ``CUDA_VISIBLE_DEVICES`` hides all of them.
+    """The first GPU that this process may use; None if there is none, or if
+    ``CUDA_VISIBLE_DEVICES`` hides all of them.
     """
-    if shutil.which("nvidia-smi") is None:
-        return None
-    fields = "name,driver_version,compute_cap,uuid"
-    query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    words = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
-    found = [each for each in words if len(each) == fields.count(",") + 1]
-    if done.returncode != 0 or not found:
-        return None
-    named = os.environ.get(VISIBLE)
-    if named is not None and named.startswith("MIG-"):  # slices are not in this list
-        named = None
-    by_uuid = {uuid: Gpu(*words) for *words, uuid in found}
-    return next((by_uuid[uuid] for uuid in visible(list(by_uuid), named)), None)
-
-
-def visible(uuids: Sequence[str], named: str | None) -> list[str]:
-    """Those that ``CUDA_VISIBLE_DEVICES`` names, by number or by their beginning; as in CUDA, the
-    first that is none ends the list. Where it is not set slices come in place of GPUs.
-    """
-    whole = [uuid for uuid in uuids if not uuid.startswith("MIG-")]
-    if named is None:
-        return [uuid for uuid in uuids if uuid not in whole] or whole
-    found: list[str] = []
-    for word in (part.strip() for part in named.split(",")):
-        if word.isdigit():
-            meant = whole[int(word) : int(word) + 1]
-        else:
-            meant = [uuid for uuid in uuids if word and uuid.startswith(word)][:1]
-        if not meant:
-            break
-        found += meant
-    return found
-
-
-def is_divided() -> bool:
-    """Whether MIG divides a GPU here into slices."""
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0 and "(UUID: MIG-" in done.stdout
+    return first_gpu()
 
 
 def foreign_lock(folder: Path) -> Path | None:
@@ -154,7 +88,12 @@ def package_version(name: str) -> str | None:
 
 def missing_packages() -> list[str]:
     """Packages of the ``gpu`` extra that cannot be found."""
-    names = {"torch": "torch", "cuda.core": "cuda-core", "zstandard": "zstandard"}
+    names = {
+        "torch": "torch",
+        "cuda.core": "cuda-core",
+        "pynvml": NVML_PACKAGE,
+        "zstandard": "zstandard",
+    }
     missing = []
     for module, package in names.items():
         try:
@@ -167,8 +106,10 @@ def missing_packages() -> list[str]:
 
 
 def missing_to_run() -> list[str]:
-    """Those of them that building and running need; zstandard is for captures alone."""
-    return [name for name in missing_packages() if name != "zstandard"]
+    """Those of them that building and running need; zstandard is for captures alone, and NVML for
+    what is known of the GPU.
+    """
+    return [name for name in missing_packages() if name not in ("zstandard", NVML_PACKAGE)]
 
 
 def can_measure() -> bool:
@@ -197,9 +138,11 @@ def why_not_measuring() -> EnvironmentLacks:
 
 
 def _no_gpu(so: str) -> EnvironmentLacks:
-    lists = f"lists none that {VISIBLE} names" if VISIBLE in os.environ else "lists none"
+    missing = missing_packages()
+    if NVML_PACKAGE in missing and shutil.which("nvidia-smi") is not None:
+        return _no_packages(missing)  # there may well be one
     return EnvironmentLacks(
-        f"no NVIDIA GPU was found (nvidia-smi {lists})",
+        f"no NVIDIA GPU was found ({why_none()})",
         hint=f"{so}; `workbench doctor` says what is missing",
     )
 

@@ -23,6 +23,7 @@ import torch
 from workbench import cuda
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.records import Ceiling, Tried
+from workbench.run.gpu import Gauge
 from workbench.run.protocol import (
     CONTEXT_LOST,
     CeilingFailed,
@@ -33,7 +34,7 @@ from workbench.run.protocol import (
     Surroundings,
     read_job,
 )
-from workbench.run.worker.device import Gauge, context_lost, environment
+from workbench.run.worker.device import context_lost, environment, gpu_uuid
 from workbench.run.worker.gate import end_with_parent
 from workbench.run.worker.telling import Journal, describe, or_broken
 
@@ -90,7 +91,7 @@ class Bench:
         self.capability = torch.cuda.get_device_capability()
         self.clocks = torch.zeros(2, dtype=torch.int64, device="cuda")
         self.sink = torch.zeros(1 << 20, dtype=torch.float64, device="cuda")
-        self.gauge = Gauge()
+        self.gauge = Gauge(gpu_uuid())
 
     @cached_property
     def buffer(self) -> torch.Tensor:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from sys import stderr
 from typing import Any
 
-from workbench.run.cards import Card, cards
+import msgspec
+
+from workbench.run.gpu import Gpu
 from workbench.study.front_ends import imported_by
 
 DRIVER = "libcuda.so.1"
@@ -38,9 +41,9 @@ def import_ahead(sources: Iterable[Path]) -> bool:
     from workbench.run.worker.seal import Seal
 
     before, seal = threads(), Seal()
-    with gpu_of_nvidia_smi():
+    with answers_without_driver():
         for name in imported_by(sources):
-            with redirect_stdout(stderr), suppress(Exception, SystemExit):
+            with redirect_stdout(sys.stderr), suppress(Exception, SystemExit):
                 import_module(name)
     is_whole = not seal.broken()
     seal.mend()
@@ -48,15 +51,15 @@ def import_ahead(sources: Iterable[Path]) -> bool:
 
 
 @contextmanager
-def gpu_of_nvidia_smi() -> Iterator[None]:
-    """While packages are imported, nvidia-smi answers what they ask torch of GPUs, as those of
-    FlashAttention-4 do: torch would use the driver, or NVML, with which a thread starts.
+def answers_without_driver() -> Iterator[None]:
+    """While packages are imported, another process answers what they ask torch of GPUs, as those of
+    FlashAttention-4 do: torch would use the driver, or NVML, which starts a thread.
     """
     import torch
 
     own = {name: getattr(torch.cuda, name) for name in ANSWERS}
 
-    def answering(name: str, answer: Callable[[Sequence[Card]], object]) -> Callable[..., object]:
+    def answering(name: str, answer: Callable[[Sequence[Gpu]], object]) -> Callable[..., object]:
         def answered(device: Any = None) -> object:
             found = () if torch.cuda.is_initialized() or device is not None else _gpus()
             asked = () if device is None else (device,)
@@ -73,12 +76,12 @@ def gpu_of_nvidia_smi() -> Iterator[None]:
             setattr(torch.cuda, name, function)
 
 
-def _first_capability(gpus: Sequence[Card]) -> tuple[int, int]:
+def _first_capability(gpus: Sequence[Gpu]) -> tuple[int, int]:
     major, _, minor = gpus[0].compute_capability.partition(".")
     return int(major), int(minor)
 
 
-ANSWERS: dict[str, Callable[[Sequence[Card]], object]] = {  # of torch.cuda
+ANSWERS: dict[str, Callable[[Sequence[Gpu]], object]] = {  # of torch.cuda
     "is_available": bool,
     "device_count": len,
     "get_device_capability": _first_capability,
@@ -86,15 +89,25 @@ ANSWERS: dict[str, Callable[[Sequence[Card]], object]] = {  # of torch.cuda
 
 
 @cache
-def _gpus() -> tuple[Card, ...]:
-    """Those that this process may use, where torch is built for them and nvidia-smi knows what the
-    first one can do.
+def _gpus() -> tuple[Gpu, ...]:
+    """Those that this process may use, if torch is built for them and NVML knows what the first one
+    can do.
     """
     import torch
 
-    found = tuple(cards()) if torch.backends.cuda.is_built() else ()
+    found = tuple(gpus_by_another_process()) if torch.backends.cuda.is_built() else ()
     known = found and re.fullmatch(r"\d+\.\d+", found[0].compute_capability)
     return found if known else ()
+
+
+def gpus_by_another_process() -> list[Gpu]:
+    """Those that this process may use; none if they cannot be asked for."""
+    command = [sys.executable, "-m", "workbench.run.gpu"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+        return msgspec.json.decode(done.stdout, type=list[Gpu])
+    except (OSError, subprocess.SubprocessError, msgspec.MsgspecError):
+        return []
 
 
 def threads() -> int:

@@ -14,9 +14,10 @@ import torch
 from msgspec import structs
 
 from workbench.evidence.records import Audit, GraphNode, Session
+from workbench.run.gpu import Gauge
 from workbench.run.protocol import Round, SessionsJob
 from workbench.run.worker.deviation import compare
-from workbench.run.worker.device import Gauge
+from workbench.run.worker.device import gpu_uuid
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import expected_of, paired, refuse_kind
 from workbench.run.worker.timing.card import Card, switch_contexts
@@ -62,7 +63,7 @@ class Timing:
         self.instances: list[Instance] = []
         self.out: set[str] = set()
         self.nodes: dict[str, tuple[GraphNode, ...]] = {}
-        self.gauge = Gauge()
+        self.gauge = Gauge(gpu_uuid())
         self.throttled: list[bool] = []
         self.reasons: set[str] = set()
 

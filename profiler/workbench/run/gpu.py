@@ -1,0 +1,314 @@
+"""The GPUs of this machine, as NVML describes them: name, UUID, memory, clocks, driver."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from workbench.cuda.build import arch_of
+from workbench.errors import EnvironmentLacks
+from workbench.evidence.layout import gpu_slug
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+LIBRARY = "libnvidia-ml.so.1"
+PACKAGE = "nvidia-ml-py"
+SMI_SECONDS = 30.0
+MIG = "MIG-"
+REASON = "nvmlClocksEventReason"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU, or a slice of one: ``profile`` is then MIG's, such as ``MIG 1g.18gb``.
+
+    Clocks and power are the highest that are allowed. None is what NVML does not report.
+    """
+
+    name: str
+    driver: str
+    compute_capability: str  # "" if NVML does not report one
+    uuid: str = ""
+    profile: str = ""
+    memory_mib: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_w: float | None = None
+
+    @property
+    def slug(self) -> str:
+        return gpu_slug(self.name)
+
+    @property
+    def arch(self) -> str:
+        """The architecture to compile for: ``sm_90a``."""
+        match = re.fullmatch(r"(\d+)\.(\d+)", self.compute_capability)
+        if match is None:
+            raise EnvironmentLacks(
+                f"NVML does not report the compute capability of {self.name}",
+                hint="update NVIDIA's driver",
+            )
+        return arch_of(int(match[1]), int(match[2]))
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """Everything but the UUID: equal GPUs have the same."""
+        return tuple(str(value) for name, value in asdict(self).items() if name != "uuid")
+
+    def differs(self, other: Gpu) -> str:
+        """In words; "" if the two are equal."""
+        return ", ".join(
+            f"{name.replace('_', ' ')} {value} and not {getattr(other, name)}"
+            for name, value in asdict(self).items()
+            if name != "uuid" and value != getattr(other, name)
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that NVML lists: whole GPUs, each followed by its slices. ``driver`` is "" if NVML does
+    not report it; ``error`` says why there is no GPU.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    driver: str = ""
+    error: str = ""
+
+
+@contextmanager
+def _nvml() -> Iterator[Any]:
+    """NVML, initialised. Raises OSError without its library, ImportError without its package, and
+    NVMLError if it does not start.
+    """
+    if "pynvml" not in sys.modules:
+        ctypes.CDLL(LIBRARY)  # importing pynvml takes ten times as long as failing here
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def look() -> Found:
+    """Ask NVML for all GPUs of this machine, whether or not this process may use them."""
+    try:
+        with _nvml() as nvml:
+            asked = _Asked(nvml)
+            gpus = tuple(asked.all())
+            error = "" if gpus else asked.error or "NVML lists no GPU"
+            return Found(gpus, asked.driver, error)
+    except OSError:
+        return Found(error=f"NVML is not installed: {LIBRARY} was not found")
+    except ImportError:
+        return Found(error=f"the package {PACKAGE} is not installed")
+    except Exception as failed:  # NVMLError, and what a broken installation raises in its place
+        return Found(error=f"NVML: {failed}")
+
+
+class _Asked:
+    """One reading of NVML. A question that it refuses is answered by None."""
+
+    def __init__(self, nvml: Any) -> None:
+        self.nvml = nvml
+        self.error = ""
+        self.driver = str(self._ask("nvmlSystemGetDriverVersion") or "")
+
+    def _ask(self, name: str, *given: Any) -> Any:
+        try:
+            return getattr(self.nvml, name)(*given)
+        except self.nvml.NVMLError as refused:
+            self.error = f"NVML: {refused}"
+            return None
+
+    def all(self) -> Iterator[Gpu]:
+        for index in range(self._ask("nvmlDeviceGetCount") or 0):
+            handle = self._ask("nvmlDeviceGetHandleByIndex", index)
+            if handle is not None:  # one that was lost, or that this container may not use
+                whole = self._whole(handle)
+                yield whole
+                yield from self._slices(handle, whole)
+
+    def _whole(self, handle: Any) -> Gpu:
+        nvml = self.nvml
+        capability = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        power = self._ask("nvmlDeviceGetPowerManagementLimit", handle)
+        return Gpu(
+            name=str(self._ask("nvmlDeviceGetName", handle) or "unknown"),
+            driver=self.driver or "unknown",
+            compute_capability=".".join(map(str, capability or ())),
+            uuid=str(self._ask("nvmlDeviceGetUUID", handle) or ""),
+            memory_mib=None if memory is None else int(memory.total) // 2**20,
+            sm_clock_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM),
+            power_w=None if power is None else power / 1000,
+        )
+
+    def _slices(self, handle: Any, whole: Gpu) -> Iterator[Gpu]:
+        mode = self._ask("nvmlDeviceGetMigMode", handle)
+        if not mode or not mode[0]:
+            return
+        for index in range(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+            part = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+            if part is not None:
+                name = str(self._ask("nvmlDeviceGetName", part) or "")
+                memory = self._ask("nvmlDeviceGetMemoryInfo", part)
+                profile = re.search(r"MIG \S+", name)
+                yield replace(
+                    whole,
+                    uuid=str(self._ask("nvmlDeviceGetUUID", part) or ""),
+                    profile=profile[0] if profile else "MIG",
+                    memory_mib=None if memory is None else int(memory.total) // 2**20,
+                )
+
+
+def gpus() -> list[Gpu]:
+    """Those that this process may use: ``CUDA_VISIBLE_DEVICES`` decides among those that NVML
+    lists, if it is set.
+    """
+    return usable(look().gpus, os.environ.get(VISIBLE))
+
+
+def usable(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
+    """Those that ``CUDA_VISIBLE_DEVICES`` names, by number or by the beginning of a UUID. As in
+    CUDA, the first name that fits none ends the list. If it is not set, slices replace GPUs.
+
+    Numbers count as NVML does, by PCI address. CUDA does so too with
+    ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` and where all GPUs are equal; else it puts the fastest first.
+    """
+    whole = [gpu for gpu in found if not gpu.profile]
+    if named is None:
+        return [gpu for gpu in found if gpu.profile] or whole
+    listed: list[Gpu] = []
+    for word in (part.strip() for part in named.split(",")):
+        if word.isdigit():
+            meant = whole[int(word) : int(word) + 1]
+        else:
+            meant = [gpu for gpu in found if word and gpu.uuid.startswith(word)][:1]
+        if not meant:
+            break
+        listed += meant
+    return listed
+
+
+def first_gpu() -> Gpu | None:
+    """The one that CUDA calls 0 in this process; None if there is none.
+
+    A slice that NVML does not list by this name (drivers before R470 wrote it another way) is
+    described by the first GPU.
+    """
+    found, named = look().gpus, os.environ.get(VISIBLE)
+    listed = usable(found, named)
+    if not listed and named is not None and named.startswith(MIG):
+        listed = usable(found, "0")
+    return listed[0] if listed else None
+
+
+def is_divided() -> bool:
+    """Whether MIG divides a GPU of this machine into slices."""
+    return any(gpu.profile for gpu in look().gpus)
+
+
+def why_none() -> str:
+    """Why this process has no GPU. If NVML fails, this quotes what nvidia-smi says."""
+    found = look()
+    if found.error:
+        return f"{found.error}; {nvidia_smi()}"
+    if (named := os.environ.get(VISIBLE)) is not None:
+        return f"{VISIBLE} names none: {named!r}"
+    return "NVML lists one now: try again"
+
+
+def nvidia_smi() -> str:
+    """The first line that ``nvidia-smi -L`` prints."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "-L"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=SMI_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError:
+        return "nvidia-smi is not on PATH"
+    except (OSError, subprocess.TimeoutExpired) as failed:
+        return f"nvidia-smi does not run: {failed}"
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return f"nvidia-smi: {lines[0] if lines else f'exit code {done.returncode}'}"
+
+
+@dataclass(frozen=True)
+class Load:
+    """Clock in MHz, temperature in °C; None is not collected. ``reasons`` are NVML's names."""
+
+    sm_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    throttled: bool | None = None
+    reasons: tuple[str, ...] = ()
+
+
+class Gauge:
+    """Clocks, temperature and throttling of a running GPU; None if NVML does not answer.
+
+    NVML counts all GPUs of the machine, CUDA those that are visible to it: if there are several,
+    ``uuid`` says which.
+    """
+
+    def __init__(self, uuid: str | None) -> None:
+        self._nvml: Any = None
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            handle = (
+                pynvml.nvmlDeviceGetHandleByUUID(uuid)
+                if uuid and pynvml.nvmlDeviceGetCount() > 1
+                else pynvml.nvmlDeviceGetHandleByIndex(0)
+            )
+            self._nvml, self._handle = pynvml, handle
+            self.reasons = {
+                name.removeprefix(REASON): int(bit)
+                for name, bit in vars(pynvml).items()
+                if name.startswith(REASON) and isinstance(bit, int) and bit.bit_count() == 1
+            }
+            self.load()
+        except Exception:
+            self._nvml = None
+
+    def load(self) -> Load:
+        if self._nvml is None:
+            return Load()
+        nvml, handle = self._nvml, self._handle
+        reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+        benign = (
+            nvml.nvmlClocksEventReasonGpuIdle | nvml.nvmlClocksEventReasonApplicationsClocksSetting
+        )
+        return Load(
+            sm_clock_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            temperature_c=int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+            throttled=bool(reasons & ~benign),
+            reasons=tuple(name for name, bit in self.reasons.items() if reasons & ~benign & bit),
+        )
+
+    def memory_clock_mhz(self) -> float | None:
+        if self._nvml is None:
+            return None
+        try:
+            return float(self._nvml.nvmlDeviceGetClockInfo(self._handle, self._nvml.NVML_CLOCK_MEM))
+        except Exception:
+            return None
+
+
+if __name__ == "__main__":  # asked by a process that may not use NVML itself
+    json.dump([asdict(gpu) for gpu in gpus()], sys.stdout)
