@@ -6,11 +6,11 @@ import dataclasses
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import advice as benchmark
 
 from captures import FILE, HOT, Kernel, capture
 from workbench.cli import main
@@ -533,6 +533,7 @@ def test_a_kind_that_is_none_ends_in_a_hint(
     assert find_workspace(tmp_path).study("scale").ladder.steps[1].kind == Change.VECTOR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "told"),
     [
@@ -545,11 +546,6 @@ def test_a_kind_that_is_none_ends_in_a_hint(
 def test_the_docs_have_the_hits_of_the_other_ladders(
     study: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sys.path.insert(0, str(ROOT))
-    try:
-        from benchmarks import advice as benchmark
-    finally:
-        sys.path.remove(str(ROOT))
     assert benchmark.main([*HERE, "--study", study]) == 0
     rows = {
         row.split(" | ")[0].strip("| "): re.findall(r"\d+ of \d+", row)
@@ -561,12 +557,8 @@ def test_the_docs_have_the_hits_of_the_other_ladders(
     assert told.format(*by_three, first[1]) in page
 
 
+@pytest.mark.slow
 def test_the_docs_have_the_hits_of_the_recorded_ladder(capsys: pytest.CaptureFixture[str]) -> None:
-    sys.path.insert(0, str(ROOT))
-    try:
-        from benchmarks import advice as benchmark
-    finally:
-        sys.path.remove(str(ROOT))
     assert benchmark.main(HERE) == 0
     printed = capsys.readouterr().out
     page = (ROOT / "docs" / "advice.md").read_text()
