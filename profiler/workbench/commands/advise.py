@@ -29,7 +29,7 @@ def run(options: AdviseOptions) -> None:
     )
     name = target.variants([options.name])[0]
     current_capture(target, name)
-    evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
+    evidence = snapshot(target.evidence(), target.study.ladder.chain([]), only=[name])
     judged = with_record(judge(evidence, target.workspace.config), target)
     row = judged.row(name)
     if options.json:

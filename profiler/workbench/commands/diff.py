@@ -54,7 +54,8 @@ def variants(options: DiffOptions) -> None:
     if options.sass:
         return variants_sass(target, one, other, options)
     config = target.workspace.config
-    evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
+    steps = target.study.ladder.chain([])
+    evidence = snapshot(target.evidence(), steps, sources=True, only=[one, other])
     judged = with_record(judge(evidence, config), target)
     found = judge_pair(evidence, config, judged.row(one), judged.row(other))
     changes = pair_sources(evidence, one, other)

@@ -80,7 +80,7 @@ def profiled(
     todo = wanted(target, names)
     ensured = ahead or ensure(target, todo.variants, fresh=options.fresh, capture=todo.capture)
     steps = target.study.ladder.chain([])
-    evidence = snapshot(target.evidence(), steps)
+    evidence = snapshot(target.evidence(), steps, only=names)
     judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)
     rows = [judged.row(name) for name in names]
     data: dict[str, Any] = {}

@@ -121,8 +121,7 @@ def run(options: ShowOptions) -> None:
         return show_metric(target, name, options)
     if options.source:
         return show_source(target, name, options)
-    steps = target.study.ladder.chain([])
-    evidence = snapshot(target.evidence(), steps)
+    evidence = snapshot(target.evidence(), target.study.ladder.chain([]), only=[name])
     judged = with_record(judge(evidence, target.workspace.config), target)
     row = judged.row(name)
     damaged = tuple(map(words, file_warnings(evidence, [name])))

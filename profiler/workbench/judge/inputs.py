@@ -145,7 +145,8 @@ class ShapeEvidence:
 class Snapshot:
     """The evidence of a study on one GPU, as it was at one moment.
 
-    ``steps`` are those to be judged, ``shape`` the one that is looked at. ``shapes`` has it and
+    ``steps`` are those to be judged, of which ``only`` some variants are shown where it names any;
+    ``shape`` is the one that is looked at. ``shapes`` has it and
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
     ``told`` is what was found wrong with files and cost no variant its evidence. ``journal`` says
     what was recorded when; None where nobody asked. ``ranges`` are parameters in which shapes on
@@ -163,6 +164,7 @@ class Snapshot:
     told: tuple[str, ...] = ()
     journal: Journal | None = None
     ranges: tuple[tuple[str, tuple[ShapeEvidence, ...]], ...] = ()
+    only: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment, environment
 from workbench.judge.evaluate import reference_row, start_row, step_row
 from workbench.judge.inputs import Snapshot, VariantEvidence
-from workbench.judge.ladders import judged_at, shapes_of, shown_at
+from workbench.judge.ladders import asked_for, judged_at, shapes_of, shown_at
 from workbench.judge.recordings import recordings
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.sessions import TimingFacts, throttling_warnings, timing_facts, timing_warnings
@@ -27,19 +27,24 @@ from workbench.words import Origin, Status, Verdict
 
 
 def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDED) -> Ablation:
-    """Judge the steps of the snapshot, and all references beside them."""
+    """Judge the steps of the snapshot, and all references beside them.
+
+    Of a snapshot of ``only`` some variants, these and the baseline at this shape, and nothing else.
+    """
     views = Views(snapshot, config, snapshot.names)
-    table = views.table
-    judged = _steps(views)
+    table, only = views.table, snapshot.only
+    steps = asked_for(snapshot.steps, only, snapshot.shape) if only else snapshot.steps
+    judged = tuple(_step(views, table, step) for step in steps)
     trials = tuple(trials_of(views, judged))
-    rows = told_what_was_tried(judged, trials, snapshot.shape)
+    shown = [r for r in judged if not only or r is judged[0] or r.variant in only]
+    rows = told_what_was_tried(shown, trials, snapshot.shape)
     references = told_what_was_tried(_references(table), trials, snapshot.shape)
     everything = (*rows, *references)
     profiled = [table.variant(row.variant) for row in everything if row.capture]
     measured = _measured_ceilings(snapshot, profiled)
     surroundings = _environment(table, profiled)
     ladders = tuple(_ladders(views, rows, references, trials))
-    across = _across(views)
+    across = None if only else _across(views)
     return Ablation(
         study=snapshot.study,
         title=snapshot.ladder.title,
@@ -64,7 +69,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
             *_timing_warnings(_facts(views, ladders, across), snapshot.shape),
             *ceiling_warnings(measured),
         ),
-        whole=_whole(table, rows),
+        whole=None if only else _whole(table, rows),
         noise=table.evidence.noise,
         across=across,
         measured=measured,
@@ -80,10 +85,6 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         trials=trials,
         record=record(snapshot.study, trials),
     )
-
-
-def _steps(views: Views) -> tuple[Row, ...]:
-    return tuple(_step(views, views.table, step) for step in views.snapshot.steps)
 
 
 def _sizes(snapshot: Snapshot) -> Iterator[OverSizes]:
@@ -147,14 +148,15 @@ def _ladders(
     """One a shape at which a step is judged; that of the table is made of its rows."""
     snapshot = views.snapshot
     known = {row.variant: row for row in rows}
+    steps = [row.step for row in rows if row.step]
     highest = _highest_mhz(snapshot)
-    for shape in shapes_of(snapshot.steps, snapshot.shape):
+    for shape in [snapshot.shape] if snapshot.only else shapes_of(steps, snapshot.shape):
         view = views.at(shape)
-        judged = judged_at(snapshot.steps, shape, snapshot.shape)
+        judged = judged_at(steps, shape, snapshot.shape)
         own = known if view is views.table else {s.variant: _step(views, view, s) for s in judged}
         shown = tuple(
             own[step.variant] if step in judged else start_row(view, step)
-            for step in shown_at(snapshot.steps, shape, snapshot.shape)
+            for step in shown_at(steps, shape, snapshot.shape)
         )
         others = references if view is views.table else _references(view)
         yield ShapeLadder(

@@ -12,6 +12,17 @@ def shapes_of(steps: Sequence[Step], table: str) -> list[str]:
     return list(dict.fromkeys([table, *(step.shape for step in steps if step.shape)]))
 
 
+def asked_for(steps: Sequence[Step], names: Sequence[str], shape: str) -> list[Step]:
+    """The baseline, the steps named, and those at this shape that start from one of them."""
+    return [
+        step
+        for step in steps
+        if step is steps[0]
+        or step.variant in names
+        or (step.parent in names and (step.shape or shape) == shape)
+    ]
+
+
 def judged_at(steps: Sequence[Step], shape: str, table: str) -> list[Step]:
     """Steps judged at a shape; one without a shape of its own is judged at the table's."""
     return [step for step in steps if (step.shape or table) == shape]

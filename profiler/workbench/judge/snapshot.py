@@ -15,7 +15,7 @@ from workbench.judge.inputs import (
     TimedTogether,
     VariantEvidence,
 )
-from workbench.judge.ladders import shapes_of, shown_at
+from workbench.judge.ladders import asked_for, shapes_of, shown_at
 from workbench.judge.sizes import ranges
 from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog
@@ -59,18 +59,22 @@ def snapshot(
     *,
     sources: bool = False,
     timed: Sequence[Step] | None = None,
+    only: Sequence[str] = (),
 ) -> Snapshot:
     """What is on record of ``steps`` and of all references at the shape of ``evidence``, and at
     every other at which one of the steps is judged; and the ranges of shapes.
 
+    ``only`` these variants are to be shown: then what they are compared with comes along, and no
+    other shape but one at which they are judged.
     ``sources``: their texts as well; ``timed``: those whose times at all shapes are wanted, without
     it the outcomes of ``steps``.
     """
     catalog()  # a file, too
     study = evidence.study
     if timed is None:
-        timed = outcomes(steps) if steps else []
-    wanted = dict(_wanted(evidence, steps, timed, Texts() if sources else None))
+        timed = outcomes(steps) if steps and not only else []
+    judged = asked_for(steps, only, evidence.shape) if only else steps
+    wanted = dict(_wanted(evidence, judged, timed, Texts() if sources else None))
     journal = load_journal(evidence.folder)
     shapes = {shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted}
     return Snapshot(
@@ -84,7 +88,8 @@ def snapshot(
         calibration=evidence.calibration,
         told=(*Captures(evidence).told, *journal.told),
         journal=journal,
-        ranges=tuple(_ranges(evidence, steps)),
+        ranges=() if only else tuple(_ranges(evidence, steps)),
+        only=tuple(only),
     )
 
 
