@@ -55,7 +55,6 @@ def completed(line: str, here: Path) -> list[str]:
         ("workbench ablate --shape b4h16s2048d64", "b4h16s2048d64-causal"),
         ("workbench list --study at", "attention"),
         ("workbench show fix7 --metric dram__b", "dram__bytes_read.sum"),
-        ("workbench export li", "lines"),
         ("workbench show fix1 --gpu nv", "nvidia-h200"),
     ],
 )
@@ -76,7 +75,7 @@ def test_nothing_is_completed_where_the_workspace_is_broken(root: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["list", "build", "show fix1", "diff baseline fix1", "ablate", "check", "export builds"],
+    ["list", "build", "show fix1", "diff baseline fix1", "ablate", "check"],
 )
 def test_a_misspelt_figure_is_told_by_every_verb(
     command: str, root: Path, capsys: pytest.CaptureFixture[str]

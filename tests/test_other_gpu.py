@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -13,7 +12,7 @@ import pytest
 
 import workbench
 from workbench.cli import main
-from workbench.commands.target import Target, of_one_gpu
+from workbench.commands.target import Target, find_recorded, of_one_gpu
 from workbench.evidence.layout import EvidenceFolder
 from workbench.run import machine
 from workbench.run.gpu import Gpu
@@ -31,9 +30,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
 
 
-@pytest.mark.parametrize(
-    "verb", ["show padded", "diff tiled padded", "advise padded", "export timings"]
-)
+@pytest.mark.parametrize("verb", ["show padded", "diff tiled padded", "advise padded"])
 def test_a_verb_that_only_reads_tells_what_is_on_record(
     verb: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,35 +88,16 @@ def two(tmp_path: Path) -> list[str]:
 def test_of_several_gpus_one_is_named_and_its_own_comes_first(
     two: list[str], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["export", "timings", "padded", *two]
-
-    def gpus() -> set[str]:
-        out, err = capsys.readouterr()
-        assert "is recorded on" not in err
-        return {row["gpu"] for row in csv.DictReader(out.splitlines())}
+    def gpu(named: str | None = None) -> str:
+        found = find_recorded(Path(two[1]), "transpose", None, gpu=named).folder.gpu
+        assert "is recorded on" not in capsys.readouterr().err
+        return found
 
     for named in ("nvidia-b200", "NVIDIA H200"):
-        assert main([*command, "--gpu", named]) == 0
-        assert gpus() == {named.lower().replace(" ", "-")}
+        assert gpu(named) == named.lower().replace(" ", "-")
     request.getfixturevalue("other")
-    assert main(command) == 0
-    assert gpus() == {"nvidia-b200"}
-    assert main([*command, "--gpu", "nvidia-h200"]) == 0
-    assert gpus() == {"nvidia-h200"}
-
-
-def test_a_table_of_all_shapes_is_of_one_gpu(
-    tmp_path: Path, other: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    evidence = of_two(tmp_path, "softmax")
-    alone = "65536x1024-bf16"
-    shutil.rmtree(evidence / "nvidia-b200" / alone)
-    for named, gpu in ((["--gpu", "nvidia-h200"], "nvidia-h200"), ([], "nvidia-b200")):
-        command = ["export", "timings", "online", "--all-shapes", "--project", str(tmp_path)]
-        assert main([*command, *named]) == 0
-        rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-        assert {row["gpu"] for row in rows} == {gpu}
-        assert (alone in {row["shape"] for row in rows}) == bool(named)
+    assert gpu() == "nvidia-b200"
+    assert gpu("nvidia-h200") == "nvidia-h200"
 
 
 def test_without_a_gpu_tables_over_shapes_are_of_one(

@@ -27,6 +27,8 @@ COMMANDS = (
     "show sdpa --json",
 )
 
+GONE = ("adopted",)
+
 
 @cache
 def recorded() -> dict[str, Any]:
@@ -50,7 +52,7 @@ def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
         for key, value in before.items():
             if key in now:
                 yield from differences(value, now[key], f"{where}.{key}")
-            else:
+            elif key not in GONE:
                 yield f"{where}.{key} is gone"
     elif names(before) and set(names(before)) <= set(names(now)):
         by_name = dict(zip(names(now), now, strict=True))

@@ -47,7 +47,6 @@ VERBS: dict[str, type] = {
     "show": options.ShowOptions,
     "diff": options.DiffOptions,
     "advise": options.AdviseOptions,
-    "export": options.ExportOptions,
     "gate": options.GateOptions,
     "bisect": options.BisectOptions,
     "ship": options.ShipOptions,

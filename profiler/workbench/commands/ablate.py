@@ -32,6 +32,7 @@ from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import ladder_view
+from workbench.render.document.blocks import Section
 from workbench.study.spaces import is_space
 from workbench.study.workspace import including
 
@@ -121,7 +122,7 @@ def run(options: AblateOptions) -> None:
     if options.json:
         show_json(as_json.ablation(judged))
     else:
-        out = Output(options.wide, options.markdown)
+        out = Output(options.wide, options.markdown, options.csv)
         table = ladder_view.ablation(judged, by_shape=out.on_terminal and not options.wide)
         out.show(*table, *ladder_view.account(judged))
     return finish(target, evidence, judged, failed)
@@ -141,6 +142,7 @@ def run_sweep(options: AblateOptions) -> None:
             on=options.on,
             wide=options.wide,
             markdown=options.markdown,
+            csv=options.csv,
             json=options.json,
         )
     )
@@ -157,7 +159,8 @@ def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
     found = sizes.Measured(tuple(targets), tuple(row.variant for row in judged.rows))
     part = (f"over {options.shape}", *fixes)
-    sizes.tell(found, part, failed, json=options.json, wide=options.wide, markdown=options.markdown)
+    out = Output(options.wide, options.markdown, options.csv)
+    sizes.tell(found, part, failed, None if options.json else out)
 
 
 def run_all(options: AblateOptions) -> None:
@@ -167,7 +170,7 @@ def run_all(options: AblateOptions) -> None:
     _, study = find_study(options.project, options.study)
     names = [name for name, shape in study.shapes.items() if shape.profiled]
     names.sort(key=lambda name: name == study.default_shape)
-    out = Output(options.wide, options.markdown)
+    out = Output(options.wide, options.markdown, options.csv)
     tables: list[Ablation] = []
     failed: dict[str, str] = {}
     targets: list[Target] = []
@@ -186,11 +189,14 @@ def run_all(options: AblateOptions) -> None:
         judged, evidence, failures = measured(target, fixes, options.fresh, done)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
         tables.append(judged)
-        if not options.json:
+        if not (options.json or options.csv):
             out.show(*ladder_view.ablation(judged, by_shape=False))
             out.gap()
     if options.json:
         show_json({"tables": [as_json.ablation(each) for each in tables]})
+    elif options.csv:
+        every = ((each.shape, ladder_view.ablation(each, by_shape=False)) for each in tables)
+        out.show(*(Section(shape, (), tuple(blocks)) for shape, blocks in every))
     else:
         out.show(*ladder_view.across(judged))
     finish(target, evidence, judged, failed)

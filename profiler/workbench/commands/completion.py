@@ -58,12 +58,6 @@ def _metrics(_: Parameters, __: str) -> Iterable[str]:
     return dict.fromkeys(name for spec in catalog().values() for name in spec.names)
 
 
-def _tables(_: Parameters, __: str) -> Iterable[str]:
-    from workbench.render.as_table import TABLES
-
-    return TABLES
-
-
 def _variants_or_files(parameters: Parameters, incomplete: str) -> list[str]:
     folder = Path(incomplete).parent if "/" in incomplete else Path()
     reports = [str(path) for path in folder.glob("*.ncu-rep*")]
@@ -79,5 +73,4 @@ KINDS: Mapping[str, Callable[[Parameters, str], Iterable[str]]] = {
     "shape": _shapes,
     "gpu": _gpus,
     "metric": _metrics,
-    "table": _tables,
 }

@@ -100,7 +100,7 @@ def show(path: Path, options: ShowOptions) -> None:
     told += [launches.details(read(report, g.typical)[1], len(g.launches)) for g in shown]
     if len(found) > len(shown):
         told.append(left_out("shown", "--kernel NAME or --launch N chooses others"))
-    return Output(options.wide, options.markdown).show(*told)
+    return Output(options.wide, options.markdown, options.csv).show(*told)
 
 
 def left_out(what: str, way: str) -> Paragraph:
@@ -114,7 +114,9 @@ def show_metric(report: Report, picked: tuple[Launch, ...], options: ShowOptions
     if options.json:
         return show_json({**launch_json.report(report), "metrics": rows})
     title = Paragraph(words(f"{options.metric} ({report.name})"))
-    return Output(options.wide, options.markdown).show(title, variant.metric_table(rows))
+    return Output(options.wide, options.markdown, options.csv).show(
+        title, variant.metric_table(rows)
+    )
 
 
 def one_kernel(found: list[Group], report: Report) -> Launch:
@@ -157,7 +159,7 @@ def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> N
             }
         )
     without = "the report has no text of this file: profile with --import-source yes"
-    Output(options.wide, options.markdown).show(launches.about(report))
+    Output(options.wide, options.markdown, options.csv).show(launches.about(report))
     print()
     if found:
         return disassembled.print_listing(shown, found, options)

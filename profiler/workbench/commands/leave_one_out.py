@@ -70,7 +70,7 @@ def run(options: AblateOptions) -> None:
     if options.json:
         show_json(as_json.left_out(found))
     else:
-        Output(options.wide, options.markdown).show(*document.left_out_view(found))
+        Output(options.wide, options.markdown, options.csv).show(*document.left_out_view(found))
     for name, why in ensured.failures.items():
         note(f"error: {name}: {in_place(why, target.study)}")
     if found.time is None or ensured.failures:

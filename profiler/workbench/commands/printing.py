@@ -24,16 +24,21 @@ class Output:
 
     wide: bool = False
     markdown: bool = False
+    csv: bool = False
 
     @property
     def on_terminal(self) -> bool:
-        """Whether a reader sits before stdout, and did not ask for Markdown."""
-        return sys.stdout.isatty() and not self.markdown
+        """Whether a reader sits before stdout, and did not ask for Markdown or CSV."""
+        return sys.stdout.isatty() and not (self.markdown or self.csv)
 
     @printing()
     def show(self, *blocks: Block) -> None:
         """What is printed in several calls stays apart by a blank line, as within one."""
-        if self.on_terminal:
+        if self.csv:
+            from workbench.render.as_csv import as_csv
+
+            print(as_csv(blocks))
+        elif self.on_terminal:
             from workbench.render import terminal
 
             terminal.write(blocks, console(), wide=self.wide)

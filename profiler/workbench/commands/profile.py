@@ -89,7 +89,7 @@ def profiled(
         for key in ("versions", "references"):
             data[key] = [item for item in data[key] if item["variant"] in names]
     else:
-        Output(options.wide, options.markdown).show(*blocks(judged, rows))
+        Output(options.wide, options.markdown, options.csv).show(*blocks(judged, rows))
     failed = [row for row in rows if row.status == Status.FAILED]
     failed += [row for row in rows if row.variant in ensured.failures and row not in failed]
     for row in failed:

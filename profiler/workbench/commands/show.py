@@ -73,7 +73,7 @@ def show_metric(target: Target, name: str, options: ShowOptions) -> None:
         show_json({"variant": name, "capture": capture.path.name, "metrics": rows})
         return
     title = Paragraph(words(f"{options.metric} of {name} ({capture.path.name})"))
-    Output(options.wide, options.markdown).show(title, variant.metric_table(rows))
+    Output(options.wide, options.markdown, options.csv).show(title, variant.metric_table(rows))
 
 
 def show_source(target: Target, name: str, options: ShowOptions) -> None:
@@ -129,7 +129,7 @@ def run(options: ShowOptions) -> None:
         return show_json(
             {"study": judged.study, "gpu": judged.gpu, **as_json.full_row(judged, row)}
         )
-    return Output(options.wide, options.markdown).show(
+    return Output(options.wide, options.markdown, options.csv).show(
         Paragraph(variant.origin(judged)),
         *([Callout("Read this first", damaged)] if damaged else []),
         variant.variant(row, judged),

@@ -96,7 +96,8 @@ def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
         failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
     found = Measured(tuple(targets), tuple(names))
     part = (f"over {options.shape}", *options.variants)
-    tell(found, part, failures, json=options.json, wide=options.wide, markdown=options.markdown)
+    out = Output(options.wide, options.markdown, options.csv)
+    tell(found, part, failures, None if options.json else out)
 
 
 def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
@@ -133,19 +134,15 @@ def tell(
     found: Measured,
     part: Sequence[str],
     failures: dict[str, str],
-    *,
-    json: bool,
-    wide: bool,
-    markdown: bool,
+    out: Output | None,
 ) -> None:
-    """Print the tables, write them with their charts, and say what failed. ``part`` names the
-    folder: the range and the variants, as they were typed.
+    """Print the tables, as JSON without ``out``, write them with their charts, and say what
+    failed. ``part`` names the folder: the range and the variants, as they were typed.
     """
     study, every = found.targets[0].study, found.over()
-    if json:
+    if out is None:
         show_json({"sizes": [as_json.sizes(over) for over in every]})
     else:
-        out = Output(wide, markdown)
         out.show(*(block for over in every for block in document.sizes_view(over)))
     write(found.targets[0], [over for over in every if over.timed], part)
     parts = study.ladder.chosen_among(found.names)

@@ -159,7 +159,7 @@ def swept(options: SweepOptions) -> None:
         raise UsageError("--build-only times nothing", hint="leave out --trials")
     if options.build_only:
         return run_build_only(options, study, workspace.config)
-    out = Output(options.wide, options.markdown)
+    out = Output(options.wide, options.markdown, options.csv)
     found: list[Sweep] = []
     for picked in profiled_shapes(study, options.shape):
         for text in options.variants:
@@ -213,7 +213,7 @@ def run_build_only(options: SweepOptions, study: Study, config: Config) -> None:
     if options.json:
         show_json({"sweeps": [as_json.sweep(each) for each in found]})
     else:
-        out = Output(options.wide, options.markdown)
+        out = Output(options.wide, options.markdown, options.csv)
         out.show(*(block for each in found for block in document.built_view(each)))
     if not any(c.passes for each in found for c in each.combinations):
         raise typer.Exit(1)

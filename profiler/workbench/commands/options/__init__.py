@@ -21,6 +21,7 @@ from workbench.commands.options.measuring import SweepOptions as SweepOptions
 from workbench.commands.options.measuring import TryOptions as TryOptions
 from workbench.commands.options.measuring import WatchOptions as WatchOptions
 from workbench.commands.options.shared import Arch as Arch
+from workbench.commands.options.shared import Csv as Csv
 from workbench.commands.options.shared import Fresh as Fresh
 from workbench.commands.options.shared import Json as Json
 from workbench.commands.options.shared import Kernel as Kernel
@@ -35,7 +36,6 @@ from workbench.commands.options.shared import Variants as Variants
 from workbench.commands.options.shared import Wide as Wide
 from workbench.commands.options.telling import AdviseOptions as AdviseOptions
 from workbench.commands.options.telling import DiffOptions as DiffOptions
-from workbench.commands.options.telling import ExportOptions as ExportOptions
 from workbench.commands.options.telling import ReportOptions as ReportOptions
 from workbench.commands.options.telling import ShowOptions as ShowOptions
 from workbench.commands.options.versions import BisectOptions as BisectOptions

@@ -10,6 +10,7 @@ import typer
 
 from workbench.commands.options.shared import (
     Arch,
+    Csv,
     Fresh,
     Json,
     Markdown,
@@ -89,6 +90,7 @@ class ProfileOptions:
     on: On = None
     wide: Wide = False
     markdown: Markdown = False
+    csv: Csv = False
     json: Json = False
 
 
@@ -167,6 +169,7 @@ class AblateOptions:
     on: On = None
     wide: Wide = False
     markdown: Markdown = False
+    csv: Csv = False
     json: Json = False
 
 
@@ -197,6 +200,7 @@ class SweepOptions:
     on: On = None
     wide: Wide = False
     markdown: Markdown = False
+    csv: Csv = False
     json: Json = False
 
 

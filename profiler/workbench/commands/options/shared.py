@@ -54,6 +54,7 @@ GpuName = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print the table as CSV, numbers unrounded.")]
 Wide = Annotated[bool, typer.Option("--wide", help="All columns and rows, however wide.")]
 Markdown = Annotated[
     bool, typer.Option("--markdown", help="Print Markdown, as where the output is piped.")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from workbench.commands.options.shared import (
+    Csv,
     GpuName,
     Json,
     Kernel,
@@ -17,7 +17,6 @@ from workbench.commands.options.shared import (
     Project,
     ShapeName,
     StudyName,
-    Variants,
     Wide,
     completed,
     variant_names,
@@ -68,6 +67,7 @@ class ShowOptions:
     gpu: GpuName = None
     wide: Wide = False
     markdown: Markdown = False
+    csv: Csv = False
     json: Json = False
 
 
@@ -112,34 +112,3 @@ class AdviseOptions:
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """A table of the evidence as CSV, JSON or Parquet.
-
-    For other programs: numbers are not rounded.
-    """
-
-    table: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE",
-            help="ladder, figures, metrics, lines, sass, rules, timings, checks or builds",
-            autocompletion=completed("table"),
-        ),
-    ]
-    variants: Variants = None
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default is stdout.", metavar="FILE")
-    ] = None
-    csv: Annotated[bool, typer.Option("--csv", help="The default on stdout.")] = False
-    json: Json = False
-    parquet: Annotated[bool, typer.Option("--parquet", help="Needs pyarrow.")] = False
-    all_shapes: Annotated[bool, typer.Option("--all-shapes", help="Every shape with evidence.")] = (
-        False
-    )
-    project: Project = None
-    study: StudyName = None
-    shape: ShapeName = None
-    gpu: GpuName = None

@@ -15,6 +15,7 @@ from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Block,
     Bullets,
+    Cell,
     Fold,
     Paragraph,
     Section,
@@ -25,7 +26,7 @@ from workbench.render.document.blocks import (
     strong,
     words,
 )
-from workbench.render.document.fields import Field, field, table
+from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import (
     call_of,
     has_figures,
@@ -93,13 +94,20 @@ class Known:
         return figure_label(self.id)[0]
 
 
+def value_of(figure: Figure | None) -> Cell:
+    if figure is None:
+        return Cell(words(ABSENT))
+    return figure_cell(figure.value, quantity(figure.value, figure.unit))
+
+
 FIGURES: list[Field[Known]] = [
     field("figure", "figure", lambda k: k.label),
     field(
         "value",
         "value",
-        lambda k: quantity(k.figure.value, k.figure.unit) if k.figure else ABSENT,
+        lambda k: value_of(k.figure),
         right=True,
+        json="value",
     ),
     field("unit", "unit", lambda k: unit_shown(k.figure.unit) if k.figure else ""),
     field("metric", "ncu metric", lambda k: k.figure.metric if k.figure else "", rank=1),
