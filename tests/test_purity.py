@@ -124,7 +124,7 @@ def writers() -> Mapping[str, Writer]:
     to_markdown = loaded(report.template_environment(templates))
     to_page = loaded(page.page_environment(templates))
     return {
-        "report": lambda x: report.render_report(x.ablation, x.sources.diffs, to_markdown),
+        "report": lambda x: report.render_report(x.ablation, to_markdown),
         "page": lambda x: page.render_page(
             document.report(x.ablation, x.sources.diffs), x.ablation, x.sources, to_page
         ),

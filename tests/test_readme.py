@@ -191,14 +191,3 @@ def test_recorded_evidence_is_current() -> None:
             # It is neither timed nor captured.
             states.discard("missing")
         assert optional or states == {"current"}, name
-
-
-def test_the_committed_report_is_what_the_evidence_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
-    assert main(["report", "--html", "--project", str(ROOT)]) == 0
-    committed = ROOT / "reports" / "attention"
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {path.name for path in committed.iterdir()}
-    assert [n for n in names if (tmp_path / n).read_bytes() != (committed / n).read_bytes()] == []

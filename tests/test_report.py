@@ -11,8 +11,6 @@ import pytest
 from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, point, time, with_row
-from workbench.derive.diff.model import Profiled, SourceDiff
-from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.intervals import Interval, Ratio
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
@@ -29,19 +27,13 @@ from workbench.render.report import render_report, template_environment
 from workbench.words import GateState, Origin, PredictionResult, Regime, Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
+REPORTS = TEMPLATES.parent / "reports"
 ENVIRONMENT = template_environment([TEMPLATES])
 NASTY = "a | b `c <script>alert(1)</script>\n\n# heading\n```\n</details>"
 
 
-def changed(before: str, after: str) -> SourceDiff:
-    return source_diff(
-        Profiled({"baseline.cu": before}, None, "no capture"),
-        Profiled({"fix1.cu": after}, None, "no capture"),
-    )
-
-
-def render(found: Ablation, diffs: dict[str, SourceDiff] | None = None) -> str:
-    return render_report(found, diffs or {}, ENVIRONMENT)
+def render(found: Ablation) -> str:
+    return render_report(found, ENVIRONMENT)
 
 
 def told(text: Text) -> str:
@@ -239,16 +231,6 @@ def test_copies_of_constant_inputs_are_told_where_there_were_several() -> None:
     assert "such as weights" not in render(found)
 
 
-def test_diff_is_a_collapsed_block() -> None:
-    text = render(ablation(1), {"fix1": changed("float x;\n", "half2 x;\n")})
-    diff = "--- baseline.cu\n+++ fix1.cu\n@@ -1,1 +1,1 @@ hunk 1\n-float x;\n+half2 x;"
-    block = (
-        f"<details>\n<summary>Diff against baseline</summary>\n\n```diff\n{diff}\n```\n\n</details>"
-    )
-    assert block in text
-    assert "Diff against `baseline`: not collected." in render(ablation(1))
-
-
 def test_charts_are_linked_light_and_dark() -> None:
     text = render(ablation(1))
     for name in FILES:
@@ -269,11 +251,36 @@ def test_roof_is_named_by_what_sets_it_even_at_another_clock() -> None:
     assert "67.0 | FP32" in lines["baseline"]
 
 
-def test_twelve_steps_with_huge_diffs_stay_small() -> None:
-    huge = changed("", "x" * 300 + "\n" + "y;\n" * 5000)
-    text = render(ablation(12), {f"fix{i}": huge for i in range(1, 13)})
-    assert len(text.encode()) < 300_000
-    assert "more lines are left out here" in text
+def test_a_diff_is_on_the_page_and_not_in_the_report() -> None:
+    text = render(ablation(12))
+    assert "Diff against" not in text
+    assert "`workbench report --open --study attention` shows its diff" in text
+
+
+@pytest.mark.parametrize("study", sorted(path.name for path in REPORTS.iterdir()))
+def test_a_committed_report_is_shown_in_full_by_github(study: str) -> None:
+    folder = REPORTS / study
+    text = (folder / "OPTIMIZATION_REPORT.md").read_text(encoding="utf-8")
+    assert len(text.encode()) < 100_000
+    pictures = set(re.findall(r'(?:src|srcset)="([^"]+)"', text))
+    assert {path.name for path in folder.iterdir()} - {"report.html"} == {
+        "OPTIMIZATION_REPORT.md",
+        *pictures,
+    }
+    found = [title for title in headings(text) if not title.startswith(("`", "Over ", "Judged at"))]
+    assert [title for title in found[1:] if title not in ("Roofline", "Bandwidth")] == [
+        "What was learned",
+        "Contents",
+        "The ladder",
+        "Why it got faster",
+        "Step by step",
+        "What did not work",
+        "What to try next",
+        "Method",
+        "Environment",
+        "Reproduce it",
+        "Where each number comes from",
+    ]
 
 
 def test_hostile_text_stays_text() -> None:
@@ -286,10 +293,10 @@ def test_hostile_text_stays_text() -> None:
     bad = dataclasses.replace(bottleneck(), title=NASTY, message=NASTY)
     found = with_row(found, "fix1", step=step, bottlenecks=(bad,), kernels=(NASTY,))
     found = with_row(found, "baseline", bottlenecks=(bad,))
-    text = render(found, {"fix1": changed("", NASTY)})
+    text = render(found)
     html = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script" not in html
-    assert html.count("</details>") == html.count("<details>") == 19
+    assert html.count("</details>") == html.count("<details>") == 6
     assert [h for h in headings(text) if h == "heading"] == []
     assert len(headings(text)) == len(headings(render(ablation(1))))
     assert html.count("<table>") == MarkdownIt("commonmark").enable("table").render(
@@ -311,7 +318,7 @@ def test_own_template_wins(tmp_path: Path) -> None:
         "mine: {{ facts.study }}, {{ sections.result }}"
     )
     mine = template_environment([tmp_path, TEMPLATES])
-    assert render_report(ablation(0), {}, mine).startswith("mine: attention, **No step was kept")
+    assert render_report(ablation(0), mine).startswith("mine: attention, **No step was kept")
 
 
 def prose(text: str) -> list[str]:
@@ -326,8 +333,7 @@ def prose(text: str) -> list[str]:
 
 def test_a_step_of_the_attention_ladder_is_read_in_under_a_minute() -> None:
     """With its part in all around it: 23 steps were 3600 words, a quarter of an hour."""
-    report = TEMPLATES.parent / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
-    text = report.read_text()
+    text = (REPORTS / "attention" / "OPTIMIZATION_REPORT.md").read_text()
     steps = len(re.findall(r"^### `fix[^`]*`: ", text, flags=re.MULTILINE))
     assert steps > 20
     assert 80 < len(prose(text)) / steps <= 3600 / 23
@@ -337,7 +343,6 @@ def test_contents_link_to_the_headings_as_github_names_them() -> None:
     text = render(ablation(2))
     links = dict(re.findall(r"\[([^\]]+)\]\(#([^)]+)\)", text))
     assert links["The ladder"] == "the-ladder"
-    assert links["`fix2`"] == "fix2-key-change-of-fix2"
     slugs = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(text)}
     assert set(links.values()) <= slugs
 

@@ -178,7 +178,7 @@ def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_rooflin
     assert any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in drawn.items)
     line = markdown.table(rooflines.roofline(all_idle)).splitlines()[2]
     assert line.count("—") == 2
-    text = render_report(all_idle, {}, template_environment([ROOT / "templates"]))
+    text = render_report(all_idle, template_environment([ROOT / "templates"]))
     assert "## Bandwidth" in text
     assert "roofline-light.svg" not in text
     assert "DRAM (TB/s)" in text

@@ -42,13 +42,13 @@ def write_reports(
 
     workspace = target.workspace
     folder = workspace.reports(target.study, judged.shape, target.part)
-    sources = ladder_sources(evidence, judged)
     environment = template_environment(workspace.template_folders)
-    files = {REPORT: render_report(judged, sources.diffs, environment)}
+    files = {REPORT: render_report(judged, environment)}
     if page or (folder / PAGE).is_file():
         from workbench.render.document.report import report
         from workbench.render.page import page_environment, render_page
 
+        sources = ladder_sources(evidence, judged)
         document = report(judged, sources.diffs)
         environment = page_environment(workspace.template_folders)
         listings = ladder_sass(evidence, judged)

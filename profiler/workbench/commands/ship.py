@@ -33,7 +33,6 @@ from workbench.evidence import store
 from workbench.evidence.records import Shipped
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import ladder_sources
 from workbench.render import package as rendered
 from workbench.render.report import template_environment
 from workbench.run.shipping import packable
@@ -141,9 +140,8 @@ def report_of(subject: Subject) -> Mapping[str, str]:
     evidence = snapshot(target.evidence(), steps, sources=True)
     judged = judge(evidence, target.workspace.config)
     environment = template_environment(target.workspace.template_folders)
-    diffs = ladder_sources(evidence, judged).diffs
     charts = chart_files(judged)
-    return {**charts, REPORT: render_report(judged, diffs, environment)}
+    return {**charts, REPORT: render_report(judged, environment)}
 
 
 def run(options: ShipOptions) -> None:

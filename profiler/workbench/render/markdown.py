@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias
 
 from workbench.render.document.blocks import (
     Align,
@@ -33,13 +32,7 @@ from workbench.render.plain import harmless
 from workbench.render.plain import one_line as one_line
 from workbench.render.plain import shorten as shorten  # until the page imports it from there
 
-if TYPE_CHECKING:
-    from workbench.derive.diff.model import SourceDiff
-
-DIFF_LINES = 300  # of one step; with twelve steps the page must stay small enough for GitHub
-DIFF_BYTES = 16_000
 TOP = 2  # level of a document's sections; its title is above them
-Changes: TypeAlias = "Mapping[str, SourceDiff]"  # a step's diff against its parent
 
 _SPECIAL = re.compile(r"[\\`*~]|<(?=[A-Za-z/!?]|$)|&(?=#?\w+;|#?$)|!(?=\[)|(?<!\w)_|_(?!\w)")
 _IMAGE = re.compile(r"!$")  # before a link it would make it a picture from elsewhere
@@ -133,7 +126,7 @@ def _unpiped(text: Text) -> Text:
 
 
 def table(shown: Table) -> str:
-    """A GFM table with its columns lined up."""
+    """A GFM table."""
     header = [loose(heading(column)) for column in shown.columns]
     rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
     right = [column.align == Align.RIGHT for column in shown.columns]
@@ -141,16 +134,9 @@ def table(shown: Table) -> str:
 
 
 def grid(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
-    cells = [[one_line(text).replace("|", "\\|") for text in row] for row in rows]
-    widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
-    rules = ["-" * (w - 1) + ":" if r else "-" * w for w, r in zip(widths, right, strict=True)]
-    lines = [
-        [
-            text.rjust(width) if is_right else text.ljust(width)
-            for text, width, is_right in zip(row, widths, right, strict=True)
-        ]
-        for row in cells
-    ]
+    """Cells are not padded: that would be a third of a report."""
+    lines = [[one_line(text).replace("|", "\\|") for text in row] for row in rows]
+    rules = ["--:" if is_right else "---" for is_right in right]
     return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])
 
 
@@ -177,42 +163,23 @@ def picture(chart: Chart) -> str:
     return f"{drawn}\n\n{paragraph(chart.caption)}" if chart.caption else drawn
 
 
-def source_change(changes: SourceDiff | None) -> str:
-    """Fenced, cut where it is too long for a report; "" where nothing changed."""
-    from workbench.derive.diff.unified import unified
-
-    lines = harmless(unified(changes)).splitlines() if changes else []
-    if not lines:
-        return ""
-    kept: list[str] = []
-    size = 0
-    for text in lines[:DIFF_LINES]:
-        size += len(text.encode()) + 1
-        if size > DIFF_BYTES:
-            break
-        kept.append(text)
-    block = fenced("\n".join(kept), "diff")
-    left = len(lines) - len(kept)
-    return f"{block}\n\n{left} more lines are left out here." if left else block
-
-
 def callout(block: Callout) -> str:
     items = "\n".join(f"> - {paragraph(item)}" for item in block.items)
     return f"> [!WARNING]\n{items}"
 
 
-def fold(block: Fold, changes: Changes, level: int) -> str:
-    inside = blocks(block.blocks, changes, level)
+def fold(block: Fold, level: int) -> str:
+    inside = blocks(block.blocks, level)
     summary = _attribute(plain(block.summary))
     return f"<details>\n<summary>{summary}</summary>\n\n{inside}\n\n</details>"
 
 
-def section(block: Section, changes: Changes, level: int = TOP) -> str:
-    inside = blocks(block.blocks, changes, level + 1)
+def section(block: Section, level: int = TOP) -> str:
+    inside = blocks(block.blocks, level + 1)
     return f"{'#' * level} {spans(block.title)}\n\n{inside}" if block.title else inside
 
 
-def block(content: Block, changes: Changes, level: int) -> str:
+def block(content: Block, level: int) -> str:
     match content:
         case Paragraph():
             return paragraph(content.text)
@@ -225,18 +192,17 @@ def block(content: Block, changes: Changes, level: int) -> str:
         case Chart():
             return picture(content)
         case SourceChange():
-            return source_change(changes.get(content.variant))
+            return ""  # on the page
         case Table():
             return table(content)
         case Fold():
-            return fold(content, changes, level)
+            return fold(content, level)
         case Section():
-            return section(content, changes, level)
+            return section(content, level)
 
 
-def blocks(contents: Sequence[Block], changes: Changes | None = None, level: int = TOP) -> str:
-    known = changes or {}
-    return "\n\n".join(text for each in contents if (text := block(each, known, level)))
+def blocks(contents: Sequence[Block], level: int = TOP) -> str:
+    return "\n\n".join(text for each in contents if (text := block(each, level)))
 
 
 def document(whole: Document) -> str:
@@ -245,7 +211,9 @@ def document(whole: Document) -> str:
 
 
 def contents(document: Document) -> str:
-    """Links to the sections; those inside of one stand behind it."""
+    """Links to the sections; those of shapes stand behind theirs, those of steps do not: the table
+    before them names them all.
+    """
     slugs = _Slugs()
     slugs.of(document.title)
     lines = []
@@ -253,11 +221,9 @@ def contents(document: Document) -> str:
         if not isinstance(each, Section) or not each.title:
             continue
         text = f"- {_link(each.title, slugs)}"
-        inner = [
-            _link(_name(sub.title), slugs, sub.title)
-            for sub in each.blocks
-            if isinstance(sub, Section)
-        ]
+        parts = [sub for sub in each.blocks if isinstance(sub, Section)]
+        links = [(_link(_name(sub.title), slugs, sub.title), sub.variant) for sub in parts]
+        inner = [link for link, variant in links if not variant]
         lines.append(f"{text}: {' · '.join(inner)}" if inner else text)
     return "\n".join(lines)
 

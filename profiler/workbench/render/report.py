@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation
 from workbench.render import markdown
 from workbench.render.document.blocks import Callout, Section
-from workbench.render.document.report import report
+from workbench.render.document.report import summary
 
 if TYPE_CHECKING:
     import jinja2
@@ -32,23 +30,21 @@ def template_environment(folders: list[Path]) -> jinja2.Environment:
     )
 
 
-def render_report(
-    ablation: Ablation, diffs: Mapping[str, SourceDiff], environment: jinja2.Environment
-) -> str:
-    """The report as Markdown. ``diffs`` has a step's diff against its parent.
+def render_report(ablation: Ablation, environment: jinja2.Environment) -> str:
+    """The summary as Markdown.
 
     The template gets ``title``, ``warnings`` ("" without any), ``contents`` (links), ``sections``
     (key to Markdown, in order, each with its heading) and ``facts`` (study, shape, gpu, date,
     source).
     """
-    document = report(ablation, diffs)
+    document = summary(ablation)
     warnings = [each for each in document.blocks if isinstance(each, Callout)]
     text = environment.get_template(TEMPLATE).render(
         title=markdown.spans(document.title),
         warnings=markdown.blocks(warnings),
         contents=markdown.contents(document),
         sections={
-            each.key: markdown.section(each, diffs)
+            each.key: markdown.section(each)
             for each in document.blocks
             if isinstance(each, Section)
         },

@@ -194,8 +194,9 @@ def section(ablation: Ablation) -> Section:
     records: list[Block] = [Paragraph(size(ablation.record))]
     if ablation.record.kinds:
         records.append(kind_table(ablation.record))
-    fold = Fold(words("Why, at which line, and how often such advice came true"), (*told, *records))
-    return Section("next", words(TITLE), (*shown, fold))
+    why = Fold(words("Why, and at which line"), tuple(told), brief=True)
+    fold = Fold(words("How often such advice was realised"), tuple(records))
+    return Section("next", words(TITLE), (*shown, why, fold))
 
 
 def _brief(advice: Sequence[Advice] | None) -> list[Block]:

@@ -136,10 +136,13 @@ class SourceChange:
 
 @dataclass(frozen=True)
 class Fold:
-    """What most readers skip; ``summary`` says what is in it."""
+    """What most readers skip; ``summary`` says what is in it. If ``brief``, the Markdown report
+    has it too; any other fold is on the page alone.
+    """
 
     summary: Text
     blocks: tuple[Block, ...]
+    brief: bool = False
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,10 @@ def method(ablation: Ablation) -> list[Block]:
             words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
         )
     )
-    return [points, Fold(words("Regimes, sessions and twins"), tuple(sessions(ablation)))]
+    return [
+        points,
+        Fold(words("Regimes, sessions and twins"), tuple(sessions(ablation)), brief=True),
+    ]
 
 
 def sessions(ablation: Ablation) -> list[Block]:

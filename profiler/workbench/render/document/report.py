@@ -1,4 +1,5 @@
-"""The document of a judged ladder: what a report says, in the order in which people read it.
+"""The documents of a judged ladder, in the order in which people read them: ``report`` is all of
+it, for the page, and ``summary`` what Markdown has room for.
 
 Keys of its sections: result, lessons, ladder, shapes, sizes (where shapes differ in one parameter
 alone), roofline, why, steps (with one ``step-<variant>`` each, the baseline's first),
@@ -8,7 +9,9 @@ sources. Warnings stand before them all.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from workbench.derive.diff.model import SourceDiff
@@ -47,7 +50,7 @@ from workbench.render.document.fields import Field, field, only, table
 from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.phrases import judged, ladders, shape_words, steps, with_cycles
 from workbench.render.document.sizes import sizes_sections
-from workbench.render.document.step import anchor, step_section
+from workbench.render.document.step import anchor, brief_section, step_section
 from workbench.render.document.tree import tree
 from workbench.render.numbers import factor, number
 from workbench.words import ABSENT
@@ -55,6 +58,30 @@ from workbench.words import ABSENT
 
 def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
     """``diffs`` has a step's diff against its parent."""
+    return _document(ablation, _steps(ablation, diffs))
+
+
+def summary(ablation: Ablation) -> Document:
+    """Without diffs, and of folds only the ``brief`` ones: GitHub cuts a file at 512 KB."""
+    whole = _document(ablation, _brief_steps(ablation))
+    return replace(whole, blocks=_pruned(whole.blocks))
+
+
+def _pruned(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Sections of which nothing is left go with their folds."""
+    kept: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Section):
+            block = replace(block, blocks=_pruned(block.blocks))
+            if not block.blocks:
+                continue
+        elif isinstance(block, Fold) and not block.brief:
+            continue
+        kept.append(block)
+    return tuple(kept)
+
+
+def _document(ablation: Ablation, steps: Section) -> Document:
     warnings = said.warnings(ablation)
     callouts = (Callout("Read this first", warnings),) if warnings else ()
     sections = (
@@ -65,7 +92,7 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
         *sizes_sections(ablation.sizes),
         _roofline(ablation),
         _why(ablation),
-        _steps(ablation, diffs),
+        steps,
         _failures(ablation),
         advice.section(ablation),
         Section("method", words("Method"), tuple(method.method(ablation))),
@@ -94,7 +121,8 @@ def _lessons(ablation: Ablation) -> Section:
 
 
 def _environment(ablation: Ablation) -> Section:
-    fold = Fold(words("GPU, driver, libraries, ncu and its flags"), (method.environment(ablation),))
+    told = (method.environment(ablation),)
+    fold = Fold(words("GPU, driver, libraries, ncu and its flags"), told, brief=True)
     return Section("environment", words("Environment"), (fold,))
 
 
@@ -214,7 +242,8 @@ def _shapes(ablation: Ablation) -> tuple[Section, ...]:
 def _roofline(ablation: Ablation) -> Section:
     measured: tuple[Block, ...] = ()
     if ablation.measured:
-        measured = (Fold(words("Measured ceilings"), (rooflines.ceilings(ablation.measured),)),)
+        known = (rooflines.ceilings(ablation.measured),)
+        measured = (Fold(words("Measured ceilings"), known, brief=True),)
     distances = (rooflines.levels(ablation), Bullets(rooflines.notes(ablation)))
     beside = Fold(
         words("What was done beside what a call needs"),
@@ -230,7 +259,7 @@ def _roofline(ablation: Ablation) -> Section:
         words("Roofline"),
         (
             _chart("roofline", ablation),
-            Fold(words("The roof over each version"), (rooflines.roofline(ablation),)),
+            Fold(words("The roof over each version"), (rooflines.roofline(ablation),), brief=True),
             Fold(words("Distance to the roofs of every level"), distances),
             beside,
             *measured,
@@ -253,7 +282,7 @@ def _why(ablation: Ablation) -> Section:
             "identity but for the residual. A factor above 1 made it faster. "
         )
         blocks.append(Paragraph(words(text + method.explained(ablation))))
-        blocks.append(Fold(words("The factors of every step"), (factors,)))
+        blocks.append(Fold(words("The factors of every step"), (factors,), brief=True))
     else:
         blocks.append(Paragraph(words(f"The factors of the speedup: {ABSENT}.")))
     blocks.append(_chart("stall-time", ablation))
@@ -288,11 +317,30 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
     return Section("steps", words("Step by step"), blocks if sections else _baseline(ablation))
 
 
+def _brief_steps(ablation: Ablation) -> Section:
+    sections = [brief_section(row, *_judged_at(ablation, row)) for row in steps(ablation)]
+    note = line(
+        "Each step with its verdict, the factors of its speedup under ncu, and its lesson. ",
+        code(shlex.join(["workbench", "report", "--open", "--study", ablation.study])),
+        " shows its diff with the stall time of every line, its gates and its predictions; ",
+        code("workbench diff PARENT STEP"),
+        " prints them.",
+    )
+    blocks = (*paragraphs(ablation.summary), Paragraph(note), *_baseline(ablation), *sections)
+    return Section("steps", words("Step by step"), blocks if sections else _baseline(ablation))
+
+
 def _step(ablation: Ablation, row: Row, changes: SourceDiff | None) -> Section:
+    return step_section(row, changes, *_judged_at(ablation, row))
+
+
+def _judged_at(ablation: Ablation, row: Row) -> tuple[Row, str, str]:
+    """The row at the shape where the step is judged, that shape if it is not the table's ("" if it
+    is), and the table's.
+    """
     ladder, here = judged(ablation).get(row.variant, (None, row))
     elsewhere = ladder is not None and ladder.shape != ablation.shape
-    shape = ladder.shape if ladder and elsewhere else ""
-    return step_section(row, changes, here, shape, ablation.shape)
+    return here, ladder.shape if ladder and elsewhere else "", ablation.shape
 
 
 def _baseline(ablation: Ablation) -> tuple[Section, ...]:
@@ -322,7 +370,7 @@ def _failures(ablation: Ablation) -> Section:
 
 def _sources(ablation: Ablation) -> Section:
     blocks = (
-        Fold(words("Columns and factors"), (method.sources(ablation),)),
+        Fold(words("Columns and factors"), (method.sources(ablation),), brief=True),
         Fold(words("Captures and their kernels"), (method.captures(ablation),)),
         Fold(words("What is counted, and the noise assumed"), (method.conventions(ablation),)),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.gates import Gate
@@ -54,21 +55,24 @@ def step_section(
     """``here`` is the row at the shape where the step is judged, which ``shape`` names where it is
     not that of the ``table``.
     """
+    brief = brief_section(row, here, shape, table)
+    shown = list(brief.blocks)
+    if changes is not None and (lines := hunks.costliest_lines(changes)):
+        shown.insert(2, Bullets(lines))
+    blocks = (*shown, details(row, changes, here or row, shape), diff(row, changes))
+    return replace(brief, blocks=blocks)
+
+
+def brief_section(row: Row, here: Row | None = None, shape: str = "", table: str = "") -> Section:
+    """The verdict, why it came out so, and the lesson; arguments as of ``step_section``."""
     assert row.step is not None
     captured = table if row.judged_at and row.compared_at != row.judged_at else ""
     shown: list[Block] = [Paragraph(verdict_line(here or row, shape)), _numbers(row, captured)]
-    if changes is not None and (lines := hunks.costliest_lines(changes)):
-        shown.append(Bullets(lines))
     if row.step.lesson.strip():
         first, *rest = paragraphs(row.step.lesson)
         shown += [Paragraph(line(strong("Lesson."), " ", first.text)), *rest]
-    return Section(
-        anchor(row.variant),
-        line(code(row.variant), ": ", authored(row.step.key_change)),
-        (*shown, details(row, changes, here or row, shape), diff(row, changes)),
-        kind(row),
-        row.variant,
-    )
+    title = line(code(row.variant), ": ", authored(row.step.key_change))
+    return Section(anchor(row.variant), title, tuple(shown), kind(row), row.variant)
 
 
 def verdict_line(row: Row, shape: str = "") -> Text:
