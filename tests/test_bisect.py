@@ -204,21 +204,6 @@ def test_without_a_good_commit_it_starts_at_the_last_correct_evidence(
     assert f"from {good[:10]} recorded: correct" in said
 
 
-def test_check_names_the_last_good_commit(
-    tmp_path: Path, bench: type[Bench], capsys: Capture
-) -> None:
-    made, shas = history(tmp_path, "WRONG", "x[i] * 3")
-    revs = [word for sha in (shas[0], shas[7], shas[3]) for word in ("--against", sha)]
-    code = main(["check", *revs, "--json", "--project", str(made.workspace)])
-    told = json.loads(capsys.readouterr().out)
-    assert (code, told["last_good"]) == (1, {"baseline": shas[3]})
-    assert [c["correct"] for c in told["checks"]] == [False, False, True, True]
-    assert main(["check", *revs, "--project", str(made.workspace)]) == 1
-    said = capsys.readouterr()
-    assert f"last known good: {shas[3][:10]}" in said.out
-    assert "wrong as they are: baseline" in said.err
-
-
 @settings(max_examples=examples(100))
 @given(st.data())
 def test_the_first_bad_one_is_found_by_halves(data: st.DataObject) -> None:

@@ -152,8 +152,6 @@ def test_a_sweep_and_a_gate_measure_at_a_place(
     timed = {c["variant"]: c["time"] for c in study["changes"] if c.get("time")}
     assert set(timed) >= {"baseline"}
     assert "at 'local' (GPU time" in told.err
-    assert main(["check", "baseline", "--against", "HEAD~1", "--json", *on]) == 0
-    assert [c["correct"] for c in json.loads(capsys.readouterr().out)["checks"]] == [True, True]
     begun = len(two.ran)
     assert main(["bisect", "baseline", "HEAD~1", *on]) == 0  # what is called so is slower
     assert len(two.ran) > begun

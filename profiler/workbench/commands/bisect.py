@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.commands import elsewhere
-from workbench.commands.check_against import side_of
 from workbench.commands.correctness import correctness
 from workbench.commands.options import BisectOptions
 from workbench.commands.printing import say as print_lines
 from workbench.commands.printing import show_json
 from workbench.commands.progress import Progress, note
-from workbench.commands.sides import Side, build_all, recorded_anew
+from workbench.commands.sides import Side, build_all, recorded_anew, side_of
 from workbench.commands.together import measure_together
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import (

@@ -116,10 +116,6 @@ def _fields(check: Checked, keys: tuple[str, ...]) -> dict[str, Any]:
 
 @elsewhere.on_a_place
 def run(options: CheckOptions) -> None:
-    if options.against:
-        from workbench.commands.check_against import run as against
-
-        return against(options)
     if options.all_shapes and options.shape:
         raise UsageError("--shape and --all-shapes exclude each other")
     workspace, study = find_study(options.project, options.study)

@@ -24,7 +24,7 @@ from workbench.run.protocol import Built, Event, Failed
 from workbench.study.meaning import host_digest, plain_digest, study_digest
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
-from workbench.study.workspace import Workspace
+from workbench.study.workspace import Workspace, including
 
 
 @dataclass(eq=False)
@@ -132,6 +132,13 @@ class Side:
         checks = {shape: self.evidence.check(name, shape).current for shape in self.study.shapes}
         bad = {shape: c for shape, c in checks.items() if c and c.status not in HARMLESS}
         return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
+
+
+def side_of(commit: Commit, workspace: Workspace, study: str | None, names: Sequence[str]) -> Side:
+    """With those of the variants that are of other parameters than the ladder's."""
+    found = workspace.study(study)
+    known = [n for n in names if n.partition("[")[0] in found.variants]
+    return Side(commit, workspace, including(found, known)[0])
 
 
 def recorded_anew(base: Side, head: Side, name: str) -> bool:

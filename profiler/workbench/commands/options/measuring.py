@@ -43,14 +43,6 @@ class CheckOptions:
     """Compare variants with the float64 reference."""
 
     variants: Variants = None
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--against",
-            help="A commit to check them at, too: the last good one is named. May be repeated.",
-            metavar="REV",
-        ),
-    ] = None
     project: Project = None
     study: StudyName = None
     shape: Shapes = None
