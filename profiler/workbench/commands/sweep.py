@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import typer
@@ -15,7 +14,6 @@ from workbench.commands.options import SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
 from workbench.commands.report import write_document
-from workbench.commands.search import Search
 from workbench.commands.target import (
     Target,
     find_study,
@@ -30,7 +28,7 @@ from workbench.evidence.records import Build, Provenance
 from workbench.judge.deciding import Deciding
 from workbench.judge.fates import refusal
 from workbench.judge.snapshot import at_one_shape
-from workbench.judge.sweep import Searched, Sweep, judge_builds, judge_sweep
+from workbench.judge.sweep import Sweep, judge_builds, judge_sweep
 from workbench.render.as_json import sweep as as_json
 from workbench.render.document import sweep as document
 from workbench.run.build import build_only
@@ -40,7 +38,7 @@ from workbench.study.config import Config, Gates, for_study
 from workbench.study.model import Study
 from workbench.study.params import base_name, declared, find_variant
 from workbench.study.shapes import Picked
-from workbench.study.spaces import Axis, expanded, is_space, names_of
+from workbench.study.spaces import expanded, is_space, names_of
 from workbench.study.workspace import Workspace, including
 from workbench.words import Origin, Parameter
 
@@ -63,28 +61,10 @@ def space_of(study: Study, text: str) -> tuple[Study, Space]:
     """The study with all variants of a space. Raises UsageError for what is none."""
     axes = expanded(study.folder, text, study.variants)
     base = base_name(text)
-    return within(study, text, axes, names_of(base, axes))
-
-
-def within(
-    study: Study, text: str, axes: tuple[Axis, ...], wanted: Sequence[str]
-) -> tuple[Study, Space]:
-    """The study with some variants of a space."""
-    base = base_name(text)
-    study, names = including(study, [base, *wanted])
+    study, names = including(study, [base, *names_of(base, axes)])
     own = declared(find_variant(study.folder, base, study.variants).module)
     values = {name: {**own, **dict(study.variants[name].params)} for name in names}
     return study, Space(text, base, {axis.name: axis.values for axis in axes}, values)
-
-
-def found_in(
-    workspace: Workspace, picked: Picked, text: str, trials: int, *, fresh: bool
-) -> tuple[Study, Space, Searched]:
-    """The study with those variants of a space that a search found to be the fastest."""
-    axes = expanded(picked.study.folder, text, picked.study.variants, searched=True)
-    search = Search(measurable(workspace, picked), base_name(text), axes)
-    told = search.run(trials, fresh=fresh)
-    return *within(picked.study, text, axes, search.trials.fastest), told
 
 
 def refused_by(gates: Gates) -> partial[str]:
@@ -155,23 +135,16 @@ def swept(options: SweepOptions) -> None:
             f"'{mixed[0]}' is one variant, and is swept with nothing",
             hint="give parameters several values, or leave it out",
         )
-    if options.build_only and options.trials:
-        raise UsageError("--build-only times nothing", hint="leave out --trials")
     if options.build_only:
         return run_build_only(options, study, workspace.config)
     out = Output(options.wide, options.markdown, options.csv)
     found: list[Sweep] = []
     for picked in profiled_shapes(study, options.shape):
         for text in options.variants:
-            if options.trials:
-                whole, space, searched = found_in(
-                    workspace, picked, text, options.trials, fresh=options.fresh
-                )
-            else:
-                (whole, space), searched = space_of(picked.study, text), None
+            whole, space = space_of(picked.study, text)
             target = measurable(workspace, Picked(whole, picked.name))
             source = measured(target, space, fresh=options.fresh)
-            sweep = replace(judged(target, space, source), searched=searched)
+            sweep = judged(target, space, source)
             if not target.live and len(sweep.timed) < 2:
                 raise EnvironmentLacks(
                     f"no sweep of {text} is on record at {sweep.shape}, and nothing can be "

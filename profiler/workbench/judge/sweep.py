@@ -66,25 +66,13 @@ class Combination:
 
 
 @dataclass(frozen=True)
-class Searched:
-    """Of ``space`` combinations so many were ``tried``, and ``timed`` where they passed the gates,
-    each in a single session beside the default.
-    """
-
-    space: int
-    tried: int
-    timed: int
-
-
-@dataclass(frozen=True)
 class Sweep:
     """``combinations`` by their time, those that were not timed last. ``axes`` are the parameters
     and their values.
 
     ``again`` is how many times faster ``best`` is than ``default`` in sessions that had no part in
     picking it, None where there are none yet; with a single alternative to the default nothing was
-    picked, and the ratio of the first sessions is no worse. ``searched`` is how the combinations
-    were found, None where they are all that there are.
+    picked, and the ratio of the first sessions is no worse.
     """
 
     study: str
@@ -98,7 +86,6 @@ class Sweep:
     again_file: str = ""
     file: str = ""
     warnings: tuple[str, ...] = ()
-    searched: Searched | None = None
 
     @property
     def timed(self) -> tuple[Combination, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from workbench.words import Parameter
 MOST = 200  # combinations: each is built, checked and timed beside all others
 MOST_STEPS = 10_000  # of one range, so that a slip is told and not counted out
 ROOM = 1e-9  # of a step, that rounding may take
-TUNERS = "narrow it, or let Optuna search it: workbench sweep SPACE --trials 64"
+NARROW = "narrow it: give parameters fewer values"
 _RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^*+]*?)(?:(?P<how>[*+])(?P<by>.*))?")
 
 
@@ -132,7 +132,7 @@ def _ranged(
     steps = math.log(high / low) / math.log(by) if geometric else (high - low) / by
     count = math.floor(steps + ROOM) + 1
     if count > MOST_STEPS:
-        raise part.wrong(f"'{part.text}' has {count} values", TUNERS)
+        raise part.wrong(f"'{part.text}' has {count} values", NARROW)
     return [low * by**i if geometric else low + by * i for i in range(count)]
 
 
@@ -149,13 +149,10 @@ def is_space(name: str) -> bool:
     return "|" in given or ".." in given
 
 
-def expanded(
-    folder: Path, name: str, known: Mapping[str, Variant], *, searched: bool = False
-) -> tuple[Axis, ...]:
+def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> tuple[Axis, ...]:
     """The axes of a variant's name, those of several values and of one.
 
-    Raises UsageError for a name that is no such, and for more than ``MOST`` combinations, unless
-    they are ``searched``.
+    Raises UsageError for a name that is no such, and for more than ``MOST`` combinations.
     """
     base = base_name(name)
     plain = find_variant(folder, base, known)
@@ -168,19 +165,13 @@ def expanded(
             f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
         )
     axes = read_axes(Part(name, len(base) + 1, name[len(base) + 1 : -1]), own, base)
-    if not searched:
-        require_few(name, axes)
+    require_few(name, axes)
     return axes
 
 
-def count_of(axes: Sequence[Axis]) -> int:
-    """How many combinations they have."""
-    return math.prod(len(axis.values) for axis in axes)
-
-
-def require_few(name: str, axes: tuple[Axis, ...], hint: str = TUNERS) -> None:
+def require_few(name: str, axes: tuple[Axis, ...], hint: str = NARROW) -> None:
     """Raises UsageError for more than ``MOST`` combinations."""
-    count = count_of(axes)
+    count = math.prod(len(axis.values) for axis in axes)
     if count > MOST:
         raise UsageError(f"{name} has {count} combinations, more than {MOST}", hint=hint)
 

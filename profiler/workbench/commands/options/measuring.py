@@ -180,10 +180,6 @@ class SweepOptions:
         bool,
         typer.Option("--build-only", help="What the compiler makes of each, without a GPU."),
     ] = False
-    trials: Annotated[
-        int | None,
-        typer.Option(min=1, help="Let Optuna search: so many combinations are tried."),
-    ] = None
     arch: Arch = "sm_90a"
     project: Project = None
     study: StudyName = None

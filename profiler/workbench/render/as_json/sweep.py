@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from workbench.judge.sweep import Combination, Sweep
@@ -19,7 +18,6 @@ def sweep(found: Sweep) -> dict[str, Any]:
         "variant": found.base,
         "parameters": found.axes,
         "combinations": [_combination(each) for each in found.combinations],
-        "searched": asdict(found.searched) if found.searched else None,
         "default": default.variant if default else None,
         "best": best.variant if best else None,
         "best_over_default": found.over_default,

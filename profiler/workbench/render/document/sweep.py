@@ -164,12 +164,6 @@ def account(sweep: Sweep) -> list[Text]:
     fates = Counter(c.fate for c in sweep.combinations)
     lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
     told = [line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
-    if one := sweep.searched:
-        found = (
-            f"Found by Optuna: {one.tried} of {one.space} combinations tried, {one.timed} of them "
-            "timed, each in one session beside the default; the fastest of them stand here."
-        )
-        told.insert(0, words(found))
     if sweep.best is None:
         return told
     told.append(best_words(sweep))
