@@ -692,6 +692,11 @@ def test_parts_of_other_formats_that_are_missing_are_named(tmp_path: Path) -> No
     assert "defines no custom_kernel" in complaint(lambda: problem(folder)).message
     (folder / "task.yml").write_text("lang: [")
     assert "is no YAML" in complaint(lambda: problem(folder)).message
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "yaml", None)
+        with pytest.raises(EnvironmentLacks) as lacks:
+            problem(folder)
+    assert "pip install pyyaml" in lacks.value.hint
 
     definition = flashinfer(tmp_path, entry_point="main.py::go.there")
     data = json.loads((tmp_path / "rmsnorm_triton_row.json").read_text())

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import UsageError
+from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems import versus
 from workbench.problems.expressions import literal
 from workbench.problems.problem import GivenShape, Kind, Module, Problem
@@ -21,6 +21,7 @@ from workbench.problems.sources import study_name as named
 from workbench.study.text import read_text
 
 TASK = "task.yml"
+INSTALL = "pip install pyyaml, or '.[problems]' in the workbench's own checkout"
 SUBMISSION, SUBMITTED = "@SUBMISSION@", "submission.py"
 REFERENCE, KERNEL, ENTRY = "reference.py", "ref_kernel", "custom_kernel"
 GENERATE, CHECK = "generate_input", "check_implementation"
@@ -94,8 +95,12 @@ def read(request: Request) -> Problem:
 
 
 def _task(path: Path) -> Mapping[str, Any]:
-    import yaml
-
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise EnvironmentLacks(
+            f"{path} is YAML, and PyYAML is not installed", hint=INSTALL
+        ) from None
     text = read_text(path)
     try:
         task = yaml.safe_load(text)
