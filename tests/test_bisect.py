@@ -65,7 +65,7 @@ class Bench:
         prints = Fingerprints(self.study)
         known = {name: prints.of(name, self.plan.shape) for name in slow}
         timing = msgspec.structs.replace(made, fingerprints=known)
-        store.write(self.folder.timings(self.plan.shape) / "t.json", timing)
+        store.write(self.folder.timings(self.plan.shape) / "t.json.zst", timing)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_without_a_good_commit_it_starts_at_the_last_correct_evidence(
     study = find_workspace(made.workspace).study("scale")
     folder = EvidenceFolder(made.workspace / "ablations/scale/evidence/nvidia-h200")
     timed = snapshots.timing(study.default_shape, {"baseline": 10.0})
-    store.write(folder.timings(study.default_shape) / "t.json", timed)
+    store.write(folder.timings(study.default_shape) / "t.json.zst", timed)
     for status in (CheckResult.CORRECT, CheckResult.WRONG):
         recorder = Recorder(study, study.default_shape, folder, ["baseline"])
         recorder.check("baseline", study.default_shape, status=status, why="max error 1")

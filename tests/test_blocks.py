@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import hashlib
 import json
 import math
@@ -33,7 +32,7 @@ from workbench.errors import (
     UsageError,
     WorkbenchError,
 )
-from workbench.evidence import journal, store
+from workbench.evidence import frames, journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import (
     CaptureIndex,
@@ -379,27 +378,6 @@ def test_what_another_command_checks_meanwhile_stays(
     assert set(store.read(folder.check("fix"), Checks).shapes) == {"large", "odd"}
 
 
-def test_what_was_packed_meanwhile_stays_so(root: Path, tmp_path: Path, gpu: StandIn) -> None:
-    folder = EvidenceFolder(tmp_path / "packed" / "nvidia-h200")
-    for shape in ("odd", "large"):
-        each = errand(root, Plan(shape, checked=NAMES))
-        left = carried(each.block([]), root, tmp_path / shape)
-        merger = Merger(folder)
-        merger.learn(each.study)
-        merger.merge(each.block([]), left)
-        merger.commit()
-        for path in (folder.check("fix"), folder.build("fix")):
-            if path.suffix == ".json":
-                store.write_bytes(
-                    path.with_name(f"{path.name}.bz2"), bz2.compress(path.read_bytes())
-                )
-                path.unlink()
-        assert merger.still_has(structs.replace(left, files={}))
-    assert set(store.read(folder.check("fix"), Checks).shapes) == {"large", "odd"}
-    assert [path.name for path in (folder.root / "checks").glob("fix.*")] == ["fix.json.bz2"]
-    assert [path.name for path in (folder.root / "builds").glob("fix.*")] == ["fix.json.bz2"]
-
-
 def tampered(left: Left, name: str, data: bytes, *, rehashed: bool) -> Left:
     sha256 = hashlib.sha256(data).hexdigest() if rehashed else left.sha256.get(name, "")
     return structs.replace(
@@ -413,8 +391,8 @@ def test_what_is_not_what_was_measured_is_refused(root: Path, tmp_path: Path, gp
     left = carried(block, root, tmp_path / "b")
     build, check = left.files["builds/fix.json"], left.files["checks/fix.json"]
     (timing,) = (name for name in left.files if "/timings/" in name)
-    scale = bz2.decompress(left.files[timing])
-    other = bz2.compress(scale.replace(b'"study": "scale"', b'"study": "other"'))
+    scale = frames.whole(left.files[timing])
+    other = frames.compressed(scale.replace(b'"study": "scale"', b'"study": "other"'))
     foreign = build.replace(b'"fingerprint": "', b'"fingerprint": "0')
     for wrong, why in (
         (tampered(left, "builds/fix.json", build + b" ", rehashed=False), "not what was measured"),

@@ -217,7 +217,7 @@ class Command:
         report = f"{shape}-{stamp(date)}.ncu-repz"
         content = b"(\xb5/\xfd report of " + date.encode()
         records: dict[str, Record] = {
-            f"{shape}/timings/{stamp(date)}.json.bz2": structs.replace(timing, provenance=origin)
+            f"{shape}/timings/{stamp(date)}.json.zst": structs.replace(timing, provenance=origin)
         }
         for variant in bench.VARIANTS:
             found = self.prints.at(variant, parameters)

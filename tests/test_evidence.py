@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
 import statistics
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -17,7 +16,6 @@ from workbench.cli import main
 from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
-from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Environment
 from workbench.ncu.capture import load_capture
@@ -25,7 +23,7 @@ from workbench.ncu.captures import Captures
 from workbench.ncu.counters import stall_metrics
 from workbench.ncu.reader import launches as opened
 from workbench.run import origin
-from workspaces import ROOT, copy_of_repository, recorded_report, told_in
+from workspaces import ROOT, copy_of_repository, put_in, recorded_report, told_in
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
 SHAPE = "b2h8s512d64"
@@ -131,7 +129,7 @@ def test_every_time_and_speedup_can_be_recomputed_from_the_timing_file(
     table: dict[str, Any],
 ) -> None:
     main_file = table["evidence"]["timings"]
-    others = {p.name for p in (EVIDENCE / SHAPE / "timings").glob("*.bz2")} - {main_file}
+    others = {p.name for p in (EVIDENCE / SHAPE / "timings").glob("*.zst")} - {main_file}
     every = [recorded_logs(name) for name in (main_file, *sorted(others, reverse=True))]
     own = 0
     for row in everything(table):
@@ -226,7 +224,7 @@ def test_a_wrong_variant_has_a_check_and_neither_a_time_nor_a_capture(
     assert row["problem"] == f"wrong: {recorded[SHAPE]['why']}"
     assert row["gates"]["correct"]["passed"] is False
     assert (row["microseconds"], row["regimes"]) == (None, {})
-    for path in EVIDENCE.glob("*/timings/*.json.bz2"):
+    for path in EVIDENCE.glob("*/timings/*.json.zst"):
         assert WRONG not in told_in(path)["fingerprints"]
     assert not list(EVIDENCE.glob(f"*/captures/{WRONG}.json"))
 
@@ -316,21 +314,19 @@ def test_a_deleted_capture_is_missing_and_times_stay(
 
 
 def timing_of_ladder(root: Path) -> Path:
-    """That of most variants, unpacked; others, of some variants alone, are removed."""
-    paths = list(root.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json.bz2"))
+    """That of most variants; others, of some variants alone, are removed."""
+    paths = list(root.glob(f"ablations/attention/evidence/*/{SHAPE}/timings/*.json.zst"))
     path = max(paths, key=lambda p: len(told_in(p)["fingerprints"]))
-    plain = path.with_suffix("")
-    plain.write_bytes(store.unpacked(path, path.read_bytes()))
-    for each in paths:
+    for each in set(paths) - {path}:
         each.unlink()
-    return plain
+    return path
 
 
 def test_evidence_of_a_newer_schema_is_refused(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = timing_of_ladder(copy)
-    path.write_text(re.sub(r'"schema_version": \d', '"schema_version": 9', path.read_text()))
+    put_in(path, {**told_in(path), "schema_version": 9})
     assert main(["ablate", "--project", str(copy)]) == 2
     err = capsys.readouterr().err
     assert "is of schema 9; this workbench reads up to 2" in err
@@ -363,7 +359,6 @@ def test_no_path_of_a_machine_travels_in_evidence() -> None:
         data = path.read_bytes()
         if path.suffix in (".ncu-repz", ".zst"):
             data = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 30)
-        data = store.unpacked(path, data)
         for word in (b"/home/", b"/root/", b"/Users/"):
             assert word not in data, path
     size = sum(p.stat().st_size for p in EVIDENCE.rglob("*") if p.is_file())
@@ -374,7 +369,7 @@ def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = timing_of_ladder(copy)
-    data = json.loads(path.read_text())
+    data = told_in(path)
     keep = {"fix2", "fix4"}
     sessions = [
         {**session, "series": [s for s in session["series"] if s["variant"] in keep]}
@@ -385,9 +380,9 @@ def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
         "fingerprints": {k: v for k, v in data["fingerprints"].items() if k in keep},
         "sessions": [session for session in sessions if session["series"]],
     }
-    path.with_name("29990101T000000Z.json").write_text(json.dumps(later))
+    put_in(path.with_name("29990101T000000Z.json.zst"), later)
     data["fingerprints"]["fix4"] = "of sources that are gone"
-    path.write_text(json.dumps(data))
+    put_in(path, data)
     found = {r["variant"]: r for r in ablate(copy, capsys)["versions"]}
     assert found["fix4"]["microseconds"]["value"] > 0
     assert found["fix4"]["speedup_over_parent"]["ratio"] > 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import hashlib
 import json
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from msgspec import structs
 
 from onplaces import Cards, alive, card, install
+from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder
 from workbench.places import blocks, execute
 from workbench.places.blocks import Answer, Block, Failed, Lacking, Left
@@ -61,7 +61,7 @@ def test_a_block_is_carried_out_in_a_process_of_its_own(one: Cards, tmp_path: Pa
     assert seen == "GPU-0"
     assert Path(tmpdir) == tmp_path / "own" / "cards" / "GPU-0"
     assert list(Path(tmpdir).iterdir()) == []  # nothing is left
-    (timing,) = (bz2.decompress(d) for name, d in left.files.items() if "/timings/" in name)
+    (timing,) = (frames.whole(d) for name, d in left.files.items() if "/timings/" in name)
     assert json.loads(timing)["provenance"]["command"] == "workbench ablate"
 
 

@@ -512,7 +512,7 @@ class Bench:
             for each in made.sessions
         )
         timing: Timing = msgspec.structs.replace(made, fingerprints=known, sessions=sessions)
-        store.write(self.folder.timings(self.plan.shape) / "t.json", timing)
+        store.write(self.folder.timings(self.plan.shape) / "t.json.zst", timing)
         assert list(self.undecided(timing)) == []
 
 

@@ -158,7 +158,7 @@ def test_what_was_timed_on_another_gpu_is_known_on_this_one(
 
 
 def test_evidence_that_cannot_be_read_leaves_open_what_was_known(folder: EvidenceFolder) -> None:
-    store.write_bytes(folder.timings("large") / "a.json", b"no session")
+    store.write_bytes(folder.timings("large") / "a.json.zst", b"no session")
     store.write_bytes(folder.capture_index("large", "fix2"), b"whatever it holds")
     known = known_of(folder)
     assert known[""] == Known.UNKNOWN
@@ -169,7 +169,7 @@ def test_a_superseded_session_leaves_its_medians(tmp_path: Path, folder: Evidenc
     writer = recorder(tmp_path / "ws", folder)
     record_times(writer)
     (path,) = folder.timing_files("large")
-    path = path.rename(path.with_name("20200101T000000Z.json.bz2"))
+    path = path.rename(path.with_name("20200101T000000Z.json.zst"))
     line = structs.replace(load_journal(folder).sessions[0], file="20200101T000000Z.json")
     folder.journal.unlink()
     append(folder, line)
@@ -213,7 +213,7 @@ def test_what_a_killed_run_left_is_noted_before_it_goes(
         found = timed_session(number, {"baseline": 2.0, "fix1": 0.5})
         writer.session(Timed(session=found, nodes={}, stride=1), planned=5)
     (path,) = folder.timing_files("large")
-    path.rename(path.with_name("20200101T000000Z.json.bz2"))
+    path.rename(path.with_name("20200101T000000Z.json.zst"))
     again = recorder(root, folder, "[0.2, 0.3]")
     again.predictions()
     record_times(again)

@@ -32,7 +32,7 @@ def evidence(root: Path) -> EvidenceFolder:
 def but_for_provenance(folder: EvidenceFolder) -> dict[str, Any]:
     """All records, without where and when; a timing is called after its date."""
     found: dict[str, Any] = {}
-    for path in sorted([*folder.root.rglob("*.json"), *folder.root.rglob("*.json.bz2")]):
+    for path in sorted([*folder.root.rglob("*.json"), *folder.root.rglob("*.json.zst")]):
         name = path.relative_to(folder.root).as_posix()
         data = told_in(path)
         data.pop("provenance", None)

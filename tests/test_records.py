@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 from snapshots import timing
 from workbench.cli import main
 from workbench.errors import UsageError
-from workbench.evidence import store
+from workbench.evidence import frames, store
 from workbench.evidence.ceilings import load_calibration
-from workbench.evidence.layout import PACKED, PACKINGS, EvidenceFolder, timing_name
+from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.records import (
     Build,
     CaptureIndex,
@@ -40,15 +39,9 @@ FILES = {
     "build": "builds/fix1.json",
     "check": "checks/fix1.json",
     "capture": f"{SHAPE}/captures/fix1.json",
-    "timing": f"{SHAPE}/timings/20260102T030405Z.json",
+    "timing": f"{SHAPE}/timings/20260102T030405Z.json.zst",
     "ceilings": "ceilings.json",
 }
-
-
-def on_record(name: str) -> Path:
-    """Plain or packed."""
-    plain = EVIDENCE / FILES[name]
-    return plain if plain.exists() else plain.with_name(plain.name + PACKED)
 
 
 def test_every_file_on_record_is_read_and_written_back_byte_for_byte(tmp_path: Path) -> None:
@@ -58,41 +51,43 @@ def test_every_file_on_record_is_read_and_written_back_byte_for_byte(tmp_path: P
     for path in paths:
         store.write(tmp_path / "again.json", store.read(path, KINDS[path.parent.name]))
         assert (tmp_path / "again.json").read_bytes() == path.read_bytes(), path
-    packed = sorted(ROOT.glob("ablations/*/evidence/*/**/*.json.bz2"))
-    assert {path.parent.name for path in packed} == {"builds", "checks", "timings"}
-    for path in packed:
-        again = store.encoded(store.read(path, KINDS[path.parent.name]), Path())
-        assert again == bz2.decompress(path.read_bytes()), path
+    timings = sorted(ROOT.glob("ablations/*/evidence/*/*/timings/*"))
+    assert {path.suffixes[-1] for path in timings} == {".zst"}
+    for path in timings:
+        again = store.encoded(store.read(path, Timing), Path())
+        assert again == store.unpacked(path, path.read_bytes()), path
 
 
-@pytest.mark.parametrize("packing", PACKINGS)
-def test_a_packed_record_is_the_same_bytes_whenever_it_is_written(
-    tmp_path: Path, packing: str
-) -> None:
-    path = next(ROOT.glob("ablations/transpose/evidence/*/*/timings/*.json.bz2"))
+def test_a_compressed_record_is_the_same_bytes_whenever_it_is_written(tmp_path: Path) -> None:
+    path = next(ROOT.glob("ablations/transpose/evidence/*/*/timings/*.json.zst"))
     timing = store.read(path, Timing)
     found = []
     for name in ("one", "two"):
-        store.write(tmp_path / f"{name}.json{packing}", timing)
-        found.append((tmp_path / f"{name}.json{packing}").read_bytes())
+        store.write(tmp_path / f"{name}.json.zst", timing)
+        found.append((tmp_path / f"{name}.json.zst").read_bytes())
     assert found[0] == found[1]
-    assert store.read(tmp_path / f"two.json{packing}", Timing) == timing
+    two = tmp_path / "two.json.zst"
+    assert store.read(two, Timing) == timing
     for broken in (found[0][:-9], found[0][:200], b"", b"{}", found[0][:50] + found[0][60:]):
-        (tmp_path / f"two.json{packing}").write_bytes(broken)
+        two.write_bytes(broken)
         with pytest.raises(UsageError, match="cannot be read"):
-            store.read(tmp_path / f"two.json{packing}", Timing)
+            store.read(two, Timing)
 
 
-@pytest.mark.parametrize("packing", ["", *PACKINGS])
-def test_a_timing_is_found_however_it_is_packed(tmp_path: Path, packing: str) -> None:
-    told = store.read(next(EVIDENCE.glob("*/timings/*.json.bz2")), Timing)
+def test_a_small_file_that_holds_too_much_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.json.zst"
+    path.write_bytes(frames.compressed(bytes(frames.ALWAYS + 1)))
+    with pytest.raises(UsageError, match="holds too much"):
+        store.read(path, Timing)
+
+
+def test_a_timing_is_found_by_the_name_that_the_journal_has(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path)
-    here = folder.timings("large") / f"20260102T030405Z.json{packing}"
-    assert folder.timing("large", "20260102T030405Z.json").name == "20260102T030405Z.json.bz2"
-    store.write(here, told)
+    here = folder.timing("large", "20260102T030405Z.json")
+    assert here.name == "20260102T030405Z.json.zst"
+    store.write_bytes(here, b"")
     assert folder.timing_files("large") == [here]
     assert folder.timing("large", timing_name(here.name)) == here
-    assert store.read(here, Timing) == told
 
 
 def test_keys_that_are_not_known_are_passed_over(tmp_path: Path) -> None:
@@ -107,12 +102,12 @@ def test_keys_that_are_not_known_are_passed_over(tmp_path: Path) -> None:
 def test_what_is_as_its_fields_begin_is_not_written_and_read_all_the_same(
     name: str, kind: type[Record], tmp_path: Path
 ) -> None:
-    record = store.read(on_record(name), kind)
+    record = store.read(EVIDENCE / FILES[name], kind)
     whole, path = msgspec.to_builtins(record), tmp_path / "whole.json"
     path.write_text(json.dumps({"schema_version": 1, **whole}))
     assert store.read(path, kind) == record
     store.write(path, record)
-    assert json.loads(path.read_bytes()) == told_in(on_record(name))
+    assert json.loads(path.read_bytes()) == told_in(EVIDENCE / FILES[name])
     written = path.read_text()
     for left_out in ("spill_store_bytes", "varies"):
         assert f'"{left_out}"' not in written
@@ -232,7 +227,7 @@ def refused(folder: EvidenceFolder, name: str, data: bytes) -> UsageError:
     """What is said of a file of this kind with this content."""
     path = folder.root / FILES[name]
     path.parent.mkdir(parents=True)
-    path.write_bytes(data)
+    path.write_bytes(store.packed(path, data))
     with pytest.raises(UsageError) as caught:
         load(path)
     assert str(path) in caught.value.message
@@ -244,7 +239,7 @@ def refused(folder: EvidenceFolder, name: str, data: bytes) -> UsageError:
 def test_a_wrong_field_is_named_with_what_was_expected(
     name: str, change: Change, told: str, folder: EvidenceFolder
 ) -> None:
-    data = told_in(on_record(name)) if name != "timing" else TIMING
+    data = told_in(EVIDENCE / FILES[name]) if name != "timing" else TIMING
     data = json.loads(json.dumps(data))
     change(data)
     error = refused(folder, name, json.dumps(data).encode())
@@ -283,8 +278,8 @@ def test_a_verb_names_the_file_and_ends_in_exit_code_2(
     root = copy_of_repository(tmp_path)
     for name in FILES.values():
         path = root / EVIDENCE.relative_to(ROOT) / name
-        whole = path.read_bytes() if path.exists() else b""  # else it is packed beside
-        path.write_bytes(b'{"schema_version": 1}')
+        whole = path.read_bytes() if path.exists() else b""
+        path.write_bytes(store.packed(path, b'{"schema_version": 1}'))
         assert main(["ablate", "--project", str(root)]) == 2
         out, err = capsys.readouterr()
         assert out == ""

@@ -243,7 +243,7 @@ def test_a_block_whose_worker_dies_goes_elsewhere(
     assert main(["ablate", "--on", "lab", "--project", str(root)]) == 0
     blocks = capsys.readouterr().err.count(", on GPU-")
     assert len(ran(standin)) - before == blocks + 1, "one was begun twice, and no other"
-    assert list(evidence(root).root.rglob("timings/*.json.bz2"))
+    assert list(evidence(root).root.rglob("timings/*.json.zst"))
 
 
 def test_doctor_looks_at_each_worker(

@@ -125,5 +125,10 @@ def ladder_steps() -> list[tuple[str, str]]:
 
 
 def told_in(path: Path) -> Any:
-    """A record as JSON, packed or not."""
+    """A record as JSON, compressed or not."""
     return json.loads(store.unpacked(path, path.read_bytes()))
+
+
+def put_in(path: Path, data: Any) -> None:
+    """Write a record, compressed where its name says so."""
+    path.write_bytes(store.packed(path, json.dumps(data).encode()))

@@ -20,7 +20,6 @@ from workbench.cli import main
 from workbench.commands import doctor
 from workbench.cuda.includes import expand_includes
 from workbench.errors import UsageError
-from workbench.evidence.layout import PACKED
 from workbench.ncu import output
 from workbench.run import build as building
 from workbench.run import calibrate, machine
@@ -619,8 +618,6 @@ def test_a_damaged_record_is_restored_or_deleted(
     name: str, hint: str, workspace: Path, run: Run
 ) -> None:
     path, where = evidence(workspace) / name, ("show", "fix10", "--project", workspace)
-    if not path.exists():
-        path = path.with_name(path.name + PACKED)
     whole = path.read_bytes()
     path.write_text("{")
     try:

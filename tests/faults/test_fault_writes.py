@@ -177,12 +177,12 @@ def test_a_damaged_session_stays_and_stops_no_other(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     timings = folder.timings(SHAPE)
     timings.mkdir(parents=True)
-    for name in ("1.json.bz2", "2.json.bz2", "3.json.bz2"):
+    for name in ("1.json.zst", "2.json.zst", "3.json.zst"):
         (timings / name).write_bytes(session.read_bytes())
-    (timings / "1.json.bz2").write_text("{")
+    (timings / "1.json.zst").write_text("{")
     timed = set(store.read(session, Timing).fingerprints)
     remove_superseded(folder, SHAPE, "3.json", timed)
-    assert [path.name for path in folder.timing_files(SHAPE)] == ["1.json.bz2", "3.json.bz2"]
+    assert [path.name for path in folder.timing_files(SHAPE)] == ["1.json.zst", "3.json.zst"]
 
 
 def test_what_a_capture_is_written_with_is_read_back(tmp_path: Path) -> None:

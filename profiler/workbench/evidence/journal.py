@@ -77,8 +77,7 @@ def append(folder: EvidenceFolder, *entries: Entry) -> None:
 
 
 def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:
-    parts = [store.read_lines(p, JournalEntry) for p in (folder.journal_before, folder.journal)]
-    return [one for entries, _ in parts for one in entries], [t for _, told in parts for t in told]
+    return store.read_lines(folder.journal, JournalEntry)
 
 
 def timing_entry(

@@ -10,8 +10,7 @@ from pathlib import Path
 from workbench.errors import EnvironmentLacks
 
 EVIDENCE = "evidence"
-PACKED = ".bz2"  # behind the name of a record that is compressed: numbers as text come out least
-PACKINGS = (PACKED, ".xz", ".gz")  # the others are those of earlier ones
+PACKED = ".zst"  # at the end of the name of a file that is compressed
 
 
 def gpu_slug(name: str) -> str:
@@ -20,12 +19,11 @@ def gpu_slug(name: str) -> str:
 
 
 def timing_name(file: str) -> str:
-    """By which the journal knows a timing, packed or not."""
-    path = Path(file)
-    return path.stem if path.suffix in PACKINGS else file
+    """By which the journal knows a timing: without how it is compressed."""
+    return file.removesuffix(PACKED)
 
 
-def listed(folder: Path, end: str | tuple[str, ...] = "") -> list[Path]:
+def listed(folder: Path, end: str = "") -> list[Path]:
     """What is in a folder and ends so, sorted; nothing where there is no such folder, and no
     hidden files. Raises EnvironmentLacks for a folder that cannot be read: it is not empty.
     """
@@ -48,12 +46,6 @@ def is_there(path: Path) -> bool:
         raise unreadable(path, error) from None
 
 
-def as_it_is(plain: Path, new: str = "") -> Path:
-    """Plain or packed, as a record stands there; a new one is packed as ``new`` says."""
-    found = (plain, *(plain.with_name(plain.name + packing) for packing in PACKINGS))
-    return next(filter(is_there, found), plain.with_name(plain.name + new))
-
-
 def unreadable(path: Path, error: OSError | ValueError) -> EnvironmentLacks:
     why = (error.strerror if isinstance(error, OSError) else "") or str(error)
     return EnvironmentLacks(
@@ -73,10 +65,10 @@ class EvidenceFolder:
         return self.root.name
 
     def build(self, variant: str) -> Path:
-        return as_it_is(self.root / "builds" / f"{variant}.json")
+        return self.root / "builds" / f"{variant}.json"
 
     def check(self, variant: str) -> Path:
-        return as_it_is(self.root / "checks" / f"{variant}.json")
+        return self.root / "checks" / f"{variant}.json"
 
     def of_variant(self, variant: str) -> list[Path]:
         """Its files: what it was built to, its check, its captures at all shapes."""
@@ -89,11 +81,11 @@ class EvidenceFolder:
 
     def timing(self, shape: str, name: str) -> Path:
         """Where a timing that the journal knows by this name is, or is to be written."""
-        return as_it_is(self.timings(shape) / name, PACKED)
+        return self.timings(shape) / (name + PACKED)
 
     def timing_files(self, shape: str) -> list[Path]:
         """Oldest first."""
-        return listed(self.timings(shape), tuple(".json" + packing for packing in ("", *PACKINGS)))
+        return listed(self.timings(shape), ".json" + PACKED)
 
     def shape(self, shape: str) -> Path:
         """What a shape is that the study does not list."""
@@ -125,13 +117,6 @@ class EvidenceFolder:
     @property
     def journal(self) -> Path:
         return self.root / "journal.jsonl"
-
-    @property
-    def journal_before(self) -> Path:
-        """Its oldest lines, where they were packed: hashes that come again, which xz finds from
-        further away. Nothing is appended to them.
-        """
-        return self.root / "journal.jsonl.xz"
 
     @property
     def shapes(self) -> list[Path]:

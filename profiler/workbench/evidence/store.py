@@ -6,18 +6,14 @@ disk together.
 
 from __future__ import annotations
 
-import bz2
 import errno
 import fcntl
-import gzip
 import hashlib
 import json
-import lzma
 import os
 import re
 import tempfile
 import time
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -30,20 +26,17 @@ import msgspec
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import damage, frames
-from workbench.evidence.layout import PACKINGS, EvidenceFolder, is_there, unreadable
-from workbench.evidence.older import OLDER
+from workbench.evidence.layout import PACKED, EvidenceFolder, is_there, unreadable
 from workbench.evidence.records import Record
 from workbench.words import SCHEMA_VERSION
 
 R = TypeVar("R", bound=Record)
-EVIDENCE_FILES = (".json", *(".json" + each for each in PACKINGS), ".json.zst", ".ncu-repz")
+EVIDENCE_FILES = (".json", ".json" + PACKED, ".ncu-repz")
 DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
 AT_ONCE = 8  # files that are forced to the disk side by side
 _TEMPORARY = re.compile(r"\.(?P<of>.+)\.[a-z0-9_]{8}", re.DOTALL)
 
 _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has a line end
-
-BROKEN = (zlib.error, lzma.LZMAError)
 
 CONTENT = b',"content":"'  # what stands in tables between their report's sha256 and their own
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
@@ -66,22 +59,16 @@ def read(path: Path, kind: type[R]) -> R:
 
 def decode(path: Path, data: bytes, kind: type[R]) -> R:
     """What stands in a file, or is to; raises as ``read``."""
-    stood: type[Record] = kind
     try:
         data = unpacked(path, data)
-        older = OLDER.get((kind, require_schema(path, data, kind.schema)))
-        if older is None:
-            return msgspec.json.decode(data, type=kind)
-        stood = older.kind
-        converted = older.converted(msgspec.json.decode(data, type=stood))
-        assert isinstance(converted, kind)
-        return converted
+        require_schema(path, data, kind.schema)
+        return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        why = damage.told(error, data, stood)
+        why = damage.told(error, data, kind)
         raise UsageError(f"{path} is damaged: {why}", hint=kind.mend) from None
     except RecursionError:
         raise UsageError(f"{path} cannot be read: nested too deeply", hint=kind.mend) from None
-    except (msgspec.DecodeError, ValueError, EOFError, OSError, *BROKEN) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
 
 
@@ -150,26 +137,12 @@ def encoded(record: Record, path: Path) -> bytes:
 
 def packed(path: Path, data: bytes) -> bytes:
     """As a file of this name is to have it."""
-    match path.suffix:
-        case ".bz2":
-            return bz2.compress(data)
-        case ".xz":
-            return lzma.compress(data, preset=6 | lzma.PRESET_EXTREME)
-        case ".gz":
-            return gzip.compress(data, mtime=0)
-    return data
+    return frames.compressed(data) if path.suffix == PACKED else data
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
-    """What stands in a file of this name; raises one of ``BROKEN``, EOFError or OSError."""
-    match path.suffix:
-        case ".bz2":
-            return bz2.decompress(data)
-        case ".xz":
-            return lzma.decompress(data)
-        case ".gz":
-            return gzip.decompress(data)
-    return data
+    """What stands in a file of this name. Raises ValueError for what is damaged or too large."""
+    return frames.whole(data) if path.suffix == PACKED else data
 
 
 def _on_one_line(numbers: re.Match[str]) -> str:
@@ -225,19 +198,13 @@ def append(path: Path, *records: Record) -> None:
 
 
 def read_lines(path: Path, kind: Any) -> tuple[list[Any], list[str]]:
-    """The records of a file with one a line, packed where its name says so, and what is wrong with
-    the lines passed over.
-    """
+    """The records of a file with one a line, and what is wrong with the lines passed over."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return [], []
     except OSError as error:
         raise unreadable(path, error) from None
-    try:
-        data = unpacked(path, data)
-    except (ValueError, EOFError, OSError, *BROKEN) as error:
-        return [], [f"{path.name} is passed over: it is damaged: {error}"]
     return decode_lines(path, data, kind)
 
 

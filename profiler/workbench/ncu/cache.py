@@ -23,7 +23,6 @@ from workbench.ncu.capture import Capture, Decoded, Extents, Launched, Tables
 from workbench.ncu.disassembly import Code, packed, unpacked
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
-LEVEL = 9  # of the compression
 Launches = list[tuple[Tables, Sequence[str]]]
 LAUNCHES = b'","launches":'  # what stands between the checksum and the launches
 # What begins a launch, and its last part, four fifths of it. No string of JSON holds a bare quote.
@@ -169,7 +168,7 @@ def _packed(found: Launches, report: Path) -> bytes:
     body = json.dumps(rows, separators=(",", ":")).encode() + b"}"
     of = json.dumps({"of": {"report": digest_of(report)}}, separators=(",", ":")).encode()
     checksum = hashlib.sha256(body).hexdigest().encode()
-    return frames.compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body, LEVEL)
+    return frames.compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body)
 
 
 def _rows(found: Launches, report: Path) -> list[dict[str, Any]]:

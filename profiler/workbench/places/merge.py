@@ -23,9 +23,7 @@ from msgspec import structs
 from workbench.errors import ToolFailed, UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import (
-    PACKED,
     EvidenceFolder,
-    as_it_is,
     gpu_slug,
     is_there,
     timing_name,
@@ -55,9 +53,7 @@ R = TypeVar("R", bound=Record)
 JOURNAL, CEILINGS = "journal.jsonl", "ceilings.json"
 MINE = "run the same command again: it measures what is missing"
 OF_GPU = re.compile(r"(builds|checks)/[^/]+\.json|reports/[^/]+\.ncu-repz|journal\.jsonl")
-OF_SHAPE = re.compile(
-    r"shape\.json|(timings|captures)/[^/]+\.json|timings/[^/]+\.json\.(bz2|xz|gz)"
-)
+OF_SHAPE = re.compile(r"shape\.json|captures/[^/]+\.json|timings/[^/]+\.json\.zst")
 KEPT = re.compile(r"(/timings|/captures|^checks)/|^ceilings\.json$")  # what stays, of what came
 
 
@@ -160,8 +156,7 @@ class Merger:
             for _, record in arrivals:
                 self.put(record)
         for path, timing in timings:
-            data = left.files[path.as_posix()] if path.suffix == PACKED else b""
-            self.timing(timing_name(path.name), timing, data)
+            self.timing(timing_name(path.name), timing, left.files[path.as_posix()])
         self.ended_early(arrived)
         for name, indexes in captures.items():
             self.capture(name, left.files[f"reports/{name}"], indexes)
@@ -203,7 +198,7 @@ class Merger:
     def still_has(self, left: Left) -> bool:
         """Whether what was merged of a block before is still on record; what was not is at hand."""
         kept = (self.folder.root / name for name in left.sha256 if re.search(KEPT, name))
-        return bool(left.files) or all(is_there(as_it_is(path)) for path in kept)
+        return bool(left.files) or all(is_there(path) for path in kept)
 
     def known(self, path: Path, kind: type[R]) -> R | None:
         """As it is staged, else as it is on record."""

@@ -41,14 +41,13 @@ from workbench.study.sources import Fingerprints, source_files
 from workbench.words import CheckResult
 
 REPEATS_KEPT = 2  # earlier reports of a variant; each is a megabyte or so
-ZSTD_LEVEL = 12  # a tenth of the time of 19 for a sixth more bytes
 
 
 def compressed(report: bytes) -> bytes:
     """A report as it is kept: with a checksum of its content, where it is compressed here."""
     if report.startswith(frames.ZSTD_MAGIC):
         return report
-    return frames.compressed(report, ZSTD_LEVEL)
+    return frames.compressed(report)
 
 
 def digest(data: bytes) -> str:

@@ -31,7 +31,6 @@ from workbench.evidence.records.shipped import ShippedCubin as ShippedCubin
 from workbench.evidence.records.shipped import ShippedTime as ShippedTime
 from workbench.evidence.records.timings import Audit as Audit
 from workbench.evidence.records.timings import GraphNode as GraphNode
-from workbench.evidence.records.timings import Samples as Samples
 from workbench.evidence.records.timings import Series as Series
 from workbench.evidence.records.timings import Session as Session
 from workbench.evidence.records.timings import Timing as Timing

@@ -11,24 +11,6 @@ from workbench.evidence.records.base import Number, Provenance, Record
 from workbench.words import NodeKind, Regime
 
 
-class Samples(Record, frozen=True, kw_only=True):
-    """Columns of timed samples as schema 1 had them, all of one length; None is not collected."""
-
-    variant: tuple[str, ...]
-    mode: tuple[str, ...]
-    round: tuple[int, ...]
-    microseconds: tuple[Number, ...]
-    calls: tuple[int, ...]
-    temperature_c: tuple[Number | None, ...]
-    throttled: tuple[bool | None, ...]
-
-    def __post_init__(self) -> None:
-        lengths = {name: len(getattr(self, name)) for name in self.__struct_fields__}
-        if len(set(lengths.values())) > 1:
-            listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"has columns of different lengths: {listed}")
-
-
 class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A node of a variant's CUDA graph; ``kernel`` is the mangled name, extents are x, y, z."""
 
@@ -109,7 +91,7 @@ def differing(one: Nodes, other: Nodes) -> set[str]:
 
 
 class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
-    """``<shape>/timings/<date>.json.bz2``: some variants timed together, in several sessions.
+    """``<shape>/timings/<date>.json.zst``: some variants timed together, in several sessions.
 
     ``fingerprints`` are those of the variants, ``nodes`` the graph of one call of each. Of
     ``stride`` pieces of 16 bytes the neighbours write and read one; what is constant is held in so

@@ -273,7 +273,7 @@ def _quoted(source: str) -> Text:
     """The words of a source with its metrics and files as code."""
     parts = [
         code(word.rstrip(";,")) + words(word[len(word.rstrip(";,")) :])
-        if "_" in word or word.endswith((".json", ".json.bz2", ".json.xz", ".json.gz"))
+        if "_" in word or word.endswith((".json", ".json.zst"))
         else words(word)
         for word in source.split()
     ]
