@@ -639,30 +639,7 @@
       make("td", { class: "why" }, shareOf(heat) ? data.reasons[heat[0][0][0]].label : ""),
       make("td", { class: "run" }, heat?.[2] ? percent(heat[2]) : ""),
     ] : [];
-    const row = make("tr", {}, ...cells, make("td", { class: "number" }, String(n + 1)), make("td", { class: "text" }, ...painted(line)));
-    const code = data.sass[variant]?.[name]?.[n + 1];
-    if (code && warm) cells[2].append(sassButton(row, code, `${name}:${n + 1}`));
-    return row;
-  };
-  /** Puts the line's instructions under it and takes them away. */
-  const sassButton = (row, [total, shown], where) => {
-    let under = null;
-    const toggle = button("SASS", () => {
-      if (under) under.remove();
-      under = under ? null : make("tr", { class: "sass" }, make("td", { colspan: String(row.cells.length) }, sassLines(total, shown)));
-      if (under) row.after(under);
-      toggle.setAttribute("aria-expanded", String(Boolean(under)));
-    }, { "aria-expanded": "false", "aria-label": `SASS of ${where}` });
-    toggle.classList.add("sass-button");
-    return toggle;
-  };
-  const sassLines = (total, shown) => {
-    const line = ([address, text, share, executed]) => [
-      (share ? percent(share) : "").padStart(8),
-      (executed === null ? "" : `${executed.toLocaleString("en")}×`).padStart(13),
-      ` 0x${address.toString(16).padStart(4, "0")}`, text].join(" ");
-    const rest = total > shown.length ? [`${total - shown.length} more instructions of this line: workbench show --source --sass`] : [];
-    return make("pre", {}, [...shown.map(line), ...rest].join("\n"));
+    return make("tr", {}, ...cells, make("td", { class: "number" }, String(n + 1)), make("td", { class: "text" }, ...painted(line)));
   };
   const buildSource = (holder) => {
     const { source: name, of: variant } = holder.dataset;

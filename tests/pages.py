@@ -8,16 +8,13 @@ found, sources = hostile()      # markup in every name, message, text and source
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 
 from synthetic import ablation, bottleneck, with_row
 from workbench.commands.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import Profiled, Sources
 from workbench.derive.diff.source_diff import source_diff
-from workbench.derive.sass.listing import Listing
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standouts
 from workbench.judge.environment import Environment
@@ -28,7 +25,7 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.rules import RuleChange
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import ladder_sass, ladder_sources
+from workbench.judge.source_diffs import ladder_sources
 from workbench.render.document.report import report
 from workbench.render.page import page_environment, render_page
 from workbench.study.config import Config
@@ -46,11 +43,10 @@ NASTY = (
 def render(
     found: Ablation,
     sources: Sources | None = None,
-    listings: Mapping[str, Listing] = MappingProxyType({}),
 ) -> str:
     sources = sources or Sources()
     document = report(found, sources.diffs)
-    return render_page(document, found, sources, ENVIRONMENT, listings)
+    return render_page(document, found, sources, ENVIRONMENT)
 
 
 @lru_cache
@@ -67,8 +63,7 @@ def recorded() -> tuple[Ablation, Sources]:
 
 @lru_cache
 def recorded_page() -> str:
-    taken = evidence()[0]
-    return render(*recorded(), ladder_sass(taken, recorded()[0]))
+    return render(*recorded())
 
 
 @lru_cache

@@ -24,7 +24,6 @@ from workbench.cli import main
 from workbench.derive.diff.model import Sources
 from workbench.derive.diff.source_diff import source_diff
 from workbench.judge.rows import Ablation
-from workbench.judge.source_diffs import ladder_sass
 from workbench.render.document.blocks import Section, plain
 from workbench.render.document.hunks import weight
 from workbench.render.document.phrases import has_figures
@@ -309,25 +308,6 @@ def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
     name = f"fix14 at {judged_elsewhere.compared_at}"
     shown = data["heat"][name]["fix14.cu"][str(line)]
     assert sum(share for _, share in shown[0]) == pytest.approx(cost.share, abs=1e-4)
-
-
-def test_hot_lines_alone_have_their_instructions() -> None:
-    taken, judged = pages.evidence()[0], pages.recorded()[0]
-    listed = ladder_sass(taken, judged)["fix7"]
-    data = Outline(pages.recorded_page()).data
-    assert len(json.dumps(data["sass"])) < 300_000
-    lines = data["sass"]["fix7"]["fix7.cu"]
-    for (file, line), code in listed.by_line.items():
-        if file.endswith("/fix7.cu"):
-            share = sum(one.share or 0.0 for one in code)
-            assert (str(line) in lines) == (share >= 0.01)
-    total, shown = lines[max(lines, key=lambda line: lines[line][0])]
-    assert total > len(shown) == 12
-    assert [one[0] for one in shown] == sorted(one[0] for one in shown)
-
-
-def test_a_page_without_listings_has_no_instructions() -> None:
-    assert Outline(pages.render(ablation(1))).data["sass"] == {}
 
 
 def test_a_long_ladder_stays_small() -> None:

@@ -449,19 +449,6 @@ def test_a_diff_says_at_which_shape_its_stalls_are(desk: Desk) -> None:
     expect(diff.locator("td.heat .strip").first).to_be_attached()
 
 
-def test_a_hot_line_shows_its_instructions_and_hides_them_again(desk: Desk) -> None:
-    page = desk.open(pages.recorded_page(), hash_="#code-fix7")
-    toggle = page.get_by_role("button", name="SASS of attention.cuh:16")
-    shown = page.locator("tr.sass pre")
-    expect(shown).to_have_count(0)
-    toggle.first.click()
-    expect(shown.first).to_contain_text("MUFU.EX2")
-    expect(shown.first).to_contain_text("more instructions of this line")
-    expect(toggle.first).to_have_attribute("aria-expanded", "true")
-    toggle.first.click()
-    expect(shown).to_have_count(0)
-
-
 def test_source_view_has_reasons_by_line_and_coloured_words(desk: Desk) -> None:
     page = desk.open(pages.recorded_page(), hash_="#code-baseline")
     holder = page.locator('#code-baseline [data-source="baseline.cu"]')

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-from workbench.commands import disassembled
 from workbench.commands.options import DiffOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.show import current_capture
-from workbench.commands.target import Target, find_recorded
+from workbench.commands.target import find_recorded
 from workbench.commands.track_record import with_record
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
@@ -24,8 +22,6 @@ from workbench.render.document.blocks import Paragraph, words
 
 
 def run(options: DiffOptions) -> None:
-    if options.sass and options.source:
-        raise UsageError("--source and --sass exclude each other", hint="leave one of them out")
     files = [name for name in (options.before, options.after) if is_report(name)]
     if len(files) == 2:
         from workbench.commands import foreign
@@ -51,8 +47,6 @@ def variants(options: DiffOptions) -> None:
     one, other = target.variants(names)
     if one == other:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
-    if options.sass:
-        return variants_sass(target, one, other, options)
     config = target.workspace.config
     steps = target.study.ladder.chain([])
     evidence = snapshot(target.evidence(), steps, sources=True, only=[one, other])
@@ -73,14 +67,3 @@ def variants(options: DiffOptions) -> None:
             out.gap()
         out.lines(lambda width: source_lines.diff(changes, (one, other), width))
     return None
-
-
-def variants_sass(target: Target, one: str, other: str, options: DiffOptions) -> None:
-    """The instructions alone: what the two captures' disassembly says."""
-    sides = [disassembled.listed(current_capture(target, name)[2], name) for name in (one, other)]
-    if options.json:
-        head = {"study": target.study.name, "shape": target.shape, "gpu": target.folder.gpu}
-        told = disassembled.difference(*sides)
-        return show_json({**head, "before": one, "after": other, "sass": told})
-    out = Output(options.wide, options.markdown)
-    return disassembled.print_diff((one, other), sides[0], sides[1], out)

@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.commands import disassembled
 from workbench.commands.options import DiffOptions, ShowOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.source_listing import listed, print_listing
+from workbench.commands.source_listing import (
+    instructions_of,
+    listed,
+    print_listing,
+    print_sass,
+)
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.diff.source_diff import imported, source_diff
@@ -146,7 +150,7 @@ def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> N
         last = max(line for name, line in costs.lines if name == file)
         files[file] = [line for line in listed(costs, file, "\n" * last) if line.ran]
     shown = source_lines.hottest_first(files)
-    found = disassembled.listed(capture, launch.kernel) if options.sass else None
+    found = instructions_of(capture, launch.kernel) if options.sass else None
     if options.json:
         return show_json(
             {
@@ -162,7 +166,7 @@ def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> N
     Output(options.wide, options.markdown, options.csv).show(launches.about(report))
     print()
     if found:
-        return disassembled.print_listing(shown, found, options)
+        return print_sass(shown, found, options)
     return print_listing(shown, options, dict.fromkeys(bare, without))
 
 
@@ -203,8 +207,6 @@ def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDi
 def diff(one: Path, other: Path, options: DiffOptions) -> None:
     before, after = read_report(one), read_report(other)
     matching = pairs(before, after, options)
-    if options.sass:
-        return diff_sass(before, after, matching, options)
     told = warnings(before, after, matching)
     if options.json:
         show_json(diff_data(before, after, matching, told))
@@ -228,27 +230,6 @@ def diff(one: Path, other: Path, options: DiffOptions) -> None:
         out.gap()
         out.show(left_out("compared", "--kernel NAME or --launch A:B chooses others"))
     return None
-
-
-def diff_sass(before: Report, after: Report, matching: Matching, options: DiffOptions) -> None:
-    """The instructions of one pair of launches. Raises UsageError where the choice is not clear."""
-    require_pairs(matching)
-    if len(matching.groups) > 1:
-        names = dict.fromkeys(group.typical.before.kernel for group in matching.groups[:8])
-        raise UsageError(
-            f"{len(matching.groups)} kernels or launch shapes match",
-            hint=f"choose one with --kernel NAME or --launch A:B: {', '.join(names)}",
-        )
-    pair = matching.groups[0].typical
-    sides = [
-        disassembled.listed(load_capture(report.path, (launch.index,)), launch.kernel)
-        for report, launch in ((before, pair.before), (after, pair.after))
-    ]
-    if options.json:
-        head = {"before": launch_json.report(before), "after": launch_json.report(after)}
-        return show_json({**head, "sass": disassembled.difference(*sides)})
-    out = Output(options.wide, options.markdown)
-    return disassembled.print_diff(("before", "after"), sides[0], sides[1], out)
 
 
 def pairs(before: Report, after: Report, options: DiffOptions) -> Matching:

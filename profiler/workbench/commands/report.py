@@ -17,7 +17,7 @@ from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import ladder_sass, ladder_sources
+from workbench.judge.source_diffs import ladder_sources
 from workbench.study.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def write_reports(
         sources = ladder_sources(evidence, judged)
         document = report(judged, sources.diffs)
         environment = page_environment(workspace.template_folders)
-        listings = ladder_sass(evidence, judged)
-        files[PAGE] = render_page(document, judged, sources, environment, listings)
+        files[PAGE] = render_page(document, judged, sources, environment)
     texts = {**chart_files(judged), **files}
     write_files(workspace, folder, texts)
     if target.part:

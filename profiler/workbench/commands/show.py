@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-from workbench.commands import disassembled
 from workbench.commands.options import ShowOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.source_listing import listed, print_listing
+from workbench.commands.source_listing import (
+    instructions_of,
+    listed,
+    print_listing,
+    print_sass,
+)
 from workbench.commands.target import Target, find_recorded
 from workbench.commands.track_record import with_record
 from workbench.derive.diff.costs import line_costs
@@ -90,12 +94,12 @@ def show_source(target: Target, name: str, options: ShowOptions) -> None:
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     files: Listing = {file: listed(costs, file, text) for file, text in texts.items()}
     files = source_lines.hottest_first(files)
-    found = disassembled.listed(capture, name) if options.sass else None
+    found = instructions_of(capture, name) if options.sass else None
     if options.json:
         sass = {"sass": sass_json.instructions(found)} if found else {}
         show_json({"variant": name, "files": files, **sass})
     elif found:
-        disassembled.print_listing(files, found, options)
+        print_sass(files, found, options)
     else:
         print_listing(files, options)
 

@@ -1,4 +1,4 @@
-"""Sources line by line with what they cost, of a variant or of anyone's report."""
+"""Sources and SASS line by line with what they cost, of a variant or of any report."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from functools import partial
 
 from workbench.commands.options import ShowOptions
 from workbench.commands.printing import Output
+from workbench.derive import sass
 from workbench.derive.diff.alignment import physical_lines
 from workbench.derive.diff.costs import LineCosts
-from workbench.render import source_lines
+from workbench.errors import UsageError
+from workbench.ncu.capture import Capture
+from workbench.render import sass_lines, source_lines
 from workbench.render.source_lines import SourceLine
 
 
@@ -35,6 +38,28 @@ def listed(costs: LineCosts, file: str, text: str) -> list[SourceLine]:
 
 def _whole(count: float | None) -> int | None:
     return None if count is None else int(count)
+
+
+def instructions_of(capture: Capture, name: str) -> sass.Listing:
+    """Raises UsageError where the report has no disassembly of the launches."""
+    found = sass.listing(capture.code, capture.metrics)
+    if not found.instructions:
+        raise UsageError(
+            f"the capture of {name} has no disassembly",
+            hint="profile with `--set full`: the section SourceCounters has it",
+        )
+    return found
+
+
+def print_sass(
+    files: Mapping[str, Sequence[SourceLine]], found: sass.Listing, options: ShowOptions
+) -> None:
+    """Every source with its instructions, or the hottest lines of all."""
+    out = Output(options.wide, options.markdown)
+    if options.top is not None:
+        most = options.top
+        return out.lines(lambda width: sass_lines.hottest(files, found.by_line, most, width))
+    return out.lines(lambda width: sass_lines.source(files, found.by_line, width))
 
 
 def print_listing(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from workbench.derive.diff.model import Profiled, SourceDiff, Sources
 from workbench.derive.diff.source_diff import profiled, source_diff
-from workbench.derive.sass.listing import Listing, listing
 from workbench.judge.inputs import ShapeEvidence, Snapshot
 from workbench.judge.rows import Ablation
 from workbench.words import Status
@@ -27,15 +26,6 @@ def ladder_sources(snapshot: Snapshot, ablation: Ablation) -> Sources:
             elsewhere[row.variant] = pair
         diffs[row.variant] = source_diff(*pair)
     return Sources(sides, diffs, elsewhere)
-
-
-def ladder_sass(snapshot: Snapshot, ablation: Ablation) -> dict[str, Listing]:
-    """The instructions of every variant that has a capture with its disassembly."""
-    table = snapshot.shapes[snapshot.shape]
-    captures = {row.variant: table.variants[row.variant].capture for row in ablation.everything}
-    known = {name: capture for name, capture in captures.items() if capture is not None}
-    found = {name: listing(capture.code, capture.metrics) for name, capture in known.items()}
-    return {name: each for name, each in found.items() if each.instructions}
 
 
 def pair_sources(snapshot: Snapshot, before: str, after: str) -> SourceDiff:

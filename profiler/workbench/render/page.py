@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from workbench.derive.diff.model import Sources
 from workbench.derive.figures import ISSUING, stall_label
-from workbench.derive.sass.listing import Listing
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
@@ -25,7 +23,6 @@ from workbench.render.chart.palette import PALETTE
 from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
 from workbench.render.document.figures import figures
 from workbench.render.document.tiles import tiles
-from workbench.render.page_sass import sass
 from workbench.render.page_sources import Files
 from workbench.render.page_tokens import tokens
 from workbench.render.plain import harmless
@@ -58,11 +55,8 @@ def render_page(
     ablation: Ablation,
     sources: Sources,
     environment: jinja2.Environment,
-    listings: Mapping[str, Listing] = MappingProxyType({}),
 ) -> str:
-    """The page as HTML; ``listings`` are the instructions by variant. The same values give the same
-    bytes.
-    """
+    """The page as HTML. The same values give the same bytes."""
     files = Files(sources)
     colours = fills(row.stalls for row in ablation.everything)
     scripts = {name: environment.get_template(name).render() for name in (THEME, SCRIPT)}
@@ -86,10 +80,7 @@ def render_page(
         palette=PALETTE,
         chart_style=Markup(svg.page_style()),
         reasons=colours.values(),
-        data={
-            **_data(ablation, sources, files, list(colours)),
-            "sass": sass(listings, files),
-        },
+        data=_data(ablation, sources, files, list(colours)),
         theme=Markup(scripts[THEME]),
         script=Markup(scripts[SCRIPT]),
         style=Markup(environment.get_template(STYLE).render()),

@@ -83,9 +83,6 @@ class DiffOptions:
     source: Annotated[
         bool, typer.Option("--source", help="The diff with what its lines cost, costliest first.")
     ] = False
-    sass: Annotated[
-        bool, typer.Option("--sass", help="The mix of instructions, and the hot blocks aligned.")
-    ] = False
     kernel: Kernel = None
     launch: Annotated[
         str | None,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING
 from workbench.derive.sums import added
-from workbench.ncu.instructions import Instruction, instruction
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
@@ -51,10 +50,6 @@ class Costed:
     def ptx(self) -> str:
         """What it was made of, "" where that is not known: see ``Code.ptx``."""
         return self.code.ptx[self.index] if self.code is not None else ""
-
-    @cached_property
-    def parsed(self) -> Instruction:
-        return instruction(self.address, self.sass)
 
     @property
     def top_stall(self) -> str:
