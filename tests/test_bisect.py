@@ -16,7 +16,7 @@ from commits import Repository, repository
 from faulty import examples
 from test_gate import CU, MODULE
 from workbench.cli import main
-from workbench.commands import correctness, together
+from workbench.commands import measuring
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.search import first_bad
@@ -72,8 +72,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    for module in (correctness, together):
-        monkeypatch.setattr(module, "Measurement", Bench)
+    monkeypatch.setattr(measuring, "Measurement", Bench)
     Bench.asked = []
     return Bench
 

@@ -12,7 +12,7 @@ import pytest
 from commits import repository
 from onplaces import card, install
 from workbench.cli import main
-from workbench.commands import check, measuring
+from workbench.commands import measuring
 from workbench.commands import spending as spending_verb
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
@@ -149,8 +149,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu(H200, "1", "9.0"))
-    for module in (check, measuring):
-        monkeypatch.setattr(module, "Measurement", Bench)
+    monkeypatch.setattr(measuring, "Measurement", Bench)
     Bench.begun = 0
     return Bench
 

@@ -8,11 +8,10 @@ from typing import Any
 import typer
 
 from workbench.commands import elsewhere
-from workbench.commands.measuring import INTERRUPTED, collectable, job, settled
+from workbench.commands.measuring import collectable, job, perform, settled
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import Progress, note
-from workbench.commands.spending import spending
+from workbench.commands.progress import note
 from workbench.commands.target import (
     Target,
     find_study,
@@ -27,7 +26,6 @@ from workbench.judge.deciding import Deciding
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Block, Paragraph, words
 from workbench.render.document.checks import Checked
-from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.study.model import tolerance_at
 from workbench.study.workspace import including
@@ -44,17 +42,11 @@ def measure(
     """
     names = collectable(target.study, names)
     plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere, here=here)
-    if (there := elsewhere.PLACE.get()) is not None:
-        (measured,) = elsewhere.carry_out(there, [job(target, plan, Deciding())])
-        evidence = target.evidence()
-        return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
-    with spending(target.workspace, target.evidence(), []), Progress() as progress:
-        config = target.workspace.config
-        done = Measurement(target.study, config, target.folder, plan, progress).run()
-    if done.interrupted:
-        note("interrupted: what was finished is kept")
-        raise typer.Exit(INTERRUPTED)
-    return {}
+    measured = perform(job(target, plan, Deciding(), ()))
+    if elsewhere.PLACE.get() is None:
+        return {}
+    evidence = target.evidence()
+    return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
 
 
 def results(target: Target, names: list[str], *, alone: bool = False) -> Iterator[Checked]:

@@ -6,17 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
 from workbench.commands import elsewhere
-from workbench.commands.measuring import INTERRUPTED
-from workbench.commands.progress import Progress
+from workbench.commands.measuring import perform
 from workbench.commands.sides import Side
-from workbench.commands.spending import spending
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.gates import HARMLESS
-from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.study.workspace import Workspace
 
@@ -41,21 +36,10 @@ def correctness(
     if left and (gpu := elsewhere.gpu()) is not None:
         target = EvidenceFolder(folder / gpu.slug)
         known = Evidence(side.study, side.study.default_shape, target)
-        _check(side, known, left, payer)
+        plan = Plan(known.shape, checked=tuple(left))
+        perform(elsewhere.Job(payer, side.study, side.workspace.config, target, plan))
         found |= {name: _checked(known, name) for name in left}
     return found
-
-
-def _check(side: Side, known: Evidence, names: Sequence[str], payer: Workspace) -> None:
-    study, config, target = side.study, side.workspace.config, known.folder
-    plan = Plan(known.shape, checked=tuple(names))
-    if (there := elsewhere.PLACE.get()) is not None:
-        elsewhere.carry_out(there, [elsewhere.Job(payer, study, config, target, plan)])
-        return
-    with spending(payer, known, []), Progress() as progress:
-        result = Measurement(study, config, target, plan, progress).run()
-    if result.interrupted:
-        raise typer.Exit(INTERRUPTED)
 
 
 def _recorded(side: Side, name: str) -> Correct:

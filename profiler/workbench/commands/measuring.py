@@ -198,10 +198,10 @@ def cubin_folder() -> Path:
     return folder
 
 
-def job(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str] = ()) -> elsewhere.Job:
-    """For a place."""
+def job(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str]) -> elsewhere.Job:
+    """``asked`` are the variants that the user meant: a budget may refuse those that are wrong."""
     given = (target.workspace, target.study, config_of(target, todo), target.folder)
-    return elsewhere.Job(*given, todo, deciding, tuple(asked or todo.variants))
+    return elsewhere.Job(*given, todo, deciding, tuple(asked))
 
 
 def config_of(target: Target, todo: Plan) -> Config:
@@ -215,34 +215,43 @@ def config_of(target: Target, todo: Plan) -> Config:
 
 
 def carry_out(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str] = ()) -> Ensured:
-    """Measure what a plan says, here or at the place that the verb was given; ``asked`` are the
-    variants that the user meant. Ctrl-C keeps what was finished, and leaves with 130.
+    """Measure what a plan says; ``asked`` are the variants that the user meant."""
+    started = time.monotonic()
+    result = perform(job(target, todo, deciding, asked or todo.variants))
+    if elsewhere.PLACE.get() is not None:
+        return ensured(result)
+    parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.seconds.items())
+    note(f"measured in {time.monotonic() - started:.1f} s ({parts})")
+    return replace(ensured(result), timed=todo.timed)
+
+
+def perform(job: elsewhere.Job) -> Measured:
+    """Measure what a job says, here or at the place that the verb was given. Ctrl-C keeps what was
+    finished, and leaves with 130.
+
+    Raises GateFailed where the budget does not allow it, before anything is measured.
     """
     if (there := elsewhere.PLACE.get()) is not None:
-        (measured,) = elsewhere.carry_out(there, [job(target, todo, deciding, asked)])
-        return ensured(measured)
-    started = time.monotonic()
-    config = config_of(target, todo)
+        (measured,) = elsewhere.carry_out(there, [job])
+        return measured
     with (
-        spending(target.workspace, target.evidence(), asked or todo.variants),
-        Progress(len(todo.captured), config.timing.sessions) as progress,
+        spending(job.payer, job.evidence, job.asked),
+        Progress(len(job.plan.captured), job.config.timing.sessions) as progress,
     ):
         result = Measurement(
-            target.study,
-            config,
-            target.folder,
-            todo,
+            job.study,
+            job.config,
+            job.folder,
+            job.plan,
             progress,
-            deciding.undecided(target.study.ladder, config),
-            deciding.refused(config),
+            job.deciding.undecided(job.study.ladder, job.config),
+            job.deciding.refused(job.config),
             cubin_folder(),
         ).run()
     if result.interrupted:
         note("interrupted: what was finished is kept; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)
-    parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.seconds.items())
-    note(f"measured in {time.monotonic() - started:.1f} s ({parts})")
-    return replace(ensured(result), timed=todo.timed)
+    return result
 
 
 def ensured(result: Measured) -> Ensured:

@@ -6,13 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import typer
-
 from workbench.commands import elsewhere
-from workbench.commands.measuring import INTERRUPTED
-from workbench.commands.progress import Progress
+from workbench.commands.measuring import perform
 from workbench.commands.sides import Side
-from workbench.commands.spending import spending
 from workbench.commands.target import profiled_shape
 from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import wrong_outputs
@@ -27,7 +23,6 @@ from workbench.judge.open_verdicts import timed_pair
 from workbench.judge.sessions import timing_facts
 from workbench.ncu.captures import Captures
 from workbench.run.joint import join, older
-from workbench.run.measure import Measurement
 from workbench.run.plan import Plan
 from workbench.study.config import for_study
 from workbench.study.workspace import Workspace
@@ -102,19 +97,9 @@ def measure_together(
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
-    if (there := elsewhere.PLACE.get()) is not None:
-        job = elsewhere.Job(payer, study, config, target, plan, deciding, tuple(plan.variants))
-        (result,) = elsewhere.carry_out(there, [job])
-        return Together(Evidence(study, name, target), {**result.unsupported, **result.failures})
-    with (
-        spending(payer, Evidence(study, name, target), plan.variants),
-        Progress(len(plan.captured), config.timing.sessions) as progress,
-    ):
-        undecided = deciding.undecided(study.ladder, config)
-        result = Measurement(study, config, target, plan, progress, undecided).run()
-    if result.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    return Together(Evidence(study, name, target), {**result.unsupported, **result.failures})
+    job = elsewhere.Job(payer, study, config, target, plan, deciding, tuple(plan.variants))
+    result = perform(job)
+    return Together(job.evidence, {**result.unsupported, **result.failures})
 
 
 def plan_of(variants: Sequence[str], control: str, shape: str, tier: int) -> Plan:
