@@ -20,8 +20,8 @@ import workbench as wb
 from workbench.commands import try_
 from workbench.commands.attempt import Attempt
 from workbench.commands.attempt import attempt as once
-from workbench.commands.calls import on_record
 from workbench.commands.target import find_target
+from workbench.commands.track_record import on_record
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row

@@ -27,9 +27,8 @@ from packages import alone
 from standin import Sessions, StandIn
 from workbench import cuda
 from workbench.cli import main
-from workbench.commands import packaging, ship, ship_check, shipped_subject, timed_again
-from workbench.commands.shipped_evidence import timed
-from workbench.commands.shipped_subject import other_code
+from workbench.commands import packaging, ship, ship_check, shipped_subject
+from workbench.commands.shipped_subject import other_code, timed
 from workbench.cuda import build, carried
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.launch import Kernel
@@ -706,20 +705,20 @@ def test_while_it_cannot_be_told_more_sessions_follow(
 def test_where_the_record_is_too_wide_no_session_follows_and_another_shape_is_named(
     package: Path, standin: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = timed_again.opened(package)
+    opened = ship_check.opened(package)
     (narrow,) = (t for t in opened.shipped.times if t.shape == "8192x8192")
     assert narrow.ratio is not None
     wide = structs.replace(narrow, low=narrow.ratio / 1.02, high=narrow.ratio * 1.02)
     other = structs.replace(narrow, shape="other")
     now = structs.replace(narrow, ratio=narrow.ratio * 0.99)
-    monkeypatch.setattr(timed_again, "timed", lambda *args: now)
+    monkeypatch.setattr(ship_check, "timed", lambda *args: now)
     timing = MagicMock(fingerprints={"shipped": "", "reference": ""})
     hints = []
     for times in ((wide, other), (narrow, other)):
         one = replace(opened, shipped=structs.replace(opened.shipped, times=times))
-        found = timed_again.compared(now, one, Config())
+        found = ship_check.compared(now, one, Config())
         assert found.slower is (None if times[0] is wide else False)
-        assert not timed_again.still_open(timing, one, Config())
+        assert not ship_check.still_open(timing, one, Config())
         hints.append(ship_check.where_it_can_be_told(one, found, Config()))
     assert "`--shape other` has the narrowest" in hints[0]
     assert hints[1] == ""
@@ -744,11 +743,11 @@ def test_what_is_asked_is_whether_it_is_slower(
     standin: StandIn,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    opened = timed_again.opened(package)
+    opened = ship_check.opened(package)
     now = next(t for t in opened.shipped.times if t.shape == "8192x8192")
     found = Ratio(ratio, low, high, 3, level=99)
-    monkeypatch.setattr(timed_again, "quotient", lambda now, then: found)
-    told = timed_again.compared(now, opened, Config())
+    monkeypatch.setattr(ship_check, "quotient", lambda now, then: found)
+    told = ship_check.compared(now, opened, Config())
     assert ship_check.verdict(told) == verdict
     assert ("whether it is faster" in told.why) is (verdict == "not slower")
     slower = {"slower": True, "cannot tell": None}.get(verdict, False)
@@ -817,8 +816,8 @@ def test_shapes_that_are_not_timed(package: Path, capsys: Capture) -> None:
 def test_the_package_is_a_variant_of_the_study_that_is_made_of_it(
     package: Path, tmp_path: Path
 ) -> None:
-    opened = timed_again.opened(package)
-    timed_again.workspace_of(opened, tmp_path)
+    opened = ship_check.opened(package)
+    ship_check.workspace_of(opened, tmp_path)
     study = find_workspace(tmp_path).study()
     assert list(study.variants) == ["shipped", "reference"]
     code = f"""
@@ -863,7 +862,7 @@ def ratio_at(ratio: float, half: float, **changed: Any) -> ShippedTime:
 
 
 def test_two_intervals_that_know_nothing_of_each_other() -> None:
-    found = timed_again.quotient(ratio_at(2.0, 0.03), ratio_at(1.6, 0.04))
+    found = ship_check.quotient(ratio_at(2.0, 0.03), ratio_at(1.6, 0.04))
     assert found is not None
     assert found.ratio == pytest.approx(1.25)
     assert found.low == pytest.approx(1.25 * math.exp(-0.05))
@@ -874,7 +873,7 @@ def test_two_intervals_that_know_nothing_of_each_other() -> None:
 @pytest.mark.parametrize(("cards", "wider"), [(1, 4.604 / 2.776), (3, 9.925 / 4.303)])
 def test_intervals_of_two_levels_are_taken_at_the_higher_one(cards: int, wider: float) -> None:
     now, then = ratio_at(2.0, 0.03, level=99, sessions=10), ratio_at(1.6, 0.04, cards=cards)
-    found = timed_again.quotient(now, then)
+    found = ship_check.quotient(now, then)
     assert found is not None
     assert found.level == 99
     half = math.hypot(0.03, 0.04 * wider)
@@ -904,7 +903,7 @@ def test_a_damaged_package(package: Path, tmp_path: Path) -> None:
     facts = folder / "torch-ext" / MODULE / facts_files.FILE
     facts.write_text("{}")
     with pytest.raises(UsageError, match="is damaged"):
-        timed_again.opened(folder)
+        ship_check.opened(folder)
 
 
 # ---- on a GPU --------------------------------------------------------------------------------
@@ -945,7 +944,7 @@ def on_gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_on_a_gpu_the_package_passes_its_tests_and_is_as_fast_as_its_evidence(
     on_gpu: Path, capsys: Capture
 ) -> None:
-    study = timed_again.opened(on_gpu).facts.study
+    study = ship_check.opened(on_gpu).facts.study
     code, told, err = check(capsys, str(on_gpu), *WELL_KNOWN.get(study, ()))
     assert "skipped" not in told["tests"], told["tests"]
     assert code == 0, err

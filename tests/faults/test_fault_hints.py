@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from workbench.cli import main
+from workbench.cli import main, refused
 from workbench.commands import list as listing
 from workbench.commands.progress import Progress
-from workbench.commands.refused import refused
 from workbench.commands.target import find_target, in_place
 from workbench.derive.sums import added
 from workbench.ncu.report import require_file

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.commands import elsewhere
-from workbench.commands.correctness import correctness
+from workbench.commands.measuring import perform
 from workbench.commands.options import BisectOptions
 from workbench.commands.printing import say as print_lines
 from workbench.commands.printing import show_json
 from workbench.commands.progress import Progress, note
-from workbench.commands.sides import Side, build_all, recorded_anew, side_of
-from workbench.commands.together import measure_together
+from workbench.commands.sides import Side, build_all, measure_together, recorded_anew, side_of
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import (
     CannotTell,
@@ -25,12 +24,15 @@ from workbench.errors import (
     WorkbenchError,
     unknown,
 )
-from workbench.evidence.layout import evidence_folders
+from workbench.evidence.layout import EvidenceFolder, evidence_folders
+from workbench.evidence.recorded import Evidence
 from workbench.judge.commits import Rules, judge_change
 from workbench.judge.differences import AtCommit, is_same
+from workbench.judge.gates import HARMLESS
 from workbench.judge.search import Found, first_bad
 from workbench.run.commits import Commit, Repository, repository_of
 from workbench.run.joint import older
+from workbench.run.plan import Plan
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Move
 
@@ -296,3 +298,52 @@ def tell(history: History, what: str, found: Found, number: int) -> None:
     )
     if untested:
         print_lines(f"not testable between them: {', '.join(c.short for c in untested)}")
+
+
+@dataclass(frozen=True)
+class Correct:
+    """``is_correct`` is None where it cannot be told; ``why`` says what is wrong, or why not."""
+
+    is_correct: bool | None
+    why: str = ""
+    recorded: bool = True
+
+
+def correctness(
+    side: Side, names: Sequence[str], folder: Path, payer: Workspace
+) -> dict[str, Correct]:
+    """Of variants by name. ``folder`` takes what is checked here, ``payer`` is the workspace whose
+    budget it is. Ctrl-C leaves with 130.
+    """
+    found = {name: _recorded(side, name) for name in names}
+    left = [name for name in names if name in side.names and found[name].is_correct is None]
+    if left and (gpu := elsewhere.gpu()) is not None:
+        target = EvidenceFolder(folder / gpu.slug)
+        known = Evidence(side.study, side.study.default_shape, target)
+        plan = Plan(known.shape, checked=tuple(left))
+        perform(elsewhere.Job(payer, side.study, side.workspace.config, target, plan))
+        found |= {name: _checked(known, name) for name in left}
+    return found
+
+
+def _recorded(side: Side, name: str) -> Correct:
+    if name not in side.names:
+        return Correct(None, "is not there")
+    if side.evidence is None or side.evidence.check(name).current is None:
+        return Correct(None, "no check of these sources is on record")
+    wrong = side.wrong(name)
+    return Correct(not wrong, wrong)
+
+
+def _checked(evidence: Evidence, name: str) -> Correct:
+    """What does not compile is neither right nor wrong."""
+    build = evidence.build(name).current
+    if build is not None and build.error:
+        return Correct(None, f"does not compile: {build.error.splitlines()[0]}", recorded=False)
+    checks = {s: evidence.check(name, s).current for s in evidence.study.shapes}
+    known = {shape: check for shape, check in checks.items() if check is not None}
+    if not known:
+        return Correct(None, "was not checked", recorded=False)
+    bad = {shape: check for shape, check in known.items() if check.status not in HARMLESS}
+    why = next((f"{check.status} at {shape}: {check.why}" for shape, check in bad.items()), "")
+    return Correct(not bad, why, recorded=False)

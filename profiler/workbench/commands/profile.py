@@ -18,7 +18,7 @@ from workbench.commands.target import (
     profiled_shapes,
     target_at,
 )
-from workbench.commands.track_record import with_record
+from workbench.commands.track_record import on_record, with_record
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
@@ -96,3 +96,11 @@ def profiled(
         why = ensured.failures.get(row.variant, row.problem)
         note(f"error: {row.variant}: {in_place(why, target.study)}")
     return data, bool(failed)
+
+
+def judged_alone(target: Target, name: str, fresh: bool) -> Ablation:
+    """One variant, profiled. Ctrl-C leaves with 130."""
+    todo = wanted(target, [name])
+    ensured = ensure(target, todo.variants, fresh=fresh, capture=todo.capture)
+    judged, _ = on_record(target.evidence(), target.workspace.config, ensured.source, [name])
+    return with_record(judged, target)

@@ -17,13 +17,13 @@ from workbench.commands.options import ShipOptions
 from workbench.commands.printing import say, show_json
 from workbench.commands.progress import note
 from workbench.commands.report import REPORT
-from workbench.commands.shipped_evidence import records_of
 from workbench.commands.shipped_subject import (
     Subject,
     facts_of,
     licence_of,
     other_code,
     provenance_of,
+    records_of,
     sources,
     subject_of,
 )

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from workbench.commands import VERB
 from workbench.commands.progress import note
-from workbench.commands.running import VERB
 from workbench.errors import GateFailed, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.recorded import Evidence

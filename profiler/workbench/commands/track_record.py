@@ -1,12 +1,12 @@
-"""The track record of the workspace: what came of advice on every ladder of it.
+"""Judged ladders, with the track record of the workspace: what came of advice on each of them.
 
-It stands in one file with an entry a study, which judging that study's whole ladder updates: no
-verb judges the ladder of another study for it.
+The record stands in one file with an entry a study, which judging that study's whole ladder
+updates: no verb judges the ladder of another study for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,15 @@ import msgspec
 
 from workbench.commands.target import Target
 from workbench.errors import WorkbenchError
+from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import write_bytes
 from workbench.judge.advice.record import Record, together
+from workbench.judge.inputs import Snapshot
+from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
+from workbench.study.config import Config
+from workbench.words import Origin
 
 
 class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,6 +31,17 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     schema_version: int
     studies: Mapping[str, Record]
+
+
+def on_record(
+    evidence: Evidence,
+    config: Config,
+    source: Origin = Origin.RECORDED,
+    only: Sequence[str] = (),
+) -> tuple[Ablation, Snapshot]:
+    """The whole ladder, or ``only`` some of it, judged by the evidence as it is."""
+    seen = snapshot(evidence, evidence.study.ladder.chain([]), only=only)
+    return judge(seen, config, source=source), seen
 
 
 def with_record(judged: Ablation, target: Target, *, keep: bool = False) -> Ablation:

@@ -52,14 +52,14 @@ def profile(
     fresh: bool = False,
 ) -> Profiled:
     """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
-    from workbench.commands import calls
+    from workbench.commands.profile import judged_alone
     from workbench.commands.target import find_target
     from workbench.library.results import profiled
 
     target = find_target(_folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
     with _interruptible():
-        judged, _ = calls.profiled(target, full, fresh)
+        judged = judged_alone(target, full, fresh)
     return profiled(judged, full)
 
 
@@ -133,7 +133,7 @@ def variant(
     """
 
     def taken(function: F) -> F:
-        from workbench.library.variants import write_variant
+        from workbench.library.functions import write_variant
 
         wanted = [predict] if isinstance(predict, str) else list(predict)
         write_variant(

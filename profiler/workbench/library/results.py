@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.commands import foreign
-from workbench.commands.calls import on_record
 from workbench.commands.target import find_recorded
+from workbench.commands.track_record import on_record
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence

@@ -6,11 +6,14 @@ heavy is imported here: this is read for every ``workbench --help``.
 
 from __future__ import annotations
 
+from workbench.commands.options.making import BisectOptions as BisectOptions
 from workbench.commands.options.making import DoctorOptions as DoctorOptions
+from workbench.commands.options.making import GateOptions as GateOptions
 from workbench.commands.options.making import InitOptions as InitOptions
 from workbench.commands.options.making import ListOptions as ListOptions
 from workbench.commands.options.making import NewOptions as NewOptions
 from workbench.commands.options.making import SetupOptions as SetupOptions
+from workbench.commands.options.making import ShipOptions as ShipOptions
 from workbench.commands.options.making import StatusOptions as StatusOptions
 from workbench.commands.options.measuring import AblateOptions as AblateOptions
 from workbench.commands.options.measuring import BuildOptions as BuildOptions
@@ -38,6 +41,3 @@ from workbench.commands.options.telling import AdviseOptions as AdviseOptions
 from workbench.commands.options.telling import DiffOptions as DiffOptions
 from workbench.commands.options.telling import ReportOptions as ReportOptions
 from workbench.commands.options.telling import ShowOptions as ShowOptions
-from workbench.commands.options.versions import BisectOptions as BisectOptions
-from workbench.commands.options.versions import GateOptions as GateOptions
-from workbench.commands.options.versions import ShipOptions as ShipOptions

@@ -9,11 +9,15 @@ from typing import Annotated
 import typer
 
 from workbench.commands.options.shared import (
+    GpuName,
     Json,
     Markdown,
+    On,
     Project,
+    ShapeName,
     StudyName,
     Wide,
+    study_names,
     variant_names,
 )
 
@@ -118,4 +122,107 @@ class StatusOptions:
     project: Project = None
     wide: Wide = False
     markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """Compare two commits: same, faster, slower, or cannot tell.
+
+    Exit codes: 0, 1 where something is slower or wrong, 5 where it cannot be told.
+    """
+
+    base: Annotated[str, typer.Argument(metavar="BASE")]
+    head: Annotated[str, typer.Argument(metavar="HEAD")] = "HEAD"
+    tier: Annotated[
+        int | None,
+        typer.Option(
+            "--tier",
+            help="At most: 0 what the compiler makes, 1 counters too, 2 times too.",
+            min=0,
+            max=2,
+        ),
+    ] = None
+    arch: Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")] = "sm_90a"
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache", help="Keep compiled kernels here for the next time.", metavar="DIR"
+        ),
+    ] = None
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write JUnit XML too.", metavar="FILE")
+    ] = None
+    sarif: Annotated[
+        Path | None, typer.Option("--sarif", help="Write SARIF too.", metavar="FILE")
+    ] = None
+    project: Project = None
+    study: Annotated[
+        str | None,
+        typer.Option("--study", help="Only this one; default all.", autocompletion=study_names),
+    ] = None
+    shape: ShapeName = None
+    on: On = None
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class BisectOptions:
+    """Find the commit in which a variant became wrong, or slower."""
+
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
+    good: Annotated[
+        str,
+        typer.Argument(
+            metavar="[GOOD]", help="Default: the commit of the variant's last correct evidence."
+        ),
+    ] = ""
+    bad: Annotated[str, typer.Argument(metavar="BAD")] = "HEAD"
+    what: Annotated[
+        str, typer.Option("--what", help="wrong, slow, or either: wrong first.", metavar="WHAT")
+    ] = "either"
+    arch: Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")] = "sm_90a"
+    project: Project = None
+    study: StudyName = None
+    shape: ShapeName = None
+    on: On = None
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class ShipOptions:
+    """Write a kept variant as an installable package.
+
+    --check tests one and times it again.
+    """
+
+    variant: Annotated[
+        str | None, typer.Argument(metavar="[VARIANT]", autocompletion=variant_names)
+    ] = None
+    name: Annotated[
+        str | None, typer.Option("--as", help="What the package is called.", metavar="NAME")
+    ] = None
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="Where it is written; default ./NAME.", metavar="DIR"),
+    ] = None
+    arch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arch",
+            help="Architecture to build cubins for; may be repeated; default the evidence's.",
+        ),
+    ] = None
+    check: Annotated[
+        Path | None,
+        typer.Option("--check", help="A package: run its tests, time it again.", metavar="DIR"),
+    ] = None
+    shape: Annotated[
+        str | None, typer.Option("--shape", help="With --check: where it is timed.")
+    ] = None
+    project: Project = None
+    study: StudyName = None
+    gpu: GpuName = None
     json: Json = False
