@@ -16,8 +16,7 @@ from captures import FILE, HOT, Kernel, capture
 from workbench.cli import main
 from workbench.commands.show import current_capture
 from workbench.commands.target import find_target
-from workbench.derive.budget import budget
-from workbench.derive.factors import BUSIEST, duration_parts
+from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import stall_shares
 from workbench.judge.advice.advise import Advice, Tried, advise
 from workbench.judge.advice.changes import CATALOGUE

@@ -20,7 +20,7 @@ from workbench.cli import main
 from workbench.commands import measuring
 from workbench.cuda.build import Source
 from workbench.cuda.cubin import code_digests
-from workbench.derive.diff.kernel_line import kernel_line, plain_name
+from workbench.derive.diff.side_by_side import kernel_line, plain_name
 from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
 from workbench.derive.noise import ASSUMED_NOISE
@@ -34,8 +34,7 @@ from workbench.run.gpu import Gpu
 from workbench.run.joint import join, older
 from workbench.run.plan import Measured, Plan
 from workbench.study.config import CommitGate, Gates
-from workbench.study.meaning import meaning, meaning_of_c
-from workbench.study.sources import Fingerprints
+from workbench.study.sources import Fingerprints, meaning, meaning_of_c
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move, Regime
 from workspaces import EVIDENCE, GOOD, ROOT, make

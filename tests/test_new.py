@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from workbench.cli import main
 from workbench.commands.new import predicted
 from workbench.errors import UsageError
-from workbench.study.ladder_text import step_text, with_step
+from workbench.study.copying import step_text, with_step
 from workbench.study.model import Prediction, Step
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, copy_of_repository, make, step

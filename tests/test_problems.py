@@ -19,8 +19,7 @@ from workbench.problems import detect
 from workbench.problems.expressions import read_call, read_input, read_launch, read_output
 from workbench.problems.given.calls import put
 from workbench.problems.given.inputs import made
-from workbench.problems.problem import Kind, Problem
-from workbench.problems.request import Request, split
+from workbench.problems.problem import Kind, Problem, Request, split
 from workbench.problems.writing import Facts, write
 from workbench.run.build import sources_of
 from workbench.run.protocol import Learned, TrialJob

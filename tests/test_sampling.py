@@ -18,7 +18,7 @@ from synthetic import ablation, with_row
 from workbench.derive.diff.costs import Cost
 from workbench.derive.figures import SAMPLES, Figure, figures, stall_shares
 from workbench.derive.noise import ASSUMED, FLOOR, noise_of
-from workbench.derive.sampling import lead_error, standard_error, top_stall
+from workbench.derive.stalls import lead_error, standard_error, top_stall
 from workbench.evidence import frames
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture

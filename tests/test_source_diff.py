@@ -9,8 +9,8 @@ import pytest
 
 from workbench.derive.diff.alignment import align, pair_changed, source
 from workbench.derive.diff.costs import COUNTERS, Cost, LineCosts, add, line_costs
-from workbench.derive.diff.functions import functions
 from workbench.derive.diff.model import Profiled, SourceDiff
+from workbench.derive.diff.side_by_side import functions
 from workbench.derive.diff.source_diff import pair_files, source_diff
 from workbench.derive.diff.unified import signed, unified, with_context
 from workbench.derive.figures import DURATION

@@ -23,8 +23,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
-from workbench.problems.problem import Kind, Problem
-from workbench.problems.request import Request, split
+from workbench.problems.problem import Kind, Problem, Request, split
 from workbench.problems.writing import EXACT, OWN, Facts, write
 from workbench.run.build import build_only
 from workbench.run.plan import Plan

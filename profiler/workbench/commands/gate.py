@@ -17,9 +17,8 @@ from workbench.commands.options import GateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
 from workbench.commands.sides import Side, Together, build_all, measure_together, recorded_anew
-from workbench.derive.diff.gained import gained
-from workbench.derive.diff.kernel_line import kernel_line
-from workbench.derive.diff.source_diff import profiled, source_diff
+from workbench.derive.diff.side_by_side import kernel_line
+from workbench.derive.diff.source_diff import gained, profiled, source_diff
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import CannotTell, GateFailed, UsageError, WorkbenchError, unknown
 from workbench.evidence.store import write_bytes

@@ -20,8 +20,7 @@ from workbench.judge.inputs import VariantEvidence
 from workbench.judge.snapshot import snapshot
 from workbench.render.document.blocks import plain
 from workbench.render.document.bottlenecks import brief
-from workbench.study.copying import copied, require_new
-from workbench.study.ladder_text import step_text, with_step
+from workbench.study.copying import copied, require_new, step_text, with_step
 from workbench.study.model import Prediction, Step, Study
 from workbench.study.params import base_name
 from workbench.study.text import read_text

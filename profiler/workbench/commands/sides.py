@@ -32,9 +32,8 @@ from workbench.run.joint import join, older
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event, Failed
 from workbench.study.config import for_study
-from workbench.study.meaning import host_digest, plain_digest, study_digest
 from workbench.study.model import Study
-from workbench.study.sources import Fingerprints
+from workbench.study.sources import Fingerprints, host_digest, plain_digest, study_digest
 from workbench.study.workspace import Workspace, including
 from workbench.words import HEADLINE
 

@@ -29,12 +29,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, by_launch
+from workbench.derive.figures import DURATION, ISSUING, by_launch
 from workbench.derive.sums import added
 from workbench.ncu.catalog import ANATOMY_METRICS
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
+
 
 SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK, BUSIEST = ANATOMY_METRICS
 NEEDED = ANATOMY_METRICS[:-1]
@@ -190,4 +191,58 @@ def _factor(key: str, before: float, after: float) -> Factor:
         after=after * scale,
         gain=before / after if key == "instructions" else after / before,
         metric=METRICS[key],
+    )
+
+
+COULD_GO = (ISSUING, "not_selected")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The duration under ncu as the time of the busiest SM, from its factors and stall samples:
+
+        head and tail   1 - busiest                  no SM is active
+        issuing         busiest x issue rate         a scheduler issues
+        waiting         busiest x (1 - issue rate)   it has warps, and none that can go
+
+    The rate is that of an average scheduler while it is active, taken for the busiest one's. The
+    waiting is apportioned by the samples of warps that could not go. With one warp per scheduler
+    this is the warp's own time, exactly; with more it is no promise of what would be saved.
+
+    Shares are of the duration, 0 to 1. ``waits``: stall reason to its part of ``waiting``, empty
+    where no samples were taken. ``balance`` is the average SM's active time over the busiest one's.
+    """
+
+    head_tail: float
+    issuing: float
+    waiting: float
+    balance: float
+    waits: Mapping[str, float]
+
+    @property
+    def imbalance(self) -> float:
+        """What an even spread would save."""
+        return (1 - self.head_tail) * (1 - self.balance)
+
+    def waits_for(self, *reasons: str) -> float:
+        """The shares of some reasons together."""
+        return added(self.waits.get(reason, 0.0) for reason in reasons)
+
+
+def budget(parts: DurationParts, stalls: Mapping[str, float]) -> Budget | None:
+    """``stalls``: reason to its share of all samples, those that issued among them. None where the
+    busiest scheduler's cycles were not collected.
+    """
+    if parts.busiest is None or parts.balance is None:
+        return None
+    busiest, rate = min(1.0, parts.busiest), min(1.0, parts.issue_rate)
+    waiting = busiest * (1 - rate)
+    held = {reason: share for reason, share in stalls.items() if reason not in COULD_GO}
+    total = added(held.values())
+    return Budget(
+        head_tail=1 - busiest,
+        issuing=busiest * rate,
+        waiting=waiting,
+        balance=min(1.0, parts.balance),
+        waits={r: waiting * share / total for r, share in held.items()} if total else {},
     )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.factors import duration_parts
 from workbench.derive.roofline.ceilings import DRAM
-from workbench.derive.roofline.counted import counted_flops
-from workbench.derive.roofline.used import used
+from workbench.derive.roofline.counted import counted_flops, used
 from workbench.derive.sums import added
 
 if TYPE_CHECKING:

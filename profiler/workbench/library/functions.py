@@ -26,8 +26,7 @@ from workbench.commands.new import change_text, parent_of, predicted
 from workbench.commands.target import find_study, shown_path
 from workbench.errors import UsageError
 from workbench.evidence.store import write_bytes
-from workbench.study.copying import require_new
-from workbench.study.ladder_text import step_text, with_step
+from workbench.study.copying import require_new, step_text, with_step
 from workbench.study.model import Step, Study
 from workbench.study.text import read_text, stands
 

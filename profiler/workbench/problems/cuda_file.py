@@ -14,9 +14,8 @@ from workbench.problems.expressions import (
     read_launch,
     read_output,
 )
-from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem
+from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem, Request
 from workbench.problems.python_function import made_text
-from workbench.problems.request import Request
 from workbench.problems.sources import study_name, together
 from workbench.study.text import read_text
 

@@ -16,8 +16,7 @@ from workbench.problems import (
     nsight_python,
     python_function,
 )
-from workbench.problems.problem import Kind, Problem
-from workbench.problems.request import Request, require
+from workbench.problems.problem import Kind, Problem, Request, require
 from workbench.problems.sources import parsed
 
 KNOWN = (

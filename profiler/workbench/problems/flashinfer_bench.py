@@ -16,8 +16,7 @@ from typing import Any
 from workbench.errors import UsageError, nearest
 from workbench.problems import versus
 from workbench.problems.expressions import DTYPES, literal
-from workbench.problems.problem import GivenShape, Kind, Module, Problem
-from workbench.problems.request import Request, require
+from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request, require
 from workbench.problems.sources import study_name as named
 from workbench.study.text import read_text
 from workbench.words import Parameter

@@ -14,8 +14,7 @@ from typing import Any
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems import versus
 from workbench.problems.expressions import literal
-from workbench.problems.problem import GivenShape, Kind, Module, Problem
-from workbench.problems.request import Request, require
+from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request, require
 from workbench.problems.sources import bound, functions, parsed
 from workbench.problems.sources import study_name as named
 from workbench.study.text import read_text

@@ -12,8 +12,15 @@ import ast
 from workbench.errors import UsageError
 from workbench.problems import versus
 from workbench.problems.expressions import literal
-from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem
-from workbench.problems.request import Request, require
+from workbench.problems.problem import (
+    DEFAULT_SHAPE,
+    GivenShape,
+    Kind,
+    Module,
+    Problem,
+    Request,
+    require,
+)
 from workbench.problems.sources import bound, classes, functions, parameters, parsed, together
 from workbench.problems.sources import study_name as named
 

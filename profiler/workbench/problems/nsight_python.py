@@ -18,8 +18,7 @@ from workbench.errors import UsageError, unknown
 from workbench.problems import versus
 from workbench.problems.expressions import literal, read_input
 from workbench.problems.given.annotated import ranges_of
-from workbench.problems.problem import GivenShape, Kind, Module, Problem
-from workbench.problems.request import Request
+from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request
 from workbench.problems.sources import functions, parameters, parsed, study_name, together
 from workbench.study.users_code import users_code
 from workbench.words import Parameter

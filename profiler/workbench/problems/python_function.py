@@ -15,8 +15,7 @@ from pathlib import Path
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems import versus
 from workbench.problems.expressions import Made, literal, read_input
-from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem
-from workbench.problems.request import Request
+from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem, Request
 from workbench.problems.sources import bound, functions, parameters, parsed, study_name, together
 from workbench.words import Parameter
 

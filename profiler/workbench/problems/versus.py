@@ -11,8 +11,7 @@ from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import Call, read_call
-from workbench.problems.problem import Module
-from workbench.problems.request import Request, require, split
+from workbench.problems.problem import Module, Request, require, split
 from workbench.problems.sources import bound, functions, parsed, study_name, together
 
 COMPILE = "compile"  # torch.compile of the format's own reference, or of what is tried

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING
-from workbench.derive.sampling import top_stall
+from workbench.derive.stalls import top_stall
 from workbench.derive.sums import added
 
 if TYPE_CHECKING:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
-from workbench.derive.diff.alignment import Source, align, pair_changed, source
-from workbench.derive.diff.functions import functions
+from workbench.derive.diff.alignment import Source, align, is_wait, pair_changed, source
 from workbench.derive.diff.model import NOTHING, DiffRow, Line, Profiled, is_host
-from workbench.derive.diff.ties import is_wait
 from workbench.words import LineKind
 
 JOINED = 2  # hunks with so few unchanged lines between them are one
@@ -120,3 +119,89 @@ def numbered(
 
 def _stays_waiting(row: DiffRow) -> bool:
     return not row.differs and row.after is not None and is_wait(row.after.code)
+
+
+_NAME = re.compile(r"([A-Za-z_~]\w*)\s*(?:<[^;{}]*>)?\s*\(")
+_QUALIFIER = re.compile(
+    r"__launch_bounds__|__cluster_dims__|__maxnreg__|__attribute__|__declspec|alignas|__align__"
+    r"|requires|decltype|noexcept|if|for|while|switch"
+)
+_PYTHON_NAME = re.compile(r"(?:async\s+)?(?:def|class)\s+(\w+)")
+
+
+def functions(text: Source, *, python: bool = False) -> list[str]:
+    """For each line the top-level function it belongs to; "" outside of any."""
+    return _python_functions(text) if python else _c_functions(text)
+
+
+def _python_functions(text: Source) -> list[str]:
+    names, now = [], ""
+    for line, code in zip(text.lines, text.code, strict=True):
+        if code and not line[:1].isspace() and not code.startswith((")", "]", "}")):
+            match = _PYTHON_NAME.match(code)
+            now = match[1] if match else ""
+        names.append(now)
+    return names
+
+
+def _c_functions(text: Source) -> list[str]:
+    names = [""] * len(text.lines)
+    header, start, depth, inside, opened = "", 0, 0, "", 0
+    macro = False
+    for number, code in enumerate(text.code):
+        macro, skip = (macro or code.startswith("#")) and code.endswith("\\"), macro
+        if skip or code.startswith("#"):
+            names[number] = inside
+            continue
+        for character in re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', '""', code) + " ":
+            if not inside and not header.strip():
+                start = number
+            if character == "{":
+                if not inside:
+                    name = _function_name(header)
+                    if name:
+                        inside, opened = name, depth
+                        names[start:number] = [name] * (number - start)
+                    header = ""
+                depth += 1
+            elif character == "}":
+                depth = max(0, depth - 1)
+                if inside and depth == opened:
+                    names[number], inside = inside, ""
+                header = ""
+            elif character == ";" and not inside:
+                header = ""
+            elif not inside:
+                header += character
+        if inside:
+            names[number] = inside
+    return names
+
+
+def _function_name(header: str) -> str:
+    candidates = (match[1] for match in _NAME.finditer(header))
+    return next((name for name in candidates if not _QUALIFIER.fullmatch(name)), "")
+
+
+_PART = re.compile(r"(\d+)")
+
+
+def plain_name(kernel: str) -> str:
+    """``forward`` of ``_Z7forwardILi64EEvPf`` and ``_ZN2ns7forwardEv`` (Itanium C++ ABI, 5.1.2);
+    other names as they are.
+    """
+    at, name = (3 if kernel.startswith("_ZN") else 2), ""
+    while kernel.startswith("_Z") and (match := _PART.match(kernel, at)):
+        at = match.end() + int(match[1])
+        name = kernel[match.end() : at]
+    return name or kernel
+
+
+def kernel_line(text: str, kernel: str = "") -> int | None:
+    """The line, from 1, with the name of a ``__global__`` function, of the first where none is
+    named; None where it is not there.
+    """
+    name = re.escape(plain_name(kernel)) if kernel else r"\w+"
+    named = re.compile(rf"__global__\b[^;{{}}]*?\b(?P<name>{name})\s*\((?!\d)", re.DOTALL)
+    match = named.search(text)
+    return text.count("\n", 0, match.start("name")) + 1 if match else None

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from workbench.derive.budget import Budget, budget
-from workbench.derive.factors import SMS, duration_parts
+from workbench.derive.factors import SMS, Budget, budget, duration_parts
 from workbench.derive.figures import (
     Figure,
     by_launch,
@@ -18,8 +17,7 @@ from workbench.derive.figures import (
     stall_shares,
 )
 from workbench.derive.roofline.ceilings import DRAM, L2, op_peak
-from workbench.derive.roofline.counted import counted_flops
-from workbench.derive.roofline.used import Used, used
+from workbench.derive.roofline.counted import Used, counted_flops, used
 from workbench.derive.sums import added
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.ncu.catalog import TENSOR_OPS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.derive.figures import Figure
-from workbench.derive.sampling import standard_error, top_stall
+from workbench.derive.stalls import standard_error, top_stall
 from workbench.render.document.stalls import samples
 
 

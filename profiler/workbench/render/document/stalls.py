@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from workbench.derive.diff.costs import Cost
 from workbench.derive.figures import ISSUING, SAMPLES, Figure, stall_label
-from workbench.derive.sampling import NAMED, TopStall, standard_error
-from workbench.derive.sampling import top_stall as leading
-from workbench.derive.stalls import UNSAMPLED
+from workbench.derive.stalls import NAMED, UNSAMPLED, TopStall, standard_error
+from workbench.derive.stalls import top_stall as leading
 from workbench.judge.rows import Row
 from workbench.render.numbers import percent
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from workbench.derive.figures import ISSUING, Figure, figure_label
 from workbench.derive.memory import LEVELS
-from workbench.derive.sampling import top_stall
+from workbench.derive.stalls import top_stall
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import advice, bottlenecks, step, timings, why
