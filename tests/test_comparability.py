@@ -17,6 +17,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.sessions import Throttling, throttling_warnings, timing_facts
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
+from workbench.ncu.command import INTERVAL, counting
 from workbench.render.document.blocks import plain
 from workbench.render.document.result import result
 from workbench.study.config import Config
@@ -203,3 +204,11 @@ def test_the_environment_is_that_of_the_session_and_ncu_of_the_newest_capture() 
 def test_without_evidence_nothing_is_said_of_the_environment() -> None:
     found = environment([], None)
     assert (found.gpu, found.day, found.ncu, found.ncu_flags) == (None, "", "not collected", ())
+
+
+def test_what_is_not_the_interval_is_compared() -> None:
+    before = ("--set", "full", "--cache-control", "none")
+    assert counting(before) == before
+    assert counting(()) == ()
+    assert counting(("--set", "full", INTERVAL, "8000", *before[2:])) == before
+    assert counting(("--set", "basic", INTERVAL, "8000")) == ("--set", "basic")

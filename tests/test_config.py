@@ -35,10 +35,6 @@ def fails(capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> None:
         ),
         ("[timing]\nrounds = 'many'", ["'timing.rounds'", "int", "'many'"]),
         ("[timing]\nrounds = 0", ["'timing.rounds'", "above zero"]),
-        ("[profiler]\nsamples = -1", ["'profiler.samples'", "at least zero and at most 2000"]),
-        ("[profiler]\nsamples = 2001", ["'profiler.samples'", "2001"]),
-        ("[profiler]\nsamples = 1.5", ["'profiler.samples'", "int"]),
-        ("[profiler]\nsample = 1", ["'profiler.sample'", "'samples'"]),
         ("[timing]\nrounds = true", ["'timing.rounds'", "int"]),
         ("[profiler]\nclock_control = 'bse'", ["'profiler.clock_control'", "'base'"]),
         ("gates = 3", ["'gates' must be a table", "[gates]"]),
@@ -55,11 +51,6 @@ def test_a_wrong_setting_is_named(
 def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "workbench.toml").write_text("")
     assert read_config(tmp_path / "workbench.toml") == Config()
-
-
-def test_samples_may_be_none(tmp_path: Path) -> None:
-    (tmp_path / "workbench.toml").write_text("[profiler]\nsamples = 0")
-    assert read_config(tmp_path / "workbench.toml").profiler.samples == 0
 
 
 def test_the_workspace_is_found_from_a_folder_below(
@@ -188,13 +179,22 @@ def test_a_step_that_chooses_names_the_steps_it_chooses_among() -> None:
     assert len(step.chooses) == text.count("cuda.variant(")
 
 
-def test_a_setting_of_an_earlier_version_is_told_with_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "key", "why"),
+    [
+        ("timing", "bootstrap_samples", "intervals are over [timing] sessions now"),
+        ("profiler", "samples", "ncu decides how often it samples; extra_flags can say it"),
+    ],
+)
+def test_a_setting_of_an_earlier_version_is_refused_with_what_to_do(
+    tmp_path: Path, table: str, key: str, why: str
+) -> None:
     path = tmp_path / "workbench.toml"
-    path.write_text("[timing]\nbootstrap_samples = 2000\n")
+    path.write_text(f"[{table}]\n{key} = 400\n")
     with pytest.raises(UsageError) as caught:
         read_config(path)
-    assert "'timing.bootstrap_samples' is gone" in caught.value.message
-    assert caught.value.hint == "take it out: intervals are over [timing] sessions now"
+    assert f"'{table}.{key}' is gone" in caught.value.message
+    assert caught.value.hint == f"take it out: {why}"
 
 
 def test_more_sessions_to_begin_with_than_there_may_be_are_refused(tmp_path: Path) -> None:

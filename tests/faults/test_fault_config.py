@@ -382,7 +382,6 @@ def in_range(config: Config) -> None:
     assert 0 < config.gates.min_speedup <= 1000
     assert 0 < config.gates.max_error <= 1e6
     assert 0 < config.timing.sessions <= config.timing.max_sessions <= 100
-    assert 0 <= config.profiler.samples <= 2000
     assert type(config.timing.rounds) is int
     assert type(config.gates.allow_spills) is bool
     assert config.study.isprintable()

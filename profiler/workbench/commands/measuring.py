@@ -20,10 +20,9 @@ from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Build
 from workbench.judge.deciding import Deciding
-from workbench.ncu.command import sampled
 from workbench.run.measure import Measurement
 from workbench.run.plan import Measured, Plan
-from workbench.study.config import Config, for_study
+from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.words import CheckResult, Origin
 
@@ -200,18 +199,9 @@ def cubin_folder() -> Path:
 
 def job(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str]) -> elsewhere.Job:
     """``asked`` are the variants that the user meant: a budget may refuse those that are wrong."""
-    given = (target.workspace, target.study, config_of(target, todo), target.folder)
-    return elsewhere.Job(*given, todo, deciding, tuple(asked))
-
-
-def config_of(target: Target, todo: Plan) -> Config:
-    """With what the study asks for, and for what is captured the interval of PM samples."""
     config = for_study(target.workspace.config, target.study.ladder)
-    if not todo.captured or (gpu := elsewhere.gpu()) is None:
-        return config
-    known = target.evidence().last_times
-    times = [known.get(name) for name in todo.captured]
-    return replace(config, profiler=sampled(config.profiler, times, gpu.compute_capability))
+    given = (target.workspace, target.study, config, target.folder)
+    return elsewhere.Job(*given, todo, deciding, tuple(asked))
 
 
 def carry_out(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str] = ()) -> Ensured:

@@ -10,7 +10,6 @@ from typing import Generic, TypeVar
 
 from workbench.evidence import store
 from workbench.evidence.ceilings import Calibration, load_calibration
-from workbench.evidence.journal import medians
 from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.records import (
     Build,
@@ -150,13 +149,6 @@ class Evidence:
         paths = self.folder.timing_files(self.shape)
         files = (TimingFile(path.name, store.read(path, Timing)) for path in paths)
         return tuple(file for file in files if file.timing.is_complete)
-
-    @cached_property
-    def last_times(self) -> dict[str, float]:
-        """Variant to the microseconds of a chained call of it in the newest timing that has it,
-        whatever its sources were then.
-        """
-        return {name: time for file in self.timings for name, time in medians(file.timing).items()}
 
     def timed(self, timing: Timing) -> list[str]:
         """Variants of a timing whose sources have not changed since."""

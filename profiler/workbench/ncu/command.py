@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from workbench.ncu.ranges import RANGE_PREFIX
-from workbench.study.config import MOST_SAMPLES, Profiler
+from workbench.study.config import Profiler
 
 REPORT = "capture.ncu-rep"
 INTERVAL = "--pm-sampling-interval"
-OWN_MICROSECONDS = 1.5  # ncu 2025.3.1 on an H200, at launches of up to 2.5 ms; longer ones: more
-# Compute capabilities at which intervals are in cycles, and ncu's own is 20,000 of them: from the
-# rule PMSamplingData of ncu 2025.
-IN_CYCLES = ("7.5", "8.0")
 
 
 def flags(settings: Profiler) -> list[str]:
@@ -32,28 +26,6 @@ def flags(settings: Profiler) -> list[str]:
         "kernel",
         *settings.extra_flags,
     ]
-
-
-def sampled(
-    settings: Profiler, times: Collection[float | None], compute_capability: str
-) -> Profiler:
-    """With the interval at which ncu takes about ``samples`` PM samples of the shortest of some
-    calls, in whole microseconds; ``times`` are microseconds, None where one is not on record.
-
-    As it is where that is not above ncu's own interval, where the longest call would get more
-    samples than ncu takes by itself, and where the user's own flags say an interval.
-    """
-    known = [time for time in times if time is not None]
-    if not settings.samples or not known or len(known) < len(times):
-        return settings
-    microseconds = math.ceil(min(known) / settings.samples)
-    if microseconds <= OWN_MICROSECONDS or max(known) / microseconds > MOST_SAMPLES:
-        return settings
-    is_given = any(flag.partition("=")[0] == INTERVAL for flag in settings.extra_flags)
-    if is_given or compute_capability in IN_CYCLES:
-        return settings
-    interval = (INTERVAL, str(1000 * microseconds))
-    return replace(settings, extra_flags=(*settings.extra_flags, *interval))
 
 
 def counting(recorded: Sequence[str]) -> tuple[str, ...]:

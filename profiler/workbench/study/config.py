@@ -47,12 +47,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Profiler:
-    """``samples`` is about how many PM samples ncu takes of a call; 0 leaves that to ncu."""
-
     set: str = "full"
     clock_control: str = "none"
     cache_control: str = "none"
-    samples: int = 400
     extra_flags: tuple[str, ...] = ()
 
 
@@ -103,10 +100,8 @@ CHOICES = {
 # Keys of earlier versions, and what to do about them.
 GONE = {
     "timing.bootstrap_samples": "take it out: intervals are over [timing] sessions now",
+    "profiler.samples": "take it out: ncu decides how often it samples; extra_flags can say it",
 }
-# Of a long launch ncu by itself takes 2,400 to 3,200 PM samples: so many stand in reports of ncu
-# 2025.3.1 of launches from 5 to 29 ms on an H200.
-MOST_SAMPLES = 2000
 DAY = 86400.0
 MOST = {
     "gates.min_speedup": 1000,
@@ -119,7 +114,6 @@ MOST = {
     "timing.graph_microseconds": 1e6,
     "limits.seconds_per_step": DAY,
     "limits.seconds_per_capture": DAY,
-    "profiler.samples": MOST_SAMPLES,
     "gate.margin": 10,
     "gate.counters": 10,
     "gate.registers": 255,
@@ -128,9 +122,6 @@ MOST = {
     "budget.max_gpu_seconds": 1e9,
     "budget.stop_after_runs_without_progress": 1000,
 }
-
-
-MAY_BE_ZERO = ("profiler.samples",)
 
 
 def for_study(config: Config, ladder: Ladder) -> Config:
@@ -147,7 +138,7 @@ def read_config(path: Path) -> Config:
     """Raises UsageError naming the file and the key for anything that is not a known setting."""
     found = read_toml(path)
     places = read_places(path, require_table(path, "places", found.pop("places", {})))
-    result = fill(Config, path, "", found, Rules(MOST, CHOICES, GONE, MAY_BE_ZERO))
+    result = fill(Config, path, "", found, Rules(MOST, CHOICES, GONE))
     assert isinstance(result, Config)
     result = replace(result, places=places)
     timing = result.timing

@@ -16,13 +16,12 @@ from workbench.study.text import read_text
 @dataclass(frozen=True)
 class Rules:
     """By the dotted name of a key: the ``most`` of a number, the ``choices`` of a text, what to do
-    about keys that are ``gone``, and which numbers ``may_be_zero``.
+    about keys that are ``gone``.
     """
 
     most: Mapping[str, float] = field(default_factory=dict)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gone: Mapping[str, str] = field(default_factory=dict)
-    may_be_zero: Sequence[str] = ()
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -109,12 +108,11 @@ def _shown(value: object) -> str:
 
 
 def _check_range(path: Path, where: str, value: float, rules: Rules) -> None:
-    most, zero = rules.most[where], where in rules.may_be_zero
-    if is_number(value) and (0 < value <= most or (zero and value == 0)):
+    most = rules.most[where]
+    if is_number(value) and 0 < value <= most:
         return
-    least = "at least" if zero else "above"
     raise UsageError(
-        f"{path}: '{where}' must be {least} zero and at most {most:g}, not {_shown(value)}",
+        f"{path}: '{where}' must be above zero and at most {most:g}, not {_shown(value)}",
         hint=f"leave '{where.rpartition('.')[2]}' out for the default",
     )
 
