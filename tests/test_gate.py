@@ -466,7 +466,14 @@ class Bench:
     wrong: ClassVar[set[str]] = set()
 
     def __init__(
-        self, study: Any, config: Any, folder: Any, plan: Plan, on_event: Any, undecided: Any
+        self,
+        study: Any,
+        config: Any,
+        folder: Any,
+        plan: Plan,
+        on_event: Any,
+        undecided: Any,
+        *rest: Any,
     ) -> None:
         self.study, self.folder, self.plan = study, folder, plan
         self.undecided = undecided

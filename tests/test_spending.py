@@ -15,16 +15,12 @@ from workbench.cli import main
 from workbench.commands import measuring
 from workbench.commands import spending as spending_verb
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import SpentEntry
-from workbench.judge.spending import Run, by_kind, expected_seconds, refusal, without_progress
+from workbench.judge.spending import Run, by_kind, expected_seconds, refusal
 from workbench.run import cards, machine
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured
-from workbench.run.recording import Recorder
 from workbench.study.config import Budget
-from workbench.study.workspace import find_workspace
-from workbench.words import CheckResult
 from workspaces import GOOD, copy_of_repository, make
 
 Capture = pytest.CaptureFixture[str]
@@ -99,15 +95,6 @@ def test_what_a_run_will_take() -> None:
     assert expected_seconds([], RUN) == 0
 
 
-def test_runs_without_progress() -> None:
-    """The first is progress; what makes nothing faster by enough is none."""
-    best = [10.0, 9.9, None, 9.0, 8.9, 9.5]
-    entries = [spent(1, best=time) for time in best]
-    counts = [without_progress(entries[:n], "scale", "large", H200, 1.03) for n in range(1, 7)]
-    assert counts == [0, 1, 1, 0, 1, 2]
-    assert without_progress(entries, "scale", "long", H200, 1.03) == 0
-
-
 @pytest.mark.parametrize(
     ("budget", "why"),
     [
@@ -115,17 +102,10 @@ def test_runs_without_progress() -> None:
         (Budget(max_gpu_seconds=200), ""),
         (Budget(max_gpu_seconds=100), "all of the budget is spent: 100 of 100 GPU seconds"),
         (Budget(max_gpu_seconds=140), "this run would pass the budget: 100 of 140 GPU seconds"),
-        (Budget(max_cost=0.2, rate_per_hour=3.6), ""),
-        (Budget(max_cost=0.12, rate_per_hour=3.6, currency="€"), "0.1 of 0.12 € of cost are spent"),
-        (Budget(stop_after_runs_without_progress=2), ""),
-        (Budget(stop_after_runs_without_progress=1), "1 runs of scale at large in a row"),
-        (Budget(stop_when_wrong=True), "fix is wrong"),
     ],
 )
 def test_a_run_that_would_pass_a_limit(budget: Budget, why: str) -> None:
-    entries = [spent(50, best=10.0), spent(50, best=10.0)]
-    wrong = ("fix",)
-    found = refusal(entries, budget, Run(RUN.verb, RUN.study, RUN.shape, H200, wrong), 1.03)
+    found = refusal([spent(50), spent(50)], budget, RUN)
     assert (found is not None) == bool(why)
     if found is not None:
         assert why in found.why
@@ -157,7 +137,7 @@ def bench(monkeypatch: Patch) -> type[Bench]:
 def test_a_run_is_put_on_the_ledger_and_the_next_one_stopped(
     tmp_path: Path, bench: type[Bench], capsys: Capture
 ) -> None:
-    config = '[budget]\nrate_per_hour = 3.6\ncurrency = "€"\nmax_gpu_seconds = 60\n'
+    config = "[budget]\nrate_per_hour = 3.6\nmax_gpu_seconds = 60\n"
     root = make(tmp_path, {"baseline": GOOD}, config=config)
     project = ["--project", str(root)]
     assert main(["check", *project]) == 0
@@ -184,25 +164,6 @@ def test_a_run_is_put_on_the_ledger_and_the_next_one_stopped(
     assert bench.begun == 1
 
 
-def test_a_variant_that_is_known_to_be_wrong_stops_the_run(
-    tmp_path: Path, bench: type[Bench], capsys: Capture
-) -> None:
-    """It would be left out otherwise, and the rest measured."""
-    root = make(
-        tmp_path, {"baseline": GOOD, "fix": GOOD}, config="[budget]\nstop_when_wrong = true\n"
-    )
-    study = find_workspace(root).study()
-    folder = EvidenceFolder(root / "ablations" / "scale" / "evidence" / "nvidia-h200")
-    recorder = Recorder(study, "large", folder, ["fix"])
-    recorder.check("fix", "large", status=CheckResult.WRONG, why="max error 1")
-    project = ["--project", str(root)]
-    assert main(["ablate", *project]) == 1
-    assert "fix is wrong, and the budget says to stop then" in capsys.readouterr().err
-    assert bench.begun == 0
-    main(["profile", "baseline", *project])
-    assert bench.begun == 1
-
-
 def test_a_run_that_fails_is_paid_for(
     tmp_path: Path, bench: type[Bench], monkeypatch: Patch
 ) -> None:
@@ -222,7 +183,9 @@ def test_reading_costs_nothing(tmp_path: Path, capsys: Capture) -> None:
     assert not (root / "ablations" / "ledger.jsonl").exists()
 
 
-@pytest.mark.parametrize("line", ["max_cost = -1", "max_costs = 1", 'max_gpu_seconds = "all"'])
+@pytest.mark.parametrize(
+    "line", ["max_gpu_seconds = -1", "max_gpu = 1", 'max_gpu_seconds = "all"', "max_cost = 1"]
+)
 def test_a_budget_that_is_none(tmp_path: Path, capsys: Capture, line: str) -> None:
     root = make(tmp_path, {"baseline": GOOD}, config=f"[budget]\n{line}\n")
     assert main(["status", "--project", str(root)]) == 2

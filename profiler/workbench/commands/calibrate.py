@@ -77,7 +77,7 @@ def run(options: CalibrateOptions) -> None:
             board = Board(there.place.name, _tell)
             elsewhere.answered(there, _job(workspace, found, folder), board)
         else:
-            with spending(workspace, Evidence(found, found.default_shape, folder), []):
+            with spending(workspace, Evidence(found, found.default_shape, folder)):
                 calibrate(folder, _tell)
     except KeyboardInterrupt:
         note("interrupted: nothing was written")

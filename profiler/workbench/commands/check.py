@@ -42,7 +42,7 @@ def measure(
     """
     names = collectable(target.study, names)
     plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere, here=here)
-    measured = perform(job(target, plan, Deciding(), ()))
+    measured = perform(job(target, plan, Deciding()))
     if elsewhere.PLACE.get() is None:
         return {}
     evidence = target.evidence()

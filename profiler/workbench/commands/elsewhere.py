@@ -157,8 +157,8 @@ def package_version(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Job:
-    """A plan of a verb; ``asked`` are the variants that the user meant, ``payer`` is the workspace
-    whose budget it is. ``instead`` of the plan it may be a job that measures no variants.
+    """A plan of a verb; ``payer`` is the workspace whose budget it is. ``instead`` of the plan it
+    may be a job that measures no variants.
     """
 
     payer: Workspace
@@ -167,7 +167,6 @@ class Job:
     folder: EvidenceFolder
     plan: Plan
     deciding: Deciding = field(default_factory=Deciding)
-    asked: tuple[str, ...] = ()
     instead: TrialJob | CeilingsJob | None = None
 
     @property
@@ -196,8 +195,7 @@ def dispatched(there: There, jobs: Sequence[Job], board: Board) -> list[Outcome]
     from workbench.places.plan import Errand
     from workbench.places.underway import Watching
 
-    runs = [begin(job.payer, job.evidence, job.asked, there.gpu.name) for job in jobs]
-    before = [len(job.folder.timing_files(job.plan.shape)) for job in jobs]
+    runs = [begin(job.payer, job.evidence, there.gpu.name) for job in jobs]
     errands = []
     for job in jobs:
         if job.instead is None:
@@ -212,10 +210,9 @@ def dispatched(there: There, jobs: Sequence[Job], board: Board) -> list[Outcome]
         try:
             return dispatch.run()
         finally:
-            for job, run, old, outcome in zip(jobs, runs, before, dispatch.outcomes, strict=True):
+            for job, run, outcome in zip(jobs, runs, dispatch.outcomes, strict=True):
                 spent = sum(outcome.seconds.values())
-                timed = len(job.folder.timing_files(job.plan.shape)) > old
-                charge(job.payer, job.evidence, run, spent, place=there.place.name, timed=timed)
+                charge(job.payer, run, spent, place=there.place.name)
 
 
 def answered(there: There, job: Job, board: Board) -> Measured:

@@ -129,7 +129,7 @@ def ensure(
     todo = plan(evidence, known, fresh=fresh, capture=capture, least=least)
     if not todo.variants:
         return Ensured(Origin.RECORDED)
-    return carry_out(target, todo, Deciding(steps=True), asked=variants)
+    return carry_out(target, todo, Deciding(steps=True))
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def ensure_ahead(every: Sequence[Wanted], *, fresh: bool, timed: bool = False) -
         todo = replace(todo, captured=()) if timed else todo
         if todo.variants:
             places.append(i)
-            jobs.append(job(one.target, todo, Deciding(steps=not timed), one.variants))
+            jobs.append(job(one.target, todo, Deciding(steps=not timed)))
     if jobs:
         for i, measured in zip(places, elsewhere.carry_out(there, jobs), strict=True):
             found[i] = ensured(measured)
@@ -186,7 +186,7 @@ def ensure_timed(
     todo = replace(todo, captured=(), here=set(todo.timed) <= set(checked))
     if not todo.timed:
         return Ensured(Origin.RECORDED)
-    return carry_out(target, todo, Deciding(refusing=refused is not None), asked=variants)
+    return carry_out(target, todo, Deciding(refusing=refused is not None))
 
 
 @cache
@@ -197,17 +197,16 @@ def cubin_folder() -> Path:
     return folder
 
 
-def job(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str]) -> elsewhere.Job:
-    """``asked`` are the variants that the user meant: a budget may refuse those that are wrong."""
+def job(target: Target, todo: Plan, deciding: Deciding) -> elsewhere.Job:
     config = for_study(target.workspace.config, target.study.ladder)
     given = (target.workspace, target.study, config, target.folder)
-    return elsewhere.Job(*given, todo, deciding, tuple(asked))
+    return elsewhere.Job(*given, todo, deciding)
 
 
-def carry_out(target: Target, todo: Plan, deciding: Deciding, asked: Sequence[str] = ()) -> Ensured:
-    """Measure what a plan says; ``asked`` are the variants that the user meant."""
+def carry_out(target: Target, todo: Plan, deciding: Deciding) -> Ensured:
+    """Measure what a plan says."""
     started = time.monotonic()
-    result = perform(job(target, todo, deciding, asked or todo.variants))
+    result = perform(job(target, todo, deciding))
     if elsewhere.PLACE.get() is not None:
         return ensured(result)
     parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.seconds.items())
@@ -225,7 +224,7 @@ def perform(job: elsewhere.Job) -> Measured:
         (measured,) = elsewhere.carry_out(there, [job])
         return measured
     with (
-        spending(job.payer, job.evidence, job.asked),
+        spending(job.payer, job.evidence),
         Progress(len(job.plan.captured), job.config.timing.sessions) as progress,
     ):
         result = Measurement(

@@ -260,7 +260,7 @@ def measure_together(
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
-    job = elsewhere.Job(payer, study, config, target, plan, deciding, tuple(plan.variants))
+    job = elsewhere.Job(payer, study, config, target, plan, deciding)
     result = perform(job)
     return Together(job.evidence, {**result.unsupported, **result.failures})
 

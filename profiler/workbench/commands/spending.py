@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from workbench.commands import VERB
 from workbench.commands.progress import note
-from workbench.errors import GateFailed, WorkbenchError
-from workbench.evidence import journal, store
+from workbench.errors import GateFailed
+from workbench.evidence import store
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import SpentEntry
-from workbench.judge.spending import Refusal, Run, refusal
+from workbench.judge.spending import Run, refusal
 from workbench.run import machine
 from workbench.run.cards import cards, held
 from workbench.run.origin import now
 from workbench.study.places import LOCAL
 from workbench.study.workspace import Workspace
-from workbench.words import CheckResult
 
 
 def ledger(workspace: Workspace) -> list[SpentEntry]:
@@ -32,20 +30,18 @@ def ledger(workspace: Workspace) -> list[SpentEntry]:
 
 
 @contextmanager
-def spending(workspace: Workspace, evidence: Evidence, variants: Sequence[str]) -> Iterator[None]:
-    """What is done inside is measuring of ``variants``, with ``evidence`` for what is known of
-    them. It begins when no other command of this user measures on the card. Raises GateFailed where
-    the budget does not allow it.
+def spending(workspace: Workspace, evidence: Evidence) -> Iterator[None]:
+    """What is done inside is measuring. It begins when no other command of this user measures on
+    the card. Raises GateFailed where the budget does not allow it.
     """
     gpu = machine.find_gpu()
-    run = begin(workspace, evidence, variants, gpu.name if gpu else "")
+    run = begin(workspace, evidence, gpu.name if gpu else "")
     with alone_on_the_card():
-        started, before = time.monotonic(), {path.name for path in _timings(evidence)}
+        started = time.monotonic()
         try:
             yield
         finally:
-            timed = any(path.name not in before for path in _timings(evidence))
-            charge(workspace, evidence, run, time.monotonic() - started, timed=timed)
+            charge(workspace, run, time.monotonic() - started)
 
 
 @contextmanager
@@ -66,32 +62,16 @@ def alone_on_the_card() -> Iterator[None]:
         yield
 
 
-def begin(workspace: Workspace, evidence: Evidence, variants: Sequence[str], gpu: str) -> Run:
+def begin(workspace: Workspace, evidence: Evidence, gpu: str) -> Run:
     """A run on GPUs of this name. Raises GateFailed where the budget does not allow it."""
-    run = Run(
-        verb=VERB.get(),
-        study=evidence.study.name,
-        shape=evidence.shape,
-        gpu=gpu,
-        wrong=tuple(wrong_of(evidence, variants)),
-    )
-    if no := may_begin(workspace, run):
+    run = Run(verb=VERB.get(), study=evidence.study.name, shape=evidence.shape, gpu=gpu)
+    if no := refusal(ledger(workspace), workspace.config.budget, run):
         raise GateFailed(no.why, hint=no.hint)
     return run
 
 
-def charge(
-    workspace: Workspace,
-    evidence: Evidence,
-    run: Run,
-    seconds: float,
-    *,
-    timed: bool,
-    place: str = LOCAL,
-) -> None:
-    """Put the GPU seconds of a run on the ledger; with what came of it, where it timed."""
-    budget = workspace.config.budget
-    fresh = Evidence(evidence.study, evidence.shape, evidence.folder)
+def charge(workspace: Workspace, run: Run, seconds: float, *, place: str = LOCAL) -> None:
+    """Put the GPU seconds of a run on the ledger."""
     entry = SpentEntry(
         date=now(),
         verb=run.verb,
@@ -100,35 +80,6 @@ def charge(
         seconds=round(seconds, 2),
         shape=run.shape,
         place=place,
-        rate=budget.rate_per_hour,
-        currency=budget.currency,
-        best=best_of(fresh) if timed else None,
+        rate=workspace.config.budget.rate_per_hour,
     )
     store.append(workspace.ledger, entry)
-
-
-def may_begin(workspace: Workspace, run: Run) -> Refusal | None:
-    config = workspace.config
-    return refusal(ledger(workspace), config.budget, run, config.gates.min_speedup)
-
-
-def _timings(evidence: Evidence) -> list[Path]:
-    return evidence.folder.timing_files(evidence.shape)
-
-
-def wrong_of(evidence: Evidence, variants: Sequence[str]) -> Iterator[str]:
-    """Those of which it is on record that they are wrong as they are."""
-    for name in variants:
-        checks = (evidence.check(name, shape).current for shape in evidence.study.shapes)
-        if any(check is not None and check.status == CheckResult.WRONG for check in checks):
-            yield name
-
-
-def best_of(evidence: Evidence) -> float | None:
-    """Microseconds of the fastest step in the newest timing; None without any."""
-    steps = [step.variant for step in evidence.study.ladder.steps]
-    with suppress(WorkbenchError):
-        for file in reversed(evidence.timings):
-            medians = journal.medians(file.timing)
-            return min((medians[name] for name in steps if name in medians), default=None)
-    return None

@@ -180,7 +180,7 @@ def carried_out(job: elsewhere.Job) -> Measured:
     """Here or at the place of the verb. Raises KeyboardInterrupt after Ctrl-C."""
     if (there := elsewhere.PLACE.get()) is not None:
         return elsewhere.answered(there, job, Board(there.place.name, quiet=True))
-    with Progress(0, QUICK.sessions) as progress, spending(job.payer, job.evidence, []):
+    with Progress(0, QUICK.sessions) as progress, spending(job.payer, job.evidence):
         done = Measurement(job.study, job.config, job.folder, job.plan, quiet(progress)).run()
     if done.interrupted:
         raise KeyboardInterrupt

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spent:
-    """A part of the ledger: by verb, study, place and card. ``cost`` is by currency."""
+    """A part of the ledger: by verb, study, place and card."""
 
     verb: str
     study: str
@@ -29,13 +29,12 @@ class Spent:
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is about to begin; ``wrong`` are variants of it that are known to be wrong."""
+    """A run that is about to begin."""
 
     verb: str
     study: str
     shape: str
     gpu: str
-    wrong: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,6 @@ def seconds_of(entries: Sequence[SpentEntry]) -> float:
 
 
 def cost_of(entries: Sequence[SpentEntry]) -> float:
-    """What was paid in another currency counts as it is: nobody knows the rate."""
     return added(entry.cost for entry in entries)
 
 
@@ -74,58 +72,20 @@ def expected_seconds(entries: Sequence[SpentEntry], run: Run) -> float:
     return float(median(float(entry.seconds) for entry in here)) if here else 0.0
 
 
-def without_progress(
-    entries: Sequence[SpentEntry], study: str, shape: str, gpu: str, least: float
-) -> int:
-    """Of the timing runs at a shape, how many came after the last that made the study's fastest
-    step faster by the factor ``least``. The first one is progress.
-    """
-    best, idle = None, 0
-    for entry in entries:
-        if (entry.study, entry.shape, entry.gpu) != (study, shape, gpu) or entry.best is None:
-            continue
-        if best is None or entry.best * least <= best:
-            best, idle = float(entry.best), 0
-        else:
-            idle += 1
-    return idle
-
-
-def refusal(
-    entries: Sequence[SpentEntry], budget: Budget, run: Run, least: float
-) -> Refusal | None:
-    """None where the run may begin. ``least`` is the factor that counts as progress."""
-    if run.wrong and budget.stop_when_wrong:
-        return Refusal(
-            f"{', '.join(run.wrong)} is wrong, and the budget says to stop then",
-            "mend it (`workbench check` says how wrong), or take budget.stop_when_wrong out of "
-            "workbench.toml",
-        )
-    expected = expected_seconds(entries, run)
-    spent = seconds_of(entries)
-    if over := _over(spent, expected, budget.max_gpu_seconds, "GPU seconds"):
-        return Refusal(over, "raise budget.max_gpu_seconds in workbench.toml to go on")
-    price = expected / 3600 * budget.rate_per_hour
-    money = f"{budget.currency} of cost".strip()
-    if over := _over(cost_of(entries), price, budget.max_cost, money):
-        return Refusal(over, "raise budget.max_cost in workbench.toml to go on")
-    most = budget.stop_after_runs_without_progress
-    idle = without_progress(entries, run.study, run.shape, run.gpu, least)
-    if most and idle >= most:
-        return Refusal(
-            f"{idle} runs of {run.study} at {run.shape} in a row made no step faster by {least:g}x",
-            "try something else first, then raise budget.stop_after_runs_without_progress",
-        )
-    return None
-
-
-def _over(spent: float, expected: float, limit: float, what: str) -> str:
-    """Why a limit would be passed; "" where it would not, or is none."""
+def refusal(entries: Sequence[SpentEntry], budget: Budget, run: Run) -> Refusal | None:
+    """None where the run may begin."""
+    spent, expected, limit = (
+        seconds_of(entries),
+        expected_seconds(entries, run),
+        budget.max_gpu_seconds,
+    )
     if not limit or (spent + expected <= limit and spent < limit):
-        return ""
+        return None
+    hint = "raise budget.max_gpu_seconds in workbench.toml to go on"
     if spent >= limit:
-        return f"all of the budget is spent: {spent:.4g} of {limit:g} {what}"
-    return (
-        f"this run would pass the budget: {spent:.4g} of {limit:g} {what} are spent, and such a "
-        f"run takes about {expected:.4g}"
+        return Refusal(f"all of the budget is spent: {spent:.4g} of {limit:g} GPU seconds", hint)
+    return Refusal(
+        f"this run would pass the budget: {spent:.4g} of {limit:g} GPU seconds are spent, and such "
+        f"a run takes about {expected:.4g}",
+        hint,
     )

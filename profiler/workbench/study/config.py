@@ -66,19 +66,14 @@ class CommitGate:
 
 @dataclass(frozen=True)
 class Budget:
-    """What measuring may cost: 0 and "" are no limit and no price.
+    """What measuring may take: 0 is no limit and no price.
 
-    ``rate_per_hour`` is the price of a GPU's hour in ``currency``. The limits are of all that the
-    workspace's ledger holds. A run without progress is one after which no step of its study is
-    faster than the fastest before it by ``gates.min_speedup``.
+    ``rate_per_hour`` is the price of a GPU's hour. ``max_gpu_seconds`` is of all that the
+    workspace's ledger holds.
     """
 
     rate_per_hour: float = 0.0
-    currency: str = ""
-    max_cost: float = 0.0
     max_gpu_seconds: float = 0.0
-    stop_after_runs_without_progress: int = 0
-    stop_when_wrong: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,9 +113,7 @@ MOST = {
     "gate.counters": 10,
     "gate.registers": 255,
     "budget.rate_per_hour": 1e6,
-    "budget.max_cost": 1e9,
     "budget.max_gpu_seconds": 1e9,
-    "budget.stop_after_runs_without_progress": 1000,
 }
 
 

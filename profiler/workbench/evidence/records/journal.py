@@ -70,9 +70,7 @@ JournalEntry = SessionEntry | CaptureEntry | PredictionEntry
 class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One line of ``ledger.jsonl``: a run that held a GPU for so many ``seconds``.
 
-    ``place`` is where that card stands, ``rate`` the price of its hour in ``currency`` at that
-    time. ``best`` is the chained time of the study's fastest step at ``shape`` afterwards, in
-    microseconds; None where the run timed nothing.
+    ``place`` is where that GPU stands, ``rate`` the price of its hour at that time.
     """
 
     mend: ClassVar[str] = "the other lines count; this one can be deleted"
@@ -85,10 +83,8 @@ class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
     shape: str = ""
     place: str = "local"
     rate: Number = 0
-    currency: str = ""
-    best: Number | None = None
 
     @property
     def cost(self) -> float:
-        """In its currency."""
+        """In the currency of the rate."""
         return float(self.seconds) / 3600 * float(self.rate)

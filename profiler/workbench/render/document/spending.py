@@ -27,16 +27,15 @@ class Limit:
         return max(0.0, self.most - self.spent) if self.most else None
 
 
-def _fields(currency: str) -> list[Field[Spent]]:
-    return [
-        field("verb", "verb", lambda s: s.verb),
-        field("study", "study", lambda s: s.study),
-        field("place", "place", lambda s: s.place, rank=2),
-        field("gpu", "GPU", lambda s: s.gpu, rank=1),
-        field("runs", "runs", lambda s: figure_cell(s.runs), right=True, rank=1),
-        field("seconds", "GPU time", lambda s: figure_cell(s.seconds), unit="s", right=True),
-        field("cost", "cost", lambda s: _money(s.cost), unit=currency, right=True, rank=1),
-    ]
+SPENT: list[Field[Spent]] = [
+    field("verb", "verb", lambda s: s.verb),
+    field("study", "study", lambda s: s.study),
+    field("place", "place", lambda s: s.place, rank=2),
+    field("gpu", "GPU", lambda s: s.gpu, rank=1),
+    field("runs", "runs", lambda s: figure_cell(s.runs), right=True, rank=1),
+    field("seconds", "GPU time", lambda s: figure_cell(s.seconds), unit="s", right=True),
+    field("cost", "cost", lambda s: _money(s.cost), right=True, rank=1),
+]
 
 
 LIMITS: list[Field[Limit]] = [
@@ -57,7 +56,7 @@ def _amount(value: float, unit: str) -> str:
     return f"{number(value)} {unit}".strip()
 
 
-def status(spent: Sequence[Spent], limits: Sequence[Limit], currency: str) -> list[Block]:
+def status(spent: Sequence[Spent], limits: Sequence[Limit]) -> list[Block]:
     if not spent:
         return [Paragraph(words("nothing was spent yet")), table("limits", LIMITS, limits)]
-    return [table("spent", _fields(currency), spent), table("limits", LIMITS, limits)]
+    return [table("spent", SPENT, spent), table("limits", LIMITS, limits)]
