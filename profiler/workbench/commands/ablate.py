@@ -13,7 +13,7 @@ from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_ahead, 
 from workbench.commands.options import AblateOptions, SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
-from workbench.commands.report import write_reports
+from workbench.commands.report import REPORT, is_due, write_reports
 from workbench.commands.target import (
     Target,
     find_study,
@@ -57,23 +57,27 @@ def measured(
     fixes: list[str],
     fresh: bool,
     ahead: Ensured | None = None,
-) -> tuple[Ablation, Snapshot, dict[str, str]]:
-    """The ladder at the target's shape, the evidence it was judged on, and what failed of it.
-    ``ahead``: it was measured with others.
+) -> tuple[Ablation, Snapshot | None, dict[str, str]]:
+    """The ladder at the target's shape, the evidence for its report, and what failed of it. No
+    evidence if the report is up to date. ``ahead``: it was measured with others.
 
     Ctrl-C leaves with 130.
     """
     steps = target.steps(fixes)
     ensured = ahead or ensure(target, named(target, fixes), fresh=fresh)
-    evidence = snapshot(target.evidence(), steps, sources=True)  # as it is after measuring
+    due = is_due(target)
+    evidence = snapshot(target.evidence(), steps, sources=due)  # as it is after measuring
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     judged = with_record(judged, target, keep=True)
     asked = {name: why for name, why in ensured.unsupported.items() if name in fixes}
-    return judged, evidence, {**ensured.failures, **asked}
+    return judged, evidence if due else None, {**ensured.failures, **asked}
 
 
-def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[str, str]) -> None:
-    """Write the report, after all else was printed: a folder that takes none costs no more.
+def finish(
+    target: Target, evidence: Snapshot | None, judged: Ablation, failed: dict[str, str]
+) -> None:
+    """Write the report if it is not up to date, after all else was printed: a folder that takes
+    none costs no more.
 
     Outside of a workspace there is none but that of ``workbench report``.
     """
@@ -86,12 +90,15 @@ def finish(target: Target, evidence: Snapshot, judged: Ablation, failed: dict[st
         sys.stdout.flush()
     except BrokenPipeError as error:  # the report is written all the same
         gone = error
+    folder = target.workspace.reports(target.study, judged.shape, target.part)
     if target.workspace.packaged:
-        folder = target.workspace.reports(target.study, judged.shape, target.part)
         note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
     else:
-        for path in write_reports(target, evidence, judged, page=False):
-            note(f"wrote {shown_path(path)}")
+        if evidence is None:
+            note(f"{shown_path(folder / REPORT)} is up to date; `workbench report` rebuilds it")
+        else:
+            for path in write_reports(target, evidence, judged, page=False):
+                note(f"wrote {shown_path(path)}")
         if judged.best is not None and judged.best.advice:
             note(f"next: `workbench advise {quote(judged.best.variant)}{named_again(target)}`")
     if gone is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from workbench.commands.progress import note
 from workbench.commands.target import Target, find_recorded, shown_path
 from workbench.commands.track_record import with_record
 from workbench.errors import EnvironmentLacks, UsageError
+from workbench.evidence.layout import listed
 from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
@@ -28,6 +30,20 @@ if TYPE_CHECKING:
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
+
+
+def is_due(target: Target) -> bool:
+    """Whether there is no report yet, or what it is about has changed since it was written."""
+    workspace, study = target.workspace, target.study
+    if workspace.packaged:
+        return False
+    report = workspace.reports(study, target.shape, target.part) / REPORT
+    about = [*listed(study.folder), *listed(workspace.ablations / study.name)]
+    about.append(target.folder.journal)
+    with suppress(OSError):
+        written = report.stat().st_mtime_ns
+        return any(path.stat().st_mtime_ns > written for path in about if path.is_file())
+    return True
 
 
 def write_reports(
