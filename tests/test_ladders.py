@@ -17,7 +17,7 @@ from snapshots import snapshot as by_hand
 from workbench.commands.ablate import named
 from workbench.commands.target import find_target
 from workbench.errors import UsageError
-from workbench.judge.ladder import judge, trials_in
+from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
 from workbench.render import markdown
@@ -278,7 +278,7 @@ def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> Non
     assert "corrects" not in plain(verdict_line(ladder.row("plain")))
     table = markdown.blocks([ladder_table(found)])
     assert table.count("kept, a correction") == 1
-    assert [trial.variant for trial in trials_in(timed, Config())] == ["plain"]
+    assert [trial.variant for trial in judge(timed, Config()).trials] == ["plain"]
 
 
 def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:

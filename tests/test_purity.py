@@ -142,8 +142,8 @@ def blocks_of(judged: Judged) -> list[Block]:
     """What ``ablate``, ``show`` and ``diff`` print."""
     found = judged.ablation
     return [
-        *ladder_view.ablation(found, by_shape=True),
-        *ladder_view.ablation(found, by_shape=False),
+        *ladder_view.ablation(found, own=True),
+        *ladder_view.ablation(found),
         *ladder_view.account(found),
         *(variant(row, found) for row in found.everything),
         *pair.variants(judged.pair, judged.change, source=True),

@@ -13,7 +13,7 @@ from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_ahead, 
 from workbench.commands.options import AblateOptions, SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
-from workbench.commands.report import REPORT, is_due, write_reports
+from workbench.commands.report import REPORT, is_due, reported
 from workbench.commands.target import (
     Target,
     find_study,
@@ -26,7 +26,6 @@ from workbench.commands.target import (
 )
 from workbench.commands.track_record import with_record
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.leave_one_out import Switch, introduced_by, judge_left_out, names_of
 from workbench.judge.rows import Ablation
@@ -57,25 +56,24 @@ def measured(
     fixes: list[str],
     fresh: bool,
     ahead: Ensured | None = None,
-) -> tuple[Ablation, Snapshot | None, dict[str, str]]:
-    """The ladder at the target's shape, the evidence for its report, and what failed of it. No
-    evidence if the report is up to date. ``ahead``: it was measured with others.
+    *,
+    everywhere: bool = True,
+) -> tuple[Ablation, dict[str, str]]:
+    """The ladder at the target's shape, and what failed of it. ``ahead``: it was measured with
+    others. ``everywhere``: judged at the other shapes as well.
 
     Ctrl-C leaves with 130.
     """
     steps = target.steps(fixes)
     ensured = ahead or ensure(target, named(target, fixes), fresh=fresh)
-    due = is_due(target)
-    evidence = snapshot(target.evidence(), steps, sources=due)  # as it is after measuring
+    evidence = snapshot(target.evidence(), steps, everywhere=everywhere)  # as it is after measuring
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     judged = with_record(judged, target, keep=True)
     asked = {name: why for name, why in ensured.unsupported.items() if name in fixes}
-    return judged, evidence if due else None, {**ensured.failures, **asked}
+    return judged, {**ensured.failures, **asked}
 
 
-def finish(
-    target: Target, evidence: Snapshot | None, judged: Ablation, failed: dict[str, str]
-) -> None:
+def finish(target: Target, fixes: list[str], judged: Ablation, failed: dict[str, str]) -> None:
     """Write the report if it is not up to date, after all else was printed: a folder that takes
     none costs no more.
 
@@ -94,11 +92,11 @@ def finish(
     if target.workspace.packaged:
         note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
     else:
-        if evidence is None:
-            note(f"{shown_path(folder / REPORT)} is up to date; `workbench report` rebuilds it")
-        else:
-            for path in write_reports(target, evidence, judged, page=False):
+        if is_due(folder, target):
+            for path in reported(target, fixes, source=judged.source):
                 note(f"wrote {shown_path(path)}")
+        else:
+            note(f"{shown_path(folder / REPORT)} is up to date; `workbench report` rebuilds it")
         if judged.best is not None and judged.best.advice:
             note(f"next: `workbench advise {quote(judged.best.variant)}{named_again(target)}`")
     if gone is not None:
@@ -130,14 +128,15 @@ def run(options: AblateOptions) -> None:
     if len(picked) > 1:
         return run_sizes(options, sizes.targets_of(workspace, picked))
     target = target_at(workspace, picked[0])
-    judged, evidence, failed = measured(target, options.fixes or [], options.fresh)
+    fixes = options.fixes or []
+    judged, failed = measured(target, fixes, options.fresh, everywhere=options.json)
     if options.json:
         show_json(as_json.ablation(judged))
     else:
         out = Output(options.wide, options.markdown, options.csv)
-        table = ladder_view.ablation(judged, by_shape=out.on_terminal and not options.wide)
+        table = ladder_view.ablation(judged, own=out.on_terminal and not options.wide)
         out.show(*table, *ladder_view.account(judged))
-    return finish(target, evidence, judged, failed)
+    return finish(target, fixes, judged, failed)
 
 
 def run_sweep(options: AblateOptions) -> None:
@@ -167,7 +166,7 @@ def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
     ahead = ensure_ahead([Wanted(t, named(t, fixes)) for t in targets], fresh=options.fresh)
     for i, target in enumerate(targets):
         done = ahead[i] if ahead else None
-        judged, _, failures = measured(target, fixes, options.fresh, done)
+        judged, failures = measured(target, fixes, options.fresh, done, everywhere=False)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
     found = sizes.Measured(tuple(targets), tuple(row.variant for row in judged.rows))
     part = (f"over {options.shape}", *fixes)
@@ -198,20 +197,20 @@ def run_all(options: AblateOptions) -> None:
     ahead = ensure_ahead([Wanted(t, named(t, fixes)) for t in targets], fresh=options.fresh)
     for i, target in enumerate(targets):
         done = ahead[i] if ahead else None
-        judged, evidence, failures = measured(target, fixes, options.fresh, done)
+        judged, failures = measured(target, fixes, options.fresh, done)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
         tables.append(judged)
         if not (options.json or options.csv):
-            out.show(*ladder_view.ablation(judged, by_shape=False))
+            out.show(*ladder_view.ablation(judged))
             out.gap()
     if options.json:
         show_json({"tables": [as_json.ablation(each) for each in tables]})
     elif options.csv:
-        every = ((each.shape, ladder_view.ablation(each, by_shape=False)) for each in tables)
+        every = ((each.shape, ladder_view.ablation(each)) for each in tables)
         out.show(*(Section(shape, (), tuple(blocks)) for shape, blocks in every))
     else:
         out.show(*ladder_view.across(judged))
-    finish(target, evidence, judged, failed)
+    finish(target, fixes, judged, failed)
 
 
 def switches_of(study: Study, variant: str, ladder: Ladder) -> tuple[Study, list[Switch]]:

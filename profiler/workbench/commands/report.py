@@ -22,6 +22,7 @@ from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import ladder_sources
 from workbench.study.workspace import Workspace
+from workbench.words import Origin
 
 if TYPE_CHECKING:
     from workbench.render.chart.scene import Scene
@@ -32,16 +33,13 @@ REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
 
 
-def is_due(target: Target) -> bool:
+def is_due(folder: Path, target: Target) -> bool:
     """Whether there is no report yet, or what it is about has changed since it was written."""
     workspace, study = target.workspace, target.study
-    if workspace.packaged:
-        return False
-    report = workspace.reports(study, target.shape, target.part) / REPORT
     about = [*listed(study.folder), *listed(workspace.ablations / study.name)]
     about.append(target.folder.journal)
     with suppress(OSError):
-        written = report.stat().st_mtime_ns
+        written = (folder / REPORT).stat().st_mtime_ns
         return any(path.stat().st_mtime_ns > written for path in about if path.is_file())
     return True
 
@@ -75,6 +73,16 @@ def write_reports(
     if target.part:
         note(f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own")
     return [folder / name for name in files]
+
+
+def reported(
+    target: Target, fixes: list[str], *, page: bool = False, source: Origin = Origin.RECORDED
+) -> list[Path]:
+    """Judge the ladder and write its report. Raises as ``write_reports``."""
+    evidence = snapshot(target.evidence(), target.steps(fixes), sources=True)
+    judged = judge(evidence, target.workspace.config, source=source)
+    judged = with_record(judged, target, keep=True)
+    return write_reports(target, evidence, judged, page=page)
 
 
 def write_document(
@@ -133,11 +141,7 @@ def open_page(path: Path) -> None:
 
 def run(options: ReportOptions) -> None:
     target = find_recorded(options.project, options.study, options.shape, gpu=options.gpu)
-    steps = target.steps(options.fixes or [])
-    page = options.html or options.open_
-    evidence = snapshot(target.evidence(), steps, sources=True)
-    judged = with_record(judge(evidence, target.workspace.config), target, keep=True)
-    written = write_reports(target, evidence, judged, page=page)
+    written = reported(target, options.fixes or [], page=options.html or options.open_)
     for path in written:
         note(f"wrote {shown_path(path)}")
     if options.open_:

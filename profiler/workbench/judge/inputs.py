@@ -150,7 +150,8 @@ class Snapshot:
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
     ``told`` is what was found wrong with files and cost no variant its evidence. ``journal`` says
     what was recorded when; None where nobody asked. ``ranges`` are parameters in which shapes on
-    record differ and in nothing else, with these shapes, one of them at least derived.
+    record differ and in nothing else, with these shapes, one of them at least derived. Without
+    ``everywhere`` it is enough for the table at ``shape`` alone.
     """
 
     study: str
@@ -165,6 +166,7 @@ class Snapshot:
     journal: Journal | None = None
     ranges: tuple[tuple[str, tuple[ShapeEvidence, ...]], ...] = ()
     only: tuple[str, ...] = ()
+    everywhere: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:

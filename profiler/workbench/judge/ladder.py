@@ -44,7 +44,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     measured = _measured_ceilings(snapshot, profiled)
     surroundings = _environment(table, profiled)
     ladders = tuple(_ladders(views, rows, references, trials))
-    across = None if only else _across(views)
+    across = _across(views) if snapshot.everywhere else None
     return Ablation(
         study=snapshot.study,
         title=snapshot.ladder.title,
@@ -150,7 +150,7 @@ def _ladders(
     known = {row.variant: row for row in rows}
     steps = [row.step for row in rows if row.step]
     highest = _highest_mhz(snapshot)
-    for shape in [snapshot.shape] if snapshot.only else shapes_of(steps, snapshot.shape):
+    for shape in shapes_of(steps, snapshot.shape) if snapshot.everywhere else [snapshot.shape]:
         view = views.at(shape)
         judged = judged_at(steps, shape, snapshot.shape)
         own = known if view is views.table else {s.variant: _step(views, view, s) for s in judged}

@@ -60,19 +60,20 @@ def snapshot(
     sources: bool = False,
     timed: Sequence[Step] | None = None,
     only: Sequence[str] = (),
+    everywhere: bool = True,
 ) -> Snapshot:
-    """What is on record of ``steps`` and of all references at the shape of ``evidence``, and at
-    every other at which one of the steps is judged; and the ranges of shapes.
+    """What is on record of ``steps`` and of all references at the shape of ``evidence``, and of
+    steps that are judged at another shape what decides about them there.
 
-    ``only`` these variants are to be shown: then what they are compared with comes along, and no
-    other shape but one at which they are judged.
-    ``sources``: their texts as well; ``timed``: those whose times at all shapes are wanted, without
-    it the outcomes of ``steps``.
+    ``everywhere``: also what tables at these shapes need, the times of the outcomes of ``steps``
+    (or of ``timed``) at all shapes, and the ranges of shapes. ``only`` these variants are to be
+    shown, and what they are compared with comes along. ``sources``: their texts as well.
     """
     catalog()  # a file, too
     study = evidence.study
+    everywhere = everywhere and not only
     if timed is None:
-        timed = outcomes(steps) if steps and not only else []
+        timed = outcomes(steps) if steps and everywhere else []
     judged = asked_for(steps, only, evidence.shape) if only else steps
     wanted = dict(_wanted(evidence, judged, timed, Texts() if sources else None))
     journal = load_journal(evidence.folder)
@@ -88,8 +89,9 @@ def snapshot(
         calibration=evidence.calibration,
         told=(*Captures(evidence).told, *journal.told),
         journal=journal,
-        ranges=() if only else tuple(_ranges(evidence, steps)),
+        ranges=tuple(_ranges(evidence, steps)) if everywhere else (),
         only=tuple(only),
+        everywhere=everywhere,
     )
 
 

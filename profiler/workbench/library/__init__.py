@@ -39,8 +39,8 @@ def ablate(
 
     target = find_target(_folder(project), study, shape, names=names)
     with _interruptible():
-        judged, evidence, failures = verb.measured(target, list(names), fresh)
-    return ablated(judged, evidence, failures)
+        judged, failures = verb.measured(target, list(names), fresh)
+    return ablated(judged, failures)
 
 
 def profile(

@@ -134,9 +134,7 @@ def _told(name: str, found: Ablation) -> tuple[str, Any]:
     return alt, words(caption)
 
 
-def ablated(
-    judged: Ablation, evidence: Snapshot, failures: Mapping[str, str] | None = None
-) -> Ablated:
+def ablated(judged: Ablation, failures: Mapping[str, str] | None = None) -> Ablated:
     return Ablated(**values(judged), failures=dict(failures or {}))
 
 
@@ -156,7 +154,7 @@ class Tried(Shown):
         if self.judged is None or self.evidence is None:
             why = machine.why_not_measuring()
             raise EnvironmentLacks(f"nothing was measured: {why.message}", hint=why.hint)
-        return ablated(self.judged, self.evidence, self.failures)
+        return ablated(self.judged, self.failures)
 
     def table(self) -> pd.DataFrame:
         """One row a variant, as of a ladder. Raises EnvironmentLacks."""
@@ -267,7 +265,7 @@ class OnRecord(Shown, Evidence):
     @cached_property
     def ladder(self) -> Ablated:
         """Judged."""
-        return ablated(*on_record(self, self.config))
+        return ablated(on_record(self, self.config)[0])
 
     def row(self, variant: str) -> Profiled:
         """All that is known of one variant. Raises UsageError for what is none."""

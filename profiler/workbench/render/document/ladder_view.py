@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-from workbench.judge.rows import Ablation
+from workbench.judge.rows import Ablation, Row
 from workbench.render.document import predicted, result, timings, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, code, line, words
 from workbench.render.document.ladder_table import ladder_table
 from workbench.render.document.phrases import ladders
 from workbench.render.document.report import shapes_table
+from workbench.words import Verdict
 
 
-def ablation(judged: Ablation, *, by_shape: bool) -> list[Block]:
-    """The ladder; ``by_shape`` as one table a shape at which steps are judged, else all at one."""
+def ablation(judged: Ablation, *, own: bool = False) -> list[Block]:
+    """The ladder at its shape; ``own``: only the steps that are judged there, and a line for each
+    other shape.
+    """
     warnings = result.warnings(judged)
     told: list[Block] = [Paragraph(variant.origin(judged))]
     if warnings:
         told.append(Callout("Read this first", warnings))
-    told += _by_shape(judged) if by_shape else [ladder_table(judged)]
-    return told
+    if not own:
+        return [*told, ladder_table(judged)]
+    ladder, best = ladders(judged)[0], judged.best
+    shown = {row.variant for row in ladder.rows}
+    more = (best,) if best is not None and best.variant not in shown else ()
+    rows = (*ladder.rows, *more, *ladder.references)
+    return [*told, ladder_table(judged, rows), *_elsewhere(judged)]
 
 
-def _by_shape(judged: Ablation) -> list[Block]:
-    told: list[Block] = []
-    for ladder in ladders(judged):
-        primary = [r for r in ladder.references if r.variant == judged.reference]
-        own = ladder.shape == judged.shape
-        rows = (*ladder.rows, *(ladder.references if own else primary))
-        shown = ladder_table(judged, rows, f"ladder-{ladder.shape}")
-        title = line("judged at ", code(ladder.shape)) if len(judged.ladders) > 1 else ()
-        told.append(Section(f"ladder-{ladder.shape}", title, (shown,)))
-    return told
+def _elsewhere(judged: Ablation) -> list[Block]:
+    """How many steps are judged at each other shape, and how many of them were kept."""
+    steps: dict[str, list[Row]] = {}
+    for row in judged.rows:
+        if row.judged_at:
+            steps.setdefault(row.judged_at, []).append(row)
+    told = (
+        f"{len(rows)} at {shape}, of which {sum(map(_kept, rows))} kept"
+        for shape, rows in steps.items()
+    )
+    text = "Steps judged at other shapes (see --shape): " + "; ".join(told)
+    return [Paragraph(words(text))] if steps else []
+
+
+def _kept(row: Row) -> bool:
+    return row.verdict == Verdict.KEPT
 
 
 def account(judged: Ablation) -> list[Block]:
