@@ -25,10 +25,10 @@ from workbench.ncu.capture import Table
 from workbench.render import markdown
 from workbench.render.as_json import dumps
 from workbench.render.as_json import ladder as as_json
-from workbench.render.chart import ground, svg
+from workbench.render.chart import roofline_plot, svg
 from workbench.render.chart.charts import scene
-from workbench.render.chart.roofs import roofs
-from workbench.render.chart.scale import plot
+from workbench.render.chart.marks import roofs
+from workbench.render.chart.placing import plot
 from workbench.render.chart.scene import Box
 from workbench.render.document import rooflines
 from workspaces import copy_of_repository
@@ -276,10 +276,10 @@ def test_a_roofline_has_one_dashed_line_a_measured_ceiling() -> None:
     assert known is not None
     assert plain is not None
     for level in known.memory:
-        lines = ground.measured_lines(at, level, known)
+        lines = roofline_plot.measured_lines(at, level, known)
         assert len(lines) == 3
         assert all(box.grown(0.1).holds(end) for line in lines for end in line)
-        assert not ground.measured_lines(at, level, plain)
+        assert not roofline_plot.measured_lines(at, level, plain)
 
 
 def test_json_has_them_only_where_the_card_was_calibrated() -> None:

@@ -16,10 +16,19 @@ import pages
 from synthetic import CEILINGS, ablation, not_current, point, with_row
 from workbench.judge.rows import Ablation
 from workbench.render.chart import svg
-from workbench.render.chart.bars import COLOURS, ISSUING_FILL, OTHER_FILL, fills, parts
 from workbench.render.chart.charts import CHARTS, FILES, chart_files, scene
-from workbench.render.chart.palette import PALETTE, contrast, ink_on
-from workbench.render.chart.scene import Bar, Box, Group, Item, groups, labels
+from workbench.render.chart.scene import (
+    PALETTE,
+    Bar,
+    Box,
+    Group,
+    Item,
+    contrast,
+    groups,
+    ink_on,
+    labels,
+)
+from workbench.render.chart.stall_bars import COLOURS, ISSUING_FILL, OTHER_FILL, fills, parts
 from workbench.render.numbers import percent
 
 HERE = Path(__file__).parent

@@ -11,8 +11,7 @@ import pages
 from synthetic import ablation
 from workbench.judge.rows import Ablation
 from workbench.render.chart.charts import scene
-from workbench.render.chart.placing import NEAR, Space, clusters, text_box
-from workbench.render.chart.scale import spread
+from workbench.render.chart.placing import NEAR, Space, clusters, spread, text_box
 from workbench.render.chart.scene import XY, Box, Group, Label, Line, Sign, groups
 
 PAGE = Box(0, 0, 500, 400)

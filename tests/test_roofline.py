@@ -10,7 +10,7 @@ from workbench.derive.roofline.ceilings import ceilings
 from workbench.derive.roofline.point import point
 from workbench.render import markdown
 from workbench.render.chart.charts import scene
-from workbench.render.chart.notes import NO_ARITHMETIC
+from workbench.render.chart.frame import NO_ARITHMETIC
 from workbench.render.chart.scene import Label
 from workbench.render.document import rooflines
 from workbench.render.report import render_report, template_environment

@@ -9,7 +9,7 @@ import pytest
 from workbench.derive.speedup import Time
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine
 from workbench.render.chart import svg
-from workbench.render.chart.lettering import text_width
+from workbench.render.chart.placing import text_width
 from workbench.render.chart.scene import Anchor, Scene, labels
 from workbench.render.chart.size_lines import shown, size_lines
 from workbench.words import Regime

@@ -17,9 +17,9 @@ from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
-from workbench.render.chart.bars import OTHER, fills
 from workbench.render.chart.charts import CHARTS, scene, size_charts
-from workbench.render.chart.palette import PALETTE
+from workbench.render.chart.scene import PALETTE
+from workbench.render.chart.stall_bars import OTHER, fills
 from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
 from workbench.render.document.figures import figures
 from workbench.render.document.tiles import tiles

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.judge.rows import Ablation
-from workbench.render.chart import roofline_plot, svg, time_bars
+from workbench.render.chart import roofline_plot, stall_bars, svg
 from workbench.render.chart.roofline_plot import roofline
 from workbench.render.chart.scene import Scene
 from workbench.render.chart.size_lines import size_lines
-from workbench.render.chart.time_bars import stall_time
+from workbench.render.chart.stall_bars import stall_time
 from workbench.render.document.sizes import sizes_name
 
 
@@ -34,7 +34,7 @@ class Chart:
 CHARTS: Mapping[str, Chart] = MappingProxyType(
     {
         "roofline": Chart(roofline, roofline_plot.ALT, roofline_plot.CAPTION),
-        "stall-time": Chart(stall_time, time_bars.ALT, time_bars.CAPTION),
+        "stall-time": Chart(stall_time, stall_bars.ALT, stall_bars.CAPTION),
     }
 )
 

@@ -1,12 +1,26 @@
-"""What every chart of a ladder stands in: title, subtitle, what is drawn, and who is missing."""
+"""What every chart stands in: title, subtitle, key, rows with names, and who is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from workbench.judge.rows import Row
-from workbench.render.chart.notes import empty, not_drawn
-from workbench.render.chart.scene import Item, Scene
+from workbench.judge.rows import Ablation, Row
+from workbench.render.chart.placing import fitted, text_width, wrapped
+from workbench.render.chart.scene import (
+    XY,
+    Anchor,
+    Bar,
+    Box,
+    Item,
+    Label,
+    Line,
+    Scene,
+    Sign,
+    Stroke,
+)
+from workbench.render.document.phrases import reason
+from workbench.words import ABSENT
 
 Drawn = tuple[list[Item], float]  # and where it ends
 
@@ -37,3 +51,81 @@ def framed(
         caption=caption,
         items=(*items, *foot),
     )
+
+
+KEY_SIZE = 12.0
+KEY_LINE = 20.0
+GAP = 18.0
+ROOM = 22.0  # of a sign
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A sign (moved to its place), a fill or a stroke, and its word."""
+
+    word: str
+    look: Sign | str | Stroke
+
+
+def key(
+    entries: Sequence[Entry], left: float, top: float, right: float
+) -> tuple[list[Item], float]:
+    """The items, and where the last line ends."""
+    items: list[Item] = []
+    x, y = left, top + KEY_LINE / 2
+    for entry in entries:
+        needs = ROOM + text_width(entry.word, KEY_SIZE)
+        if x > left and x + needs > right:
+            x, y = left, y + KEY_LINE
+        items.append(_sign(entry.look, x, y))
+        items.append(Label((x + ROOM, y + 0.35 * KEY_SIZE), entry.word, KEY_SIZE))
+        x += needs + GAP
+    return items, y + KEY_LINE / 2
+
+
+def _sign(look: Sign | str | Stroke, x: float, y: float) -> Item:
+    if isinstance(look, Sign):
+        return replace(look, at=(x + 8, y))
+    if isinstance(look, Stroke):
+        return Line(((x, y), (x + 16, y)), look)
+    return Bar(Box(x + 2, y - 6, x + 14, y + 6), look)
+
+
+SMALL, NOTE, EDGE = 11.0, 15.0, 8.0
+EMPTY = 120.0
+NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
+
+
+def where(ablation: Ablation) -> str:
+    return f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
+
+
+def empty(words: str, width: float) -> tuple[list[Item], float]:
+    """In place of a chart: what was not collected."""
+    return [Label((width / 2, EMPTY / 2), words, 14, "muted", Anchor.MIDDLE)], EMPTY
+
+
+def not_drawn(rows: Sequence[Row], width: float, top: float) -> tuple[list[Item], float]:
+    """At the foot, the variants that are missing and why; and where the picture ends."""
+    if not rows:
+        return [], top + 6
+    text = f"{ABSENT}: " + ", ".join(f"{row.variant} ({reason(row)})" for row in rows)
+    lines = wrapped(text, width - 2 * EDGE, SMALL)
+    items: list[Item] = [
+        Label((EDGE, top + NOTE * (n + 1)), line, SMALL, "muted") for n, line in enumerate(lines)
+    ]
+    return items, top + NOTE * len(lines) + 8
+
+
+BEFORE = 8.0  # between a name and its row
+
+
+def row_left(names: Sequence[str], most: float, size: float) -> float:
+    """Where rows begin that have their names before them; names take at most ``most``."""
+    return EDGE + min(max(text_width(name, size, bold=True) for name in names), most) + BEFORE
+
+
+def name_label(text: str, at: XY, room: float, size: float, *, own: bool = True) -> Label:
+    """Of a step (``own``) or of what is only beside it."""
+    text = fitted(text, room, size, bold=own)
+    return Label(at, text, size, "ink" if own else "muted", bold=own)

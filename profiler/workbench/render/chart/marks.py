@@ -1,21 +1,27 @@
-"""How a variant is marked on every chart, and the marks of a roofline."""
+"""How a variant is marked and named on a roofline, and the roofs that it draws.
+
+Roofs are those of one capture, so that there is one of each. A point of another capture has its
+own, at its own clock, in the tables; a share on a chart is of what the chart shows.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from workbench.derive.roofline.ceilings import DRAM, LEVELS, TENSOR
 from workbench.derive.roofline.point import ERROR_MARGIN, LevelPoint, Point
 from workbench.judge.rows import Ablation, Row
-from workbench.render.chart.key import Entry
-from workbench.render.chart.placing import NEAR, block, clusters
-from workbench.render.chart.roofs import TERA, Roofs
+from workbench.render.chart.frame import Entry
+from workbench.render.chart.placing import LINE, NEAR, Space, block, clusters, fitted, spread
 from workbench.render.chart.scene import (
     XY,
+    Anchor,
     Box,
     Group,
     Item,
+    Label,
     Line,
     Polygon,
     Shape,
@@ -177,3 +183,133 @@ def entries(marks: Sequence[Mark], *, measured: bool) -> list[Entry]:
     if measured:
         signs.append(Entry("measured on this card (in brackets)", MEASURED))
     return signs
+
+
+LEADER = Stroke("muted", 0.6)
+APART = 20.0  # of a column from the plot
+BASE = 0.35  # of the size, from the middle of a line down to where its letters stand
+
+
+def label(mark: Mark, at: XY, size: float, text: str = "", anchor: Anchor = Anchor.START) -> Label:
+    """Steps stand out from references. ``text`` where it is not all of the mark's words."""
+    own = mark.kind != Kind.REFERENCE
+    colour = "ink" if own else "muted"
+    return Label(at, text or mark.text, size, colour, anchor, bold=own, halo=True)
+
+
+def beside(marks: Sequence[Mark], places: Sequence[XY], space: Space, size: float) -> list[Item]:
+    """Where there is room; names of marks that cover each other stand under one another."""
+    items: list[Item] = []
+    for members in clusters(places):
+        own = [places[i] for i in members]
+        spot = space.put(own, [marks[i].text for i in members], size)
+        if spot is None:
+            continue
+        for n, i in enumerate(members):
+            at = (spot.at[0], spot.at[1] + n * LINE * size)
+            leader = [Line(spot.leader, LEADER)] if spot.leader and n == 0 else []
+            text = label(marks[i], at, size, anchor=spot.anchor)
+            items.append(Group((*leader, text), (marks[i].row.variant,), "name"))
+    return items
+
+
+def column(
+    named: Sequence[tuple[Mark, str, XY]], box: Box, right: float, size: float, row: float
+) -> list[Item]:
+    """Right of a plot, by the heights of the marks, each with a line to its own.
+
+    ``named`` are marks with their words and places; ``row`` is from line to line.
+    """
+    order = sorted(named, key=lambda entry: (entry[2][1], entry[2][0]))
+    wanted = [place[1] for _, _, place in order]
+    left = box.x1 + APART
+    items: list[Item] = []
+    for (mark, words, place), y in zip(
+        order, spread(wanted, row, box.y0 + row / 2, box.y1 - row / 2), strict=True
+    ):
+        text = fitted(words, right - left, size, bold=True)
+        line = Line((place, (box.x1, y), (left - 3, y)), LEADER)
+        name = label(mark, (left, y + BASE * size), size, text)
+        items.append(Group((line, name), (mark.row.variant,), "name"))
+    return items
+
+
+TERA = 1e12
+NAMES = {"fp32": "FP32", "half": "Packed FP16", "fp64": "FP64"}
+
+
+@dataclass(frozen=True)
+class Roof:
+    """TFLOP/s of a kind of arithmetic, or TB/s of a level of memory; ``measured`` on this card."""
+
+    key: str
+    name: str
+    rate: float
+    measured: float | None = None
+
+    @property
+    def text(self) -> str:
+        """Its rate, with the measured one in brackets."""
+        reached = f" ({number(self.measured)})" if self.measured else ""
+        return f"{number(self.rate)}{reached}"
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """``compute`` from the highest down; ``memory`` by level, without those not collected. ``base``
+    is the level that inputs come from.
+    """
+
+    compute: tuple[Roof, ...]
+    memory: Mapping[str, Roof]
+    tensor_type: str
+    base: str = DRAM
+
+    @property
+    def measured(self) -> bool:
+        return any(roof.measured for roof in (*self.compute, *self.memory.values()))
+
+    def ridge(self, level: str, roof: Roof) -> float:
+        return roof.rate / self.memory[level].rate
+
+    def share(self, point: Point, at: LevelPoint) -> float | None:
+        """Of the roof drawn over it: its arithmetic's or the level's; None where none is drawn."""
+        if point.ceiling == TENSOR and point.tensor_type not in ("", self.tensor_type):
+            return None
+        flat = next((roof.rate for roof in self.compute if roof.key == point.ceiling), None)
+        if flat is None or at.level not in self.memory:
+            return None
+        over = min(flat, at.intensity * self.memory[at.level].rate)
+        return point.flops_per_second / TERA / over
+
+
+def roofs(ablation: Ablation) -> Roofs | None:
+    """With packed FP16 and FP64 where some point is bound by them."""
+    ceilings, reached = ablation.ceilings, ablation.measured
+    if ceilings is None:
+        return None
+
+    def measured(key: str) -> float | None:
+        value = reached.value(key) if reached else None
+        return value / TERA if value else None
+
+    bound = {row.point.ceiling for row in ablation.everything if row.point}
+    known = {"fp32": ceilings.fp32, "half": ceilings.half, "fp64": ceilings.fp64}
+    compute = [
+        Roof(key, NAMES[key], rate / TERA, measured(key))
+        for key, rate in known.items()
+        if rate is not None and (key == "fp32" or key in bound)
+    ]
+    if ceilings.tensor is not None:
+        kind = ceilings.tensor_type
+        name, rate = f"Tensor, dense {kind.upper()}", ceilings.tensor / TERA
+        compute.append(Roof(TENSOR, name, rate, measured(f"{TENSOR} {kind}")))
+    memory = {
+        level: Roof(level, level.upper(), bandwidth / TERA, measured(level))
+        for level in LEVELS
+        if (bandwidth := ceilings.bandwidth(level))
+    }
+    if ablation.base not in memory:
+        return None
+    ordered = tuple(sorted(compute, key=lambda r: -r.rate))
+    return Roofs(ordered, memory, ceilings.tensor_type, ablation.base)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine, size_words
-from workbench.render.chart.key import Entry, key
-from workbench.render.chart.scale import Plot, plot
+from workbench.render.chart.frame import Entry, key
+from workbench.render.chart.placing import Plot, plot
 from workbench.render.chart.scene import (
     Anchor,
     Box,

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
-from workbench.render.chart.lettering import fitted
-from workbench.render.chart.palette import PALETTE
+from workbench.render.chart.placing import fitted
 from workbench.render.chart.scene import (
+    PALETTE,
     XY,
     Anchor,
     Bar,

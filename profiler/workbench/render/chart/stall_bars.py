@@ -1,21 +1,33 @@
-"""Where the time went: every step beside its parent, microseconds under ncu by stall reason."""
+"""Where the time went: every step beside its parent, microseconds under ncu by stall reason.
+
+Colours of stall reasons stay from chart to chart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
+from workbench.derive.figures import ISSUING
+from workbench.derive.stalls import UNSAMPLED
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row
-from workbench.render.chart.bars import entries, fills, parts, stacked
-from workbench.render.chart.frame import framed
-from workbench.render.chart.key import key
-from workbench.render.chart.lettering import text_width
+from workbench.render.chart.frame import (
+    BEFORE,
+    EDGE,
+    Entry,
+    framed,
+    key,
+    name_label,
+    row_left,
+    where,
+)
 from workbench.render.chart.marks import kind_of
-from workbench.render.chart.notes import where
-from workbench.render.chart.rows import BEFORE, EDGE, name, row_left
+from workbench.render.chart.placing import text_width
 from workbench.render.chart.scene import (
+    Anchor,
+    Bar,
     Box,
     Group,
     Item,
@@ -23,8 +35,10 @@ from workbench.render.chart.scene import (
     Line,
     Scene,
     Stroke,
+    ink_on,
 )
 from workbench.render.document.blocks import Kind
+from workbench.render.document.stalls import stall_words
 from workbench.render.numbers import factor, number
 from workbench.words import Status
 
@@ -157,5 +171,70 @@ def _pair(
 def _words(text: str, total: str, bar: Box, *, strong: bool) -> list[Item]:
     """The name of a bar, and its total."""
     y = bar.middle[1] + 0.35 * SIZE
-    label = name(text, (EDGE, y), bar.x0 - BEFORE - EDGE, SIZE, own=strong)
+    label = name_label(text, (EDGE, y), bar.x0 - BEFORE - EDGE, SIZE, own=strong)
     return [label, Label((bar.x1 + 5, y), total, NUMBER, label.colour)]
+
+
+# A common reason keeps its colour from report to report; any other takes one that is free.
+COLOURS = {
+    "long_scoreboard": "blue",
+    "wait": "orange",
+    "barrier": "green",
+    "short_scoreboard": "pink",
+    "math_pipe_throttle": "vermilion",
+    "not_selected": "sky",
+    "mio_throttle": "yellow",
+}
+ISSUING_FILL, OTHER_FILL = "faint", "grey"
+OTHER = "other"
+SEAM = 1.0  # between parts
+MARGIN = 3.0  # of a number in its part
+
+
+def fills(shares: Iterable[Mapping[str, float]]) -> dict[str, str]:
+    """Colour by reason, in the order in which bars stack them: issuing first, ``other`` last."""
+    rows = list(shares)
+    every = dict.fromkeys(name for row in rows for name in row)
+    weights = {name: fsum(row.get(name, 0.0) for row in rows) for name in every}
+    stalls = [name for name in weights if name not in (ISSUING, UNSAMPLED)]
+    reasons = sorted(stalls, key=lambda name: (-weights[name], name))[: len(COLOURS)]
+    free = [fill for name, fill in COLOURS.items() if name not in reasons]
+    colours = {ISSUING: ISSUING_FILL}
+    for name in reasons:
+        colours[name] = COLOURS[name] if name in COLOURS else free.pop(0)
+    return {**colours, OTHER: OTHER_FILL} if weights.keys() - colours.keys() else colours
+
+
+def parts(row: Mapping[str, float], names: Iterable[str]) -> list[tuple[str, float]]:
+    """What of a row each name stands for, in their order; ``other`` stands for all the rest."""
+    own = [(name, row.get(name, 0.0)) for name in names if name != OTHER]
+    rest = fsum(row.values()) - fsum(value for _, value in own)
+    return [*own, (OTHER, max(0.0, rest))] if OTHER in names else own
+
+
+def stacked(
+    values: Sequence[tuple[str, float]],
+    fill: Mapping[str, str],
+    bar: Box,
+    words: Callable[[float], str],
+    size: float,
+) -> list[Item]:
+    """The values side by side over the width of the bar, each with its words where they fit."""
+    total = fsum(value for _, value in values)
+    items: list[Item] = []
+    start = 0.0
+    for name, value in values:
+        if value <= 0:
+            continue
+        x0, x1 = (bar.x0 + bar.width * at / total for at in (start, start + value))
+        start += value
+        items.append(Bar(Box(x0, bar.y0, max(x1 - SEAM, x0 + 0.5), bar.y1), fill[name], name))
+        text = words(value)
+        if text_width(text, size) + 2 * MARGIN <= x1 - x0 - SEAM:
+            at = ((x0 + x1 - SEAM) / 2, bar.middle[1] + 0.35 * size)
+            items.append(Label(at, text, size, ink_on(fill[name]), Anchor.MIDDLE))
+    return items
+
+
+def entries(fill: Mapping[str, str]) -> list[Entry]:
+    return [Entry(OTHER if name == OTHER else stall_words(name), fill[name]) for name in fill]
