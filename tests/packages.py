@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.cuda import carried
-from workbench.shipped import dispatch, facts
-from workbench.shipped.domain import Domain, Given, given_of, inferred
-from workbench.shipped.facts import ONE, TENSOR, Facts
-from workbench.shipped.instances import Instances
+from workbench.cuda import cubin
+from workbench.shipped import facts, op
+from workbench.shipped.calls import Instances
+from workbench.shipped.facts import ONE, TENSOR, Domain, Facts, Given, given_of, inferred
 from workbench.shipped.op import Operator
 
 _numbers = itertools.count()
@@ -75,10 +74,10 @@ def handmade(
         ),
     )
     monkeypatch.syspath_prepend(root)
-    monkeypatch.setattr(carried, "_folder", None)
+    monkeypatch.setattr(cubin, "_folder", None)
     if on_gpu:
-        monkeypatch.setattr(dispatch, "elsewhere", lambda tensors: "")
-        monkeypatch.setattr(dispatch, "on_device", lambda device: nullcontext())
+        monkeypatch.setattr(op, "elsewhere", lambda tensors: "")
+        monkeypatch.setattr(op, "on_device", lambda device: nullcontext())
         monkeypatch.setattr(Instances, "_key", lambda self, device: (0,))
     return Operator(name, top)
 

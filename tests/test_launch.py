@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workbench import cuda
-from workbench.cuda import launch, tensor_maps
+from workbench.cuda import launch
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
 
@@ -225,7 +225,7 @@ def test_a_tensor_map_is_made_once_of_an_address(monkeypatch: pytest.MonkeyPatch
     gone = weakref.ref(tensor)
     del tensor
     assert gone() is None  # a map keeps no memory
-    tensor_maps._described.cache_clear()
+    launch._described.cache_clear()
 
 
 @pytest.mark.parametrize("percent", [-1, 101])

@@ -53,7 +53,7 @@ from workbench.run.protocol import (
     decode,
     encode,
 )
-from workbench.shipped.domain import Case, Domain
+from workbench.shipped.facts import Case, Domain
 from workbench.words import CheckResult, NodeKind, Phase, Regime
 from workspaces import make
 

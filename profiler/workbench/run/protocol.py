@@ -21,7 +21,7 @@ from workbench.evidence.records import (
     GraphNode,
     Session,
 )
-from workbench.shipped.domain import Domain
+from workbench.shipped.facts import Domain
 from workbench.words import CheckResult, Parameter, Phase
 
 JOB = "job.json"

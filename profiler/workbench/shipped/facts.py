@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workbench.shipped.domain import Case, Domain
+if TYPE_CHECKING:
+    import torch
+
 
 FILE = "variant.json"
 CUBINS = "cubins"
@@ -91,3 +93,139 @@ def read(path: Path) -> Facts:
 
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+Place = tuple[int, int]  # a tensor among the tensors, and one of its dimensions
+Scalar = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Given:
+    """A tensor: its type without ``torch.``, its extents, and whether it lies in order."""
+
+    dtype: str
+    extents: tuple[int, ...]
+    in_order: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Inputs of these numbers of dimensions, by tensor.
+
+    ``dtypes`` are the combinations of types that there were. Extents at the places of a group of
+    ``equal`` were the same at every shape; those of ``fixed``, (tensor, dimension, extent), the
+    same at all shapes.
+    """
+
+    ranks: tuple[int, ...]
+    dtypes: tuple[tuple[str, ...], ...]
+    equal: tuple[tuple[Place, ...], ...]
+    fixed: tuple[tuple[int, int, int], ...]
+
+    def why_not(self, names: Sequence[str], given: Sequence[Given]) -> str:
+        """ "" for inputs that fit."""
+        types = tuple(each.dtype for each in given)
+        if types not in self.dtypes:
+            known = " or ".join(", ".join(each) for each in self.dtypes)
+            return f"{', '.join(types)} for {', '.join(names)}: it was checked for {known}"
+        for (first, at), *others in self.equal:
+            wanted = given[first].extents[at]
+            for other, place in others:
+                if given[other].extents[place] != wanted:
+                    return (
+                        f"{names[other]}.shape[{place}] is {given[other].extents[place]}, and "
+                        f"{names[first]}.shape[{at}] is {wanted}: it was only checked where they "
+                        "are the same"
+                    )
+        for which, at, extent in self.fixed:
+            if given[which].extents[at] != extent:
+                return (
+                    f"{names[which]}.shape[{at}] is {given[which].extents[at]}: it was only "
+                    f"checked for {extent}"
+                )
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """``values`` has, by argument that is no tensor, those that it may have; none where it varied
+    from shape to shape and so may have any. Tensors that are ``strided`` need not lie in order.
+    """
+
+    cases: tuple[Case, ...]
+    values: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    strided: tuple[str, ...] = ()
+
+    def why_not(
+        self, names: Sequence[str], given: Sequence[Given], values: Mapping[str, Scalar]
+    ) -> str:
+        """Why inputs are none of those that the variant was checked for; "" where they are."""
+        ranks = tuple(len(each.extents) for each in given)
+        case = next((case for case in self.cases if case.ranks == ranks), None)
+        if case is None:
+            known = " or ".join(str(each.ranks) for each in self.cases)
+            return f"tensors of {ranks} dimensions: it was checked for {known}"
+        if any(0 in each.extents for each in given):
+            return "a tensor without elements"
+        for name, value in values.items():
+            allowed = self.values.get(name, ())
+            if allowed and value not in allowed:
+                known = ", ".join(map(repr, allowed))
+                return f"{name}={value!r}: it was only checked for {known}"
+        return case.why_not(names, given)
+
+
+def given_of(tensor: torch.Tensor) -> Given:
+    """What a tensor is to a domain."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return Given(dtype, tuple(tensor.shape), tensor.is_contiguous())
+
+
+def inferred(
+    names: Sequence[str], calls: Sequence[tuple[Sequence[Given], Mapping[str, Scalar]]]
+) -> Domain:
+    """From the inputs of some calls, each its tensors and its other values."""
+    cases = []
+    for ranks in dict.fromkeys(tuple(len(g.extents) for g in given) for given, _ in calls):
+        of = [g for g, _ in calls if tuple(len(each.extents) for each in g) == ranks]
+        cases.append(_case(ranks, of))
+    scalars = {name: [values[name] for _, values in calls] for name in calls[0][1]}
+    strided = [n for at, n in enumerate(names) if any(not g[at].in_order for g, _ in calls)]
+    return Domain(
+        cases=tuple(cases),
+        values={name: _allowed(values) for name, values in scalars.items()},
+        strided=tuple(strided),
+    )
+
+
+def _allowed(values: Iterable[Scalar]) -> tuple[Scalar, ...]:
+    """A number that was another at every shape may be any; a truth value or a word is one of
+    those that there were.
+    """
+    found = tuple(dict.fromkeys(values))
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in found)
+    return () if numbers and len(found) > 1 else found
+
+
+def _case(ranks: tuple[int, ...], calls: Sequence[Sequence[Given]]) -> Case:
+    places = [(which, at) for which, rank in enumerate(ranks) for at in range(rank)]
+    by_extents: dict[tuple[int, ...], list[Place]] = {}
+    for which, at in places:
+        extents = tuple(given[which].extents[at] for given in calls)
+        by_extents.setdefault(extents, []).append((which, at))
+    fixed = [
+        (*place, extents[0])
+        for extents, group in by_extents.items()
+        if len(set(extents)) == 1
+        for place in group
+    ]
+    return Case(
+        ranks=ranks,
+        dtypes=tuple(dict.fromkeys(tuple(each.dtype for each in given) for given in calls)),
+        equal=tuple(
+            tuple(group)
+            for extents, group in by_extents.items()
+            if len(group) > 1 and len(set(extents)) > 1
+        ),
+        fixed=tuple(fixed),
+    )

@@ -19,14 +19,24 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from workbench import cuda
-from workbench.cuda import carried
+from workbench.cuda import cubin
 from workbench.cuda.build import compiler_version
 from workbench.errors import UsageError
 from workbench.run.protocol import Done, Hello, Packable, ShipJob, read_job
 from workbench.run.worker.gate import end_with_parent
 from workbench.run.worker.telling import Journal, or_broken
-from workbench.shipped.domain import Given, Scalar, given_of, inferred
-from workbench.shipped.facts import CUBINS, NAMED, NOTHING, ONE, SEVERAL, TENSOR
+from workbench.shipped.facts import (
+    CUBINS,
+    NAMED,
+    NOTHING,
+    ONE,
+    SEVERAL,
+    TENSOR,
+    Given,
+    Scalar,
+    given_of,
+    inferred,
+)
 from workbench.study.params import base_name
 from workbench.study.workspace import load_module
 from workbench.words import Parameter
@@ -80,10 +90,10 @@ class Shipping:
         cuda.take_declared()
         self.load(self.job.variant, self.job.params)
         kernels = cuda.take_declared()
-        sources = {carried.key_of(k.source, ""): k.source for k in kernels}
+        sources = {cubin.key_of(k.source, ""): k.source for k in kernels}
         for arch in self.job.archs:
             for source in sources.values():
-                carried.write(Path.cwd() / CUBINS, source, arch)
+                cubin.write(Path.cwd() / CUBINS, source, arch)
         return len(sources)
 
     def load(self, variant: str, params: Mapping[str, Parameter]) -> Callable[..., Any]:
