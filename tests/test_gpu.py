@@ -110,7 +110,7 @@ def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: pytest.Monkey
     import torch
 
     from workbench.run.worker.timing import card as cards
-    from workbench.run.worker.timing.rounds import Rounds
+    from workbench.run.worker.timing.session import Rounds
 
     monkeypatch.setattr(cards, "TOLD_SECONDS", 0.1)
     card = cards.Card()

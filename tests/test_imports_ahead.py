@@ -16,8 +16,8 @@ import torch
 from workbench.run.gpu import Gpu
 from workbench.run.process import worker_environment
 from workbench.run.protocol import EVENTS, PARENT, SessionsJob, decode, write_gate, write_job
-from workbench.run.worker import imports
-from workbench.run.worker.imports import import_ahead, is_driver_in_use
+from workbench.run.worker import startup
+from workbench.run.worker.startup import import_ahead, is_driver_in_use
 from workbench.study.front_ends import imported_by
 
 JOB = SessionsJob(
@@ -117,8 +117,8 @@ def test_what_there_is_of_gpus_is_told_without_the_driver_and_nvml(
     for name, function in own.items():
         monkeypatch.setattr(torch.cuda, name, function)
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
-    monkeypatch.setattr(imports, "gpus_by_another_process", cards)
-    imports._gpus.cache_clear()
+    monkeypatch.setattr(startup, "gpus_by_another_process", cards)
+    startup._gpus.cache_clear()
     one = tmp_path / "one.py"
     one.write_text("import math")
     assert import_ahead([one])
@@ -132,16 +132,16 @@ def test_what_there_is_of_gpus_is_told_without_the_driver_and_nvml(
     # Who keeps a function gets torch's own answer as soon as the driver is in use.
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     assert [found[name]() for name in names] == [False, 7, (8, 0)]
-    imports._gpus.cache_clear()
+    startup._gpus.cache_clear()
 
 
 def test_no_gpu_is_told_to_a_torch_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imports, "gpus_by_another_process", lambda: [CARD])
+    monkeypatch.setattr(startup, "gpus_by_another_process", lambda: [CARD])
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
-    imports._gpus.cache_clear()
-    with imports.answers_without_driver():
+    startup._gpus.cache_clear()
+    with startup.answers_without_driver():
         assert not torch.cuda.is_available()
-    imports._gpus.cache_clear()
+    startup._gpus.cache_clear()
 
 
 @pytest.mark.parametrize(("does", "alone"), [("", False), (THREAD, True), (PATCH, True)])

@@ -14,8 +14,7 @@ from workbench.errors import UsageError  # noqa: E402
 from workbench.run.worker.output import Outputs  # noqa: E402
 from workbench.run.worker.timing import surroundings as module  # noqa: E402
 from workbench.run.worker.timing.instances import Around, Instance  # noqa: E402
-from workbench.run.worker.timing.rounds import order_of  # noqa: E402
-from workbench.run.worker.timing.session import Timing  # noqa: E402
+from workbench.run.worker.timing.session import Timing, order_of  # noqa: E402
 from workbench.run.worker.timing.surroundings import DRAWS, Surroundings, Table  # noqa: E402
 from workbench.study.model import Tolerance  # noqa: E402
 from workbench.words import Regime  # noqa: E402

@@ -15,11 +15,9 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.run.protocol import ErrorText
-from workbench.run.worker import inline_sources, triton_lines
-from workbench.run.worker.generated_lines import lines_of_origin, origins
-from workbench.run.worker.inline_sources import marked
-from workbench.run.worker.telling import describe
-from workbench.run.worker.triton_lines import lines_of_users
+from workbench.run.worker import lines
+from workbench.run.worker.journal import describe
+from workbench.run.worker.lines import lines_of_origin, lines_of_users, marked, origins
 from workbench.study.front_ends import (
     FRONT_ENDS,
     front_ends_of,
@@ -224,12 +222,12 @@ def test_front_ends_are_prepared_before_a_module_imports_them(
     """Also for a file that the module names, and loads itself."""
     plain: dict[str, Any] = {}
     numba = SimpleNamespace(jit=lambda *given, **named: plain.update(named))
-    monkeypatch.setattr(inline_sources, "import_module", lambda name: numba)
+    monkeypatch.setattr(lines, "import_module", lambda name: numba)
     (study / "theirs.py").write_text("from numba import cuda\n")
     (study / "fix1.py").write_text('SOURCE = "theirs.py"\n')
-    inline_sources.prepare(study / "fix1.py")
+    lines.prepare(study / "fix1.py")
     jit = numba.jit
-    inline_sources.prepare(study / "fix1.py")
+    lines.prepare(study / "fix1.py")
     assert numba.jit is jit
     numba.jit("void()")
     assert plain == {"lineinfo": True}
@@ -270,8 +268,8 @@ def test_what_study_and_variant_both_build_is_built_alike(
     from torch.utils import cpp_extension
 
     from workbench.run.protocol import TrialJob, VariantsJob
+    from workbench.run.worker.journal import Journal
     from workbench.run.worker.main import Worker
-    from workbench.run.worker.telling import Journal
     from workbench.run.worker.trial import Trial
 
     built: list[str] = []
@@ -287,7 +285,7 @@ def test_what_study_and_variant_both_build_is_built_alike(
         with Journal(study) as journal:
             job = VariantsJob(study=name, variants=("theirs",), params=nothing, phases=())
             Worker(job, journal)
-        inline_sources.prepare(study / "theirs.py")
+        lines.prepare(study / "theirs.py")
         load_module(study / "theirs.py", "workbench_variant_of_a_test")
     assert len(built) == 2
     assert built[0] == built[1]
@@ -300,7 +298,7 @@ def test_all_workers_load_an_extension_from_the_same_files(
     """Beside the folder of its builds; and what is loaded so is still heard of as a source."""
     from torch.utils import cpp_extension
 
-    from workbench.run.worker.opened import Opened
+    from workbench.run.worker.guard import Opened
 
     loaded: list[Any] = []
 
@@ -318,7 +316,7 @@ def test_all_workers_load_an_extension_from_the_same_files(
     elsewhere = str(tmp_path / "elsewhere.cu")
     for folder in folders[1:]:
         monkeypatch.chdir(folder.parents[1])
-        inline_sources.prepare(folder / "fix1.py")
+        lines.prepare(folder / "fix1.py")
         opened = Opened(folder.parent)
         with opened.during() as seen:
             source = str(folder / "theirs.cu")
@@ -341,7 +339,7 @@ def test_cupys_classes_are_given_lines_and_all_else_as_it_was(
             self.told = (code, path, options)
 
     cupy = SimpleNamespace(RawKernel=type("RawKernel", (Raw,), {}), RawModule=RawModule)
-    monkeypatch.setattr(inline_sources, "import_module", lambda name: cupy)
+    monkeypatch.setattr(lines, "import_module", lambda name: cupy)
     path = study / "fix1.py"
     path.write_text(
         "import cupy\nCODE = '''\nint a;\nint b;\n'''\n"
@@ -349,7 +347,7 @@ def test_cupys_classes_are_given_lines_and_all_else_as_it_was(
         "    return [kernel(CODE, 'f'), kernel(CODE, 'f', ('-DA',), 'nvcc'), module(code=CODE),\n"
         "            module(path='x.cubin')]\n"
     )
-    inline_sources.prepare(path)
+    lines.prepare(path)
     monkeypatch.setitem(sys.modules, "cupy", cast(ModuleType, cupy))
     run = load_module(path, "workbench_variant_of_a_test").run
     told = [one.told for one in run(cupy.RawKernel, cupy.RawModule)]
@@ -458,12 +456,10 @@ def test_what_helion_generates_belongs_to_the_lines_that_it_names(
 def test_triton_is_asked_once_and_its_own_hook_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[Any] = []
     runtime = SimpleNamespace(add_stages_inspection_hook=lambda *given: heard.append(given))
-    monkeypatch.setattr(
-        triton_lines, "import_module", lambda name: SimpleNamespace(runtime=runtime)
-    )
-    triton_lines.prepare()
+    monkeypatch.setattr(lines, "import_module", lambda name: SimpleNamespace(runtime=runtime))
+    lines.prepare_triton()
     hook = runtime.add_stages_inspection_hook
-    triton_lines.prepare()
+    lines.prepare_triton()
     assert runtime.add_stages_inspection_hook is hook
     stages: dict[str, Any] = {"llir": lambda source, metadata: LLVM, "ptx": None}
     hook("backend", stages, "options", "language", 90)

@@ -18,7 +18,7 @@ from onplaces import ROWS, card, nvml
 from workbench.commands.doctor import driver_row, gpu_row, slices_row, works
 from workbench.errors import EnvironmentLacks
 from workbench.run import gpu, machine
-from workbench.run.worker import imports
+from workbench.run.worker import startup
 
 SLICED = [
     {"name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-a", "memory_mib": 16384},
@@ -234,9 +234,9 @@ def test_another_process_can_be_asked(listed: Install, monkeypatch: pytest.Monke
     tests = Path(__file__).parent
     paths = [tests / "onworkers", tests, tests.parent / "profiler"]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, paths)))
-    assert imports.gpus_by_another_process() == [card(0), card(1)]
+    assert startup.gpus_by_another_process() == [card(0), card(1)]
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    assert imports.gpus_by_another_process() == []
+    assert startup.gpus_by_another_process() == []
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -18,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
-from workbench.run.worker import calls, check, deviation  # noqa: E402
+from workbench.run.worker import check, deviation  # noqa: E402
 from workbench.run.worker.check import check_variant  # noqa: E402
 from workbench.run.worker.deviation import chunks, compare, same_bits  # noqa: E402
 from workbench.run.worker.output import (  # noqa: E402
@@ -264,11 +264,11 @@ def test_what_launches_on_another_stream_does_not_find_its_inputs(
         given.append(x)
         return early[0] if early else x * 2
 
-    monkeypatch.setattr(calls, "pause", lambda: early.append(given[0] * 2))
+    monkeypatch.setattr(check, "pause", lambda: early.append(given[0] * 2))
     found = check.check_once(study_of(doubled), run, None)
     assert found.why == "leaves NaN in its result when it is called again: not written anew"
     early.clear()
-    monkeypatch.setattr(calls, "pause", lambda: None)
+    monkeypatch.setattr(check, "pause", lambda: None)
     assert check.check_once(study_of(doubled), run, None).why == ""
 
 
@@ -286,11 +286,11 @@ def test_what_only_the_first_call_changes_is_told() -> None:
 
 
 def test_results_that_differ_from_call_to_call_are_noted() -> None:
-    calls: list[int] = []
+    check: list[int] = []
 
     def run(x: Any) -> Any:
-        calls.append(1)
-        return x * 2 * (1 + len(calls) * 1e-7)
+        check.append(1)
+        return x * 2 * (1 + len(check) * 1e-7)
 
     assert outcome(study_of(doubled), run).varies
     assert not outcome(study_of(doubled), lambda x: x * 2).varies
@@ -397,7 +397,7 @@ def test_a_check_takes_no_more_than_three_times_the_operands(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without what the reference itself takes."""
-    monkeypatch.setattr(calls, "POISON_BYTES", 0)
+    monkeypatch.setattr(check, "POISON_BYTES", 0)
     monkeypatch.setattr(deviation.chunks, "__defaults__", (1 << 14,))
     memory, peaks = Memory(), []
 
@@ -418,6 +418,6 @@ def test_a_check_takes_no_more_than_three_times_the_operands(
         assert check.check_once(cast(Any, study), run, shape, None, run).why == ""
     operands = 4 * 4 * math.prod(shape)
     expected = 2 * 8 * math.prod(shape)
-    margins = 4 * calls.GUARD_BYTES
+    margins = 4 * check.GUARD_BYTES
     assert operands <= peaks[0] <= 2.2 * operands + margins
     assert memory.peak - expected <= 1.6 * operands

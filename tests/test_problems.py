@@ -24,8 +24,8 @@ from workbench.problems.writing import Facts, write
 from workbench.run.build import sources_of
 from workbench.run.protocol import Learned, TrialJob
 from workbench.run.worker.check import check_variant
+from workbench.run.worker.device import on_cpu
 from workbench.run.worker.guard import Guard
-from workbench.run.worker.on_cpu import on_cpu
 from workbench.run.worker.trial import Trial
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace, load_module

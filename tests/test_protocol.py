@@ -296,14 +296,14 @@ def worker(
 ) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
     from workbench.run.worker import check, device, main
-    from workbench.run.worker.timing import card, graphs, surroundings
+    from workbench.run.worker.timing import card, surroundings
 
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(device, "environment", lambda: Environment(gpu="NVIDIA H200"))
     monkeypatch.setattr(device, "context_lost", lambda: False)
     monkeypatch.setattr(card, "Card", lambda: SimpleNamespace(advance=lambda: None, side=None))
-    monkeypatch.setattr(graphs, "warm_up", lambda call, side: call())
+    monkeypatch.setattr(card, "warm_up", lambda call, side: call())
     monkeypatch.setattr(surroundings, "Surroundings", Neighbours)
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)

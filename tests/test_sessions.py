@@ -34,9 +34,9 @@ from workbench.run.protocol import (
     decode,
     write_gate,
 )
-from workbench.run.worker.gate import is_alive
+from workbench.run.worker.journal import Journal
 from workbench.run.worker.sessions import Server
-from workbench.run.worker.telling import Journal
+from workbench.run.worker.startup import is_alive
 from workbench.study.model import Tolerance
 from workbench.words import CheckResult, Regime
 
@@ -155,7 +155,7 @@ def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:
 
 
 def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.run.worker.gate import wait_at_gate
+    from workbench.run.worker.startup import wait_at_gate
 
     monkeypatch.chdir(tmp_path)
     write_gate(tmp_path, ["a", "b"])
@@ -165,7 +165,7 @@ def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 # ---- rounds ------------------------------------------------------------------------------------
 def test_a_round_has_every_instance_with_its_bare_graph_beside_it() -> None:
-    from workbench.run.worker.timing.rounds import order_of
+    from workbench.run.worker.timing.session import order_of
 
     order = order_of(range(5), 0)
     found = Counter((one.instance, one.regime, one.bare) for one in order)
@@ -228,7 +228,7 @@ class FakeInstance:
 
 
 def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.run.worker.timing import rounds
+    from workbench.run.worker.timing import session
 
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
@@ -238,11 +238,11 @@ def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.Monkey
         FakeInstance(card, "a", 11.0),
         FakeInstance(card, "slow", 9000.0, slow=True),
     ]
-    timed = rounds.Rounds(card, instances)
+    timed = session.Rounds(card, instances)
     for number in (-2, 0, 1, 2, 3, 4, 5):
         timed.run(number)
     timed.finish()
-    series = {(s.variant, s.instance, s.regime): s for s in rounds.series_of(timed, instances)}
+    series = {(s.variant, s.instance, s.regime): s for s in session.series_of(timed, instances)}
     assert len(series) == 4 * 3
     for (name, instance, regime), one in series.items():
         takes = {"a": 10.0 + instance, "b": 30.0, "slow": 9000.0}[name]
@@ -257,17 +257,17 @@ def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.Monkey
 
 def test_a_long_round_tells_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for the round before the last that was queued."""
-    from workbench.run.worker.timing import rounds
+    from workbench.run.worker.timing import session
 
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
     instances: Any = [FakeInstance(card, name, 10.0) for name in "abc"]
     told: list[tuple[int, int | None]] = []
-    timed = rounds.Rounds(card, instances, tell=lambda *seen: told.append(seen))
+    timed = session.Rounds(card, instances, tell=lambda *seen: told.append(seen))
     timed.run(0)
     timed.run(1)
     (order, *_), _ = [*timed.queued, None]
-    third = len(rounds.order_of(range(3), 3))
+    third = len(session.order_of(range(3), 3))
     card.at = [third + each for each in (len(order) + 5, len(order) - 1, len(order) - 2, 0, -1)]
     timed.run(3)
     assert told == [(0, None), (1, None), *((1, order[at].instance) for at in (0, 0, 1, -1, -1))]
@@ -508,7 +508,7 @@ def test_all_sessions_together_audit_everyone_however_long_it_takes(
     ],
 )
 def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
-    from workbench.run.worker.calls import GUARD_BYTES, guarded
+    from workbench.run.worker.check import GUARD_BYTES, guarded
     from workbench.run.worker.timing.surroundings import is_dense
 
     given = make()
@@ -646,7 +646,7 @@ def test_who_waits_at_the_gate_ends_with_the_parent_even_where_an_ncu_is_between
 
     assert worker_environment(tmp_path)[PARENT] == str(os.getpid())
     parent = subprocess.Popen(["sleep", "60"])
-    code = "from workbench.run.worker.gate import wait_at_gate; wait_at_gate()"
+    code = "from workbench.run.worker.startup import wait_at_gate; wait_at_gate()"
     waiting = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=tmp_path,

@@ -213,8 +213,8 @@ def test_a_carried_cubin_is_what_was_compiled(cubins: Path, sources: Path) -> No
 
 
 def test_a_cubin_that_is_another_is_refused(cubins: Path, sources: Path) -> None:
-    for cubin in cubins.glob("*.cubin"):
-        cubin.write_bytes(cubin.read_bytes()[:-1] + b"x")
+    for path in cubins.glob("*.cubin"):
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UsageError, match="is not the cubin that was shipped"):
         cubin.code_of(declared(sources)[0].source, "sm_90a")
 

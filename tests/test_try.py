@@ -20,7 +20,7 @@ from workbench.problems.problem import Problem
 from workbench.render import markdown
 from workbench.render.document import attempt as document
 from workbench.run import machine
-from workbench.run.worker.opened import Opened
+from workbench.run.worker.guard import Opened
 from workspaces import ROOT
 
 SOFTMAX = """import torch

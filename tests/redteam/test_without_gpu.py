@@ -22,7 +22,7 @@ from workbench.cuda.build import CompileError, Source, waits
 from workbench.cuda.includes import expand_includes
 from workbench.errors import UsageError
 from workbench.run.worker.check import compare
-from workbench.run.worker.opened import Opened, unseen
+from workbench.run.worker.guard import Opened, unseen
 from workbench.run.worker.output import refuse_output
 from workbench.study.model import Study, Tolerance
 from workbench.study.sources import fingerprint, source_files

@@ -1,4 +1,4 @@
-"""What NVRTC and ptxas report: resources of every kernel, warnings, diagnostics."""
+"""Compiles a kernel with NVRTC through cuda-core, and reads what NVRTC and ptxas report."""
 
 from __future__ import annotations
 

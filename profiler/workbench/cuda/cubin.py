@@ -1,7 +1,9 @@
-"""What stands in a CUDA binary: an ELF file (System V ABI, 64 bit) with a section a kernel.
+"""CUDA binaries (ELF, System V ABI, 64 bit): their kernels, and those that travel with sources.
 
-The machine code of a kernel can be told apart from another's without disassembling it: two kernels
-are the same to the GPU where their sections are the same, whatever the sources and their lines are.
+Two kernels are the same to the GPU if their sections are the same, whatever their sources and lines
+are: no disassembly is needed. A folder of cubins has an ``index.json``, by a key over all that a
+cubin was built from, so that no cubin passes for that of another source. A shipped package loads
+them, and compiles only for architectures that it has none of.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Launches a kernel, compiled when it is first needed, on torch's current stream."""
+"""Launches a kernel, compiled when first needed, on torch's current stream; TMA descriptors."""
 
 from __future__ import annotations
 

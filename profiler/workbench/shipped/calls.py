@@ -1,4 +1,4 @@
-"""Copies of a variant's module: one a device, or one for everybody who may run at the same time."""
+"""A variant's module for a call, one a device or one a stream, and the tensors that it returns."""
 
 from __future__ import annotations
 

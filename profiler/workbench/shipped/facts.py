@@ -1,4 +1,10 @@
-"""What a package knows of its variant: ``variant.json``, written when it is shipped."""
+"""What a package knows of its variant: ``variant.json``, and the inputs it was checked for.
+
+A study says which inputs there are, and a variant refuses by itself what it does not support. What
+neither has thought of (fewer key heads than query heads, a type that no shape has) would be read as
+something else. So inputs that break a relation which held at every shape where the variant was
+correct go to the reference.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A package's operator, by ``torch.library``: ``torch.compile`` sees one node of its graph."""
+"""A package's operator, by ``torch.library``, and who answers a call: the variant, or the
+reference for what the variant does not support.
+
+``torch.compile`` sees one node of its graph.
+"""
 
 from __future__ import annotations
 

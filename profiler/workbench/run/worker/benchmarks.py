@@ -35,8 +35,8 @@ from workbench.run.protocol import (
     read_job,
 )
 from workbench.run.worker.device import context_lost, environment, gpu_uuid
-from workbench.run.worker.gate import end_with_parent
-from workbench.run.worker.telling import Journal, describe, or_broken
+from workbench.run.worker.journal import Journal, describe, or_broken
+from workbench.run.worker.startup import end_with_parent
 
 ROUNDS = 15
 ROUND_MICROSECONDS = 8000.0

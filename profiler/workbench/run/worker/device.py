@@ -1,10 +1,14 @@
-"""The GPU that a worker has, and the libraries it is driven with."""
+"""The GPU that a worker has, its libraries, and GPU code called on the CPU where that works."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from workbench.cuda.build import arch_of
 from workbench.evidence.records import Environment
@@ -59,3 +63,38 @@ def gpu_uuid() -> str | None:
     """NVML's name of this process's GPU, ``GPU-...``; None where torch does not say."""
     found = str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
     return f"GPU-{found.removeprefix('GPU-')}" if found else None
+
+
+class OnCpu(TorchFunctionMode):
+    """What is asked to be on a GPU is on the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = dict(kwargs or {})
+        if str(given.get("device", "")).startswith("cuda"):
+            given["device"] = "cpu"
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func is torch.Tensor.to:
+            args = tuple("cpu" if _is_gpu(value) else value for value in args)
+        return func(*args, **given)
+
+
+def _is_gpu(value: Any) -> bool:
+    return isinstance(value, str | torch.device) and str(value).startswith("cuda")
+
+
+@contextmanager
+def on_cpu() -> Iterator[None]:
+    """Also generators."""
+    own = torch.Generator
+
+    class Generator:
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return own("cpu")
+
+    torch.Generator = Generator  # type: ignore[misc]
+    try:
+        with OnCpu():
+            yield
+    finally:
+        torch.Generator = own  # type: ignore[misc]

@@ -34,11 +34,9 @@ from workbench.run.protocol import (
     VariantsJob,
     read_job,
 )
-from workbench.run.worker.gate import end_with_parent, wait_at_gate
-from workbench.run.worker.imports import ENVIRONMENT, import_ahead
-from workbench.run.worker.inline_sources import prepare
-from workbench.run.worker.mistakes import STREAM_HINT
-from workbench.run.worker.telling import Journal, describe, or_broken
+from workbench.run.worker.journal import STREAM_HINT, Journal, describe, or_broken
+from workbench.run.worker.lines import prepare
+from workbench.run.worker.startup import ENVIRONMENT, end_with_parent, import_ahead, wait_at_gate
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
 from workbench.study.model import Shape
 from workbench.study.params import base_name
@@ -238,7 +236,7 @@ class Worker:
 
     def held(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         """``run``, held to the layout that the study asks of its steps, not of references."""
-        from workbench.run.worker.layout import in_order
+        from workbench.run.worker.output import in_order
 
         asked = getattr(self.study, "contiguous", False) and name not in self.job.references
         return in_order(run) if asked else run
@@ -251,7 +249,7 @@ class Worker:
         """
         import torch
 
-        from workbench.run.worker.timing import graphs
+        from workbench.run.worker.timing import card
         from workbench.run.worker.timing.card import Card
         from workbench.run.worker.timing.surroundings import Surroundings
 
@@ -264,7 +262,7 @@ class Worker:
         around.write(table, 0)
         # Ranges are of a thread, and autograd has one of its own for what goes backward.
         with torch.autograd.set_multithreading_enabled(False):
-            graphs.warm_up(lambda: run(**inputs), around.card.side)
+            card.warm_up(lambda: run(**inputs), around.card.side)
             around.write(table, 1)
             torch.cuda.synchronize()
             torch.cuda.nvtx.range_push(self.job.ranges[name])

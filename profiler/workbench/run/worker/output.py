@@ -1,8 +1,8 @@
-"""What ``run`` may hand back, and its outputs by name. Runs in the worker."""
+"""What ``run`` may return: its outputs by name, and in memory order. Runs in the worker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -230,3 +230,28 @@ def _range(tensor: torch.Tensor) -> tuple[int, int]:
     reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     begin = tensor.data_ptr()
     return begin, begin + (reach + 1) * tensor.element_size()
+
+
+def in_order(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, which raises UsageError for a result that is not contiguous: else a copy that is
+    called ``x.t()`` would pass for a transpose.
+    """
+
+    def called(**inputs: Any) -> Any:
+        result = run(**inputs)
+        for tensor in _tensors(result):
+            if not tensor.is_contiguous():
+                raise UsageError(
+                    f"run() returned a tensor of strides {tensor.stride()}, which is not in order",
+                    hint="the study says contiguous = True: return one that is",
+                )
+        return result
+
+    return called
+
+
+def _tensors(result: Any) -> Iterator[torch.Tensor]:
+    parts = result.values() if isinstance(result, dict) else result
+    for part in parts if isinstance(result, dict | list | tuple) else (result,):
+        if isinstance(part, torch.Tensor):
+            yield part

@@ -31,9 +31,14 @@ from workbench.run.protocol import (
     Timed,
     read_job,
 )
-from workbench.run.worker.gate import LOOK_SECONDS, Parent, wait_at_gate
-from workbench.run.worker.imports import ENVIRONMENT, import_ahead
-from workbench.run.worker.telling import Journal, describe, or_broken
+from workbench.run.worker.journal import Journal, describe, or_broken
+from workbench.run.worker.startup import (
+    ENVIRONMENT,
+    LOOK_SECONDS,
+    Parent,
+    import_ahead,
+    wait_at_gate,
+)
 from workbench.study.front_ends import is_compiling
 from workbench.study.shapes import add_shapes
 from workbench.words import Phase

@@ -23,8 +23,8 @@ from workbench.cuda import cubin
 from workbench.cuda.build import compiler_version
 from workbench.errors import UsageError
 from workbench.run.protocol import Done, Hello, Packable, ShipJob, read_job
-from workbench.run.worker.gate import end_with_parent
-from workbench.run.worker.telling import Journal, or_broken
+from workbench.run.worker.journal import Journal, or_broken
+from workbench.run.worker.startup import end_with_parent
 from workbench.shipped.facts import (
     CUBINS,
     NAMED,

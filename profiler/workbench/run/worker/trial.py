@@ -21,7 +21,7 @@ import torch
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems.given import Dotted, afterwards, without
 from workbench.run.protocol import Done, ErrorText, Hello, Learned, TrialJob, read_job
-from workbench.run.worker.called import (
+from workbench.run.worker.deviation import (
     Run,
     copies,
     dtype_of,
@@ -33,11 +33,10 @@ from workbench.run.worker.called import (
     tensors,
     written,
 )
-from workbench.run.worker.gate import end_with_parent
-from workbench.run.worker.inline_sources import prepare
-from workbench.run.worker.mistakes import in_words, place
-from workbench.run.worker.on_cpu import on_cpu
-from workbench.run.worker.telling import Journal, describe, or_broken
+from workbench.run.worker.device import on_cpu
+from workbench.run.worker.journal import Journal, describe, in_words, or_broken, place
+from workbench.run.worker.lines import prepare
+from workbench.run.worker.startup import end_with_parent
 from workbench.study.workspace import load_module
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs

@@ -18,10 +18,9 @@ from workbench.errors import WorkbenchError
 from workbench.evidence.records import GraphNode
 from workbench.ncu.kernel_names import variant_module
 from workbench.run.worker.guard import Guard
-from workbench.run.worker.mistakes import STREAM_HINT
+from workbench.run.worker.journal import STREAM_HINT
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
-from workbench.run.worker.timing.card import Card
-from workbench.run.worker.timing.graphs import captured, nodes
+from workbench.run.worker.timing.card import Card, captured, nodes
 from workbench.run.worker.timing.surroundings import (
     Surroundings,
     in_memory,

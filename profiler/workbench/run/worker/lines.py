@@ -1,0 +1,341 @@
+"""Source lines of what front ends compile: always those of the user's file. Runs in the worker.
+
+CUDA code in a string of a variant's module: ``load_inline`` of torch and ``RawKernel`` and
+``RawModule`` of CuPy write it to files of their own, whose lines a profiler and compiler errors
+would name. Those of CuPy, and ``jit`` of Numba, are also asked for line information. Torch's
+``load`` is given the sources under a path that all workers share, or each would build them anew.
+
+Triton: its compiler knows through which calls a line was inlined and passes that on to LLVM, whose
+PTX has the innermost line alone: that of ``standard.py`` for every sum and maximum. Between the
+two, in a stage of Triton's own for such purposes, locations are replaced by those of the calls.
+
+Helion writes Triton, and over each statement the line of the user's file: ``# src[mine.py:12]:``.
+Locations in such code are replaced by these. The code that is generated stays the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from difflib import SequenceMatcher
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from workbench.ncu.places import is_library
+from workbench.run.front_ends import EXTENSIONS_DIR
+from workbench.study.front_ends import front_ends_of
+from workbench.study.sources import CODE, named_from, virtual_name
+
+LEAST = 2  # lines that stand together, and are the user's then
+LINE_INFO = "-lineinfo"
+
+
+def prepare(path: Path) -> None:
+    """What the module at ``path``, or a file that it names, is about to import, so that it tells
+    lines; once a process.
+
+    A package that is not there is told of by the module itself.
+    """
+    with suppress(ImportError):
+        _prepare(front_ends_of(named_from(path.parent, path.name)))
+
+
+def _prepare(used: Sequence[str]) -> None:
+    if "Triton" in used or "Helion" in used:
+        prepare_triton()
+    if "nvcc" in used:
+        from torch.utils import cpp_extension
+
+        if not hasattr(cpp_extension.load_inline, "__wrapped__"):
+            cpp_extension.load_inline = _load_inline(cpp_extension.load_inline)
+            cpp_extension.load = _load(cpp_extension.load)
+    if "CuPy" in used:
+        cupy = import_module("cupy")
+        for name in ("RawKernel", "RawModule"):
+            kind = getattr(cupy, name)
+            if not hasattr(kind, "tells_lines"):
+                setattr(cupy, name, _raw(kind))
+    if "Numba" in used:
+        numba: Any = import_module("numba.cuda")
+        if not hasattr(numba.jit, "__wrapped__"):
+            numba.jit = _jit(numba.jit)
+
+
+def _jit(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba's, with line information unless it is asked for more, or for none."""
+
+    @functools.wraps(real)
+    def jit(*given: Any, **named: Any) -> Any:
+        if not named.get("debug"):
+            named.setdefault("lineinfo", True)
+        return real(*given, **named)
+
+    return jit
+
+
+def _load_inline(real: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def load_inline(
+        name: str, cpp_sources: Any, cuda_sources: Any = None, *given: Any, **named: Any
+    ) -> Any:
+        module = _module(sys._getframe(1))
+        if module is not None:
+            cpp_sources, cuda_sources = (
+                _each(sources, module) for sources in (cpp_sources, cuda_sources)
+            )
+        return real(name, cpp_sources, cuda_sources, *given, **named)
+
+    return load_inline
+
+
+def _load(real: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def load(name: str, sources: Any, *given: Any, **named: Any) -> Any:
+        each = [sources] if isinstance(sources, str) else sources
+        if folders := named.get("extra_include_paths"):
+            named["extra_include_paths"] = [shared(folder) for folder in folders]
+        return real(name, [shared(source) for source in each], *given, **named)
+
+    return load
+
+
+def shared(path: Any) -> Any:
+    """Of what is in this worker's copy of the sources, the same in the copy beside its extensions,
+    see ``run.front_ends``; all else as it is.
+    """
+    own, beside = Path.cwd() / "kernels", Path(os.environ.get(EXTENSIONS_DIR, ""))
+    given = Path(path).resolve()
+    if not given.is_relative_to(own.resolve()):
+        return path
+    there = beside.parent / "kernels" / given.relative_to(own.resolve())
+    if not there.exists():
+        return path
+    if given.is_file():
+        given.open("rb").close()  # heard of as a source of the variant: ``opened``
+    return str(there)
+
+
+def _each(sources: Any, module: Path) -> Any:
+    if isinstance(sources, str):
+        return marked(sources, module)
+    return [marked(source, module) for source in sources] if sources else sources
+
+
+def _raw(kind: Any) -> Any:
+    """A class of CuPy that compiles what it is given with lines."""
+
+    by_name = kind.__name__ == "RawModule"
+
+    def __init__(self: Any, code: Any = None, *given: Any, **named: Any) -> None:
+        module = _module(sys._getframe(1))
+        if module is not None and isinstance(code, str):
+            code = marked(code, module)
+            if not by_name and len(given) > 1:
+                given = (given[0], _with_lines(given[1]), *given[2:])
+            else:
+                named["options"] = _with_lines(named.get("options", ()))
+        if by_name:
+            kind.__init__(self, *given, code=code, **named)
+        else:
+            kind.__init__(self, code, *given, **named)
+
+    return type(kind.__name__, (kind,), {"__init__": __init__, "tells_lines": True})
+
+
+def _with_lines(options: Sequence[str]) -> tuple[str, ...]:
+    return tuple(options) if LINE_INFO in options else (*options, LINE_INFO)
+
+
+def _module(frame: FrameType) -> Path | None:
+    """The file of the code that calls, where there is one."""
+    path = Path(frame.f_code.co_filename)
+    return path if path.is_file() else None
+
+
+def marked(source: str, module: Path) -> str:
+    """With ``#line`` wherever its lines are those of ``module``, or of a file that it names."""
+    files = [path for path in named_from(module.parent, module.name) if path.suffix in CODE]
+    mine = source.splitlines()
+    best: tuple[int, str, list[tuple[int, int, int]]] = (0, "", [])
+    for file in files:
+        theirs = file.read_text(errors="replace").splitlines()
+        blocks = SequenceMatcher(None, mine, theirs, autojunk=False).get_matching_blocks()
+        found = [(b.a, b.b, b.size) for b in blocks if b.size >= LEAST]
+        total = sum(size for *_, size in found)
+        if total > best[0]:
+            best = (total, virtual_name(module.parent.name, file.name), found)
+    _, name, found = best
+    starts = {at: f'#line {line + 1} "{name}"' for at, line, _ in found}
+    ends = {at + size: f'#line {at + size + 1} "{module.stem}.generated"' for at, _, size in found}
+    told: list[str] = []
+    for at, line in enumerate(mine):
+        place = starts.get(at) or ends.get(at)
+        if place and not (at and mine[at - 1].endswith("\\")):
+            told.append(place)
+        told.append(line)
+    return "\n".join(told) + "\n"
+
+
+HOOK = "add_stages_inspection_hook"  # of triton.knobs.runtime, from Triton 3.5 on
+STAGE = "llir"
+MOST_CALLS = 64
+
+
+def prepare_triton() -> None:
+    """For all kernels that this process compiles; once, and nothing where Triton is older."""
+    runtime = import_module("triton.knobs").runtime
+    before = getattr(runtime, HOOK, None)
+    if hasattr(runtime, HOOK) and not hasattr(before, "tells_lines"):
+        setattr(runtime, HOOK, _hook(before))
+
+
+def _hook(before: Callable[..., Any] | None) -> Callable[..., Any]:
+    def add(*given: Any, **named: Any) -> Any:
+        if len(given) < 2:  # newer versions ask so what a kernel's cache depends on
+            return before(*given, **named) if before else ("workbench lines", "1")
+        if before is not None:
+            before(*given, **named)
+        stages = given[1]
+        if STAGE in stages:
+            compiled = stages[STAGE]
+            stages[STAGE] = lambda *inner: _of_users(compiled(*inner))
+        return None
+
+    add.tells_lines = True  # type: ignore[attr-defined]
+    return add
+
+
+def _of_users(code: Any) -> Any:
+    """Whatever a stage of another version gives stays as it is."""
+    if not isinstance(code, str):
+        return code
+    return lines_of_origin(lines_of_users(code), Path.cwd() / "kernels")
+
+
+def lines_of_users(code: str) -> str:
+    """LLVM's text with the locations in libraries replaced by the nearest call in another file."""
+    kinds, fields = {}, {}
+    for number, kind, body in ENTRY.findall(code):
+        kinds[number] = kind
+        fields[number] = {key: ref or text for key, ref, text in FIELD.findall(body)}
+
+    def file_of(number: str) -> str:
+        scope = fields.get(fields[number].get("scope", ""), {})
+        file = fields.get(scope.get("file", ""), {})
+        return f"{file.get('directory', '')}/{file.get('filename', '')}"
+
+    def own(number: str) -> str:
+        found = number
+        for _ in range(MOST_CALLS):
+            if not is_library(file_of(found)):
+                return found
+            above = fields[found].get("inlinedAt", "")
+            if kinds.get(above) != "DILocation":
+                return number
+            found = above
+        return number
+
+    bodies = {number: body for number, kind, body in ENTRY.findall(code) if kind == "DILocation"}
+
+    def replaced(match: re.Match[str]) -> str:
+        number = match[1]
+        if match[2] != "DILocation":
+            return match[0]
+        return match[0].replace(match[3], bodies[own(number)])
+
+    return ENTRY.sub(replaced, code)
+
+
+Origin = tuple[str, int]  # name of a file, line
+ENTRY = re.compile(r"^!(\d+) = (?:distinct )?!(\w+)\((.*)\)$", re.MULTILINE)
+FIELD = re.compile(r'(\w+): (?:!(\d+)|"([^"]*)")')
+COMMENT = re.compile(r"^\s*# src\[([^\]:]+\.py):(\d+)")
+
+
+def origins(text: str) -> dict[int, Origin]:
+    """By line of generated code, where it came from: of several comments in a row the first."""
+    found: dict[int, Origin] = {}
+    now: Origin | None = None
+    above = False  # whether the line above is such a comment
+    for number, line in enumerate(text.splitlines(), 1):
+        if told := COMMENT.match(line):
+            now = now if above and now else (told[1], int(told[2]))
+        elif line and not line[0].isspace():
+            now = None
+        elif now and line.strip():
+            found[number] = now
+        above = told is not None
+    return found
+
+
+@lru_cache(maxsize=64)
+def origins_of(path: Path) -> dict[int, Origin]:
+    """Of what cannot be read none."""
+    try:
+        return origins(path.read_text(errors="replace"))
+    except OSError:
+        return {}
+
+
+def lines_of_origin(code: str, sources: Path) -> str:
+    """LLVM's text with the locations in generated code replaced by those of files below
+    ``sources`` that it came from.
+    """
+    entries = {number: (kind, body) for number, kind, body in ENTRY.findall(code)}
+    fields: dict[str, dict[str, str]] = {
+        number: {key: ref or text for key, ref, text in FIELD.findall(body)}
+        for number, (_, body) in entries.items()
+    }
+
+    def path_of(number: str) -> Path:
+        file = fields.get(fields[number].get("file", ""), {})
+        return Path(file.get("directory", "")) / file.get("filename", "")
+
+    def subprogram(number: str) -> str:
+        while number in entries and entries[number][0] != "DISubprogram":
+            number = fields[number].get("scope", "")
+        return number
+
+    added: list[str] = []
+    scopes: dict[tuple[str, str], str] = {}
+    free = max(map(int, entries), default=0) + 1
+
+    def scope_in(function: str, name: str) -> str:
+        """A scope of a function in another file; "" where there is no such file."""
+        nonlocal free
+        if (function, name) not in scopes:
+            path = next(iter(sorted(sources.glob(f"*/{name}"))), None)
+            if path is None:
+                scopes[function, name] = ""
+            else:
+                file = f'!DIFile(filename: "{path.name}", directory: "{path.parent}")'
+                block = f"!DILexicalBlockFile(scope: !{function}, file: !{free}, discriminator: 0)"
+                added.extend([f"!{free} = {file}", f"!{free + 1} = distinct {block}"])
+                scopes[function, name] = str(free + 1)
+                free += 2
+        return scopes[function, name]
+
+    def replaced(match: re.Match[str]) -> str:
+        number, kind, body = match.groups()
+        scope = fields[number].get("scope", "")
+        line = re.search(r"\bline: (\d+)", body)
+        if kind != "DILocation" or scope not in entries or line is None:
+            return match[0]
+        origin = origins_of(path_of(scope)).get(int(line[1]))
+        place = scope_in(subprogram(scope), origin[0]) if origin else ""
+        if origin is None or not place:
+            return match[0]
+        told = body.replace(line[0], f"line: {origin[1]}").replace(
+            f"scope: !{scope}", f"scope: !{place}"
+        )
+        return match[0].replace(body, told)
+
+    text = ENTRY.sub(replaced, code)
+    return text.rstrip("\n") + "\n" + "\n".join(added) + "\n" if added else text
