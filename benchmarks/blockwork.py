@@ -22,8 +22,8 @@ from workbench.places import blocks, workers
 from workbench.places.blocks import Answer, Block, Lacking
 from workbench.places.carry import Store
 from workbench.run.cards import Card, own_folder
-from workbench.run.origin import now, stamp
 from workbench.run.plan import Measured
+from workbench.run.recording import now, stamp
 from workbench.study.model import Study
 from workbench.study.shapes import with_derived
 from workbench.study.sources import Fingerprints

@@ -29,7 +29,7 @@ from workbench.evidence.records import (
     Session,
 )
 from workbench.ncu.command import flags
-from workbench.run import ahead, calibrate, machine, measure, origin, recording, trial
+from workbench.run import build, calibrate, machine, measure, recording, trial
 from workbench.run.gpu import Gpu
 from workbench.run.measure import Measurement
 from workbench.run.process import WorkerEnd, run_worker
@@ -94,11 +94,10 @@ class StandIn:
         self.monkeypatch.setattr(machine, "can_measure", lambda: True)
         self.monkeypatch.setattr(measure, "run_worker", self.work)
         self.monkeypatch.setattr(measure, "Worker", self.start)
-        self.monkeypatch.setattr(ahead, "MOST_COMPILERS", 0)
+        self.monkeypatch.setattr(build, "MOST_COMPILERS", 0)
         self.monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: None)
         self.monkeypatch.setattr(Measurement, "capture", lambda *a: self.capture(a[0]))
-        for module in (origin, recording):
-            self.monkeypatch.setattr(module, "now", self.now)
+        self.monkeypatch.setattr(recording, "now", self.now)
         self.seconds = itertools.count()
 
     def now(self) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from workbench.cuda import CUBIN_FOLDER, build
+from workbench.cuda import CUBIN_FOLDER
+from workbench.cuda import build as nvrtc
 from workbench.cuda.build import Compiled, Source
-from workbench.run import ahead
-from workbench.run.ahead import compilers
-from workbench.run.front_ends import compiler_environment
+from workbench.run import build
+from workbench.run.build import compilers
 from workbench.run.gpu import Gpu
-from workbench.run.scratch import scratch_folder
+from workbench.run.scratch import compiler_environment, scratch_folder
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make
 
@@ -41,7 +41,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recorded]:
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "study.py").write_text("")
     Recorded.made = []
-    monkeypatch.setattr(ahead, "Worker", Recorded)
+    monkeypatch.setattr(build, "Worker", Recorded)
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: H200)
     return Recorded.made
@@ -100,7 +100,7 @@ def test_a_cubin_is_whole_or_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     monkeypatch.setattr(Path, "write_bytes", watched)
     monkeypatch.setattr(Source, "_compile", lambda *_: (Compiled("sm_90a", (), ()), Code()))
-    monkeypatch.setattr(build, "_restore", lambda kept: kept.suffix)
+    monkeypatch.setattr(nvrtc, "_restore", lambda kept: kept.suffix)
     source = Source(tmp_path / "k.cu", "k", {}, ())
     source.compile("sm_90a")
     assert seen == [[f".{os.getpid()}"]]

@@ -14,9 +14,9 @@ from workbench.judge.compiled import captured_gate, gate_of, lines_missing, why_
 from workbench.ncu.capture import Table
 from workbench.ncu.places import lasting_name
 from workbench.ncu.resources import resources
-from workbench.run.front_ends import compiler_environment
 from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker
 from workbench.run.protocol import Hello, Start
+from workbench.run.scratch import compiler_environment
 from workbench.study.config import Gates
 from workbench.words import GateState, Phase
 
@@ -274,7 +274,7 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
 ) -> None:
     """Decoding a report takes memory that is never given back."""
     from workbench.errors import BadCapture
-    from workbench.run import reports
+    from workbench.run import events
     from workbench.study.model import Variant
 
     texts = {"own": "import torch\nfrom workbench import cuda\n", "fused": "import triton\n"}
@@ -282,15 +282,15 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
     for name, text in texts.items():
         variants[name].module.write_text(text)
     study = cast(Any, SimpleNamespace(name="s", folder=tmp_path, variants=variants))
-    made = reports.Reports(study, "large", cast(Any, None), cast(Any, None))
-    monkeypatch.setattr(reports, "resources_of", lambda report, wanted: (wanted,))
+    made = events.Reports(study, "large", cast(Any, None), cast(Any, None))
+    monkeypatch.setattr(events, "resources_of", lambda report, wanted: (wanted,))
     found: Any = made.resources(tmp_path, texts)
     assert found == {"fused": ("workbench:s/fused/large",)}
 
     def damaged(report: Path, wanted: str) -> Any:
         raise BadCapture("cut short")
 
-    monkeypatch.setattr(reports, "resources_of", damaged)
+    monkeypatch.setattr(events, "resources_of", damaged)
     assert made.resources(tmp_path, texts) == {}
 
 

@@ -45,10 +45,9 @@ from workbench.places.merge import Merger
 from workbench.places.plan import Errand
 from workbench.places.spool import Spool
 from workbench.places.underway import Watching
-from workbench.run.origin import stamp
 from workbench.run.plan import Plan
 from workbench.run.protocol import CeilingsJob
-from workbench.run.recording import digest
+from workbench.run.recording import digest, stamp
 from workbench.study.shapes import with_derived
 from workbench.study.sources import Fingerprints
 from workbench.words import CheckResult

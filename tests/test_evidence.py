@@ -22,7 +22,7 @@ from workbench.ncu.capture import load_capture
 from workbench.ncu.captures import Captures
 from workbench.ncu.counters import stall_metrics
 from workbench.ncu.reader import launches as opened
-from workbench.run import origin
+from workbench.run import recording
 from workspaces import ROOT, copy_of_repository, put_in, recorded_report, told_in
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
@@ -63,7 +63,7 @@ def test_the_command_on_record_names_no_folder_of_the_machine() -> None:
         "/home/me/kernels",
         "--on=/etc/place.toml",
     ]
-    found = origin.provenance(Environment(), command=[*words, "--shape", "S=128"])
+    found = recording.provenance(Environment(), command=[*words, "--shape", "S=128"])
     assert found.command == (
         "workbench ablate 'fix2[warps=8]' --project kernels --on=place.toml --shape S=128"
     )

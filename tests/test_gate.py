@@ -30,8 +30,8 @@ from workbench.judge.commits import Change, Rules, Timed, judge_change, time_ver
 from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
 from workbench.run import machine
+from workbench.run.commits import join, older
 from workbench.run.gpu import Gpu
-from workbench.run.joint import join, older
 from workbench.run.plan import Measured, Plan
 from workbench.study.config import CommitGate, Gates
 from workbench.study.sources import Fingerprints, meaning, meaning_of_c

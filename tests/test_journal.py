@@ -28,7 +28,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.recordings import Gone, Recordings, recordings
 from workbench.render.document.blocks import Bullets, plain
 from workbench.render.document.method import recorded, recorded_at, sessions
-from workbench.run import origin
+from workbench.run import recording
 from workbench.run.protocol import Timed
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
@@ -318,7 +318,7 @@ def test_two_timings_of_one_second_are_both_kept(
     """Two commands at once, or a clock that was set back."""
     root = make(tmp_path / "twice", {"baseline": GOOD, "fix1": GOOD})
     study = find_workspace(root).study()
-    monkeypatch.setattr(origin, "now", lambda: "2026-01-01T00:00:00Z")
+    monkeypatch.setattr(recording, "now", lambda: "2026-01-01T00:00:00Z")
     for name in ("baseline", "fix1"):
         recorder = Recorder(study, "large", folder, [name])
         found = timed_session(1, {name: 5.0})

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from workbench.evidence.records import Environment
-from workbench.run import origin
-from workbench.run.origin import provenance
+from workbench.run import recording
+from workbench.run.recording import provenance
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def test_of_each_program(
 
 
 def test_of_a_process_that_acts_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(origin, "_elsewhere", [])
-    origin.act_for(["python", "-m", "benchmarks.last_at", "b?"])
+    monkeypatch.setattr(recording, "_elsewhere", [])
+    recording.act_for(["python", "-m", "benchmarks.last_at", "b?"])
     assert provenance(Environment()).command == "python -m benchmarks.last_at 'b?'"
 
 

@@ -36,7 +36,7 @@ from workbench.derive.intervals import Ratio
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime, Timing
-from workbench.run import machine, shipping
+from workbench.run import machine, trial
 from workbench.run.gpu import Gpu
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import Shipping
@@ -635,7 +635,7 @@ def test_a_package_of_a_study_that_is_not_measured_yet_passes_its_tests(
 
 def without_cubins(study: Any, variant: Any, reference: Any, archs: Any, *rest: Any) -> Packable:
     """Compiling fifty kernels is tested elsewhere."""
-    return shipping.packable(study, variant, reference, (), *rest)
+    return trial.packable(study, variant, reference, (), *rest)
 
 
 # ---- checked again ---------------------------------------------------------------------------

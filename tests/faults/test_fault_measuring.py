@@ -26,7 +26,7 @@ from workbench.judge.gates import compiler_gate
 from workbench.ncu import command as ncu
 from workbench.ncu.ranges import range_name
 from workbench.run import build as building
-from workbench.run import machine, measure, reports
+from workbench.run import events, machine, measure
 from workbench.run.build import build_only
 from workbench.run.measure import Measurement
 from workbench.run.plan import Measured, Plan
@@ -310,7 +310,7 @@ def play(study: Study, tmp_path: Path, held: list[str]) -> Play:
         held.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(measure, "Worker", tool.worker)
-            patch.setattr(reports, "launches_by_range", tool.launches)
+            patch.setattr(events, "launches_by_range", tool.launches)
             patch.setattr(machine, "find_ncu", lambda: "ncu")
             patch.setattr(machine, "ncu_version", lambda tool: "2026.1.0")
             plan = Plan("large", captured=tuple(study.variants))

@@ -30,8 +30,7 @@ from workbench.judge.commits import Rules, judge_change
 from workbench.judge.differences import AtCommit, is_same
 from workbench.judge.gates import HARMLESS
 from workbench.judge.search import Found, first_bad
-from workbench.run.commits import Commit, Repository, repository_of
-from workbench.run.joint import older
+from workbench.run.commits import Commit, Repository, older, repository_of
 from workbench.run.plan import Plan
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Move

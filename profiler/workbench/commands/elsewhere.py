@@ -31,14 +31,13 @@ from workbench.evidence.recorded import Evidence
 from workbench.judge.deciding import Deciding
 from workbench.run import machine
 from workbench.run.gpu import Gpu
-from workbench.run.origin import typed
 from workbench.run.plan import Measured, Plan
 from workbench.run.protocol import (
     Broken,
     CeilingsJob,
     TrialJob,
 )
-from workbench.run.recording import Recorder
+from workbench.run.recording import Recorder, typed
 from workbench.run.trial import error_of
 from workbench.study.config import Config
 from workbench.study.model import Study

@@ -30,8 +30,7 @@ from workbench.render.document import commits as document
 from workbench.render.junit import junit
 from workbench.render.sarif import sarif
 from workbench.run import machine
-from workbench.run.commits import Commit, Repository, repository_of
-from workbench.run.joint import older
+from workbench.run.commits import Commit, Repository, older, repository_of
 from workbench.study.sources import CODE, source_files, source_texts, virtual_name
 from workbench.study.text import readable_text
 from workbench.study.workspace import Workspace, find_workspace

@@ -35,7 +35,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.render import package as rendered
 from workbench.render.report import template_environment
-from workbench.run.shipping import packable
+from workbench.run.trial import packable
 from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import CUBINS, Facts
 

@@ -33,8 +33,8 @@ from workbench.judge.rows import Row
 from workbench.render import package as rendered
 from workbench.render.document.phrases import what_it_is
 from workbench.run.commits import repository_of
-from workbench.run.origin import now
 from workbench.run.protocol import Packable
+from workbench.run.recording import now
 from workbench.shipped.facts import Facts
 from workbench.study.front_ends import is_compiling
 from workbench.study.keeps import kept_between_calls

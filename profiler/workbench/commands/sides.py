@@ -27,8 +27,7 @@ from workbench.judge.open_verdicts import timed_pair
 from workbench.judge.sessions import timing_facts
 from workbench.ncu.captures import Captures
 from workbench.run.build import build_only
-from workbench.run.commits import Commit
-from workbench.run.joint import join, older
+from workbench.run.commits import Commit, join, older
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event, Failed
 from workbench.study.config import for_study

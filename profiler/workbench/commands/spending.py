@@ -16,7 +16,7 @@ from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, refusal
 from workbench.run import machine
 from workbench.run.cards import cards, held
-from workbench.run.origin import now
+from workbench.run.recording import now
 from workbench.study.places import LOCAL
 from workbench.study.workspace import Workspace
 

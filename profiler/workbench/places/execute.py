@@ -41,10 +41,10 @@ from workbench.run.cards import (
     own_folder,
 )
 from workbench.run.measure import Measurement
-from workbench.run.origin import act_for
 from workbench.run.plan import Measured
 from workbench.run.process import Tail
 from workbench.run.protocol import CeilingsJob, Event, Passes, TrialJob, encode
+from workbench.run.recording import act_for
 from workbench.run.trial import told_by
 from workbench.study.shapes import with_derived
 from workbench.study.workspace import find_workspace, including

@@ -43,9 +43,8 @@ from workbench.evidence.records import (
 )
 from workbench.places.blocks import Block, Left
 from workbench.places.combine import combined
-from workbench.run.origin import stamp
 from workbench.run.protocol import CeilingsJob
-from workbench.run.recording import digest, remove_superseded, remove_unused, with_repeats
+from workbench.run.recording import digest, remove_superseded, remove_unused, stamp, with_repeats
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 

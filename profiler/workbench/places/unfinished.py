@@ -11,8 +11,8 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Environment, Timing
 from workbench.places.blocks import Block
 from workbench.places.merge import Merger
-from workbench.run.origin import provenance, stamp
 from workbench.run.protocol import Surroundings, Timed, WorkerEvent
+from workbench.run.recording import provenance, stamp
 
 
 @dataclass

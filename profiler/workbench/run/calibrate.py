@@ -14,7 +14,6 @@ from workbench.errors import ToolFailed
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Ceiling, CeilingsFile, Environment
-from workbench.run.origin import provenance
 from workbench.run.process import Worker, WorkerEnd
 from workbench.run.protocol import (
     Broken,
@@ -24,6 +23,7 @@ from workbench.run.protocol import (
     Event,
     Surroundings,
 )
+from workbench.run.recording import provenance
 from workbench.run.scratch import empty_scratch
 
 CEILINGS = (

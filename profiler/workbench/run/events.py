@@ -1,13 +1,19 @@
-"""What the events of a measurement bring: kept as it comes, and who is out for which reason."""
+"""Events and ncu reports of a measurement: kept as they come, and who is out for which reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 
 from msgspec import structs
 
-from workbench.evidence.records import Build
+from workbench.errors import BadCapture
+from workbench.evidence.records import Build, CapturedKernel
 from workbench.ncu import output
+from workbench.ncu.ranges import range_name
+from workbench.ncu.reader import launches_by_range
+from workbench.ncu.resources import resources_of
 from workbench.run import machine
 from workbench.run.build import worker_stopped
 from workbench.run.plan import Measured, Plan
@@ -25,8 +31,11 @@ from workbench.run.protocol import (
     Surroundings,
 )
 from workbench.run.recording import Recorder
+from workbench.study.config import Profiler
+from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
-from workbench.words import CheckResult, Phase
+from workbench.study.sources import source_files
+from workbench.words import ABSENT, CheckResult, Phase
 
 LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
 
@@ -150,3 +159,39 @@ def passes(on_event: Callable[[Event], None]) -> Callable[[str], None]:
             on_event(Passes(kernel=state[0], percent=state[1]))
 
     return on_log
+
+
+class Reports:
+    """Those of one measurement, written by ncu with the options of ``profiler``."""
+
+    def __init__(self, study: Study, shape: str, profiler: Profiler, recorder: Recorder) -> None:
+        self.study, self.shape = study, shape
+        self.profiler, self.recorder = profiler, recorder
+
+    def store(self, report: Path, captured: Iterable[Captured]) -> list[str]:
+        """Keep the report with the variants that it really holds; these."""
+        if not report.exists():
+            return []
+        counts = launches_by_range(report)
+        held = {
+            event.variant: count
+            for event in captured
+            if (count := counts.get(self.range_of(event.variant)))
+        }
+        if held:
+            version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
+            resources = self.resources(report, held)
+            self.recorder.captures(report, held, self.profiler, version, resources)
+        return list(held)
+
+    def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:
+        """Of the kernels of those that others compile: what is compiled here is known better."""
+        study = self.study
+        others = [n for n in held if is_compiling(source_files(study, study.variants[n]))]
+        with suppress(BadCapture):  # what has to be read of it later says what is wrong
+            return {name: resources_of(report, self.range_of(name)) for name in others}
+        return {}
+
+    def range_of(self, variant: str) -> str:
+        """The NVTX range of a variant's launches."""
+        return range_name(self.study.name, variant, self.shape)

@@ -16,14 +16,12 @@ from workbench.evidence.records import Build, Timing
 from workbench.ncu import command as ncu
 from workbench.ncu import output
 from workbench.run import machine
-from workbench.run.ahead import compilers, copy_sources
-from workbench.run.events import Listener, passes
-from workbench.run.jobs import sessions_job, variants_job
-from workbench.run.plan import Measured, Plan
+from workbench.run.build import compilers, copy_sources
+from workbench.run.events import Listener, Reports, passes
+from workbench.run.plan import Measured, Plan, sessions_job, variants_job
 from workbench.run.process import Worker, run_worker
 from workbench.run.protocol import Captured, Event, SessionsDone, Timed, VariantsJob
 from workbench.run.recording import Recorder
-from workbench.run.reports import Reports
 from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
 from workbench.study.model import Study

@@ -1,11 +1,18 @@
-"""What is to be measured, and what came of it."""
+"""What is to be measured, what came of it, and the jobs that its workers get."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.run.protocol import Broken, Learned
+from workbench.ncu.ranges import range_name
+from workbench.run.build import params_of, sources_of
+from workbench.run.protocol import Broken, Learned, SessionsJob, VariantsJob
+from workbench.study.config import Timing
+from workbench.study.model import Study
+from workbench.study.shapes import parameters_of_derived
+from workbench.words import Phase
 
 
 @dataclass(frozen=True)
@@ -58,3 +65,56 @@ class Measured:
     @property
     def out(self) -> set[str]:
         return {*self.failures, *self.unsupported, *self.refused}
+
+
+def variants_job(
+    study: Study,
+    shape: str,
+    variants: Iterable[str],
+    phases: tuple[Phase, ...],
+    *,
+    arch: str = "",
+    gated: bool = False,
+    everywhere: bool = False,
+    here: bool = False,
+) -> VariantsJob:
+    """Checked at ``shape`` and at those that are always checked, or at every shape of the study, or
+    ``here`` alone.
+    """
+    names = tuple(variants)
+    listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
+    others = [n for n, s in listed.items() if everywhere or (s.always_checked and not here)]
+    return VariantsJob(
+        study=study.name,
+        variants=names,
+        params=params_of(study, names),
+        phases=phases,
+        arch=arch,
+        shape=shape,
+        check_shapes=(shape, *others),
+        reference=study.ladder.primary_reference or "",
+        references=tuple(reference.name for reference in study.ladder.references),
+        sources=sources_of(study, names),
+        ranges={name: range_name(study.name, name, shape) for name in names},
+        gated=gated,
+        derived=parameters_of_derived(study),
+    )
+
+
+def sessions_job(study: Study, plan: Plan, settings: Timing) -> SessionsJob:
+    """Of all that is timed, with twins of the baseline and of the primary reference."""
+    ladder = study.ladder
+    primary = (ladder.primary_reference,) if ladder.primary_reference else ()
+    return SessionsJob(
+        study=study.name,
+        shape=plan.shape,
+        params=params_of(study, plan.timed),
+        sources=sources_of(study, plan.timed),
+        references=tuple(reference.name for reference in ladder.references),
+        twins=(ladder.steps[0].variant, *primary),
+        sessions=settings.sessions,
+        instances=settings.instances,
+        rounds=settings.rounds,
+        graph_microseconds=settings.graph_microseconds,
+        derived=parameters_of_derived(study),
+    )

@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from workbench.cuda import CUBIN_FOLDER
 from workbench.run import machine
-from workbench.run.front_ends import compiler_environment
 from workbench.run.protocol import (
     CURRENT,
     EVENTS,
@@ -38,6 +37,7 @@ from workbench.run.protocol import (
     write_gate,
     write_job,
 )
+from workbench.run.scratch import compiler_environment
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
