@@ -7,8 +7,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workbench.cuda.build import Compiled, Source, arch_of
-from workbench.cuda.cubin import code_of
+from workbench.cuda.build import Compiled, Source, arch_of, code_of
 from workbench.errors import UsageError
 from workbench.words import Parameter
 

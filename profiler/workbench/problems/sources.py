@@ -1,4 +1,4 @@
-"""The user's files: read, and those that come along because they are imported or opened."""
+"""The user's files: read, with those that they import or open, and what ``--vs`` names."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from workbench.cuda import cubin
+from workbench.cuda.build import carry
 from workbench.cuda.declare import overridden, take_declared
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 from workbench.shipped.calls import Instances, aligned, like, settled, tensors_of
@@ -92,7 +92,7 @@ class Dispatcher:
         self._refused: dict[Any, str] = {}  # by kind of inputs; "" for what is run
         self._loaded = 0
         self.counts: Counter[str] = Counter()
-        cubin.carry(folder / CUBINS)
+        carry(folder / CUBINS)
 
     # ---- the operator ------------------------------------------------------------------------
     def call(self, *given: Any) -> Any:

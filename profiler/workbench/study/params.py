@@ -1,4 +1,9 @@
-"""``NAME[param=value,...]``: a variant with other values of its parameters than its own."""
+"""``NAME[warps=4,block=64]``: a variant with other values of its parameters than its own.
+
+In ``NAME[warps=4|8,block=64..256*2]`` a parameter has several values, ``a|b|c``, each of which may
+be a range: ``lo..hi*k`` is lo, lo k, lo k², ... and ``lo..hi+k`` is lo, lo + k, lo + 2 k, ..., both
+up to hi.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the files of a workspace: what is no text, or no file at all, is said by name."""
+"""Reads a workspace's files; TOML strictly, so that a misspelt key never passes for a setting."""
 
 from __future__ import annotations
 

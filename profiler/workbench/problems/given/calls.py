@@ -1,4 +1,6 @@
-"""Calls: a variant as it is, a reference in double precision or in its own."""
+"""The user's files as modules, and calls of them: a variant as it is, a reference in double
+precision or in its own, and ``Model`` and ``ModelNew`` of a KernelBench problem.
+"""
 
 from __future__ import annotations
 

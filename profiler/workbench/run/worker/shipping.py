@@ -19,8 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from workbench import cuda
-from workbench.cuda import cubin
-from workbench.cuda.build import compiler_version
+from workbench.cuda.build import compiler_version, key_of, write_cubin
 from workbench.errors import UsageError
 from workbench.run.protocol import Done, Hello, Packable, ShipJob, read_job
 from workbench.run.worker.journal import Journal, or_broken
@@ -90,10 +89,10 @@ class Shipping:
         cuda.take_declared()
         self.load(self.job.variant, self.job.params)
         kernels = cuda.take_declared()
-        sources = {cubin.key_of(k.source, ""): k.source for k in kernels}
+        sources = {key_of(k.source, ""): k.source for k in kernels}
         for arch in self.job.archs:
             for source in sources.values():
-                cubin.write(Path.cwd() / CUBINS, source, arch)
+                write_cubin(Path.cwd() / CUBINS, source, arch)
         return len(sources)
 
     def load(self, variant: str, params: Mapping[str, Parameter]) -> Callable[..., Any]:
