@@ -59,7 +59,7 @@ ATTENTION = Page(
         for width in (64, 128)
         for causal in (0, 1)
     },
-    calls=("fix27", "fix25", "fix21"),
+    calls=("fix27",),
 )
 EXPERTS = Page(
     "experts.md",

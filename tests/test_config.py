@@ -170,9 +170,9 @@ def test_an_empty_workspace_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_step_that_chooses_names_the_steps_it_chooses_among() -> None:
-    step = find_workspace(ROOT).study("attention").ladder.step("fix15")
+    step = find_workspace(ROOT).study("attention").ladder.step("fix30")
     assert step is not None
-    text = (ROOT / "kernels" / "attention" / "fix15.py").read_text()
+    text = (ROOT / "kernels" / "attention" / "fix30.py").read_text()
     assert {base_name(name) for name in step.chooses} == set(
         re.findall(r'cuda\.variant\("(\w+)"', text)
     )

@@ -49,7 +49,7 @@ def completed(line: str, here: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("workbench show fix1", "fix15"),
+        ("workbench show fix1", "fix16"),
         ("workbench watch fi", "fix6"),
         ("workbench diff fix6 fi", "fix7"),
         ("workbench ablate --shape b4h16s2048d64", "b4h16s2048d64-causal"),

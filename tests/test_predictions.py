@@ -180,11 +180,9 @@ HISTORY = {
     "fix12": "tpp",
     "fix13": "tppp",
     "fix14": "tpp",
-    "fix15": "t",
 }
 NEXT = {"fix16[deep=0]": "tpp", "fix16": "tp", "fix16[first=1]": "t", "fix17": "tp"}
-NEXT |= {"fix18": "tp", "fix19": "t", "fix20": "p", "fix21": "p"}
-NEXT |= {"fix22": "ppp", "fix23": "tp", "fix24": "t", "fix25": "t"}
+NEXT |= {"fix18": "tp", "fix20": "p", "fix22": "ppp", "fix23": "tp"}
 NEXT |= {"fix26": "jj", "fix27": "t", "fix28": "jj", "fix29": "jj", "fix30": "j"}
 # With another parent than in that history, or not in it: on what was timed when caches were cold.
 SINCE = (

@@ -37,7 +37,7 @@ def test_its_definitions_are_those_of_the_evidence(known: facts.Evidence) -> Non
         ("[1.09x][fix5 ratio]", []),
         ("[1.08x][fix5 ratio]", ["it is fix5 ratio at b2h8s512d64, chained: 1.0900"]),
         ("[1.087x][fix5 ratio]", ["it is"]),
-        ("[1,503 µs][fix15 time at b2h16s8192d128]", []),
+        ("[1,541 µs][fix27 time at b2h16s8192d128]", []),
         ("[8.49x to 8.51x][fix4 ratio]", ["it is"]),  # one number a link
         ("[1.40x][fix5 ratio cold]", []),
         ("[1.40x][fix5 ratio back-to-back]", ["it is"]),
