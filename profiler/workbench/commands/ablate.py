@@ -9,7 +9,7 @@ import typer
 
 from workbench.commands import sizes, sweep
 from workbench.commands.elsewhere import on_a_place
-from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_ahead, ensure_timed
+from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each, ensure_timed
 from workbench.commands.options import AblateOptions, SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -54,18 +54,14 @@ def named(target: Target, fixes: list[str]) -> list[str]:
 def measured(
     target: Target,
     fixes: list[str],
-    fresh: bool,
-    ahead: Ensured | None = None,
+    ensured: Ensured,
     *,
     everywhere: bool = True,
 ) -> tuple[Ablation, dict[str, str]]:
-    """The ladder at the target's shape, and what failed of it. ``ahead``: it was measured with
-    others. ``everywhere``: judged at the other shapes as well.
-
-    Ctrl-C leaves with 130.
+    """The ladder at the target's shape, and what failed of it. ``everywhere``: judged at the other
+    shapes as well.
     """
     steps = target.steps(fixes)
-    ensured = ahead or ensure(target, named(target, fixes), fresh=fresh)
     evidence = snapshot(target.evidence(), steps, everywhere=everywhere)  # as it is after measuring
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     judged = with_record(judged, target, keep=True)
@@ -129,7 +125,8 @@ def run(options: AblateOptions) -> None:
         return run_sizes(options, sizes.targets_of(workspace, picked))
     target = target_at(workspace, picked[0])
     fixes = options.fixes or []
-    judged, failed = measured(target, fixes, options.fresh, everywhere=options.json)
+    ensured = ensure(target, named(target, fixes), fresh=options.fresh)
+    judged, failed = measured(target, fixes, ensured, everywhere=options.json)
     if options.json:
         show_json(as_json.ablation(judged))
     else:
@@ -163,10 +160,9 @@ def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
     """The ladder at every shape of a range: times and rates over the size."""
     failed: dict[str, str] = {}
     fixes = options.fixes or []
-    ahead = ensure_ahead([Wanted(t, named(t, fixes)) for t in targets], fresh=options.fresh)
-    for i, target in enumerate(targets):
-        done = ahead[i] if ahead else None
-        judged, failures = measured(target, fixes, options.fresh, done, everywhere=False)
+    every = [Wanted(target, named(target, fixes)) for target in targets]
+    for target, done in zip(targets, ensure_each(every, fresh=options.fresh), strict=True):
+        judged, failures = measured(target, fixes, done, everywhere=False)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
     found = sizes.Measured(tuple(targets), tuple(row.variant for row in judged.rows))
     part = (f"over {options.shape}", *fixes)
@@ -194,10 +190,9 @@ def run_all(options: AblateOptions) -> None:
             note(f"{name}: {error.message}")
     targets = of_one_gpu(targets, targets[-1].folder)
     fixes = options.fixes or []
-    ahead = ensure_ahead([Wanted(t, named(t, fixes)) for t in targets], fresh=options.fresh)
-    for i, target in enumerate(targets):
-        done = ahead[i] if ahead else None
-        judged, failures = measured(target, fixes, options.fresh, done)
+    every = [Wanted(target, named(target, fixes)) for target in targets]
+    for target, done in zip(targets, ensure_each(every, fresh=options.fresh), strict=True):
+        judged, failures = measured(target, fixes, done)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
         tables.append(judged)
         if not (options.json or options.csv):

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,18 +48,10 @@ def python_row() -> Finding:
     )
 
 
-def reader_row() -> Finding:
-    return package_row("ncu-report", "pip install ncu-report")
-
-
-def records_row() -> Finding:
-    return package_row("msgspec", "pip install msgspec")
-
-
-def package_row(name: str, fix: str) -> Finding:
-    """A package that reading evidence needs."""
+def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> Finding:
     found = package(name)
-    return Finding(name, OK if found else FAIL, found or "missing", "" if found else fix, "read")
+    result = OK if found else FAIL
+    return Finding(label or name, result, found or "missing", "" if found else fix, needed_for)
 
 
 def gpu_row() -> Finding:
@@ -111,17 +104,6 @@ def permission_row() -> Finding:
     )
 
 
-def compiler_row() -> Finding:
-    found = package("cuda-core")
-    return Finding(
-        "NVRTC (cuda-core)",
-        OK if found else FAIL,
-        found or "missing",
-        "" if found else INSTALL,
-        "build",
-    )
-
-
 def headers_row() -> Finding:
     folders = header_folders()
     return Finding(
@@ -130,20 +112,6 @@ def headers_row() -> Finding:
         folders[0] if folders else "missing",
         "" if folders else INSTALL,
         "build",
-    )
-
-
-def torch_row() -> Finding:
-    found = package("torch")
-    return Finding(
-        "torch", OK if found else FAIL, found or "missing", "" if found else INSTALL, "build"
-    )
-
-
-def compressor_row() -> Finding:
-    found = package("zstandard")
-    return Finding(
-        "zstandard", OK if found else FAIL, found or "missing", "" if found else INSTALL, "measure"
     )
 
 
@@ -175,16 +143,16 @@ def slices_row() -> Finding:
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
     python_row,
-    reader_row,
-    records_row,
+    partial(package_row, "ncu-report", "read", "pip install ncu-report"),
+    partial(package_row, "msgspec", "read", "pip install msgspec"),
     gpu_row,
     driver_row,
     ncu_row,
     permission_row,
-    compiler_row,
+    partial(package_row, "cuda-core", "build", label="NVRTC (cuda-core)"),
     headers_row,
-    torch_row,
-    compressor_row,
+    partial(package_row, "torch", "build"),
+    partial(package_row, "zstandard", "measure"),
     disk_row,
     slices_row,
 )

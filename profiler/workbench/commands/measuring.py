@@ -6,7 +6,7 @@ import atexit
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -141,13 +141,27 @@ class Wanted:
     capture: Collection[str] = ()
 
 
-def ensure_ahead(every: Sequence[Wanted], *, fresh: bool, timed: bool = False) -> list[Ensured]:
-    """At a place, all of them side by side; else nothing, and each is measured in its turn.
+def ensure_each(every: Sequence[Wanted], *, fresh: bool, timed: bool = False) -> Iterator[Ensured]:
+    """Of each in its turn; at a place all of them side by side, before the first.
 
     ``timed``: as ``ensure_timed``, else as ``ensure``. Ctrl-C leaves with 130.
     """
-    if (there := elsewhere.PLACE.get()) is None:
-        return []
+    if (there := elsewhere.PLACE.get()) is not None:
+        yield from _side_by_side(there, every, fresh=fresh, timed=timed)
+        return
+    checked: set[str] = set()  # at the shapes where every variant always is
+    for one in every:
+        if timed:
+            done = ensure_timed(one.target, one.variants, fresh=fresh, checked=checked)
+        else:
+            done = ensure(one.target, one.variants, fresh=fresh, capture=one.capture)
+        checked |= set(done.timed) - done.failures.keys()
+        yield done
+
+
+def _side_by_side(
+    there: elsewhere.There, every: Sequence[Wanted], *, fresh: bool, timed: bool
+) -> list[Ensured]:
     jobs, found = [], [Ensured(Origin.RECORDED)] * len(every)
     places = []
     for i, one in enumerate(every):

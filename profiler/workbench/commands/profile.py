@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from workbench.commands.elsewhere import on_a_place
-from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_ahead
+from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each
 from workbench.commands.options import ProfileOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -61,10 +61,8 @@ def run(options: ProfileOptions) -> None:
     picked = profiled_shapes(study, options.shape)
     targets = [target_at(workspace, each) for each in picked]
     every = [wanted(target, target.variants(options.variants)) for target in targets]
-    ahead = ensure_ahead(every, fresh=options.fresh)
-    told = [
-        profiled(options, target, ahead[i] if ahead else None) for i, target in enumerate(targets)
-    ]
+    done = zip(targets, ensure_each(every, fresh=options.fresh), strict=True)
+    told = [profiled(options, target, ensured) for target, ensured in done]
     if options.json:
         show_json(told[0][0] if len(told) == 1 else {"shapes": [data for data, _ in told]})
     if any(failed for _, failed in told):
@@ -73,12 +71,10 @@ def run(options: ProfileOptions) -> None:
 
 
 def profiled(
-    options: ProfileOptions, target: Target, ahead: Ensured | None = None
+    options: ProfileOptions, target: Target, ensured: Ensured
 ) -> tuple[dict[str, Any], bool]:
-    """One shape: its JSON, and whether a variant failed. ``ahead``: it was measured with others."""
+    """One shape: its JSON, and whether a variant failed."""
     names = target.variants(options.variants)
-    todo = wanted(target, names)
-    ensured = ahead or ensure(target, todo.variants, fresh=options.fresh, capture=todo.capture)
     steps = target.study.ladder.chain([])
     evidence = snapshot(target.evidence(), steps, only=names)
     judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)

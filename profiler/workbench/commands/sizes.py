@@ -8,7 +8,7 @@ from shlex import quote
 
 import typer
 
-from workbench.commands.measuring import Ensured, Wanted, ensure_ahead, ensure_timed
+from workbench.commands.measuring import Wanted, ensure_each
 from workbench.commands.options import SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -83,16 +83,8 @@ def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
         names = target.variants(options.variants)
         references = [r.name for r in target.study.ladder.references]
         wanted.append(Wanted(target, list(dict.fromkeys([*names, *references]))))
-    ahead = ensure_ahead(wanted, fresh=options.fresh, timed=True)
-    checked: set[str] = set()  # at the shapes where every variant always is
-    for i, one in enumerate(wanted):
-        target = one.target
-        ensured: Ensured = (
-            ahead[i]
-            if ahead
-            else ensure_timed(target, one.variants, fresh=options.fresh, checked=checked)
-        )
-        checked |= set(ensured.timed) - ensured.failures.keys()
+    every = ensure_each(wanted, fresh=options.fresh, timed=True)
+    for target, ensured in zip(targets, every, strict=True):
         failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
     found = Measured(tuple(targets), tuple(names))
     part = (f"over {options.shape}", *options.variants)

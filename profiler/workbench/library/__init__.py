@@ -34,12 +34,14 @@ def ablate(
     without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError.
     """
     from workbench.commands import ablate as verb
+    from workbench.commands.measuring import ensure
     from workbench.commands.target import find_target
     from workbench.library.results import ablated
 
     target = find_target(_folder(project), study, shape, names=names)
     with _interruptible():
-        judged, failures = verb.measured(target, list(names), fresh)
+        ensured = ensure(target, verb.named(target, list(names)), fresh=fresh)
+        judged, failures = verb.measured(target, list(names), ensured)
     return ablated(judged, failures)
 
 
