@@ -52,3 +52,7 @@ def test_what_a_spreadsheet_would_run_is_quoted(text: str) -> None:
 @pytest.mark.parametrize("value", [-1.5, 2, "-3e-4", "plain", True])
 def test_numbers_and_words_are_left_alone(value: object) -> None:
     assert safe(value) == (str(value).lower() if value is True else str(value))
+
+
+def test_lines_are_no_table() -> None:
+    assert main(["show", "tma", "--source", "--csv", "--study", "transpose", *FIXTURE]) == 2

@@ -163,7 +163,7 @@ def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> N
             }
         )
     without = "the report has no text of this file: profile with --import-source yes"
-    Output(options.wide, options.markdown, options.csv).show(launches.about(report))
+    Output(options.wide, options.markdown).show(launches.about(report))
     print()
     if found:
         return print_sass(shown, found, options)

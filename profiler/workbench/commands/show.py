@@ -109,6 +109,8 @@ def run(options: ShowOptions) -> None:
         raise UsageError("--top is for the lines of --source")
     if options.sass and not options.source:
         raise UsageError("--sass is for the lines of --source", hint="add --source")
+    if options.csv and options.source:
+        raise UsageError("--csv prints a table, and --source is none", hint="leave one out")
     if is_report(options.name):
         from workbench.commands import foreign
 
