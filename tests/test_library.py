@@ -101,7 +101,7 @@ def parsed(shown: Any) -> Tags:
 
 def test_a_notebook_shows_table_and_charts(ladder: Any) -> None:
     tags = parsed(ladder)
-    assert len(tags.images) == 6
+    assert len(tags.images) == 2
     assert all(image.startswith("data:image/svg+xml;base64,") for image in tags.images)
     text = ladder._repr_html_()
     assert "tiles of 64 keys in shared memory" in text
@@ -244,7 +244,7 @@ def test_try_hands_over_a_file_or_the_code_of_a_function(
     assert Attempt in type(done).__mro__
     assert seen == [("softmax.py:softmax", {"versus": "torch.softmax"})]
     assert list(done.table().index)[:2] == ["baseline", "fix1"]
-    assert len(parsed(done).images) == 6
+    assert len(parsed(done).images) == 2
     assert "What limits it:" in repr(done)
     assert "What to try next:" in repr(done)
     of_function: Any = wb.try_(doubled)

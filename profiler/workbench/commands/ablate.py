@@ -201,8 +201,8 @@ def run_all(options: AblateOptions) -> None:
     if options.json:
         show_json({"tables": [as_json.ablation(each) for each in tables]})
     elif options.csv:
-        every = ((each.shape, ladder_view.ablation(each)) for each in tables)
-        out.show(*(Section(shape, (), tuple(blocks)) for shape, blocks in every))
+        shown = ((each.shape, ladder_view.ablation(each)) for each in tables)
+        out.show(*(Section(shape, (), tuple(blocks)) for shape, blocks in shown))
     else:
         out.show(*ladder_view.across(judged))
     finish(target, fixes, judged, failed)
