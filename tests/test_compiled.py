@@ -13,7 +13,7 @@ from workbench.evidence.records import Build, BuiltKernel, CapturedKernel, Captu
 from workbench.judge.compiled import captured_gate, gate_of, lines_missing, why_no_lines
 from workbench.ncu.capture import Table
 from workbench.ncu.places import lasting_name
-from workbench.ncu.resources import resources
+from workbench.ncu.reader import resources
 from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker
 from workbench.run.protocol import Hello, Start
 from workbench.run.scratch import compiler_environment
@@ -321,7 +321,7 @@ def test_a_capture_waits_until_two_calls_launch_the_same(monkeypatch: pytest.Mon
 
 
 def test_a_recorded_report_says_what_a_library_kernel_takes() -> None:
-    from workbench.ncu.resources import resources_of
+    from workbench.ncu.reader import resources_of
     from workspaces import recorded_index, recorded_report
 
     wanted = recorded_index("b2h8s512d64", "sdpa")["range"]

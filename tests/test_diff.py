@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from test_source_diff import patched
+from unified import unified
 from workbench.cli import main
 from workbench.commands.target import find_target
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.diff.model import SourceDiff
-from workbench.derive.diff.unified import unified
 from workbench.judge.inputs import Snapshot
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import pair_sources

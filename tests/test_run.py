@@ -29,7 +29,6 @@ from workbench.evidence.records import (
     Timing,
 )
 from workbench.ncu import command as ncu
-from workbench.ncu import output
 from workbench.run import machine, measure
 from workbench.run.build import worker_stopped
 from workbench.run.gpu import Gpu
@@ -195,7 +194,7 @@ def test_local_headers_are_put_in_place_once_under_virtual_names(tmp_path: Path)
 def test_what_ncu_says_becomes_a_way_out(
     log: str, kind: type[ToolFailed], message: str, hint: str
 ) -> None:
-    found = output.failure(log)
+    found = ncu.failure(log)
     assert type(found) is kind
     assert message in found.message
     assert hint in found.hint
@@ -217,8 +216,8 @@ def test_ncu_is_told_clocks_caches_and_source() -> None:
 def test_the_passes_are_read_from_ncus_output() -> None:
     text = '==PROF== Profiling "first" - 0: 0%....50%....100% - 38 passes\n'
     text += '==PROF== Profiling "scale" - 1 (2/8): 0%....50%'
-    assert output.progress(text) == ("scale", 50)
-    assert output.progress("nothing yet") is None
+    assert ncu.progress(text) == ("scale", 50)
+    assert ncu.progress("nothing yet") is None
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(

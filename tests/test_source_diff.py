@@ -7,12 +7,12 @@ import re
 
 import pytest
 
+from unified import unified
 from workbench.derive.diff.alignment import align, pair_changed, source
 from workbench.derive.diff.costs import COUNTERS, Cost, LineCosts, add, line_costs
 from workbench.derive.diff.model import Profiled, SourceDiff
-from workbench.derive.diff.side_by_side import functions
+from workbench.derive.diff.side_by_side import functions, signed, with_context
 from workbench.derive.diff.source_diff import pair_files, source_diff
-from workbench.derive.diff.unified import signed, unified, with_context
 from workbench.derive.figures import DURATION
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, Table
 from workbench.render import markdown, source_lines

@@ -21,9 +21,8 @@ from workbench.ncu.capture import Decoded, read_lines
 from workbench.ncu.counters import counted
 from workbench.ncu.instructions import Instruction, instruction
 from workbench.ncu.line_table import Frame, LineTable, Row, line_tables
-from workbench.ncu.places import Places, is_library, source_place
+from workbench.ncu.places import Places, Waits, is_library, source_place
 from workbench.ncu.reader import actions
-from workbench.ncu.waits import Waits
 from workspaces import ROOT, recorded_captures, recorded_report
 
 KERNELS = ROOT / "kernels" / "attention"

@@ -20,7 +20,8 @@ from faulty import examples
 from workbench.cli import main
 from workbench.derive.matching import groups
 from workbench.errors import BadCapture
-from workbench.evidence import frames, reader
+from workbench.evidence import frames
+from workbench.ncu import reader
 from workbench.ncu.report import Launch, chunks, read_report
 from workbench.run.recording import compressed
 from workspaces import recorded_report
@@ -57,12 +58,12 @@ def unless_refused(path: Path) -> bytes | None:
 HANGS = """
 import sys
 from pathlib import Path
-from workbench.ncu import watchdog
-watchdog.LIMIT_S = 0.2
-with watchdog.limited(Path(sys.argv[1])):
+from workbench.ncu import reader
+reader.LIMIT_S = 0.2
+with reader.limited(Path(sys.argv[1])):
     pass
 print("in time", flush=True)
-with watchdog.limited(Path(sys.argv[1])):
+with reader.limited(Path(sys.argv[1])):
     sum(range(10**10))  # native, and it lets no other Python run
 """
 
@@ -80,8 +81,8 @@ PROBE = """
 import os, random, sys
 from pathlib import Path
 from workbench.cli import main
-from workbench.ncu import reader, watchdog
-watchdog.LIMIT_S = 4.0
+from workbench.ncu import reader
+reader.LIMIT_S = 4.0
 import ncu_report, pandas
 source, folder, first, count = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
 whole = source.read_bytes()
@@ -131,7 +132,7 @@ def test_a_changed_report_of_anyone_is_read_or_refused(number: int, folder: Path
 CRASHES = """
 import ctypes, sys
 from pathlib import Path
-from workbench.ncu.watchdog import limited
+from workbench.ncu.reader import limited
 with limited(Path(sys.argv[1])):
     pass
 with limited(Path(sys.argv[1])):

@@ -20,7 +20,7 @@ from workbench.cli import main
 from workbench.commands import doctor
 from workbench.cuda.includes import expand_includes
 from workbench.errors import UsageError
-from workbench.ncu import output
+from workbench.ncu import command as ncu
 from workbench.run import build as building
 from workbench.run import calibrate, machine
 from workbench.run.process import WorkerEnd
@@ -679,7 +679,7 @@ def test_doctor_looks_at_what_hints_name_it_for(run: Run) -> None:
     rows = {row["name"] for row in json.loads(run("doctor", "--json").out)["rows"]}
     assert calibrate.HINT == "`workbench doctor` checks the GPU, the driver and the packages"
     assert {"GPU", "driver", "torch", "NVRTC (cuda-core)", "CUDA headers", "zstandard"} <= rows
-    assert output.failure("==ERROR== x").hint == "`workbench doctor` checks ncu"
+    assert ncu.failure("==ERROR== x").hint == "`workbench doctor` checks ncu"
     assert {"ncu", "counter permission"} <= rows
     ended = WorkerEnd(events=[], returncode=1)
     assert "doctor" in building.worker_stopped(ended).hint

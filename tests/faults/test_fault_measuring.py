@@ -24,7 +24,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel
 from workbench.judge.gates import compiler_gate
 from workbench.ncu import command as ncu
-from workbench.ncu.ranges import range_name
+from workbench.ncu.command import range_name
 from workbench.run import build as building
 from workbench.run import events, machine, measure
 from workbench.run.build import build_only

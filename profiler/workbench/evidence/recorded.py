@@ -129,9 +129,6 @@ class Evidence:
             return OnRecord(Status.DAMAGED, index, f"{name} {store.EXCHANGED}")
         return entry
 
-    def report_path(self, index: CaptureIndex) -> Path:
-        return self.folder.reports / index.report
-
     @cached_property
     def calibration(self) -> Calibration | None:
         """The measured ceilings of this GPU: the study's, else the newest of another study's, since

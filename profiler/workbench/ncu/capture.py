@@ -21,11 +21,11 @@ from workbench.ncu.reader import (
     actions,
     extents,
     kernel_name,
+    limited,
     mangled_name,
     metric_names,
     metric_value,
 )
-from workbench.ncu.watchdog import limited
 
 if TYPE_CHECKING:
     import pandas as pd

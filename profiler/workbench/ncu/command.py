@@ -1,10 +1,12 @@
-"""The command line of Nsight Compute."""
+"""The command line of Nsight Compute, the NVTX ranges it looks for, and what it prints."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
-from workbench.ncu.ranges import RANGE_PREFIX
+from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
 from workbench.study.config import Profiler
 
 REPORT = "capture.ncu-rep"
@@ -55,3 +57,78 @@ def command(ncu: str, settings: Profiler) -> list[str]:
         "--export",
         REPORT,
     ]
+
+
+RANGE_PREFIX = "workbench:"
+
+
+def range_name(study: str, variant: str, shape: str) -> str:
+    """The NVTX range around a variant's launches: evidence never depends on launch order."""
+    return f"{RANGE_PREFIX}{study}/{variant}/{shape}"
+
+
+def nvtx_ranges(action: Any) -> list[str]:
+    """The workbench ranges that were open around a launch of a report."""
+    state = action.nvtx_state()
+    if state is None:
+        return []
+    ranges = (state.domain_by_id(each).push_pop_ranges() for each in state.domains())
+    return [name for names in ranges for name in names if name.startswith(RANGE_PREFIX)]
+
+
+_PASSES = re.compile(r'Profiling "([^"]*)".*?(\d+)%(?!.*%)', re.DOTALL)
+
+NO_PERMISSION = "ERR_NVGPUCTRPERM"
+NO_LIBRARY = ("LibraryNotLoaded", "Failed to initialize the profiler")
+BUSY = "driver resource was unavailable"
+LACKS = (NO_PERMISSION, BUSY, *NO_LIBRARY)
+
+
+def progress(text: str) -> tuple[str, int] | None:
+    """Kernel name and percent of its passes done, from the end of ncu's output."""
+    start = text.rfind("==PROF== Profiling")
+    match = _PASSES.search(text[start:]) if start >= 0 else None
+    return (match[1], int(match[2])) if match else None
+
+
+def got_no_counters(log: str) -> bool:
+    """Whether it was refused them, which is no variant's fault; it ends the process then."""
+    return any(text in log for text in LACKS)
+
+
+def saw_no_kernel(log: str) -> bool:
+    """Whether it worked, and there was nothing to profile: it says so after an error too."""
+    return "No kernels were profiled" in log and not got_no_counters(log)
+
+
+def no_kernel() -> ToolFailed:
+    return ToolFailed(
+        "ncu saw no kernel inside the variant's range",
+        hint="does its run() launch on torch's current stream, in this process?",
+    )
+
+
+def failure(log: str) -> WorkbenchError:
+    """What ncu's output says went wrong, with the way out."""
+    if NO_PERMISSION in log:
+        return EnvironmentLacks(
+            "ncu may not read the GPU's performance counters (ERR_NVGPUCTRPERM)",
+            hint="run as root, start the container with --cap-add=SYS_ADMIN, or load the driver "
+            "with NVreg_RestrictProfilingToAdminUsers=0 (RmProfilingAdminOnly: 0)",
+        )
+    if BUSY in log:
+        return EnvironmentLacks(
+            "ncu did not get the GPU's performance counters: another profiler has them",
+            hint="end the other ncu on this card, or `dcgmi profile --pause`; the same command "
+            "goes on from there",
+        )
+    if any(text in log for text in NO_LIBRARY):
+        return EnvironmentLacks(
+            "ncu could not load the driver's profiling library",
+            hint="the container or sandbox hides it; profile on the host or a plain VM",
+        )
+    if saw_no_kernel(log):
+        return no_kernel()
+    errors = [line for line in log.splitlines() if line.startswith("==ERROR==")]
+    tail = errors[:5] or log.strip().splitlines()[-5:]
+    return ToolFailed("ncu failed: " + "\n".join(tail), hint="`workbench doctor` checks ncu")

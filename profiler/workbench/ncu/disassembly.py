@@ -15,7 +15,7 @@ from typing import Any
 from workbench.ncu.counters import INSTRUCTIONS, LINE_COUNTERS, Counted
 from workbench.ncu.instructions import Instruction
 from workbench.ncu.places import Place, Places
-from workbench.ncu.watchdog import limited
+from workbench.ncu.reader import limited
 
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 

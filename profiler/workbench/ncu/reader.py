@@ -1,20 +1,31 @@
-"""Opens reports through NVIDIA's ``ncu_report``: the only module that imports it."""
+"""Opens reports through NVIDIA's ``ncu_report``: the only module that imports it.
+
+A damaged report can keep ``ncu_report`` busy for ever, or crash it. It is native code that lets no
+other Python run, so only a handler of the C library is heard meanwhile; it can do no more than say
+so and leave. A child process would have to read every report twice. ``faulthandler`` ends a process
+too, but with exit code 1: "the answer is no".
+"""
 
 from __future__ import annotations
 
+import ctypes
 import math
+import os
+import signal
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import BadCapture
 from workbench.evidence import frames
+from workbench.evidence.records import CapturedKernel
 from workbench.evidence.store import digest_of
+from workbench.ncu.command import nvtx_ranges
 from workbench.ncu.kernel_names import lasting_kernel
-from workbench.ncu.ranges import nvtx_ranges
-from workbench.ncu.watchdog import limited
 
 T = TypeVar("T")
 # Launches of a report: those of one workbench range, those of some indices, or all.
@@ -143,3 +154,73 @@ def launches_by_range(path: Path) -> dict[str, int]:
     except Exception as error:
         raise BadCapture(f"{path.name} cannot be read: {error}", hint=CUT) from error
     return dict(Counter(names))
+
+
+LIMIT_S = 30.0  # of this process at work, so that a machine with much else to do is no damage
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
+_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+
+
+@contextmanager
+def limited(path: Path) -> Iterator[None]:
+    """Ends the process as ``BadCapture`` would where a report crashes or busies its reader."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    slow, broken = _said(path, "comes to no end with"), _said(path, "breaks down over")
+    # With as little as can be left to do: memory may be in disorder when it is called.
+    handler = _HANDLER(lambda number: _leave(slow if number == signal.SIGPROF else broken))
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    libc.signal.restype = ctypes.c_void_p
+    entry = ctypes.cast(handler, ctypes.c_void_p)
+    before = {number: libc.signal(number, entry) for number in (signal.SIGPROF, *CRASHES)}
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for number, previous in before.items():
+            libc.signal(number, previous)
+
+
+def _said(path: Path, what: str) -> bytes:
+    return (
+        f"error: {ascii(str(path))[1:-1]} is damaged: ncu_report {what} it\n"
+        "hint: copy it again from where it was made, or profile again\n"
+    ).encode()
+
+
+def _leave(text: bytes) -> None:
+    try:
+        os.write(2, text)
+    finally:
+        os._exit(BadCapture.exit_code)
+
+
+SHARED = "launch__shared_mem_per_block"
+# Instructions that store registers to memory for want of them, and load them again: ncu tells them
+# from arrays in local memory since 2025.1.
+SPILLING = "sass__inst_executed_register_spilling"
+
+
+def resources_of(path: Path, wanted: Wanted) -> tuple[CapturedKernel, ...]:
+    """Of the wanted launches, those that are alike once. Raises BadCapture."""
+    return tuple(dict.fromkeys(map(resources, actions(path, wanted))))
+
+
+def resources(action: Any) -> CapturedKernel:
+    """Of one launch."""
+    parts = [_number(action, f"{SHARED}_{part}") for part in ("static", "dynamic")]
+    spilled = _number(action, SPILLING)
+    return CapturedKernel(
+        kernel=kernel_name(action),
+        registers=_number(action, "launch__registers_per_thread"),
+        shared_bytes=None if None in parts else sum(part or 0 for part in parts),
+        spill_instructions=spilled,
+    )
+
+
+def _number(action: Any, name: str) -> int | None:
+    found = metric_value(action, name)
+    return None if found is None or isinstance(found[0], str) else int(found[0])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from workbench.derive.diff.costs import Cost
 from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, SourceDiff, base
-from workbench.derive.diff.unified import signed, with_context
+from workbench.derive.diff.side_by_side import signed, with_context
 from workbench.render.document import hunks
 from workbench.render.document.blocks import Text, plain
 from workbench.render.document.stalls import in_column

@@ -10,10 +10,9 @@ from msgspec import structs
 
 from workbench.errors import BadCapture
 from workbench.evidence.records import Build, CapturedKernel
-from workbench.ncu import output
-from workbench.ncu.ranges import range_name
-from workbench.ncu.reader import launches_by_range
-from workbench.ncu.resources import resources_of
+from workbench.ncu import command as ncu
+from workbench.ncu.command import range_name
+from workbench.ncu.reader import launches_by_range, resources_of
 from workbench.run import machine
 from workbench.run.build import worker_stopped
 from workbench.run.plan import Measured, Plan
@@ -139,7 +138,7 @@ class Listener:
 
     def fail_without_kernel(self, outcome: WorkerEnd, stored: list[str]) -> None:
         """Those that ran to their end, and launched nothing that ncu saw."""
-        error = output.no_kernel()
+        error = ncu.no_kernel()
         for event in outcome.of(Captured):
             if event.variant not in stored:
                 why = f"{error.message} ({error.hint})"
@@ -155,7 +154,7 @@ def passes(on_event: Callable[[Event], None]) -> Callable[[str], None]:
     def on_log(piece: str) -> None:
         nonlocal text
         text = (text + piece)[-LOG_KEPT:]
-        if state := output.progress(text):
+        if state := ncu.progress(text):
             on_event(Passes(kernel=state[0], percent=state[1]))
 
     return on_log

@@ -14,7 +14,6 @@ from pathlib import Path
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Build, Timing
 from workbench.ncu import command as ncu
-from workbench.ncu import output
 from workbench.run import machine
 from workbench.run.build import compilers, copy_sources
 from workbench.run.events import Listener, Reports, passes
@@ -235,11 +234,11 @@ class Measurement:
             stored = self.reports.store(worker.scratch / ncu.REPORT, outcome.of(Captured))
             culprit = None
             if not outcome.finished and outcome.current:
-                if output.got_no_counters(outcome.log):
-                    raise output.failure(outcome.log)
+                if ncu.got_no_counters(outcome.log):
+                    raise ncu.failure(outcome.log)
                 culprit = self.events.blame(outcome, limit)
-            if outcome.finished and (stored or output.saw_no_kernel(outcome.log)):
+            if outcome.finished and (stored or ncu.saw_no_kernel(outcome.log)):
                 self.events.fail_without_kernel(outcome, stored)
             left = [v for v in left if v not in stored and v not in self.result.out]
             if not stored and not culprit and not outcome.interrupted and left == tried:
-                raise output.failure(outcome.log)
+                raise ncu.failure(outcome.log)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.ncu.ranges import range_name
+from workbench.ncu.command import range_name
 from workbench.run.build import params_of, sources_of
 from workbench.run.protocol import Broken, Learned, SessionsJob, VariantsJob
 from workbench.study.config import Timing

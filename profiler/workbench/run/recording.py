@@ -35,7 +35,7 @@ from workbench.evidence.records import (
     differing,
 )
 from workbench.ncu import command as ncu
-from workbench.ncu.ranges import range_name
+from workbench.ncu.command import range_name
 from workbench.run.protocol import Timed
 from workbench.study.config import Profiler
 from workbench.study.model import Study

@@ -9,7 +9,15 @@ from functools import lru_cache
 from itertools import groupby
 
 from workbench.derive.diff.alignment import Source, align, is_wait, pair_changed, source
-from workbench.derive.diff.model import NOTHING, DiffRow, Line, Profiled, is_host
+from workbench.derive.diff.model import (
+    NOTHING,
+    DiffRow,
+    FileDiff,
+    Hunk,
+    Line,
+    Profiled,
+    is_host,
+)
 from workbench.words import LineKind
 
 JOINED = 2  # hunks with so few unchanged lines between them are one
@@ -205,3 +213,33 @@ def kernel_line(text: str, kernel: str = "") -> int | None:
     named = re.compile(rf"__global__\b[^;{{}}]*?\b(?P<name>{name})\s*\((?!\d)", re.DOTALL)
     match = named.search(text)
     return text.count("\n", 0, match.start("name")) + 1 if match else None
+
+
+CONTEXT = 3  # unchanged lines shown around a hunk
+
+
+def with_context(file: FileDiff, hunk: Hunk, context: int = CONTEXT) -> list[DiffRow]:
+    """The hunk's rows with unchanged ones around, never into another hunk nor shown twice."""
+    start = next(i for i, row in enumerate(file.rows) if row.hunk == hunk.number)
+    stop = start + len(hunk.rows)
+    first = start
+    while first > 0 and start - first < context and not file.rows[first - 1].hunk:
+        first -= 1
+    if first > 0 and hunk is not file.hunks[0]:
+        above = max(i for i in range(start) if file.rows[i].hunk) + 1
+        first = max(first, min(above + context, start))
+    last = stop
+    while last < len(file.rows) and last - stop < context and not file.rows[last].hunk:
+        last += 1
+    return list(file.rows[first:last])
+
+
+def signed(rows: list[DiffRow]) -> Iterator[tuple[str, Line]]:
+    """Rows in the order of a unified diff: each run of changes with its removed lines first."""
+    for same, group in groupby(rows, key=lambda row: row.kind == LineKind.SAME):
+        run = list(group)
+        if same:
+            yield from ((" ", row.after) for row in run if row.after)
+        else:
+            yield from (("-", row.before) for row in run if row.before)
+            yield from (("+", row.after) for row in run if row.after)
