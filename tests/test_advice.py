@@ -33,10 +33,9 @@ from workbench.render.document.advice import to_try as told
 from workbench.study.model import Work
 from workbench.study.workspace import find_workspace
 from workbench.words import Change, Stage, Verdict
-from workspaces import GOOD, ROOT, make
+from workspaces import FIXTURE, GOOD, ROOT, make
 
-HERE = ["--project", str(ROOT)]
-FIXTURE = Path(__file__).parent / "fixture"
+HERE = ["--project", str(FIXTURE)]
 STREAM = Work(flops=1e6, bytes=20e6, dtype="float32")  # as many bytes as 0.05 of the DRAM rate
 PRODUCT = Work(flops=1e10, bytes=20e6, dtype="float16")
 SPREAD = {"wait": 0.25, "barrier": 0.25, "long_scoreboard": 0.25, "short_scoreboard": 0.25}
@@ -235,7 +234,7 @@ def test_where_the_study_says_no_work_the_executed_operations_speak() -> None:
 )
 def test_a_kernel_that_somebody_brings(study: str, variant: str, first: list[str]) -> None:
     """Its capture alone, and of the work the bytes alone: no ladder, no record, no operations."""
-    target = find_target(ROOT, study, None)
+    target = find_target(FIXTURE, study, None)
     work = target.study.module.work(target.study.shapes[target.shape])
     bare = dataclasses.replace(work, flops=0)
     found = to_try(advise(subject(current_capture(target, variant)[2], work=bare)))
@@ -411,7 +410,7 @@ def test_what_was_tried_here_and_rejected_stands_last() -> None:
 @pytest.fixture(scope="module")
 def ladder() -> Ablation:
     """The recorded one."""
-    target = find_target(ROOT, None, None, tell=False)
+    target = find_target(FIXTURE, None, None, tell=False)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
     return judge(evidence, target.workspace.config)
 
@@ -427,7 +426,7 @@ def test_every_recorded_variant_under_four_kilobytes(ladder: Ablation) -> None:
         for one in data["advice"]:
             assert one["id"].endswith(f"/{one['change']}")
             assert one["gain_up_to"] > 1.03
-            assert one["line"] is None or (ROOT / one["line"]["file"]).is_file()
+            assert one["line"] is None or (FIXTURE / one["line"]["file"]).is_file()
         assert len(data["nvidia"]) <= 3
     assert ladder.row("fix3").advice is None
 

@@ -35,35 +35,30 @@ from workbench.ncu.catalog import catalog, needed_metrics
 from workbench.ncu.reader import actions
 from workbench.render.numbers import factor
 from workspaces import (
+    CAPTURES,
+    CAUSAL,
     EVIDENCE,
-    ROOT,
-    copy_of_repository,
+    FIXTURE,
+    FLUSHED,
+    RAW,
+    SHOWN,
+    copy_of_fixture,
     ladder_steps,
-    recorded_captures,
+    output_of,
+    recorded_capture,
     recorded_index,
+    recorded_range,
 )
 
-RECORDED = Path(__file__).parent / "recorded" / "ncu-raw.csv"
-PRINTED = RECORDED.with_suffix(".ncu-repz")
-FLUSHED = "flushed"  # in place of a shape: the captures of PRINTED, of ``SHAPES[0]``
-SHAPES = ("b2h8s512d64", "b4h16s2048d64")
-EVERY = recorded_captures()
-# With packed halves, mma.sync, wgmma, and two launches.
-ROOFLINES = [*EVERY, *((FLUSHED, v) for v in ("baseline", "fix3", "fix5", "fix15", "sdpa_flash"))]
+RECORDED = RAW.with_suffix(".csv")
 STEPS = [
-    (shape, before, after)
-    for shape in sorted({shape for shape, _ in EVERY})
-    for before, after in ladder_steps()
-    if {(shape, before), (shape, after)} <= set(EVERY)
+    (FLUSHED, "baseline", "fix1"),
+    (FLUSHED, "fix2", "fix3"),
+    (FLUSHED, "fix4", "fix5"),
+    (FLUSHED, "fix14", "fix15"),
+    (CAUSAL, "fix9", "fix10"),
 ]
-
-
-def place(shape: str, variant: str) -> tuple[Path, str]:
-    """The report of a capture, and its NVTX range in it."""
-    if shape == FLUSHED:
-        return PRINTED, f"workbench:attention/{variant}/{SHAPES[0]}"
-    found = recorded_index(shape, variant)
-    return EVIDENCE / "reports" / found["report"], found["range"]
+SMALL = EVIDENCE / "reports" / str(recorded_index(CAUSAL, "fix10")["report"])  # three launches
 
 
 def base(shape: str, variant: str) -> str:
@@ -76,7 +71,7 @@ def base(shape: str, variant: str) -> str:
 
 @cache
 def capture(shape: str, variant: str) -> Capture:
-    return load_capture(*place(shape, variant))
+    return load_capture(*recorded_range(shape, variant))
 
 
 def stands(shape: str, variant: str) -> Point:
@@ -101,7 +96,7 @@ def opened(path: Path) -> list[tuple[Any, list[str]]]:
 
 
 def raw(shape: str, variant: str) -> list[Any]:
-    report, wanted = place(shape, variant)
+    report, wanted = recorded_range(shape, variant)
     launches = [action for action, names in opened(report) if wanted in names]
     assert launches
     return launches
@@ -126,7 +121,7 @@ def duration(actions: list[Any]) -> float:
 def report_of(found: list[rawcsv.Launch]) -> Path:
     """The recorded report that has all these launches, and their durations."""
     name = "gpu__time_duration.sum"
-    for path in (*sorted((EVIDENCE / "reports").iterdir()), PRINTED):
+    for path in (SMALL, RAW):
         pairs = rawcsv.match(found, path)
         if all(
             index is not None
@@ -140,16 +135,15 @@ def report_of(found: list[rawcsv.Launch]) -> Path:
 @pytest.mark.skipif(not RECORDED.is_file(), reason="no output of ncu itself is recorded")
 def test_figures_are_what_ncu_prints_of_the_recorded_report() -> None:
     found = rawcsv.read(RECORDED)
-    assert report_of(found) == PRINTED
-    assert len(found) == len(actions(PRINTED, None)) == 28
-    assert rawcsv.disagreements(found, PRINTED) == []
+    assert report_of(found) == RAW
+    assert len(found) == len(actions(RAW, None)) == 28
+    assert rawcsv.disagreements(found, RAW) == []
 
 
 @pytest.fixture
 def synthetic(tmp_path: Path) -> Path:
     """The raw page of a recorded report, in ncu's form."""
-    report = EVIDENCE / "reports" / recorded_index(SHAPES[0], "baseline")["report"]
-    every = actions(report, None)
+    every = actions(SMALL, None)
     known = [
         name
         for name in dict.fromkeys([*rawcsv.NEEDED, *needed_metrics()])
@@ -157,17 +151,17 @@ def synthetic(tmp_path: Path) -> Path:
     ]
     assert set(rawcsv.NEEDED) < set(known)
     path = tmp_path / "ncu-raw.csv"
-    path.write_text(rawcsv.as_ncu_prints(report, known, range(len(every))))
+    path.write_text(rawcsv.as_ncu_prints(SMALL, known, range(len(every))))
     return path
 
 
 def test_a_raw_page_agrees_with_its_report(synthetic: Path) -> None:
     found = rawcsv.read(synthetic)
     report = report_of(found)
-    assert report.name == recorded_index(SHAPES[0], "baseline")["report"]
+    assert report == SMALL
     assert len(found) == len(actions(report, None))
     assert rawcsv.disagreements(found, report) == []
-    assert rawcsv.disagreements(found[3:4], report) != []  # another variant's values
+    assert rawcsv.disagreements(found[1:2], report) != []  # another variant's values
 
 
 @pytest.mark.parametrize("name", rawcsv.NEEDED)
@@ -225,7 +219,7 @@ def test_every_recorded_step_multiplies_out(shape: str, before: str, after: str)
     assert product * found.residual == pytest.approx(measured)
 
 
-@pytest.mark.parametrize(("shape", "variant"), EVERY)
+@pytest.mark.parametrize(("shape", "variant"), CAPTURES)
 def test_the_factors_are_ncus_own_counters(shape: str, variant: str) -> None:
     found = duration_parts(capture(shape, variant).metrics)
     assert found is not None
@@ -250,7 +244,7 @@ def test_the_factors_are_ncus_own_counters(shape: str, variant: str) -> None:
     assert found.launches == len(actions)
 
 
-@pytest.mark.parametrize(("shape", "variant"), EVERY)
+@pytest.mark.parametrize(("shape", "variant"), CAPTURES)
 def test_stall_times_are_samples_times_duration(shape: str, variant: str) -> None:
     found = stall_times(capture(shape, variant).metrics)
     actions = raw(shape, variant)
@@ -272,7 +266,7 @@ def test_stall_times_are_samples_times_duration(shape: str, variant: str) -> Non
     assert found == pytest.approx({k: v for k, v in expected.items() if v})
 
 
-@pytest.mark.parametrize(("shape", "variant"), ROOFLINES)
+@pytest.mark.parametrize(("shape", "variant"), CAPTURES)
 def test_ceilings_and_traffic_are_those_of_ncus_hierarchical_roofline(
     shape: str, variant: str
 ) -> None:
@@ -317,12 +311,10 @@ def test_what_is_flushed_comes_from_dram_and_what_is_kept_does_not() -> None:
     """The bytes of Q, K and V are read once where caches are flushed, and not at all else."""
     inputs = 3 * 2 * 8 * 512 * 64 * 2
     for variant in ("baseline", "fix4", "fix15"):
-        read = {
-            shape: sum(value(a, "dram__bytes_read.sum") for a in raw(shape, variant))
-            for shape in (SHAPES[0], FLUSHED)
-        }
-        assert read[FLUSHED] > 0.95 * inputs
-        assert read[SHAPES[0]] < 1e-3 * inputs
+        rows = recorded_capture(SHOWN, variant).metrics.rows("metric", "value")
+        kept = sum(value for metric, value in rows if metric == "dram__bytes_read.sum")
+        assert sum(value(a, "dram__bytes_read.sum") for a in raw(FLUSHED, variant)) > 0.95 * inputs
+        assert kept < 1e-3 * inputs
         assert point(capture(FLUSHED, variant).metrics, base="dram") is not None
 
 
@@ -331,7 +323,7 @@ def of_the_timed_pass(action: Any) -> float:
     return value(action, "sm__cycles_elapsed.avg") / value(action, "gpc__cycles_elapsed.avg")
 
 
-@pytest.mark.parametrize(("shape", "variant"), ROOFLINES)
+@pytest.mark.parametrize(("shape", "variant"), CAPTURES)
 def test_roofs_are_at_the_clock_of_the_pass_that_was_timed(shape: str, variant: str) -> None:
     """fix15 "ran at 1659 MHz": cycles of one replay pass over the duration of another."""
     found, roof = stands(shape, variant), ceilings(capture(shape, variant).metrics)
@@ -345,7 +337,7 @@ def test_roofs_are_at_the_clock_of_the_pass_that_was_timed(shape: str, variant: 
     assert roof.tensor == pytest.approx(timed * 132 * 4096, rel=1e-3)
 
 
-@pytest.mark.parametrize(("shape", "variant"), ROOFLINES)
+@pytest.mark.parametrize(("shape", "variant"), CAPTURES)
 def test_work_is_that_of_ncus_roofline_sections(shape: str, variant: str) -> None:
     found = stands(shape, variant)
     per_cycle = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
@@ -387,19 +379,17 @@ def test_work_is_that_of_ncus_roofline_sections(shape: str, variant: str) -> Non
 
 
 def test_the_path_of_the_tensor_work_is_told_apart() -> None:
-    shape = SHAPES[0]
-    wgmma, mma = (stands(shape, name) for name in ("sdpa", "fix4"))
+    wgmma, mma = (stands(FLUSHED, name) for name in ("sdpa", "fix4"))
     assert (wgmma.path, mma.path) == ("wgmma", "mma.sync")
     assert wgmma.path_share == pytest.approx(wgmma.compute_share)
-    (action,) = raw(shape, "fix4")
+    (action,) = raw(FLUSHED, "fix4")
     pipe = value(action, "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed")
     assert 100 * mma.path_share == pytest.approx(pipe * of_the_timed_pass(action), rel=0.02)
 
 
 def test_two_captures_of_one_kernel_are_no_surprise() -> None:
     """SDPA as it comes is the cuDNN kernel: the assumed noise must cover how the two differ."""
-    shape = SHAPES[0]
-    first, second = capture(shape, "sdpa"), capture(shape, "sdpa_cudnn")
+    first, second = recorded_capture(SHOWN, "sdpa"), recorded_capture(SHOWN, "sdpa_cudnn")
     assert first.kernels == second.kernels
     found = compare(first, second, ("sdpa", "sdpa_cudnn"))
     assert found.standouts.top == ()
@@ -417,11 +407,11 @@ def test_two_captures_of_one_kernel_are_no_surprise() -> None:
 
 def test_known_causes_lead_what_moved() -> None:
     def top(shape: str, before: str, after: str) -> str:
-        assert shape == FLUSHED or (shape, before, after) in STEPS
-        sides = capture(shape, before), capture(shape, after)
+        find = capture if shape == FLUSHED else recorded_capture
+        sides = find(shape, before), find(shape, after)
         return compare(*sides, (before, after)).standouts.top[0].id
 
-    here = SHAPES[0]
+    here = SHOWN
     assert top(here, "baseline", "fix1") == "global_load_requests"  # tiles in shared memory
     assert top(here, "fix1", "fix2") == "sm_active"  # four times the blocks
     assert top(here, "fix2", "fix4") == "warp_instructions"  # tensor cores
@@ -436,11 +426,11 @@ def test_known_causes_lead_what_moved() -> None:
 
 
 def test_rules_before_and_after_are_ncus_own() -> None:
-    first, second = (capture(SHAPES[0], name) for name in ("baseline", "fix1"))
+    first, second = (capture(FLUSHED, name) for name in ("baseline", "fix1"))
     found = compare(first, second, ("baseline", "fix1"))
     said = []
     for variant in ("baseline", "fix1"):
-        (action,) = raw(SHAPES[0], variant)
+        (action,) = raw(FLUSHED, variant)
         rules = [
             r
             for r in action.rule_results_as_dicts()
@@ -456,22 +446,11 @@ def test_rules_before_and_after_are_ncus_own() -> None:
     assert stall.estimated_before_pct == pytest.approx(estimate)
 
 
-def ablate(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert main(["ablate", "--json", "--project", str(root)]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert isinstance(data, dict)
-    return data
-
-
-def test_json_has_the_account_of_every_step_and_of_the_ladder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = ablate(copy_of_repository(tmp_path), capsys)
+def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
+    data = json.loads(output_of("ablate --json"))
     rows = {row["variant"]: row for row in data["versions"]}
     assert rows["baseline"]["against_parent"] is None
     every = {after for _, after in ladder_steps()}
-    here = {after for shape, _, after in STEPS if shape == SHAPES[0]}
-    assert every - here == {"fix3", "fix17", "fix22", "fix26", "fix29"}
     assert rows["fix3"]["against_parent"] is None
     for after in every - {"fix3"}:
         made = rows[after]["against_parent"]["anatomy"]
@@ -483,7 +462,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder(
     at = data["whole"]["after"]
     while rows[at]["parent"]:
         parent = rows[at]["parent"]
-        was, came = (duration_parts(capture(SHAPES[0], name).metrics) for name in (parent, at))
+        was, came = (duration_parts(recorded_capture(SHOWN, name).metrics) for name in (parent, at))
         assert was is not None
         assert came is not None
         made_here = speedup_factors(was, came, (parent, at))
@@ -498,7 +477,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder(
     whole = data["whole"]["anatomy"]["factors"]
     assert {key: factor["gain"] for key, factor in whole.items()} == pytest.approx(gains)
     absent = {row["variant"] for row in data["versions"] if row["status"] != "current"}
-    assert absent == {"fix3", "fix17", "fix22", "fix26", "fix29"}
+    assert absent == {"fix3"}
     assert {p["result"] for p in rows["fix3"]["predictions"]} == {"not measurable"}
     predictions = [p for row in rows.values() for p in row["predictions"]]
     outcomes = [p["result"] for p in predictions if not p["restates"]]
@@ -521,35 +500,27 @@ def _product(values: Any) -> float:
 def test_repeated_captures_on_record_replace_the_assumed_noise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path, "attention")
     folder = root / "ablations" / "attention" / "evidence" / "nvidia-h200"
-    for path in folder.glob(f"{SHAPES[0]}/captures/*.json"):
-        path.write_text(json.dumps({**json.loads(path.read_text()), "repeats": []}))
-    assert ablate(root, capsys)["noise"] == {"from": "assumed", "captures": 0}
-    path = folder / SHAPES[0] / "captures" / "fix1.json"
-    data = json.loads(path.read_text())
-    copy = f"{SHAPES[0]}-earlier.ncu-repz"
-    (folder / "reports" / copy).write_bytes((folder / "reports" / data["report"]).read_bytes())
-    path.write_text(json.dumps({**data, "repeats": [copy, "gone.ncu-repz"]}))
-    assert ablate(root, capsys)["noise"] == {"from": "repeated captures", "captures": 2}
-    report = (root / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
-    assert "from 2 repeated captures on record" in report
+    copy = f"{CAUSAL}-earlier.ncu-repz"
+    (folder / "reports" / copy).write_bytes(SMALL.read_bytes())
+    path = folder / CAUSAL / "captures" / "fix10.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "repeats": [copy, "gone"]}))
+    assert main(["ablate", "--json", "--shape", CAUSAL, "--project", str(root)]) == 0
+    assert json.loads(capsys.readouterr().out)["noise"] == {
+        "from": "repeated captures",
+        "captures": 2,
+    }
 
 
-def test_what_is_wrong_is_rejected_wherever_it_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = copy_of_repository(tmp_path)
-    row = next(row for row in ablate(root, capsys)["versions"] if row["variant"] == "fix3")
+def test_what_is_wrong_is_rejected() -> None:
+    data = json.loads(output_of("ablate --json"))
+    row = next(row for row in data["versions"] if row["variant"] == "fix3")
     assert (row["status"], row["verdict"]) == ("failed", "rejected")
-    report = (root / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
-    assert "- `fix3`: rejected, failed: wrong: with outliers inputs" in report
-    assert "`fix3`: no verdict" not in report
 
 
-def test_show_gives_the_account_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "fix2", "--project", str(ROOT)]) == 0
-    out = capsys.readouterr().out
+def test_show_gives_the_account_on_a_terminal() -> None:
+    out = output_of("show fix2")
     assert "Against fix1: 2.17x = 0.945x (more instructions) × 1.16x (higher issue rate)" in out
     assert "| all (the duration)   |       212 |      97.8 |" in out
     assert "| Achieved occupancy below theoretical | AchievedOccupancy " in out
@@ -557,13 +528,10 @@ def test_show_gives_the_account_on_a_terminal(capsys: pytest.CaptureFixture[str]
 
 
 def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = copy_of_repository(tmp_path)
-    here = ["ablate", "--project", str(root)]
-    data = ablate(root, capsys)
-    assert main(here) == 0
-    out = capsys.readouterr().out
+    data = json.loads(output_of("ablate --json"))
+    out = output_of("ablate")
     whole, score = data["whole"], data["predictions"]
     gains = whole["anatomy"]["factors"]
     assert (
@@ -577,7 +545,7 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     ) in out
     assert "above its roof" not in out
     monkeypatch.setattr("workbench.derive.roofline.point.ERROR_MARGIN", 0.15)
-    assert main(here) == 0
+    assert main(["ablate", "--project", str(FIXTURE)]) == 0
     out = capsys.readouterr().out
     assert "> - fix2 stands above its roof: an error in the data" in out  # 20 % of FP32
     assert "> - fix5 stands above its roof: an error in the data" in out  # 20 % of L2

@@ -31,7 +31,7 @@ from workbench.run.protocol import (
     Surroundings,
     WorkerEvent,
 )
-from workspaces import ROOT
+from workspaces import FIXTURE, ROOT
 
 CEILINGS = ROOT / "profiler" / "workbench" / "run" / "worker" / "ceilings"
 ENVIRONMENT = Surroundings(environment=Environment(gpu="NVIDIA H200", driver="580"))
@@ -269,7 +269,7 @@ def test_without_a_gpu_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
-    assert main(["calibrate", "--project", str(ROOT)]) == 3
+    assert main(["calibrate", "--project", str(FIXTURE)]) == 3
     out, err = capsys.readouterr()
     assert out == ""
     assert "error: no NVIDIA GPU was found" in err
@@ -281,7 +281,7 @@ def test_without_the_packages_it_says_so(
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "missing_packages", lambda: ["torch", "zstandard"])
-    assert main(["calibrate", "--project", str(ROOT)]) == 3
+    assert main(["calibrate", "--project", str(FIXTURE)]) == 3
     assert "Python packages are missing: torch\n" in capsys.readouterr().err
 
 

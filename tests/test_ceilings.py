@@ -31,7 +31,7 @@ from workbench.render.chart.marks import roofs
 from workbench.render.chart.placing import plot
 from workbench.render.chart.scene import Box
 from workbench.render.document import rooflines
-from workspaces import copy_of_repository
+from workspaces import copy_of_fixture
 
 MADE_UP = {
     "dram": ("byte/s", 1.8e12),
@@ -297,7 +297,7 @@ def test_json_has_them_only_where_the_card_was_calibrated() -> None:
 def test_a_recorded_workspace_that_is_calibrated_reports_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path)
     data = on_file(ceilings={"fp32": entry("FLOP/s", 9e13, 1980.0)})  # 134 % of theory
     (folder,) = (root / "ablations" / "attention" / "evidence").iterdir()
     put(EvidenceFolder(folder), json.dumps(data))

@@ -13,9 +13,9 @@ import pytest
 
 from workbench import cli
 from workbench.cli import main
-from workspaces import GOOD, ROOT, make
+from workspaces import FIXTURE, GOOD, make
 
-HERE = ["--project", str(ROOT)]
+HERE = ["--project", str(FIXTURE)]
 
 
 @pytest.mark.parametrize(

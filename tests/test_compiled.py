@@ -322,8 +322,7 @@ def test_a_capture_waits_until_two_calls_launch_the_same(monkeypatch: pytest.Mon
 
 def test_a_recorded_report_says_what_a_library_kernel_takes() -> None:
     from workbench.ncu.reader import resources_of
-    from workspaces import recorded_index, recorded_report
+    from workspaces import FLUSHED, recorded_range
 
-    wanted = recorded_index("b2h8s512d64", "sdpa")["range"]
-    (found,) = resources_of(recorded_report("b2h8s512d64", "sdpa"), wanted)
+    (found,) = resources_of(*recorded_range(FLUSHED, "sdpa"))
     assert (found.registers, found.shared_bytes, found.spill_instructions) == (168, 134144, 0)

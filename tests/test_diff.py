@@ -19,19 +19,17 @@ from workbench.derive.diff.model import SourceDiff
 from workbench.judge.inputs import Snapshot
 from workbench.judge.snapshot import snapshot
 from workbench.judge.source_diffs import pair_sources
-from workspaces import ROOT, copy_of_repository, ladder_steps
+from workspaces import FIXTURE, ROOT, copy_of_fixture, ladder_steps
 
-HERE = ["--project", str(ROOT)]
+HERE = ["--project", str(FIXTURE)]
 STEPS = ladder_steps()
-# One is wrong, and so was not captured, the others are judged at other shapes: three of them do not
-# support this one, the rest was not measured here.
-ABSENT = {"fix3", "fix17", "fix22", "fix26", "fix29"}
+ABSENT = {"fix3"}  # it is wrong, and so was not captured
 CAPTURED = [pair for pair in STEPS if not ABSENT & set(pair)]
 
 
 @pytest.fixture(scope="module")
 def evidence() -> Snapshot:
-    target = find_target(ROOT, None, None)
+    target = find_target(FIXTURE, None, None)
     return snapshot(target.evidence(), target.steps([]), sources=True)
 
 
@@ -110,7 +108,7 @@ def test_what_the_tiles_changed_is_found_on_the_lines_that_read_k_and_v(
 
 
 def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path)
     folder = root / "kernels" / "attention"
     (folder / "tools.cuh").write_text("__device__ int tool() { return 1; }\n")
     source = folder / "fix1.cu"

@@ -17,7 +17,7 @@ import workbench as wb
 from workbench import library
 from workbench.cli import main
 from workbench.study.workspace import find_workspace
-from workspaces import ROOT, copy_of_repository, recorded_report
+from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 
@@ -29,8 +29,8 @@ def python(section: str) -> str:
 def test_its_first_examples_run_on_the_recorded_evidence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = copy_of_repository(tmp_path)
-    (root / "theirs.ncu-repz").symlink_to(recorded_report("b2h8s512d64"))
+    root = copy_of_fixture(tmp_path)
+    (root / "theirs.ncu-repz").symlink_to(recorded_report(CAUSAL, "fix10"))
     monkeypatch.chdir(root)
     script = root / "example.py"
     script.write_text(python(PAGE.split("\n## ")[0]))

@@ -15,13 +15,13 @@ from workbench.ncu.capture import METRIC_COLUMNS, Launched, Table, load_capture
 from workbench.render.document.effort import efforts
 from workbench.study.model import Work
 from workbench.study.workspace import find_workspace
-from workspaces import ROOT
+from workspaces import FIXTURE, ROOT
 
 EVIDENCE = ROOT / "ablations" / "attention" / "evidence"
 
 
 def recorded(variant: str) -> Effort:
-    study = find_workspace(ROOT).study("attention")
+    study = find_workspace(FIXTURE).study("attention")
     (index,) = EVIDENCE.glob(f"*/{study.default_shape}/captures/{variant}.json")
     found = json.loads(index.read_text())
     report = index.parents[2] / "reports" / found["report"]

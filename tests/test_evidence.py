@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import statistics
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +21,18 @@ from workbench.ncu.captures import Captures
 from workbench.ncu.counters import stall_metrics
 from workbench.ncu.reader import launches as opened
 from workbench.run import recording
-from workspaces import ROOT, copy_of_repository, put_in, recorded_report, told_in
+from workspaces import (
+    CAUSAL,
+    EVIDENCE,
+    SHOWN,
+    copy_of_fixture,
+    output_of,
+    put_in,
+    recorded_range,
+    told_in,
+)
 
-EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
-SHAPE = "b2h8s512d64"
-OF_ANOTHER_SHAPE = ("fix17", "fix22", "fix26", "fix29")  # judged elsewhere, not supported here
+SHAPE = SHOWN
 WRONG = "fix3"  # with outliers among its inputs: checked, and for that neither timed nor captured
 
 
@@ -40,17 +45,18 @@ def ablate(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    return copy_of_repository(tmp_path)
+    return copy_of_fixture(tmp_path, "attention")
+
+
+@pytest.fixture
+def transpose(tmp_path: Path) -> Path:
+    return copy_of_fixture(tmp_path, "transpose")
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def table() -> dict[str, Any]:
     """Of the evidence as it is on record."""
-    root, out = copy_of_repository(tmp_path_factory.mktemp("on-record")), io.StringIO()
-    with redirect_stdout(out):
-        assert main(["ablate", "--json", "--project", str(root)]) == 0
-    data = json.loads(out.getvalue())
-    assert isinstance(data, dict)
+    data: dict[str, Any] = json.loads(output_of("ablate --json"))
     return data
 
 
@@ -69,21 +75,14 @@ def test_the_command_on_record_names_no_folder_of_the_machine() -> None:
     )
 
 
-def index(variant: str) -> dict[str, Any]:
-    text = (EVIDENCE / SHAPE / "captures" / f"{variant}.json").read_text()
-    found = json.loads(text)
-    assert isinstance(found, dict)
-    return found
-
-
-def launches(variant: str) -> list[Any]:
+def launches(shape: str, variant: str) -> list[Any]:
     """Read past the product: as ncu_report has them, by the range in the index."""
-    found = index(variant)
+    report, wanted = recorded_range(shape, variant)
     result = []
-    for action, _ in opened(EVIDENCE / "reports" / found["report"]):
+    for action, _ in opened(report):
         state = action.nvtx_state()
         names = [n for d in state.domains() for n in state.domain_by_id(d).push_pop_ranges()]
-        if found["range"] in names:
+        if wanted in names:
             result.append(action)
     return result
 
@@ -162,14 +161,12 @@ def test_every_time_and_speedup_can_be_recomputed_from_the_timing_file(
 
 
 def test_every_profiled_figure_can_be_recomputed_from_the_capture(table: dict[str, Any]) -> None:
-    for row in everything(table):
-        if row["variant"] in (WRONG, *OF_ANOTHER_SHAPE):
-            assert {row[key] for key in ("memory", "dram_gb_per_s", "achieved_occupancy_pct")} == {
-                None
-            }
-            assert (row["kernels"], row["captures"], row["stalls"]) == ([], [], {})
-            continue
-        found = launches(row["variant"])
+    wrong = next(row for row in table["versions"] if row["variant"] == WRONG)
+    assert {wrong[key] for key in ("memory", "dram_gb_per_s", "achieved_occupancy_pct")} == {None}
+    assert (wrong["kernels"], wrong["captures"], wrong["stalls"]) == ([], [], {})
+    rows = {row["variant"]: row for row in everything(causal_table())}
+    for row in (rows[variant] for variant in ("fix9", "fix10", "sdpa")):
+        found = launches(CAUSAL, row["variant"])
         assert len(found) == len(row["kernels"])
         seconds = [value(a, "gpu__time_duration.sum") * 1e-9 for a in found]
         moved = sum(
@@ -192,15 +189,19 @@ def test_every_profiled_figure_can_be_recomputed_from_the_capture(table: dict[st
             assert share == pytest.approx(samples[reason] / total)
 
 
+def causal_table() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(output_of(f"ablate --json --shape {CAUSAL}"))
+    return data
+
+
 def test_a_variant_of_two_kernels_is_added_up(table: dict[str, Any]) -> None:
     flash = next(r for r in table["references"] if r["variant"] == "sdpa_flash")
     assert len(flash["kernels"]) == 2
 
 
 def test_line_samples_add_up_to_the_metric() -> None:
-    found = index("fix1")
-    lines = load_capture(EVIDENCE / "reports" / found["report"], found["range"]).lines
-    (action,) = launches("fix1")
+    lines = load_capture(*recorded_range(CAUSAL, "fix9")).lines
+    (action,) = launches(CAUSAL, "fix9")
     for reason in ("wait", "long_scoreboard", "selected"):
         counted = lines[lines["counter"] == reason]["value"].sum()
         assert counted == value(action, f"smsp__pcsamp_warps_issue_stalled_{reason}")
@@ -270,44 +271,40 @@ def test_a_new_shape_leaves_evidence_current_and_a_changed_study_does_not(
     new = '    "new": Shape(B=1, H=1, S=64, D=64, causal=False, dtype="float16"),\n    "ragged"'
     study.write_text(text.replace('    "ragged"', new))
     states = {r["variant"]: r["status"] for r in everything(ablate(copy, capsys))}
-    assert {states.pop(name) for name in (WRONG, *OF_ANOTHER_SHAPE)} == {"failed"}
+    assert {states.pop(name) for name in (WRONG,)} == {"failed"}
     assert set(states.values()) == {"current"}
     study.write_text(text.replace("absolute=5e-3", "absolute=6e-3"))
     assert all(r["status"] == "stale" for r in everything(ablate(copy, capsys)))
 
 
-def report_in(root: Path) -> Path:
-    return root / recorded_report(SHAPE).relative_to(ROOT)
-
-
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
 def test_a_damaged_capture_is_named(
-    damage: str, copy: Path, capsys: pytest.CaptureFixture[str]
+    damage: str, transpose: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = report_in(copy)
+    (report,) = transpose.rglob("*.ncu-repz")
     whole = report.read_bytes()
     report.write_bytes(
         {"truncated": whole[: len(whole) // 2], "empty": b"", "foreign": b"no capture at all"}[
             damage
         ]
     )
-    row = ablate(copy, capsys)["versions"][0]
+    row = ablate(transpose, capsys)["versions"][0]
     assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
-    assert main(["ablate", "--project", str(copy)]) == 0
+    assert main(["ablate", "--project", str(transpose)]) == 0
     assert f"{report.name} is not the file that was recorded" in capsys.readouterr().out
-    assert main(["show", "baseline", "--source", "--project", str(copy)]) == 4
+    assert main(["show", "baseline", "--source", "--project", str(transpose)]) == 4
     err = capsys.readouterr().err
     assert report.name in err
     assert "or profile the variant again" in err
 
 
 def test_a_deleted_capture_is_missing_and_times_stay(
-    copy: Path, capsys: pytest.CaptureFixture[str]
+    transpose: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = report_in(copy)
-    report.unlink()
-    row = ablate(copy, capsys)["versions"][0]
+    for path in (*transpose.rglob("*.ncu-repz"), *transpose.rglob("tables/*")):
+        path.unlink()
+    row = ablate(transpose, capsys)["versions"][0]
     assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
     assert row["stalls"] == {}
@@ -334,8 +331,7 @@ def test_evidence_of_a_newer_schema_is_refused(
 
 
 def test_metrics_that_an_older_ncu_did_not_collect_are_absent_never_zero() -> None:
-    found = index("fix1")
-    metrics = load_capture(EVIDENCE / "reports" / found["report"], found["range"]).metrics
+    metrics = load_capture(*recorded_range(CAUSAL, "fix9")).metrics
     older = metrics[~metrics["metric"].str.startswith(("dram__", "gpu__dram"))]
     result = figures(older)
     for key in ("dram_read", "dram_bandwidth", "dram_pct"):
@@ -345,7 +341,7 @@ def test_metrics_that_an_older_ncu_did_not_collect_are_absent_never_zero() -> No
 
 
 def test_a_capture_without_the_range_is_refused() -> None:
-    path = EVIDENCE / "reports" / index("fix1")["report"]
+    path, _ = recorded_range(CAUSAL, "fix9")
     with pytest.raises(BadCapture, match="holds no launch of workbench:other"):
         load_capture(path, "workbench:other")
 
@@ -389,14 +385,13 @@ def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
     assert found["fix4"]["speedup_over_baseline"] is None
 
 
-def test_repeats_are_the_earlier_captures_that_are_still_there(tmp_path: Path) -> None:
-    root = copy_of_repository(tmp_path)
-    target = find_target(root, "attention", None)
-    path = target.folder.capture_index(target.shape, "fix1")
+def test_repeats_are_the_earlier_captures_that_are_still_there(copy: Path) -> None:
+    target = find_target(copy, "attention", CAUSAL)
+    path = target.folder.capture_index(target.shape, "fix9")
     data = json.loads(path.read_text())
     earlier = "earlier.ncu-repz"
     original = target.folder.reports / data["report"]
     (target.folder.reports / earlier).write_bytes(original.read_bytes())
     path.write_text(json.dumps({**data, "repeats": [earlier, "gone.ncu-repz"]}))
-    (found,) = Captures(target.evidence()).repeats("fix1")
+    (found,) = Captures(target.evidence()).repeats("fix9")
     assert found.equals(load_capture(original, data["range"]).metrics)

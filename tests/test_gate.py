@@ -37,7 +37,7 @@ from workbench.study.config import CommitGate, Gates
 from workbench.study.sources import Fingerprints, meaning, meaning_of_c
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move, Regime
-from workspaces import EVIDENCE, GOOD, ROOT, make
+from workspaces import EVIDENCE, FIXTURE, GOOD, copy_of_fixture, make
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -64,9 +64,15 @@ def scale(tmp_path: Path) -> Repository:
 
 
 @pytest.fixture
-def gate(scale: Repository, capsys: Capture) -> Callable[..., tuple[int, dict[str, Any]]]:
+def gate(
+    scale: Repository, capsys: Capture, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., tuple[int, dict[str, Any]]]:
+    """Compiled code is kept from one test to the next."""
+    cubins = tmp_path_factory.getbasetemp() / "cubins"
+
     def run(*arguments: str) -> tuple[int, dict[str, Any]]:
-        code = main(["gate", *arguments, "--json", "--project", str(scale.workspace)])
+        kept = () if "--cache" in arguments else ("--cache", str(cubins))
+        code = main(["gate", *arguments, *kept, "--json", "--project", str(scale.workspace)])
         out = capsys.readouterr().out
         return code, json.loads(out) if out else {}
 
@@ -607,15 +613,8 @@ def test_the_older_variants_stand_beside_the_newer_ones(scale: Repository, tmp_p
 
 @pytest.fixture
 def attention(tmp_path: Path) -> Repository:
-    """A copy of the repository's own study with its recorded evidence."""
-    for name in ("kernels", "ablations"):
-        shutil.copytree(
-            ROOT / name / "attention",
-            tmp_path / name / "attention",
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
-    shutil.copy(ROOT / "workbench.toml", tmp_path)
-    return repository(tmp_path)
+    """A copy of the frozen study with its recorded evidence."""
+    return repository(copy_of_fixture(tmp_path, "attention"))
 
 
 def test_recorded_counters_are_compared_without_a_gpu(
@@ -625,7 +624,7 @@ def test_recorded_counters_are_compared_without_a_gpu(
     baseline, and fix1's recorded capture with it.
     """
     folder = attention.workspace / "kernels" / "attention"
-    captures = attention.workspace / EVIDENCE.relative_to(ROOT) / "b2h8s512d64" / "captures"
+    captures = attention.workspace / EVIDENCE.relative_to(FIXTURE) / "b2h8s512d64" / "captures"
     attention.edit("kernels/attention/fix1.cu", "\n", "\n\n")
     (folder / "fix1.py").write_text("# a comment\n" + (folder / "fix1.py").read_text())
     (folder / "baseline.py").write_text((folder / "fix1.py").read_text())

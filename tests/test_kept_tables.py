@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -19,12 +20,16 @@ from workbench.ncu.catalog import FigureSpec, catalog, needed_metrics
 from workbench.ncu.reader import launches
 from workbench.run.recording import remove_unused
 from workbench.words import Status
-from workspaces import EVIDENCE, recorded_captures, recorded_index, recorded_report, workspace_of
+from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
 
 FOLDER = EvidenceFolder(EVIDENCE)
-REPORTS = sorted(FOLDER.reports.iterdir())
-SMALL = recorded_report("b4h16s2048d128-causal", "fix10")
-OTHER = recorded_report("b4h16s2048d128", "fix8")
+SMALL = recorded_report(CAUSAL, "fix10")
+OTHER = recorded_report("b4h16s2048d128", "fix8")  # its tables stand without it
+REPORTS = [
+    SMALL,
+    *(FIXTURE / "ablations").glob("transpose/evidence/*/reports/*"),
+    *(FIXTURE / "ablations").glob("softmax/evidence/*/reports/32x131072-bf16-*"),
+]
 
 
 def content(launch: Tables) -> list[object]:
@@ -40,7 +45,7 @@ def content(launch: Tables) -> list[object]:
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda path: path.stem)
 def test_what_is_kept_is_what_the_report_says(report: Path) -> None:
-    kept = tables_of(report, FOLDER.tables(report.name))
+    kept = tables_of(report, EvidenceFolder(report.parents[1]).tables(report.name))
     decoded = launches(report)
     assert len(kept) == len(decoded)
     for (launch, ranges), (action, named) in zip(kept, decoded, strict=True):
@@ -50,7 +55,8 @@ def test_what_is_kept_is_what_the_report_says(report: Path) -> None:
 
 
 def test_no_tables_are_kept_that_no_index_names() -> None:
-    named = {FOLDER.tables(recorded_index(*one)["report"]).name for one in recorded_captures()}
+    indexes = [json.loads(path.read_text()) for path in EVIDENCE.glob("*/captures/*.json")]
+    named = {FOLDER.tables(index["report"]).name for index in indexes}
     assert {p.name for p in (EVIDENCE / "tables").iterdir()} == named
 
 
@@ -126,8 +132,8 @@ def test_tables_stand_without_their_report(kept: Path, tmp_path: Path) -> None:
 
 def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same is printed without the reports; tables of another report are damage."""
-    with_reports = workspace_of(tmp_path / "with", "transpose")
-    without = workspace_of(tmp_path / "without", "transpose")
+    with_reports = copy_of_fixture(tmp_path / "with", "transpose")
+    without = copy_of_fixture(tmp_path / "without", "transpose")
     folder = find_target(without, "transpose", None).folder
     for report in folder.reports.iterdir():
         report.unlink()
@@ -161,10 +167,10 @@ def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_tables_go_with_their_report(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path / "gpu")
-    shutil.copytree(EVIDENCE / "b4h16s2048d128-causal", folder.root / "b4h16s2048d128-causal")
+    shutil.copytree(EVIDENCE / CAUSAL, folder.root / CAUSAL)
     folder.reports.mkdir()
     for report in (SMALL, OTHER):
-        shutil.copy(report, folder.reports)
+        shutil.copy(SMALL, folder.reports / report.name)
         folder.tables(report.name).parent.mkdir(exist_ok=True)
         shutil.copy(FOLDER.tables(report.name), folder.tables(report.name))
     remove_unused(folder)

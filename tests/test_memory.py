@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import pytest
 
-from workbench.cli import main
-from workbench.commands.target import find_target
 from workbench.derive.figures import Figure, figures
 from workbench.derive.memory import LEVELS
-from workbench.ncu.capture import find_metric
-from workbench.ncu.captures import Captures
+from workbench.ncu.capture import find_metric, load_capture
 from workbench.ncu.catalog import catalog
 from workbench.render.document import pair
 from workbench.render.document.blocks import Table, plain
-from workspaces import ROOT, recorded_captures, recorded_report
-
-SHOWN = "b2h8s512d64"
-
-
-@lru_cache
-def captures(shape: str) -> Captures:
-    return Captures(find_target(ROOT, None, shape).evidence())
+from workspaces import CAUSAL, FLUSHED, SHOWN, output_of, recorded_capture, recorded_range
 
 
 def known(shape: str, variant: str) -> dict[str, Figure]:
-    found = captures(shape).of(variant)
-    assert found is not None
-    return figures(found.metrics)
+    return figures(recorded_capture(shape, variant).metrics)
 
 
 def test_every_level_is_a_figure_of_the_catalogue() -> None:
     assert set(LEVELS) <= set(catalog())
 
 
-@pytest.mark.parametrize(("shape", "variant"), recorded_captures())
+@pytest.mark.parametrize(
+    ("shape", "variant"),
+    [
+        *((SHOWN, variant) for variant in ("baseline", "fix2", "fix4", "fix7", "sdpa_flash")),
+        *((CAUSAL, variant) for variant in ("fix9", "fix10", "sdpa")),
+    ],
+)
 def test_levels_agree_with_each_other(shape: str, variant: str) -> None:
     found = known(shape, variant)
     value = {key: found[key].value for key in LEVELS if key in found}
@@ -56,23 +48,19 @@ def test_levels_agree_with_each_other(shape: str, variant: str) -> None:
 @pytest.mark.parametrize("variant", ["baseline", "fix1", "fix4", "fix7", "sdpa"])
 def test_l1_gets_no_less_than_l2_is_asked_for(variant: str) -> None:
     """Several SMs that ask for one sector at once may be answered with one read of it."""
-    wanted = f"workbench:attention/{variant}/{SHOWN}"
-    rows = find_metric(
-        recorded_report(SHOWN, variant), wanted, "lts__t_sectors_srcunit_tex_op_read.sum"
-    )
+    rows = find_metric(*recorded_range(FLUSHED, variant), "lts__t_sectors_srcunit_tex_op_read.sum")
     asked = sum(32e-6 * row["value"] for row in rows)
-    assert 0 < asked <= 1.05 * known(SHOWN, variant)["l2_to_l1"].value
+    got = figures(load_capture(*recorded_range(FLUSHED, variant)).metrics)["l2_to_l1"].value
+    assert 0 < asked <= 1.05 * got
 
 
-def test_show_and_diff_have_it_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "fix7"]) == 0
-    told = capsys.readouterr().out
-    assert "| L2 to L1, bulk copies (TMA) " in told
-    assert "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum" in told
-    assert main(["diff", "fix6", "fix7"]) == 0
-    told = capsys.readouterr().out
-    assert "| L2 to L1, bulk copies (TMA) (MB) " in told
-    assert "Local loads through L1" not in told  # nothing on either side
+def test_show_and_diff_have_it_as_a_table() -> None:
+    shown = output_of("show fix7")
+    assert "| L2 to L1, bulk copies (TMA) " in shown
+    assert "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum" in shown
+    compared = output_of("diff fix6 fix7")
+    assert "| L2 to L1, bulk copies (TMA) (MB) " in compared
+    assert "Local loads through L1" not in compared  # nothing on either side
 
 
 def test_a_diff_tells_what_was_not_collected_from_what_stayed_at_zero() -> None:

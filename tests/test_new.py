@@ -18,7 +18,7 @@ from workbench.errors import UsageError
 from workbench.study.copying import step_text, with_step
 from workbench.study.model import Prediction, Step
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, copy_of_repository, make, step
+from workspaces import GOOD, copy_of_fixture, make, step
 
 CHANGE = ("--change", "eight halves a load")
 
@@ -80,7 +80,7 @@ def test_the_ladder_keeps_its_comments_and_gains_a_step(root: Path) -> None:
 
 
 def test_the_parents_bottlenecks_stand_beside_the_prediction(tmp_path: Path) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path)
     assert new(root, "mine", "--from", "fix7", *CHANGE) == 0
     text = (root / "ablations" / "attention" / "ablation.toml").read_text()
     added = text[text.index('variant = "mine"') :].split("[[reference]]")[0]
@@ -96,7 +96,7 @@ def test_the_parents_bottlenecks_stand_beside_the_prediction(tmp_path: Path) -> 
 
 
 def test_a_stale_parent_has_no_bottlenecks(tmp_path: Path) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path)
     source = root / "kernels" / "attention" / "fix7.cu"
     source.write_text(source.read_text() + "// changed\n")
     assert new(root, "mine", "--from", "fix7", *CHANGE) == 0

@@ -17,9 +17,9 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.run import machine
 from workbench.run.gpu import Gpu
 from workbench.study.workspace import find_workspace
-from workspaces import ROOT, workspace_of
+from workspaces import FIXTURE, copy_of_fixture
 
-HERE = ["--study", "transpose", "--project", str(ROOT)]
+HERE = ["--study", "transpose", "--project", str(FIXTURE)]
 OTHER = Gpu("NVIDIA B200", "580", "10.0")
 TOLD = "nothing of transpose at 8192x8192 is recorded on nvidia-b200: this is of nvidia-h200"
 
@@ -45,13 +45,18 @@ def test_a_verb_that_only_reads_tells_what_is_on_record(
 
 
 def test_a_report_is_not_emptied(
-    other: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", *HERE]) == 0
-    out, err = capsys.readouterr()
-    (written,) = re.findall(r"wrote (\S+\.md)", out + err)
-    report = (ROOT / "reports/transpose/OPTIMIZATION_REPORT.md").read_text()
-    assert Path(written).read_text() == report
+    def report() -> tuple[str, str]:
+        assert main(["report", *HERE]) == 0
+        out, err = capsys.readouterr()
+        (written,) = re.findall(r"wrote (\S+\.md)", out + err)
+        return Path(written).read_text(), err
+
+    before, _ = report()
+    request.getfixturevalue("other")
+    after, err = report()
+    assert after == before
     assert TOLD in err
 
 
@@ -65,13 +70,13 @@ def test_a_package_is_made_from_what_is_on_record(
 
 
 def test_the_library_reads_it_too(other: None) -> None:
-    found = workbench.study("transpose", project=ROOT).evidence()
+    found = workbench.study("transpose", project=FIXTURE).evidence()
     assert found.folder.gpu == "nvidia-h200"
 
 
 def of_two(root: Path, study: str) -> Path:
     """A workspace whose study has evidence of two GPUs, of the second without captures."""
-    evidence = workspace_of(root, study) / "ablations" / study / "evidence"
+    evidence = copy_of_fixture(root, study) / "ablations" / study / "evidence"
     shutil.copytree(evidence / "nvidia-h200", evidence / "nvidia-b200")
     (evidence / "nvidia-b200" / "ceilings.json").unlink(missing_ok=True)
     for path in (evidence / "nvidia-b200").rglob("*.ncu-repz"):

@@ -13,7 +13,7 @@ from workbench.study.model import Variant
 from workbench.study.params import declared, find_variant
 from workbench.study.sources import fingerprint, source_files
 from workbench.study.workspace import find_workspace, including, load_module
-from workspaces import ROOT
+from workspaces import FIXTURE
 
 MODULE = """from workbench import cuda
 from workbench.cuda.build import kept_cubin
@@ -101,13 +101,13 @@ def test_a_cubin_is_passed_on_only_for_the_same_definitions(
 
 
 def test_a_variant_that_calls_others_is_made_of_their_sources_too() -> None:
-    study = find_workspace(ROOT).study("attention")
+    study = find_workspace(FIXTURE).study("attention")
     names = {path.name for path in source_files(study, study.variants["fix15"])}
     assert {"fix15.py", "fix11.py", "fix11.cu", "fix14.py", "fix14.cu", "hopper.cuh"} <= names
 
 
 def test_other_parameters_are_other_evidence_and_a_step_of_their_own() -> None:
-    study, names = including(find_workspace(ROOT).study("attention"), ["fix2[warps=8]", "fix2"])
+    study, names = including(find_workspace(FIXTURE).study("attention"), ["fix2[warps=8]", "fix2"])
     assert names == ["fix2[warps=8]", "fix2"]
     step = study.ladder.step("fix2[warps=8]")
     assert step is not None

@@ -39,6 +39,7 @@ from workbench.render.document import report as document
 from workbench.render.document.blocks import Block
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
+from workspaces import FIXTURE
 
 ROOT = Path(__file__).parents[1]
 ENGINE = ROOT / "profiler" / "workbench"
@@ -161,7 +162,7 @@ def judge_and_render() -> None:
     """Prints as JSON what the guard saw, and the outputs that there were."""
     import_everything()
     every = writers()
-    target = find_target(ROOT, None, None)
+    target = find_target(FIXTURE, None, None)
     evidence = snapshot(target.evidence(), target.steps([]), sources=True)
     guard = Guard()
     with guard.watching():

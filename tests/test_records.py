@@ -25,7 +25,7 @@ from workbench.evidence.records import (
     Record,
     Timing,
 )
-from workspaces import EVIDENCE, ROOT, copy_of_repository, told_in
+from workspaces import EVIDENCE, FIXTURE, ROOT, copy_of_fixture, told_in
 
 SHAPE = "b2h8s512d64"
 KINDS: dict[str, type[Record]] = {
@@ -275,9 +275,9 @@ def test_a_file_that_is_wrong_twice_is_no_traceback(folder: EvidenceFolder) -> N
 def test_a_verb_names_the_file_and_ends_in_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path)
     for name in FILES.values():
-        path = root / EVIDENCE.relative_to(ROOT) / name
+        path = root / EVIDENCE.relative_to(FIXTURE) / name
         whole = path.read_bytes() if path.exists() else b""
         path.write_bytes(store.packed(path, b'{"schema_version": 1}'))
         assert main(["ablate", "--project", str(root)]) == 2

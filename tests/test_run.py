@@ -58,7 +58,7 @@ from workbench.run.recording import (
 from workbench.study.config import Config, Profiler
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult, Phase, Regime
-from workspaces import GOOD, ROOT, make
+from workspaces import FIXTURE, GOOD, ROOT, make
 
 BAD_MODULES = {
     "norun": "def runn(x):\n    return x\n",
@@ -120,6 +120,7 @@ def test_a_module_that_kills_or_hangs_its_process_is_named(
     assert message in built["bad"]["error"]
 
 
+@pytest.mark.slow
 def test_the_flagship_compiles_without_a_warning_or_a_spill(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -243,7 +244,7 @@ def test_a_full_disk_ends_in_a_hint_and_exit_code_3(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    assert main(["report", "--project", str(ROOT)]) == 3
+    assert main(["report", "--study", "transpose", "--project", str(FIXTURE)]) == 3
     assert "hint: free some space" in capsys.readouterr().err
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 from workbench.cli import main
-from workbench.commands.target import find_target
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.sass import Listing, listing
 from workbench.errors import BadCapture
@@ -19,34 +17,24 @@ from workbench.evidence import frames
 from workbench.ncu import cache
 from workbench.ncu.cache import Kept, tables_of
 from workbench.ncu.capture import Capture, Decoded
-from workbench.ncu.captures import Captures
 from workbench.ncu.disassembly import packed, unpacked
 from workbench.ncu.reader import actions
-from workspaces import ROOT, recorded_captures, recorded_report
+from workspaces import CAUSAL, FIXTURE, SHOWN, output_of, recorded_capture, recorded_report
 
-SHOWN = "b2h8s512d64"
-CAUSAL = "b4h16s2048d128-causal"
-
-
-@lru_cache
-def captures(shape: str) -> Captures:
-    return Captures(find_target(ROOT, None, shape).evidence())
-
-
-def capture(shape: str, variant: str) -> Capture:
-    found = captures(shape).of(variant)
-    assert found is not None
-    return found
+LISTED = [
+    *((SHOWN, variant) for variant in ("baseline", "fix4", "fix7", "fix11", "sdpa_flash")),
+    *((CAUSAL, variant) for variant in ("fix9", "fix10", "sdpa")),
+]
 
 
 def listed(variant: str, shape: str = SHOWN) -> Listing:
-    found = capture(shape, variant)
+    found = recorded_capture(shape, variant)
     return listing(found.code, found.metrics)
 
 
-@pytest.mark.parametrize(("shape", "variant"), recorded_captures())
+@pytest.mark.parametrize(("shape", "variant"), LISTED)
 def test_the_instructions_of_a_line_cost_what_the_line_does(shape: str, variant: str) -> None:
-    found = capture(shape, variant)
+    found = recorded_capture(shape, variant)
     costs = line_costs(found.lines, found.metrics, found.collected)
     mine = listing(found.code, found.metrics)
     assert mine.complete
@@ -63,9 +51,9 @@ def test_the_instructions_of_a_line_cost_what_the_line_does(shape: str, variant:
         assert sum(executed) == pytest.approx(cost.instructions or 0.0)
 
 
-@pytest.mark.parametrize(("shape", "variant"), recorded_captures())
+@pytest.mark.parametrize(("shape", "variant"), LISTED)
 def test_executions_are_those_that_ncu_counted(shape: str, variant: str) -> None:
-    metrics = capture(shape, variant).metrics
+    metrics = recorded_capture(shape, variant).metrics
     name = "smsp__inst_executed.sum"
     counted = sum(value for metric, value in metrics.rows("metric", "value") if metric == name)
     found = listed(variant, shape).instructions
@@ -129,28 +117,26 @@ def test_tables_without_code_have_no_listing() -> None:
     assert not mine.complete
 
 
-def test_show_lists_the_instructions_under_their_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "fix7", "--source", "--sass", "--top", "3"]) == 0
-    told = capsys.readouterr().out
+def test_show_lists_the_instructions_under_their_lines() -> None:
+    told = output_of("show fix7 --source --sass --top 3")
     assert "the 3 hottest lines" in told
     assert "MUFU.EX2" in told
     assert "// ex2.approx.ftz.f32" in told
 
 
-def test_show_has_every_instruction_as_data(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "fix7", "--source", "--sass", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["sass"]
+def test_show_has_every_instruction_as_data() -> None:
+    told = json.loads(output_of("show fix7 --source --sass --json"))["sass"]
     assert len(told) == len(listed("fix7").instructions)
     assert {"launch", "address", "sass", "ptx", "file", "line", "executed", "stalls"} <= set(
         told[0]
     )
 
 
-def test_a_library_kernel_has_its_hottest_instructions(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "sdpa", "--source", "--sass", "--top", "4"]) == 0
-    assert "no line is known; the 4 hottest instructions:" in capsys.readouterr().out
+def test_a_library_kernel_has_its_hottest_instructions() -> None:
+    told = output_of("show sdpa --source --sass --top 4")
+    assert "no line is known; the 4 hottest instructions:" in told
 
 
 def test_sass_is_of_source_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "fix7", "--sass"]) == 2
+    assert main(["show", "fix7", "--sass", "--project", str(FIXTURE)]) == 2
     assert "hint: " in capsys.readouterr().err

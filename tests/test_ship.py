@@ -44,7 +44,7 @@ from workbench.shipped import facts as facts_files
 from workbench.shipped import op
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace, load_module
-from workspaces import ROOT, make
+from workspaces import FIXTURE, ROOT, make
 
 Capture = pytest.CaptureFixture[str]
 NAME, MODULE = "transpose-h200", "transpose_h200"
@@ -56,7 +56,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shipped") / NAME
     assert (
         main(["ship", "chosen", "--study", "transpose", "--as", NAME, "--to", str(folder),
-              "--project", str(ROOT)]) == 0
+              "--project", str(FIXTURE)]) == 0
     )  # fmt: skip
     return folder
 
@@ -170,7 +170,7 @@ def test_a_second_one_of_the_same_kernels_in_a_repository_that_ignores_its_files
     (tmp_path / ".gitignore").write_text("*.cubin\nkernels/\nevidence/\n")
     folder = tmp_path / "again"
     arguments = ["chosen", "--study", "transpose", "--as", "again", "--to", str(folder)]
-    assert main(["ship", *arguments, "--project", str(ROOT)]) == 0
+    assert main(["ship", *arguments, "--project", str(FIXTURE)]) == 0
     for kind in ("--wheel", "--sdist"):
         python(folder, "build", kind, "--no-isolation", "--outdir", str(tmp_path))
     (wheel,), (sdist,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
@@ -232,7 +232,7 @@ def test_without_nvrtc_other_architectures_say_so(
 
 def test_where_it_comes_from(package: Path) -> None:
     told = shipped(package)
-    study = find_workspace(ROOT).study("transpose")
+    study = find_workspace(FIXTURE).study("transpose")
     assert told.variant == "chosen"
     assert told.verdict == "kept, a choice"
     assert set(told.sources) == {
@@ -655,7 +655,7 @@ TIMES: dict[str, float] = {}  # microseconds, by variant
 
 
 def check(capsys: Capture, *arguments: str) -> tuple[int, Any, str]:
-    code = main(["ship", "--check", *arguments, "--json", "--project", str(ROOT)])
+    code = main(["ship", "--check", *arguments, "--json", "--project", str(FIXTURE)])
     out, err = capsys.readouterr()
     return code, json.loads(out) if out else None, err
 
@@ -936,7 +936,7 @@ def on_gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         pytest.skip(f"{request.param} has not been recorded yet")
     folder = tmp_path_factory.mktemp("shipped") / f"{request.param}-here"
     arguments = ["--study", request.param, "--as", folder.name, "--to", str(folder)]
-    assert main(["ship", variant, *arguments, "--project", str(ROOT)]) == 0
+    assert main(["ship", variant, *arguments, "--project", str(FIXTURE)]) == 0
     return folder
 
 

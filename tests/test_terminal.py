@@ -18,7 +18,7 @@ from workbench.cli import main
 from workbench.commands.printing import Output
 from workbench.render.document.blocks import Block
 from workbench.render.terminal import write
-from workspaces import ROOT
+from workspaces import FIXTURE, ROOT
 
 RECORDED = ROOT / "tests" / "recorded" / "terminal"
 COMMANDS = {
@@ -44,7 +44,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Block]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_terminal_shows_what_is_on_record(name: str, shown: list[Block]) -> None:
     wrong = int(name == "check")  # fix3 is, on record
-    assert main([*COMMANDS[name], "--project", str(ROOT)]) == wrong
+    assert main([*COMMANDS[name], "--project", str(FIXTURE)]) == wrong
     for width in WIDTHS:
         written = io.StringIO()
         write(shown, Console(file=written, width=width, color_system=None, highlight=False))
@@ -59,12 +59,12 @@ def test_the_terminal_shows_what_is_on_record(name: str, shown: list[Block]) -> 
 
 
 def test_source_is_marked_where_it_is_hot(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "fix5", "--source", "--project", str(ROOT)]) == 0
+    assert main(["show", "fix5", "--source", "--project", str(FIXTURE)]) == 0
     lines = capsys.readouterr().out.splitlines()
     hot = [line for line in lines if line.startswith(">>")]
     assert hot
     assert all(float(line[2:10].rstrip("% ")) >= 5 for line in hot)
-    assert main(["show", "fix5", "--source", "--top", "4", "--project", str(ROOT)]) == 0
+    assert main(["show", "fix5", "--source", "--top", "4", "--project", str(FIXTURE)]) == 0
     top = capsys.readouterr().out.splitlines()[2:]
     shares = [float(line[2:10].rstrip("% ")) for line in top]
     assert len(shares) == 4
@@ -82,7 +82,7 @@ def test_source_is_marked_where_it_is_hot(capsys: pytest.CaptureFixture[str]) ->
 def test_an_option_is_never_ignored(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, "--project", str(ROOT)]) == 2
+    assert main([*arguments, "--project", str(FIXTURE)]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -107,6 +107,6 @@ def test_an_empty_workspace_says_what_to_do(
 def test_the_shell_is_told_what_may_follow(kind: str, typed: str, offered: str) -> None:
     from workbench.commands.options.shared import names
 
-    assert offered in names(kind, {"project": ROOT}, typed)
-    assert all(name.startswith(typed) for name in names(kind, {"project": ROOT}, typed))
+    assert offered in names(kind, {"project": FIXTURE}, typed)
+    assert all(name.startswith(typed) for name in names(kind, {"project": FIXTURE}, typed))
     assert names(kind, {"project": Path("/nowhere")}, "zzz") == []

@@ -12,23 +12,29 @@ from pathlib import Path
 import pytest
 from benchmarks import controls
 
-from test_ladders import recorded
 from workbench.commands.target import find_target
 from workbench.derive.intervals import over_sessions
 from workbench.judge.ladder import judge
+from workbench.judge.rows import Ablation
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.snapshot import snapshot
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime, Verdict
-from workspaces import ROOT, copy_of_repository
+from workspaces import FIXTURE, ROOT, copy_of_fixture
 
 PAGE = (Path(__file__).parents[1] / "docs" / "trust.md").read_text()
 DURATION = re.compile(r"a call adds ([\d.]+) µs, and its launches took ([\d.]+) µs")
 
 
+@cache
+def recorded(root: Path = ROOT) -> Ablation:
+    target = find_target(root, None, None)
+    return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
+
+
 def test_the_witnesses_have_the_names_of_gates() -> None:
-    gates = {gate.name for row in recorded().rows for gate in row.gates}
+    gates = {gate.name for row in recorded(FIXTURE).rows for gate in row.gates}
     first = PAGE.partition("## What the figures are")[0]
     rows = [line.split("|")[3] for line in first.splitlines() if line.count("|") == 4][2:]
     assert len(rows) == 5
@@ -96,7 +102,7 @@ def test_the_reference_in_company_is_as_told_in_every_timing_on_record() -> None
 
 
 def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path: Path) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path, "transpose")
     path = root / "ablations/transpose/evidence/nvidia-h200/checks/chosen.json"
     record = json.loads(path.read_text())
     del record["shapes"]["edges"]

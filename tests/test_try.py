@@ -21,7 +21,7 @@ from workbench.render import markdown
 from workbench.render.document import attempt as document
 from workbench.run import machine
 from workbench.run.worker.guard import Opened
-from workspaces import ROOT
+from workspaces import FIXTURE, ROOT
 
 SOFTMAX = """import torch
 
@@ -142,7 +142,7 @@ def test_a_name_that_no_study_can_have_is_refused(mine: Path, tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def judged() -> Ablation:
-    target = find_target(ROOT, None, None)
+    target = find_target(FIXTURE, None, None)
     return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
 
 

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from workbench.cli import main
+from workbench.commands.target import find_target
 from workbench.evidence import store
+from workbench.ncu.capture import Capture
+from workbench.ncu.captures import Captures
 from workbench.study.workspace import find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]
-EVIDENCE = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200"
+FIXTURE = ROOT / "tests" / "fixture"  # studies with evidence, frozen
+EVIDENCE = FIXTURE / "ablations" / "attention" / "evidence" / "nvidia-h200"
+SHOWN, CAUSAL = "b2h8s512d64", "b4h16s2048d128-causal"
+# A report of the ladder at ``SHOWN`` as it was before, with the caches flushed before every replay
+# pass: ``FLUSHED`` stands for a shape.
+RAW = ROOT / "tests" / "recorded" / "ncu-raw.ncu-repz"
+FLUSHED = "flushed"
+# What is true of every capture is tested of these: packed halves, mma.sync, two launches, wgmma
+# with TMA, a library's kernel.
+CAPTURES = [
+    *((FLUSHED, variant) for variant in ("baseline", "fix3", "fix5", "fix15", "sdpa_flash")),
+    *((CAUSAL, variant) for variant in ("fix9", "fix10", "sdpa")),
+]
 
 STUDY = '''"""Doubles a vector."""
 
@@ -81,6 +100,23 @@ def make(
     return root
 
 
+def copy_of_fixture(root: Path, *studies: str) -> Path:
+    """The frozen workspace with its recorded evidence, to be changed by a test. With ``studies``
+    only these, the first as the workspace's own: its verbs judge nothing else.
+    """
+    for name in ("kernels", "ablations"):
+        for part in studies or ("",):
+            shutil.copytree(
+                FIXTURE / name / part,
+                root / name / part,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
+    config = (FIXTURE / "workbench.toml").read_text()
+    own = studies[0] if studies else "attention"
+    (root / "workbench.toml").write_text(config.replace('"attention"', f'"{own}"'))
+    return root
+
+
 def copy_of_repository(root: Path) -> Path:
     """The repository's own workspace with its recorded evidence, to be changed by a test."""
     for name in ("kernels", "ablations", "templates"):
@@ -89,38 +125,49 @@ def copy_of_repository(root: Path) -> Path:
     return root
 
 
-def workspace_of(root: Path, study: str) -> Path:
-    """One study of the repository in a workspace of its own: its verbs judge nothing else."""
-    for name in ("kernels", "ablations"):
-        shutil.copytree(ROOT / name / study, root / name / study)
-    config = (ROOT / "workbench.toml").read_text()
-    (root / "workbench.toml").write_text(
-        config.replace('study = "attention"', f'study = "{study}"')
-    )
-    return root
-
-
 def recorded_index(shape: str, variant: str) -> dict[str, Any]:
-    """The entry of a recorded capture."""
+    """The entry of a recorded capture of attention."""
     path = EVIDENCE / shape / "captures" / f"{variant}.json"
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 
 
-def recorded_report(shape: str, variant: str = "baseline") -> Path:
+def recorded_range(shape: str, variant: str) -> tuple[Path, str]:
+    """The report of a recorded capture of attention, and its NVTX range in it."""
+    if shape == FLUSHED:
+        return RAW, f"workbench:attention/{variant}/{SHOWN}"
+    found = recorded_index(shape, variant)
+    return EVIDENCE / "reports" / found["report"], found["range"]
+
+
+def recorded_report(shape: str, variant: str) -> Path:
     """The report with the capture that counts, not one of its repeats."""
-    return EVIDENCE / "reports" / str(recorded_index(shape, variant)["report"])
+    return recorded_range(shape, variant)[0]
 
 
-def recorded_captures() -> list[tuple[str, str]]:
-    """Shape and variant of every capture in the repository."""
-    found = ((path.parents[1].name, path.stem) for path in EVIDENCE.glob("*/captures/*.json"))
-    return sorted(found)
+@cache
+def recorded_captures(shape: str) -> Captures:
+    """The kept tables of attention's captures at a shape."""
+    return Captures(find_target(FIXTURE, None, shape).evidence())
+
+
+def recorded_capture(shape: str, variant: str) -> Capture:
+    found = recorded_captures(shape).of(variant)
+    assert found is not None
+    return found
+
+
+@cache
+def output_of(command: str) -> str:
+    """Standard output of a verb on the frozen workspace, run once a process."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main([*command.split(), "--project", str(FIXTURE)]) == 0
+    return out.getvalue()
 
 
 def ladder_steps() -> list[tuple[str, str]]:
-    """Parent and variant of every step of the repository's own ladder."""
-    steps = find_workspace(ROOT).study().ladder.steps
+    """Parent and variant of every step of the fixture's ladder of attention."""
+    steps = find_workspace(FIXTURE).study().ladder.steps
     return [(step.parent, step.variant) for step in steps if step.parent]
 
 

@@ -26,12 +26,15 @@ from workbench.run import calibrate, machine
 from workbench.run.process import WorkerEnd
 from workbench.study.workspace import find_workspace, including
 from workspaces import (
+    CAUSAL,
     EVIDENCE,
+    FIXTURE,
     GOOD,
     MODULE,
+    RAW,
     ROOT,
     STUDY,
-    copy_of_repository,
+    copy_of_fixture,
     make,
     recorded_report,
 )
@@ -39,9 +42,9 @@ from workspaces import (
 Capture = pytest.CaptureFixture[str]
 Change = tuple[str, str]  # what is written for what
 SHAPE = "b2h8s512d64"
-REPORT = recorded_report(SHAPE)
-OTHER = recorded_report("b4h16s2048d64")
-HERE = ["--project", str(ROOT)]
+REPORT = recorded_report(CAUSAL, "fix10")
+OTHER = RAW
+HERE = ["--project", str(FIXTURE)]
 
 
 class Told(NamedTuple):
@@ -599,7 +602,7 @@ def test_reports_are_copied_or_named_again(tmp_path: Path, run: Run) -> None:
 # ---- evidence and what is written ------------------------------------------------------------
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_of_repository(tmp_path_factory.mktemp("followed"))
+    return copy_of_fixture(tmp_path_factory.mktemp("followed"))
 
 
 def evidence(workspace: Path) -> Path:
@@ -632,13 +635,12 @@ def test_a_damaged_record_is_restored_or_deleted(
 
 def test_a_damaged_or_missing_capture_is_restored(workspace: Path, run: Run) -> None:
     path = evidence(workspace) / "reports" / REPORT.name
-    where = ("show", "fix2", "--source", "--top", "1", "--project", workspace)
+    where = ("show", "fix10", "--shape", CAUSAL, "--source", "--top", "1", "--project", workspace)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
     assert run(*where).hint == "restore the file, or profile the variant again"
     path.unlink()
-    told = run(*where)
-    assert told.hint == "`workbench profile fix2` where there is a GPU"
+    assert run(*where).code == 0, "its tables stand without it"
     path.write_bytes(whole)
     assert run(*where).code == 0
 

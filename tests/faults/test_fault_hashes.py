@@ -26,20 +26,20 @@ from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
 from workbench.words import Status
-from workspaces import EVIDENCE, ROOT, copy_of_repository, recorded_index, recorded_report
+from workspaces import EVIDENCE, FIXTURE, RAW, copy_of_fixture, recorded_index, recorded_report
 
 SHAPE = "b4h16s2048d128-causal"
-SMALL, OTHER = recorded_report(SHAPE, "fix10"), recorded_report("b4h16s2048d128", "fix10")
+SMALL, OTHER = recorded_report(SHAPE, "fix10"), RAW
 WHOLE = SMALL.read_bytes()
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_of_repository(tmp_path_factory.mktemp("hashes"))
+    return copy_of_fixture(tmp_path_factory.mktemp("hashes"), "attention")
 
 
 def in_copy(workspace: Path, path: Path) -> Path:
-    return workspace / path.relative_to(ROOT)
+    return workspace / path.relative_to(FIXTURE)
 
 
 @pytest.fixture
@@ -184,29 +184,26 @@ def test_what_the_product_compresses_has_a_checksum(kept: Path) -> None:
     assert isinstance(tables_of(SMALL, kept)[0][0], Kept)
 
 
-REPEATED = "b2h8s512d64"
-
-
 def test_a_cut_repeat_costs_the_noise_estimate_alone(workspace: Path) -> None:
     folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
-    index = folder.capture_index(REPEATED, "fix10")
+    index = folder.capture_index(SHAPE, "fix10")
     before = index.read_text()
     record = json.loads(before)
     path = folder.reports / "earlier.ncu-repz"
     shutil.copy(folder.reports / record["report"], path)
     index.write_text(json.dumps({**record, "repeats": [path.name]}))
     try:
-        assert len(Captures(evidence_of(workspace, REPEATED)).repeats("fix10")) == 1
+        assert len(Captures(evidence_of(workspace, SHAPE)).repeats("fix10")) == 1
         path.write_bytes(path.read_bytes()[:1000])
-        captures = Captures(evidence_of(workspace, REPEATED))
+        captures = Captures(evidence_of(workspace, SHAPE))
         assert captures.of("fix10") is not None
         assert captures.repeats("fix10") == []
         (told,) = captures.told
         assert path.name in told
         assert told.endswith("the noise is estimated without this repeat")
-        found = pulled(workspace, REPEATED)
+        found = pulled(workspace, SHAPE)
         assert found.told == captures.told
-        assert all(v.capture for v in found.shapes[REPEATED].variants.values() if v.index)
+        assert all(v.capture for v in found.shapes[SHAPE].variants.values() if v.index)
     finally:
         index.write_text(before)
         path.unlink()
@@ -214,15 +211,16 @@ def test_a_cut_repeat_costs_the_noise_estimate_alone(workspace: Path) -> None:
 
 
 def test_a_repeat_whose_hash_is_known_is_compared_with_it(workspace: Path) -> None:
-    index = recorded_index(REPEATED, "fix10")
+    index = recorded_index(SHAPE, "fix10")
     folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
-    path = folder.capture_index(REPEATED, "fix10")
+    path = folder.capture_index(SHAPE, "fix10")
     kept = path.read_text()
-    other = next(p.name for p in folder.reports.iterdir() if p.name != index["report"])
+    other = "other.ncu-repz"
+    shutil.copy(OTHER, folder.reports / other)
     wrong = {"repeats": [other], "repeats_sha256": {other: "0" * 64}}
     path.write_text(json.dumps({**index, **wrong}))
     try:
-        captures = Captures(evidence_of(workspace, REPEATED))
+        captures = Captures(evidence_of(workspace, SHAPE))
         assert captures.repeats("fix10") == []
         assert all(EXCHANGED in told for told in captures.told)
     finally:

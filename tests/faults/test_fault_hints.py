@@ -19,9 +19,9 @@ from workbench.derive.sums import added
 from workbench.ncu.report import require_file
 from workbench.run.protocol import ErrorText, Failed
 from workbench.words import INSTALL, Phase
-from workspaces import GOOD, ROOT, make, recorded_report
+from workspaces import CAUSAL, FIXTURE, GOOD, ROOT, make, recorded_report
 
-REPORT = recorded_report("b2h8s512d64")
+REPORT = recorded_report(CAUSAL, "fix10")
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def test_a_file_named_like_a_variant_is_none_of_its(
 ) -> None:
     for name in ("fix1", "fix2"):
         (here / name).write_text("notes")
-    assert main(["show", "fix1", "--project", str(ROOT)]) == 0
-    assert main(["diff", "fix1", "fix2", "--project", str(ROOT)]) == 0
+    assert main(["show", "fix1", "--project", str(FIXTURE)]) == 0
+    assert main(["diff", "fix1", "fix2", "--project", str(FIXTURE)]) == 0
     assert "cut short" not in capsys.readouterr().err
 
 
@@ -174,9 +174,9 @@ def test_floats_are_summed_in_one_place() -> None:
 
 
 def test_find_target_keeps_the_part_that_was_asked_for() -> None:
-    target = find_target(ROOT, None, None)
+    target = find_target(FIXTURE, None, None)
     target.steps(["fix2", "fix1"])
     assert target.part == ("fix1", "fix2")
-    whole = find_target(ROOT, None, None)
+    whole = find_target(FIXTURE, None, None)
     whole.steps([])
     assert whole.part == ()

@@ -20,7 +20,7 @@ from workbench.evidence import store
 from workbench.evidence.ceilings import load_calibration
 from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
 from workbench.evidence.records import Build, CaptureIndex, Checks, Record, Timing
-from workspaces import EVIDENCE, copy_of_repository, told_in
+from workspaces import EVIDENCE, copy_of_fixture, told_in
 
 SHAPE = "b4h16s2048d128-causal"
 SESSION = timing_name(next((EVIDENCE / SHAPE / "timings").iterdir()).name)
@@ -159,7 +159,7 @@ def test_a_capture_names_a_file_of_its_folder(report: str) -> None:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_of_repository(tmp_path_factory.mktemp("records"))
+    return copy_of_fixture(tmp_path_factory.mktemp("records"))
 
 
 VERBS = (["check", "--json"], ["list", "--json"], ["show", "fix10", "--json", "--shape", SHAPE])

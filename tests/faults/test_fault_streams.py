@@ -14,10 +14,10 @@ import pytest
 from workbench.cli import main
 from workbench.commands import foreign
 from workbench.derive.matching import match
-from workspaces import ROOT, copy_of_repository, recorded_report, workspace_of
+from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 BENCH = f"{sys.executable} -m workbench"
-REPORT = recorded_report("b2h8s512d64")
+REPORT = recorded_report(CAUSAL, "fix10")
 BUILT_IN = "the built-in workspace is used, with its stud"  # y, or ies
 
 
@@ -38,7 +38,7 @@ def shell(command: str, here: Path, **variables: str) -> subprocess.CompletedPro
 @pytest.fixture(scope="module")
 def ladder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a small study alone."""
-    return workspace_of(tmp_path_factory.mktemp("ladder"), "transpose")
+    return copy_of_fixture(tmp_path_factory.mktemp("ladder"), "transpose")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_outside_a_workspace_users_files_are_kept(
 def test_a_folder_that_takes_nothing_costs_only_the_report(
     outside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (copy_of_repository(outside) / "reports").write_text("a file where a folder is wanted")
+    (copy_of_fixture(outside) / "reports").write_text("a file where a folder is wanted")
     assert main(["ablate", "fix1"]) == 3
     told = capsys.readouterr()
     assert "| fix1" in told.out

@@ -21,14 +21,14 @@ from workbench.commands.progress import Progress, note
 from workbench.ncu.report import Report, read_report
 from workbench.run.protocol import Captured, ErrorText, Failed
 from workbench.words import Phase
-from workspaces import EVIDENCE, ROOT, copy_of_repository, recorded_report
+from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
 
 Capture = pytest.CaptureFixture[str]
 SHAPE = "b2h8s512d64"
-REPORT = recorded_report(SHAPE)
+REPORT = recorded_report(CAUSAL, "fix10")
 RED = "\x1b[31m\u202ered"
 SHOWN = "\\x1b[31m\\u202ered"
-ABROAD = ["--project", str(ROOT)]
+ABROAD = ["--project", str(FIXTURE)]
 
 
 def refused(capsys: Capture, arguments: list[str]) -> str:
@@ -149,7 +149,7 @@ def test_show_says_names_of_a_report_printable(
 
 
 def test_what_does_not_compile_is_told_once(tmp_path: Path, capsys: Capture) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path)
     path = root / "ablations" / "attention" / "evidence" / EVIDENCE.name / "builds" / "fix10.json"
     why = "b.cu does not compile\n/workbench/kernels/attention/b.cu(3): error: \x1b[2J"
     path.write_text(json.dumps({**json.loads(path.read_text()), "error": why}))

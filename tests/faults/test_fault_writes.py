@@ -22,7 +22,7 @@ from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
 from workbench.evidence.records import Build, CaptureIndex, Timing
 from workbench.run.recording import remove_superseded, remove_unused
-from workspaces import EVIDENCE, copy_of_repository
+from workspaces import EVIDENCE, copy_of_fixture
 
 BUILD = EVIDENCE / "builds" / "fix10.json"
 SHAPE = "b4h16s2048d128-causal"
@@ -100,7 +100,7 @@ def test_no_name_but_a_temporary_one_is_swept(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_of_repository(tmp_path_factory.mktemp("writes"))
+    return copy_of_fixture(tmp_path_factory.mktemp("writes"))
 
 
 def evidence(workspace: Path) -> EvidenceFolder:
@@ -162,7 +162,7 @@ def test_whether_a_file_is_there_can_be_unknown(tmp_path: Path) -> None:
 
 
 def test_a_damaged_entry_deletes_no_report(tmp_path: Path) -> None:
-    workspace = copy_of_repository(tmp_path)
+    workspace = copy_of_fixture(tmp_path)
     folder = evidence(workspace)
     before = sorted(folder.reports.iterdir())
     path = folder.capture_index(SHAPE, "fix10")
