@@ -32,7 +32,7 @@ from workbench.render.numbers import factor, interval
 from workbench.render.page import CODE, page_environment, render_page
 from workbench.render.page_tokens import tokens
 from workbench.study.sources import virtual_name
-from workspaces import ROOT, copy_of_repository
+from workspaces import ROOT, copy_of_fixture
 
 VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
 MOST_BYTES = 5_000_000
@@ -366,7 +366,7 @@ def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path, "attention")
     page = root / "reports" / "attention" / "fix1" / "report.html"
     assert main(["report", "fix1", "--project", str(root)]) == 0
     assert not page.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from workbench.study.ladder import PREDICTION_KEYS, REFERENCE_KEYS, STEP_KEYS, T
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
-from workspaces import copy_of_repository
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -39,6 +39,7 @@ def tables(text: str) -> list[dict[str, dict[str, str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_its_rows_are_rows_of_the_table_that_ablate_prints(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -107,6 +108,7 @@ OUTPUTS = [
 CAPTURED = re.findall(r"```toml\n(\[\[reference\]\].*?)```", "\n".join(PAGES[1:]), re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "shown"), OUTPUTS, ids=[o[0].split()[0] for o in OUTPUTS])
 def test_its_outputs_are_what_the_commands_print(
     command: str,
@@ -115,7 +117,10 @@ def test_its_outputs_are_what_the_commands_print(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    root = copy_of_repository(tmp_path)
+    root = tmp_path
+    for name in ("kernels", "ablations", "templates"):
+        shutil.copytree(ROOT / name, root / name)
+    shutil.copy(ROOT / "workbench.toml", root)
     ladder = root / "ablations" / "attention" / "ablation.toml"
     ladder.write_text("\n".join([ladder.read_text(), *CAPTURED]))
     monkeypatch.chdir(root)

@@ -21,7 +21,7 @@ from workbench.run import cards, machine
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured
 from workbench.study.config import Budget
-from workspaces import GOOD, copy_of_repository, make
+from workspaces import GOOD, copy_of_fixture, make
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -194,7 +194,7 @@ def test_a_budget_that_is_none(tmp_path: Path, capsys: Capture, line: str) -> No
 
 # ---- what is changed since the evidence ----------------------------------------------------
 def test_list_names_the_files_changed_since_the_evidence(tmp_path: Path, capsys: Capture) -> None:
-    root = copy_of_repository(tmp_path)
+    root = copy_of_fixture(tmp_path)
     project = ["--project", str(root)]
     repository(root)
     assert main(["list", *project]) == 0

@@ -18,7 +18,7 @@ from workbench.cli import main
 from workbench.commands.printing import Output
 from workbench.render.document.blocks import Block
 from workbench.render.terminal import write
-from workspaces import FIXTURE, ROOT
+from workspaces import FIXTURE, ROOT, copy_of_fixture
 
 RECORDED = ROOT / "tests" / "recorded" / "terminal"
 COMMANDS = {
@@ -41,10 +41,18 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Block]:
     return blocks
 
 
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In no git repository, by whose history `list` says what has changed."""
+    return copy_of_fixture(tmp_path_factory.mktemp("terminal"))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_terminal_shows_what_is_on_record(name: str, shown: list[Block]) -> None:
+def test_the_terminal_shows_what_is_on_record(
+    name: str, shown: list[Block], workspace: Path
+) -> None:
     wrong = int(name == "check")  # fix3 is, on record
-    assert main([*COMMANDS[name], "--project", str(FIXTURE)]) == wrong
+    assert main([*COMMANDS[name], "--project", str(workspace)]) == wrong
     for width in WIDTHS:
         written = io.StringIO()
         write(shown, Console(file=written, width=width, color_system=None, highlight=False))

@@ -117,14 +117,6 @@ def copy_of_fixture(root: Path, *studies: str) -> Path:
     return root
 
 
-def copy_of_repository(root: Path) -> Path:
-    """The repository's own workspace with its recorded evidence, to be changed by a test."""
-    for name in ("kernels", "ablations", "templates"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "workbench.toml", root)
-    return root
-
-
 def recorded_index(shape: str, variant: str) -> dict[str, Any]:
     """The entry of a recorded capture of attention."""
     path = EVIDENCE / shape / "captures" / f"{variant}.json"
