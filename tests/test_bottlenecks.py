@@ -8,7 +8,7 @@ from workbench.derive.figures import Figure
 from workbench.judge.bottlenecks import attainable, bottlenecks, parts, plain
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, RULE_COLUMNS, Table
 from workbench.render.document import blocks
-from workbench.render.document.bottlenecks import brief
+from workbench.render.document.limits import brief
 
 
 def seen(value: float) -> Figure:

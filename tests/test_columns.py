@@ -14,7 +14,7 @@ from workbench.render import markdown, terminal
 from workbench.render.as_json import dumps
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import ladder_table
-from workbench.render.document.fields import Field, field, figure_cell
+from workbench.render.document.blocks import Field, field, figure_cell
 from workbench.render.document.phrases import figure
 from workbench.render.html import Writer
 

@@ -12,7 +12,7 @@ import pytest
 from synthetic import ablation
 from workbench.judge.effort import Effort, effort
 from workbench.ncu.capture import METRIC_COLUMNS, Launched, Table, load_capture
-from workbench.render.document.effort import efforts
+from workbench.render.document.rooflines import efforts
 from workbench.study.model import Work
 from workbench.study.workspace import find_workspace
 from workspaces import FIXTURE, ROOT

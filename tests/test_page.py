@@ -30,7 +30,7 @@ from workbench.render.document.phrases import has_figures
 from workbench.render.document.report import report
 from workbench.render.numbers import factor, interval
 from workbench.render.page import CODE, page_environment, render_page
-from workbench.render.page_tokens import tokens
+from workbench.render.page_sources import tokens
 from workbench.study.sources import virtual_name
 from workspaces import ROOT, copy_of_fixture
 

@@ -16,7 +16,7 @@ from workbench.evidence.journal import Journal
 from workbench.evidence.records import PredictionEntry
 from workbench.judge.predictions import judge_predictions, restated, written
 from workbench.judge.scores import score
-from workbench.render.document import predicted
+from workbench.render.document import step as predicted
 from workbench.study.model import Prediction, Step
 from workbench.study.workspace import find_workspace
 from workbench.words import Known, PredictionResult, Written

@@ -34,7 +34,7 @@ from workbench.render import as_json, markdown, page, report, terminal
 from workbench.render.as_json import diff as diff_json
 from workbench.render.as_json import ladder as ladder_json
 from workbench.render.chart.charts import chart_files
-from workbench.render.document import ladder_view, pair
+from workbench.render.document import ladder_table, pair
 from workbench.render.document import report as document
 from workbench.render.document.blocks import Block
 from workbench.render.document.variant import variant
@@ -143,9 +143,9 @@ def blocks_of(judged: Judged) -> list[Block]:
     """What ``ablate``, ``show`` and ``diff`` print."""
     found = judged.ablation
     return [
-        *ladder_view.ablation(found, own=True),
-        *ladder_view.ablation(found),
-        *ladder_view.account(found),
+        *ladder_table.ablation(found, own=True),
+        *ladder_table.ablation(found),
+        *ladder_table.account(found),
         *(variant(row, found) for row in found.everything),
         *pair.variants(judged.pair, judged.change, source=True),
     ]

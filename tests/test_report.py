@@ -21,8 +21,8 @@ from workbench.render import markdown
 from workbench.render.chart.charts import FILES
 from workbench.render.document import method, result, rooflines
 from workbench.render.document.blocks import CodeBlock, Text
+from workbench.render.document.ladder_table import tree
 from workbench.render.document.step import step_section
-from workbench.render.document.tree import tree
 from workbench.render.report import render_report, template_environment
 from workbench.words import GateState, Origin, PredictionResult, Regime, Verdict
 

@@ -23,8 +23,8 @@ from workbench.evidence import frames
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
 from workbench.render.as_json.stalls import stall_certainty
-from workbench.render.document.stalls import in_column, of_line, reasons, share
-from workbench.render.document.stalls import top_stall as top_stall_of
+from workbench.render.document.limits import in_column, of_line, reasons, share
+from workbench.render.document.limits import top_stall as top_stall_of
 
 REPEATS = sorted((Path(__file__).parent / "recorded" / "repeats").glob("*.json.zst"))
 

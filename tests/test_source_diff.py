@@ -25,7 +25,7 @@ from workbench.render.document.hunks import (
     shifts,
     told_shifts,
 )
-from workbench.render.plain import clip, printable
+from workbench.render.numbers import clip, printable
 
 FILE = "/workbench/kernels/s/{}.cu"
 ALL = {*COUNTERS, "samples"}

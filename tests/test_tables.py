@@ -14,9 +14,20 @@ from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation
 from workbench.render import markdown, numbers
 from workbench.render.document import ladder_table
-from workbench.render.document.authored import authored, first_sentence
-from workbench.render.document.blocks import Paragraph, Span, Table, code, line, strong, words
-from workbench.render.document.fields import Field, field, only, table
+from workbench.render.document.blocks import (
+    Field,
+    Paragraph,
+    Span,
+    Table,
+    code,
+    field,
+    line,
+    only,
+    strong,
+    table,
+    words,
+)
+from workbench.render.document.phrases import authored, first_sentence
 
 
 def parse(text: str) -> list[list[str]]:

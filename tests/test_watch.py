@@ -20,7 +20,7 @@ from workbench.commands.options import WatchOptions
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel, Timing
-from workbench.render.document.watched import Save, told
+from workbench.render.document.machine import Save, told
 from workbench.run import machine
 from workbench.run.plan import Measured as Result
 from workbench.run.plan import Plan

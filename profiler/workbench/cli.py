@@ -169,7 +169,7 @@ def misused(error: Any) -> None:
 
 
 def complain(message: str, hint: str = "", ran: str = "") -> None:
-    from workbench.render.plain import printable_lines
+    from workbench.render.numbers import printable_lines
 
     told = {"error": message, "  ran": ran, "hint": hint}
     for kind, text in told.items():

@@ -25,7 +25,6 @@ from workbench.render import as_json, html, markdown, terminal
 from workbench.render.as_json import ladder as ladder_json
 from workbench.render.chart import svg
 from workbench.render.chart.charts import chart_files
-from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Cell,
     Chart,
@@ -39,8 +38,9 @@ from workbench.render.document.blocks import (
     TableRow,
     words,
 )
+from workbench.render.document.phrases import authored
 from workbench.render.document.report import report
-from workbench.render.plain import harmless, printable
+from workbench.render.numbers import harmless, printable
 from workbench.render.report import render_report, template_environment
 from workbench.study.workspace import folder_name
 from workspaces import ROOT

@@ -32,7 +32,7 @@ from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import at_one_shape, snapshot
 from workbench.render.as_json import ladder as as_json
 from workbench.render.as_json.leave_one_out import left_out
-from workbench.render.document import ladder_view
+from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Section
 from workbench.render.document.leave_one_out import left_out_view
 from workbench.study.model import Ladder, Study
@@ -131,8 +131,8 @@ def run(options: AblateOptions) -> None:
         show_json(as_json.ablation(judged))
     else:
         out = Output(options.wide, options.markdown, options.csv)
-        table = ladder_view.ablation(judged, own=out.on_terminal and not options.wide)
-        out.show(*table, *ladder_view.account(judged))
+        table = ladder_table.ablation(judged, own=out.on_terminal and not options.wide)
+        out.show(*table, *ladder_table.account(judged))
     return finish(target, fixes, judged, failed)
 
 
@@ -196,15 +196,15 @@ def run_all(options: AblateOptions) -> None:
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
         tables.append(judged)
         if not (options.json or options.csv):
-            out.show(*ladder_view.ablation(judged))
+            out.show(*ladder_table.ablation(judged))
             out.gap()
     if options.json:
         show_json({"tables": [as_json.ablation(each) for each in tables]})
     elif options.csv:
-        shown = ((each.shape, ladder_view.ablation(each)) for each in tables)
+        shown = ((each.shape, ladder_table.ablation(each)) for each in tables)
         out.show(*(Section(shape, (), tuple(blocks)) for shape, blocks in shown))
     else:
-        out.show(*ladder_view.across(judged))
+        out.show(*ladder_table.across(judged))
     finish(target, fixes, judged, failed)
 
 

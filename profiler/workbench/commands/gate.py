@@ -26,9 +26,8 @@ from workbench.judge.commits import Change, Rules, Spot, judge_change, with_cont
 from workbench.judge.differences import is_same
 from workbench.ncu.captures import Captures
 from workbench.render.as_json import commits as as_json
+from workbench.render.ci import junit, sarif
 from workbench.render.document import commits as document
-from workbench.render.junit import junit
-from workbench.render.sarif import sarif
 from workbench.run import machine
 from workbench.run.commits import Commit, Repository, older, repository_of
 from workbench.study.sources import CODE, source_files, source_texts, virtual_name

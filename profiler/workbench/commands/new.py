@@ -19,7 +19,7 @@ from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import VariantEvidence
 from workbench.judge.snapshot import snapshot
 from workbench.render.document.blocks import plain
-from workbench.render.document.bottlenecks import brief
+from workbench.render.document.limits import brief
 from workbench.study.copying import copied, require_new, step_text, with_step
 from workbench.study.model import Prediction, Step, Study
 from workbench.study.params import base_name

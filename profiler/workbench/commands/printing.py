@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.commands.streams import printing
 from workbench.render import markdown as markdown_writer
 from workbench.render.document.blocks import Block, Document, Section
-from workbench.render.plain import printable, printable_lines
+from workbench.render.numbers import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

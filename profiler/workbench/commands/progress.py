@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from workbench.evidence.records import Session
-from workbench.render.plain import printable, printable_lines
+from workbench.render.numbers import printable, printable_lines
 from workbench.run.protocol import (
     Built,
     Captured,

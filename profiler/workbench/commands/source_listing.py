@@ -12,7 +12,7 @@ from workbench.derive.diff.alignment import physical_lines
 from workbench.derive.diff.costs import LineCosts
 from workbench.errors import UsageError
 from workbench.ncu.capture import Capture
-from workbench.render import sass_lines, source_lines
+from workbench.render import source_lines
 from workbench.render.source_lines import SourceLine
 
 
@@ -58,8 +58,8 @@ def print_sass(
     out = Output(options.wide, options.markdown)
     if options.top is not None:
         most = options.top
-        return out.lines(lambda width: sass_lines.hottest(files, found.by_line, most, width))
-    return out.lines(lambda width: sass_lines.source(files, found.by_line, width))
+        return out.lines(lambda width: source_lines.sass_hottest(files, found.by_line, most, width))
+    return out.lines(lambda width: source_lines.sass_source(files, found.by_line, width))
 
 
 def print_listing(

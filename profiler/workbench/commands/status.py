@@ -10,7 +10,7 @@ from workbench.commands.printing import Output, show_json
 from workbench.commands.spending import ledger
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import by_kind, seconds_of
-from workbench.render.document import spending as document
+from workbench.render.document import listing as document
 from workbench.study.workspace import Workspace, find_workspace
 
 

@@ -17,9 +17,9 @@ from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
 from workbench.problems.problem import Module
 from workbench.render.as_json import ladder as as_json
 from workbench.render.document import attempt as document
-from workbench.render.document import watched
 from workbench.render.document.blocks import Block, Text, code, line
-from workbench.render.document.watched import Save
+from workbench.render.document.machine import Save
+from workbench.render.document.machine import told as told_of
 from workbench.run import machine
 from workbench.run.protocol import Built, Failed
 from workbench.study.sources import virtual_name
@@ -96,7 +96,7 @@ def compiled(done: Attempt) -> str:
         return ""
     built = done.built
     save = Save(built.variant, built.arch, kernels=built.kernels, warnings=built.warnings)
-    return f"{done.problem.baseline.called}: {'; '.join(watched.told(save, None))}"
+    return f"{done.problem.baseline.called}: {'; '.join(told_of(save, None))}"
 
 
 def next_steps(done: Attempt) -> list[Text]:

@@ -31,7 +31,7 @@ from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.render.as_json import plain_data
-from workbench.render.document.watched import Save, told
+from workbench.render.document.machine import Save, told
 from workbench.run import machine
 from workbench.run.build import build_only
 from workbench.run.measure import Measurement

@@ -20,10 +20,18 @@ from workbench.ncu.report import Report, pick_launch
 from workbench.render import as_frame, html, markdown
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, scene, told
-from workbench.render.document import ladder_view, launches, listing, variant
-from workbench.render.document.blocks import Block, Callout, Chart, Paragraph, Section, Table, words
-from workbench.render.document.fields import only
-from workbench.render.document.ladder_table import REPORTED, ladder_table
+from workbench.render.document import launches, listing, variant
+from workbench.render.document.blocks import (
+    Block,
+    Callout,
+    Chart,
+    Paragraph,
+    Section,
+    Table,
+    only,
+    words,
+)
+from workbench.render.document.ladder_table import REPORTED, account, ladder_table
 from workbench.render.document.result import warnings
 from workbench.run import machine
 from workbench.study.config import Config
@@ -123,7 +131,7 @@ class Ablated(Shown, Ablation):
             head.append(Callout("Read this first", seen))
         head.append(only(ladder_table(self), REPORTED))
         charts = [Chart(name, *_told(name, self)) for name in CHARTS]
-        return [*head, *ladder_view.account(self), *charts]
+        return [*head, *account(self), *charts]
 
     def _chart(self, name: str) -> str:
         return svg.files(scene(name, self))[0]

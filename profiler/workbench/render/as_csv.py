@@ -10,7 +10,7 @@ from typing import Any
 from workbench.render.as_frame import parts
 from workbench.render.as_json import plain_data
 from workbench.render.document.blocks import Block, Cell, Column, Fold, Section, Table, plain
-from workbench.render.plain import printable
+from workbench.render.numbers import printable
 
 FIGURES = "figures"  # the table of a variant that counts: those of its times and stalls are shorter
 FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for one

@@ -31,7 +31,7 @@ from workbench.render.document.blocks import (
     Text,
     plain,
 )
-from workbench.render.plain import harmless
+from workbench.render.numbers import harmless
 
 Attribute: TypeAlias = str | float | bool | None
 DEEPEST = 6  # HTML has no heading below h6

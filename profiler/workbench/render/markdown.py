@@ -27,10 +27,9 @@ from workbench.render.document.blocks import (
     Text,
     plain,
 )
-from workbench.render.numbers import with_unit
-from workbench.render.plain import harmless
-from workbench.render.plain import one_line as one_line
-from workbench.render.plain import shorten as shorten  # until the page imports it from there
+from workbench.render.numbers import harmless, with_unit
+from workbench.render.numbers import one_line as one_line
+from workbench.render.numbers import shorten as shorten  # until the page imports it from there
 
 TOP = 2  # level of a document's sections; its title is above them
 

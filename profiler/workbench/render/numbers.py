@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import LEVEL
@@ -11,6 +12,7 @@ from workbench.words import ABSENT, NONE
 if TYPE_CHECKING:
     from workbench.derive.intervals import Ratio
     from workbench.derive.speedup import Time
+
 
 NEAR_ONE = 1.1  # up to which a ratio is told to a thousandth, as it is below one
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
@@ -116,3 +118,50 @@ def microseconds(value: float | None) -> str:
 
 def finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else value
+
+
+TAB = "    "
+LINES = str.maketrans("", "", "\n\t")
+
+
+def printable(text: str) -> str:
+    """One line with escape sequences, other control characters and direction marks spelt out."""
+    text = text.replace("\t", TAB)
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def printable_lines(text: str) -> str:
+    """As ``printable``, of each line."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def harmless(text: str) -> str:
+    """Lines for a file: as ``printable_lines``, and tabs stay."""
+    if text.translate(LINES).isprintable():  # nearly always, and much faster
+        return text
+    return "".join(c if c in "\n\t" else _shown(c) for c in text)
+
+
+def _shown(character: str) -> str:
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return f"\\u{ord(character):04x}" if ord(character) > 0xFF else f"\\x{ord(character):02x}"
+    return character
+
+
+def clip(text: str, width: int | None) -> str:
+    """Cut to ``width`` terminal cells, the last one an ellipsis; None is any width."""
+    from rich.cells import cell_len, set_cell_size
+
+    if width is None or cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def shorten(text: str, width: int) -> str:
+    """One line of at most ``width`` characters, the last one an ellipsis where it was cut."""
+    flat = one_line(text)
+    return flat if len(flat) <= width else flat[: width - 1].rstrip() + "…"

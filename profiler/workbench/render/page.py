@@ -6,30 +6,46 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from workbench.derive.diff.model import Sources
-from workbench.derive.figures import ISSUING, stall_label
+from workbench.derive.figures import ISSUING, Figure, stall_label
+from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, scene, size_charts
 from workbench.render.chart.scene import PALETTE
 from workbench.render.chart.stall_bars import OTHER, fills
-from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
-from workbench.render.document.figures import figures
-from workbench.render.document.tiles import tiles
-from workbench.render.page_sources import Files
-from workbench.render.page_tokens import tokens
-from workbench.render.plain import harmless
-from workbench.words import ABSENT
+from workbench.render.document import step
+from workbench.render.document.blocks import (
+    Block,
+    Document,
+    Field,
+    Fold,
+    Section,
+    Table,
+    code,
+    field,
+    figure_cell,
+    plain,
+    table,
+    words,
+)
+from workbench.render.document.phrases import steps
+from workbench.render.numbers import fine, harmless, number, quantity, unit_shown
+from workbench.render.page_sources import Files, tokens
+from workbench.words import ABSENT, Verdict
 
 if TYPE_CHECKING:
     import jinja2
+
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
 CODE = "Sources, line by line"
@@ -160,3 +176,60 @@ def _data(ablation: Ablation, sources: Sources, files: Files, drawn: list[str]) 
 
 def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+@dataclass(frozen=True)
+class Tile:
+    label: str
+    value: str
+    note: str
+
+
+def tiles(ablation: Ablation) -> list[Tile]:
+    return [*_speed(ablation), *_verdicts(ablation), *_predictions(ablation)]
+
+
+def _speed(ablation: Ablation) -> Iterator[Tile]:
+    best = ablation.best
+    if best is None or best.time is None:
+        return
+    yield Tile(f"best: {best.variant}", f"{number(best.time.value)} µs", "chained time")
+    for ratio, name in (
+        (best.over_fastest, best.chained.fastest),
+        (best.over_baseline, ablation.rows[0].variant),
+    ):
+        if ratio is not None and name not in ("", best.variant):
+            yield Tile(f"speed relative to {name}", fine(ratio.ratio), _interval(ratio))
+
+
+def _interval(ratio: Ratio) -> str:
+    if ratio.low is None or ratio.high is None:
+        return f"interval {ABSENT}"
+    return f"{fine(ratio.low)} to {fine(ratio.high)}, {ratio.level} % interval"
+
+
+def _verdicts(ablation: Ablation) -> Iterator[Tile]:
+    count = Counter(row.verdict or row.status for row in steps(ablation))
+    kept = count.pop(Verdict.KEPT, 0)
+    others = ", ".join(f"{n} {word}" for word, n in sorted(count.items()))
+    if total := kept + count.total():
+        yield Tile("steps kept", f"{kept} of {total}", others or "none was rejected")
+
+
+def _predictions(ablation: Ablation) -> Iterator[Tile]:
+    score = ablation.score
+    if score.total:
+        note = step.by_time(score)
+        yield Tile("predictions confirmed", f"{score.confirmed} of {score.total}", note)
+
+
+FIGURES: list[Field[Figure]] = [
+    field("figure", "figure", lambda figure: figure.label),
+    field("value", "value", lambda f: figure_cell(f.value, quantity(f.value, f.unit)), right=True),
+    field("unit", "unit", lambda figure: unit_shown(figure.unit)),
+    field("metric", "from", lambda figure: code(figure.metric)),
+]
+
+
+def figures(row: Row) -> Table:
+    return table("figures", FIGURES, row.figures.values())

@@ -24,8 +24,7 @@ from workbench.render.document.blocks import (
     Text,
     plain,
 )
-from workbench.render.numbers import with_unit
-from workbench.render.plain import clip, printable
+from workbench.render.numbers import clip, printable, with_unit
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

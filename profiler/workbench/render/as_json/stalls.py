@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.derive.figures import Figure
 from workbench.derive.stalls import standard_error, top_stall
-from workbench.render.document.stalls import samples
+from workbench.render.document.limits import samples
 
 
 def stall_certainty(stalls: Mapping[str, float], known: Mapping[str, Figure]) -> dict[str, Any]:

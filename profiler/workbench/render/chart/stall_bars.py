@@ -38,7 +38,7 @@ from workbench.render.chart.scene import (
     ink_on,
 )
 from workbench.render.document.blocks import Kind
-from workbench.render.document.stalls import stall_words
+from workbench.render.document.limits import stall_words
 from workbench.render.numbers import factor, number
 from workbench.words import Status
 

@@ -15,18 +15,20 @@ from workbench.judge.rows import Ablation, Row, best_of
 from workbench.render.document.blocks import (
     Block,
     Bullets,
+    Field,
     Fold,
     Paragraph,
     Section,
     Table,
     Text,
     code,
+    field,
     joined,
     line,
     strong,
+    table,
     words,
 )
-from workbench.render.document.fields import Field, field, table
 from workbench.render.document.phrases import names
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, Change, Stage

@@ -11,14 +11,16 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Callout,
+    Field,
     Paragraph,
     Text,
     code,
+    field,
     line,
     strong,
+    table,
     words,
 )
-from workbench.render.document.fields import Field, field, table
 from workbench.render.document.phrases import call_of, figure, took, with_cycles
 from workbench.render.document.variant import limited, numbered, origin
 from workbench.render.numbers import factor, number

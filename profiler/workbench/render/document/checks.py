@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.render.document.blocks import Cell, Kind, Table
-from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.blocks import Cell, Field, Kind, Table, field, figure_cell, table
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE, CheckResult, Status
 

@@ -9,16 +9,18 @@ from workbench.judge.commits import Change
 from workbench.judge.differences import Finding
 from workbench.render.document.blocks import (
     Block,
+    Field,
     Kind,
     Paragraph,
     Section,
     Text,
     code,
+    field,
     line,
     strong,
+    table,
     words,
 )
-from workbench.render.document.fields import Field, field, table
 from workbench.render.numbers import number
 from workbench.words import NONE, Move
 

@@ -10,17 +10,18 @@ from workbench.derive.diff.model import NOTHING, Hunk, Line, Shift, SourceDiff, 
 from workbench.render.document.blocks import (
     Block,
     Bullets,
+    Field,
     Paragraph,
     Table,
     Text,
     code,
+    field,
     line,
+    table,
     words,
 )
-from workbench.render.document.fields import Field, field, table
-from workbench.render.document.stalls import of_line
-from workbench.render.numbers import count, number, percent
-from workbench.render.plain import shorten
+from workbench.render.document.limits import of_line
+from workbench.render.numbers import count, number, percent, shorten
 from workbench.words import ABSENT, NONE
 
 COSTLIEST = 3

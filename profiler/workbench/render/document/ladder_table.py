@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from workbench.derive.intervals import Ratio
-from workbench.judge.rows import Ablation, Row
-from workbench.render.document.blocks import Cell, Table, Text, words
-from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.judge.rows import Ablation, Row, ShapeLadder
+from workbench.judge.shapes import AtShape
+from workbench.render.document import result, step, timings, variant, why
+from workbench.render.document.blocks import (
+    Block,
+    Callout,
+    Cell,
+    CodeBlock,
+    Field,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    code,
+    field,
+    figure_cell,
+    line,
+    only,
+    table,
+    words,
+)
+from workbench.render.document.limits import reasons, share, top_stall
 from workbench.render.document.phrases import (
+    brief_reason,
     figure,
     has_figures,
     in_cycles,
     key_change,
     kind,
+    ladders,
     otherwise,
+    parent_of,
+    shape_words,
     verdict,
     what_it_is,
+    with_cycles,
 )
-from workbench.render.document.stalls import reasons, share, top_stall
 from workbench.render.document.timings import time_cell
 from workbench.render.numbers import ends, factor, fine, number, percent
-from workbench.words import ABSENT, NONE, Regime, Role, Verdict
+from workbench.words import ABSENT, NONE, Regime, Role, Status, Verdict
 
 INTERVAL = "[95 % interval]"
 STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
@@ -245,3 +269,159 @@ def _verdict(row: Row) -> Cell:
     told = "; ".join(filter(None, [chosen, otherwise(row)]))
     note = f"({told})" if told else ""
     return Cell(words(word), sort=word, note=note, data=row.verdict or None)
+
+
+def ablation(judged: Ablation, *, own: bool = False) -> list[Block]:
+    """The ladder at its shape; ``own``: only the steps that are judged there, and a line for each
+    other shape.
+    """
+    warnings = result.warnings(judged)
+    told: list[Block] = [Paragraph(variant.origin(judged))]
+    if warnings:
+        told.append(Callout("Read this first", warnings))
+    if not own:
+        return [*told, ladder_table(judged)]
+    ladder, best = ladders(judged)[0], judged.best
+    shown = {row.variant for row in ladder.rows}
+    more = (best,) if best is not None and best.variant not in shown else ()
+    rows = (*ladder.rows, *more, *ladder.references)
+    return [*told, ladder_table(judged, rows), *_elsewhere(judged)]
+
+
+def _elsewhere(judged: Ablation) -> list[Block]:
+    """How many steps are judged at each other shape, and how many of them were kept."""
+    steps: dict[str, list[Row]] = {}
+    for row in judged.rows:
+        if row.judged_at:
+            steps.setdefault(row.judged_at, []).append(row)
+    told = (
+        f"{len(rows)} at {shape}, of which {sum(map(_kept, rows))} kept"
+        for shape, rows in steps.items()
+    )
+    text = "Steps judged at other shapes (see --shape): " + "; ".join(told)
+    return [Paragraph(words(text))] if steps else []
+
+
+def _kept(row: Row) -> bool:
+    return row.verdict == Verdict.KEPT
+
+
+def account(judged: Ablation) -> list[Block]:
+    """The best version, how the whole ladder multiplies out, how its predictions came out."""
+    told = [result.brief(judged)]
+    if judged.whole and judged.whole.factors:
+        ends = f"{judged.whole.before} to {judged.whole.after} under ncu"
+        told.append(f"{ends}: {why.equation(judged.whole.factors)}")
+    if judged.score.total:
+        told.append(f"predictions: {step.results(judged.score)}")
+    if judged.timing and (twins := timings.twin_words(judged.timing)):
+        told.append(twins)
+    return [*(Paragraph(words(text)) for text in told), *map(Paragraph, result.calls(judged))]
+
+
+def across(judged: Ablation) -> list[Block]:
+    if judged.across is None:
+        return []
+    return [
+        Section(
+            "shapes",
+            line(code(judged.across.variant), " at all shapes"),
+            (
+                shapes_table(judged),
+                Paragraph(result.across(judged)),
+                *map(Paragraph, result.calls_across(judged)),
+            ),
+        )
+    ]
+
+
+LAST, INNER, PASSING, CLEAR = "└─ ", "├─ ", "│  ", "   "
+
+
+def tree(ablation: Ablation) -> CodeBlock:
+    """A line a step under its parent, with its verdict; a chain of only children is not indented:
+    it reads from the top down.
+    """
+    children: dict[str, list[Row]] = {}
+    for row in ablation.rows:
+        children.setdefault(parent_of(row), []).append(row)
+    return CodeBlock("\n".join(_lines(children.get("", []), children, "")))
+
+
+def _lines(
+    rows: Sequence[Row], children: Mapping[str, Sequence[Row]], before: str
+) -> Iterator[str]:
+    """``before`` is what stands before every line of these rows and of what follows them."""
+    for place, row in enumerate(rows, start=1):
+        forked, last = len(rows) > 1, place == len(rows)
+        branch = (LAST if last else INNER) if forked else ""
+        failed = row.status == Status.FAILED and not row.judged_at
+        word = brief_reason(row) if failed else verdict(row)
+        told = "" if row.verdict == Verdict.BASELINE else f"  {word}"
+        yield f"{before}{branch}{row.variant}{told}"
+        deeper = before + ((CLEAR if last else PASSING) if forked else "")
+        yield from _lines(children.get(row.variant, ()), children, deeper)
+
+
+def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:
+    """The columns that a page has room for; of the references all, or the ``primary`` alone."""
+    known = ladder.references
+    references = tuple(r for r in known if not primary or r.variant == ablation.reference)
+    name = "ladder" if ladder.shape == ablation.shape else f"ladder-{ladder.shape}"
+    return only(ladder_table(ablation, (*ladder.rows, *references), name), REPORTED)
+
+
+FLOP_RATE: Field[AtShape] = field(
+    "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True
+)
+BYTE_RATE: Field[AtShape] = field(
+    "traffic",
+    "TB/s",
+    lambda s: ABSENT if s.terabytes_per_second is None else number(s.terabytes_per_second),
+    right=True,
+)
+SHAPES: list[Field[AtShape]] = [
+    field("time", "time, chained", lambda s: number(s.time.value), unit="µs", right=True),
+    field(
+        "reference",
+        "fastest reference",
+        lambda s: f"{s.fastest} {number(s.reference.value)}" if s.reference else ABSENT,
+        unit="µs",
+    ),
+    field("ratio", "vs it [95 % interval]", lambda s: with_cycles(s.over_fastest), right=True),
+    field(
+        "error",
+        "error ÷ reference's",
+        lambda s: ABSENT if s.times_reference is None else factor(s.times_reference),
+        right=True,
+    ),
+]
+
+
+def shapes_table(ablation: Ablation) -> Table:
+    """The last step at every shape where it was timed; its rate is of bytes where those count, and
+    of both where shapes differ in that.
+    """
+    results = ablation.across.results if ablation.across else ()
+    counts = {result.is_traffic for result in results}
+    rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
+    common = shared([result.parameters for result in results])
+    shape: Field[AtShape] = field(
+        "shape",
+        f"shape ({shape_words(common)})" if common else "shape",
+        lambda s: shape_words({k: v for k, v in s.parameters.items() if k not in common}),
+    )
+    time, *others = SHAPES
+    return table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
+
+
+def shared(shapes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The parameters that several shapes have all the same; those of one shape are its own."""
+    if len(shapes) < 2:
+        return {}
+    first, *others = shapes
+    return {
+        key: value
+        for key, value in first.items()
+        if value is not False and all(key in one and one[key] == value for one in others)
+    }

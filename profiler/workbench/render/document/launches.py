@@ -12,8 +12,19 @@ from workbench.judge.advice.advise import Advice
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.ncu.report import Launch, Report
 from workbench.render.document import advice, variant
-from workbench.render.document.blocks import Block, Paragraph, Section, Table, code, line, words
-from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.blocks import (
+    Block,
+    Field,
+    Paragraph,
+    Section,
+    Table,
+    code,
+    field,
+    figure_cell,
+    line,
+    table,
+    words,
+)
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE
 

@@ -8,17 +8,19 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Cell,
+    Field,
     Paragraph,
     Table,
     Text,
     code,
+    field,
+    figure_cell,
     line,
+    table,
     warned,
     words,
 )
-from workbench.render.document.fields import Field, field, figure_cell, table
-from workbench.render.numbers import ends, factor, interval, microseconds
-from workbench.render.plain import shorten
+from workbench.render.numbers import ends, factor, interval, microseconds, shorten
 from workbench.words import NONE, Origin, Parameter
 
 WHY = 70

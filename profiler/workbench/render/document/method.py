@@ -14,20 +14,21 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     CodeBlock,
+    Field,
     Fold,
     Paragraph,
     Table,
     Text,
     code,
+    field,
     joined,
     line,
+    table,
     words,
 )
-from workbench.render.document.fields import Field, field, table
 from workbench.render.document.phrases import reason, steps
 from workbench.render.document.why import noise
-from workbench.render.numbers import factor, number
-from workbench.render.plain import shorten
+from workbench.render.numbers import factor, number, shorten
 from workbench.words import ABSENT, NONE, Status
 
 KERNEL_WIDTH = 90

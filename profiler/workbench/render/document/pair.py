@@ -16,16 +16,18 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Callout,
+    Field,
     Fold,
     Paragraph,
     Section,
     Table,
     Text,
     code,
+    field,
     line,
+    table,
     words,
 )
-from workbench.render.document.fields import Field, field, table
 from workbench.render.document.phrases import with_cycles
 from workbench.render.document.timings import time_cell
 from workbench.render.numbers import quantity, times, with_unit

@@ -12,25 +12,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from workbench.derive.diff.model import SourceDiff
-from workbench.judge.rows import Ablation, Row, ShapeLadder
-from workbench.judge.shapes import AtShape
+from workbench.judge.rows import Ablation, Row
 from workbench.render.chart import charts
-from workbench.render.document import (
-    advice,
-    bottlenecks,
-    effort,
-    method,
-    pair,
-    predicted,
-    rooflines,
-    timings,
-    why,
-)
+from workbench.render.document import advice, limits, method, pair, rooflines, step, timings, why
 from workbench.render.document import result as said
-from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -41,18 +28,19 @@ from workbench.render.document.blocks import (
     Kind,
     Paragraph,
     Section,
-    Table,
     code,
     line,
     words,
 )
-from workbench.render.document.fields import Field, field, only, table
-from workbench.render.document.ladder_table import REPORTED, ladder_table
-from workbench.render.document.phrases import judged, ladders, shape_words, steps, with_cycles
+from workbench.render.document.ladder_table import ladder_table, shape_ladder, shapes_table, tree
+from workbench.render.document.phrases import (
+    judged,
+    ladders,
+    paragraphs,
+    steps,
+)
 from workbench.render.document.sizes import sizes_sections
 from workbench.render.document.step import anchor, brief_section, step_section
-from workbench.render.document.tree import tree
-from workbench.render.numbers import factor, number
 from workbench.words import ABSENT
 
 
@@ -166,70 +154,6 @@ def _chart(name: str, ablation: Ablation) -> Chart:
     return Chart(name, f"{alt} {of_what}", words(caption))
 
 
-def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:
-    """The columns that a page has room for; of the references all, or the ``primary`` alone."""
-    known = ladder.references
-    references = tuple(r for r in known if not primary or r.variant == ablation.reference)
-    name = "ladder" if ladder.shape == ablation.shape else f"ladder-{ladder.shape}"
-    return only(ladder_table(ablation, (*ladder.rows, *references), name), REPORTED)
-
-
-FLOP_RATE: Field[AtShape] = field(
-    "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True
-)
-BYTE_RATE: Field[AtShape] = field(
-    "traffic",
-    "TB/s",
-    lambda s: ABSENT if s.terabytes_per_second is None else number(s.terabytes_per_second),
-    right=True,
-)
-SHAPES: list[Field[AtShape]] = [
-    field("time", "time, chained", lambda s: number(s.time.value), unit="µs", right=True),
-    field(
-        "reference",
-        "fastest reference",
-        lambda s: f"{s.fastest} {number(s.reference.value)}" if s.reference else ABSENT,
-        unit="µs",
-    ),
-    field("ratio", "vs it [95 % interval]", lambda s: with_cycles(s.over_fastest), right=True),
-    field(
-        "error",
-        "error ÷ reference's",
-        lambda s: ABSENT if s.times_reference is None else factor(s.times_reference),
-        right=True,
-    ),
-]
-
-
-def shapes_table(ablation: Ablation) -> Table:
-    """The last step at every shape where it was timed; its rate is of bytes where those count, and
-    of both where shapes differ in that.
-    """
-    results = ablation.across.results if ablation.across else ()
-    counts = {result.is_traffic for result in results}
-    rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
-    common = shared([result.parameters for result in results])
-    shape: Field[AtShape] = field(
-        "shape",
-        f"shape ({shape_words(common)})" if common else "shape",
-        lambda s: shape_words({k: v for k, v in s.parameters.items() if k not in common}),
-    )
-    time, *others = SHAPES
-    return table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
-
-
-def shared(shapes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The parameters that several shapes have all the same; those of one shape are its own."""
-    if len(shapes) < 2:
-        return {}
-    first, *others = shapes
-    return {
-        key: value
-        for key, value in first.items()
-        if value is not False and all(key in one and one[key] == value for one in others)
-    }
-
-
 def _shapes(ablation: Ablation) -> tuple[Section, ...]:
     if ablation.across is None or len(ablation.across.results) < 2:
         return ()
@@ -247,7 +171,7 @@ def _roofline(ablation: Ablation) -> Section:
     distances = (rooflines.levels(ablation), Bullets(rooflines.notes(ablation)))
     beside = Fold(
         words("What was done beside what a call needs"),
-        (effort.efforts(ablation), Paragraph(effort.note())),
+        (rooflines.efforts(ablation), Paragraph(rooflines.note())),
     )
     if ablation.moves_only:
         told = Paragraph(
@@ -326,7 +250,12 @@ def _brief_steps(ablation: Ablation) -> Section:
         code("workbench diff PARENT STEP"),
         " prints them.",
     )
-    blocks = (*paragraphs(ablation.summary), Paragraph(note), *_baseline(ablation), *sections)
+    blocks: tuple[Block, ...] = (
+        *paragraphs(ablation.summary),
+        Paragraph(note),
+        *_baseline(ablation),
+        *sections,
+    )
     return Section("steps", words("Step by step"), blocks if sections else _baseline(ablation))
 
 
@@ -353,10 +282,10 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
     if row.bottlenecks:
         note = "Estimates are upper bounds by ncu's rules; they overlap and do not add up."
         blocks = (
-            bottlenecks.bullets(row.bottlenecks),
-            *bottlenecks.no_lines(row.no_lines),
+            limits.bullets(row.bottlenecks),
+            *limits.no_lines(row.no_lines),
             Paragraph(words(note)),
-            Fold(words("What ncu says"), (bottlenecks.messages(row.bottlenecks),)),
+            Fold(words("What ncu says"), (limits.messages(row.bottlenecks),)),
         )
     return (Section(anchor(row.variant), title, blocks, Kind.BASELINE, row.variant),)
 
@@ -364,7 +293,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
 def _failures(ablation: Ablation) -> Section:
     told = said.failures(ablation)
     nothing = Paragraph(words("Every step was kept and no prediction was refuted."))
-    blocks = (Bullets(told) if told else nothing, *predicted.when(ablation.score))
+    blocks = (Bullets(told) if told else nothing, *step.when(ablation.score))
     return Section("failures", words("What did not work"), blocks)
 
 

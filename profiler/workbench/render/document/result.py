@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from workbench.derive.intervals import Ratio
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
-from workbench.render.document import predicted
-from workbench.render.document.authored import first_sentence
+from workbench.render.document import step
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
 from workbench.render.document.phrases import (
     brief_reason,
     call_of,
     call_words,
+    first_sentence,
     kernels_alone,
     names,
     otherwise,
@@ -180,7 +180,7 @@ def score(ablation: Ablation) -> Text:
     counts = ablation.score
     if not counts.total:
         return words(f"predictions {ABSENT}")
-    return words(f"of {counts.total} predictions {predicted.results(counts)}")
+    return words(f"of {counts.total} predictions {step.results(counts)}")
 
 
 def brief(ablation: Ablation) -> str:

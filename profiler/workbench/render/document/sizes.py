@@ -12,6 +12,7 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     Column,
+    Field,
     Fold,
     Kind,
     Paragraph,
@@ -19,11 +20,13 @@ from workbench.render.document.blocks import (
     Table,
     Text,
     code,
+    field,
+    figure_cell,
     line,
+    table,
     warned,
     words,
 )
-from workbench.render.document.fields import Field, field, figure_cell, table
 from workbench.render.document.phrases import shape_words
 from workbench.render.numbers import ends, factor, interval, microseconds, number, percent
 from workbench.words import NONE

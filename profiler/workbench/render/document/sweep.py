@@ -12,19 +12,22 @@ from workbench.render.document.blocks import (
     Bullets,
     Cell,
     Column,
+    Field,
     Kind,
     Paragraph,
     Table,
     Text,
     code,
+    field,
+    figure_cell,
     line,
+    only,
     strong,
+    table,
     warned,
     words,
 )
-from workbench.render.document.fields import Field, field, figure_cell, only, table
-from workbench.render.numbers import ends, factor, interval
-from workbench.render.plain import shorten
+from workbench.render.numbers import ends, factor, interval, shorten
 from workbench.words import ABSENT, NONE, Origin
 
 WHY = 60

@@ -10,8 +10,7 @@ from workbench.derive.speedup import Time
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import TimingFacts, Twin
-from workbench.render.document.blocks import Cell, Table, code
-from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.blocks import Cell, Field, Table, code, field, figure_cell, table
 from workbench.render.document.phrases import figure, ladders, parent_of, with_cycles
 from workbench.render.numbers import at_level, ends, number
 from workbench.words import ABSENT, NONE, Regime

@@ -10,24 +10,29 @@ from workbench.derive.memory import LEVELS
 from workbench.derive.stalls import top_stall
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
-from workbench.render.document import advice, bottlenecks, step, timings, why
-from workbench.render.document.authored import authored
+from workbench.render.document import advice, step, timings, why
+from workbench.render.document import limits as bottlenecks
 from workbench.render.document.blocks import (
     Block,
     Bullets,
     Cell,
+    Field,
     Fold,
     Paragraph,
     Section,
     Table,
     Text,
     code,
+    field,
+    figure_cell,
     line,
     strong,
+    table,
     words,
 )
-from workbench.render.document.fields import Field, field, figure_cell, table
+from workbench.render.document.limits import reasons, samples, share_of, stall_words
 from workbench.render.document.phrases import (
+    authored,
     call_of,
     has_figures,
     kernels_alone,
@@ -37,7 +42,6 @@ from workbench.render.document.phrases import (
     verdict,
     with_cycles,
 )
-from workbench.render.document.stalls import reasons, samples, share_of, stall_words
 from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown
 from workbench.words import ABSENT
 

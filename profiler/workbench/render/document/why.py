@@ -12,9 +12,18 @@ from workbench.derive.sums import added
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation
 from workbench.judge.rules import RuleChange
-from workbench.render.document.blocks import Block, Fold, Paragraph, Table, words
-from workbench.render.document.fields import Field, field, figure_cell, table
-from workbench.render.document.stalls import stall_words
+from workbench.render.document.blocks import (
+    Block,
+    Field,
+    Fold,
+    Paragraph,
+    Table,
+    field,
+    figure_cell,
+    table,
+    words,
+)
+from workbench.render.document.limits import stall_words
 from workbench.render.numbers import factor, number, quantity, signed, with_unit
 from workbench.words import ABSENT, NONE, RuleMove
 

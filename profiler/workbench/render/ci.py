@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree as xml
 
+import workbench
 from workbench.judge.commits import Change
 from workbench.render.document.commits import TIERS, shown
-from workbench.render.plain import printable, printable_lines
+from workbench.render.numbers import printable, printable_lines
 from workbench.words import Move
 
 
@@ -53,3 +57,55 @@ def _lines(change: Change) -> list[str]:
         f"{change.move} by {TIERS[change.tier]}{cause}: {change.why}",
         *(f"{f.what} {shown(f.before)} -> {shown(f.after)} {f.kernel}" for f in change.findings),
     ]
+
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS = {Move.SLOWER: "error", Move.BROKEN: "error", Move.CANNOT_TELL: "note"}
+RULES = {
+    Move.SLOWER: "A variant became slower",
+    Move.BROKEN: "A variant does not compile any more, or is wrong",
+    Move.CANNOT_TELL: "A variant changed, and what that did to its speed is not known",
+}
+
+
+def sarif(studies: Mapping[str, Sequence[Change]], folders: Mapping[str, str]) -> str:
+    """``folders`` are where the studies stand in the repository. What is the same, faster or new is
+    no result.
+    """
+    results = [
+        result
+        for study, changes in studies.items()
+        for result in _results(study, changes, folders[study])
+    ]
+    rules = [
+        {"id": _id(move), "name": _id(move), "shortDescription": {"text": text}}
+        for move, text in RULES.items()
+    ]
+    tool = {"driver": {"name": "workbench", "version": workbench.__version__, "rules": rules}}
+    run = {"tool": tool, "results": results, "columnKind": "unicodeCodePoints"}
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def _id(move: Move) -> str:
+    return f"workbench/{move.replace(' ', '-')}"
+
+
+def _results(study: str, changes: Sequence[Change], folder: str) -> Iterator[dict[str, Any]]:
+    for change in changes:
+        if change.move not in LEVELS or change.spot is None:
+            continue
+        text = f"{change.variant} of {study}: {change.move}: {change.why} ({change.spot.why})"
+        place = {
+            "artifactLocation": {
+                "uri": quote(f"{folder}/{change.spot.file}"),
+                "uriBaseId": "%SRCROOT%",
+            },
+            "region": {"startLine": change.spot.line},
+        }
+        yield {
+            "ruleId": _id(change.move),
+            "level": LEVELS[change.move],
+            "message": {"text": text},
+            "locations": [{"physicalLocation": place}],
+            "partialFingerprints": {"variant/v1": f"{study}/{change.variant}"},
+        }
