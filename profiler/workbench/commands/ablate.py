@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from shlex import quote
 
 import typer
@@ -140,20 +141,9 @@ def run_sweep(options: AblateOptions) -> None:
     """All combinations of what has parameters with several values."""
     if options.all_shapes:
         raise UsageError("--all-shapes is of the ladder", hint="--shape takes a range of shapes")
-    sweep.swept(
-        SweepOptions(
-            variants=options.fixes or [],
-            project=options.project,
-            study=options.study,
-            shape=options.shape,
-            fresh=options.fresh,
-            on=options.on,
-            wide=options.wide,
-            markdown=options.markdown,
-            csv=options.csv,
-            json=options.json,
-        )
-    )
+    names = {each.name for each in fields(AblateOptions)}
+    given = {f.name: getattr(options, f.name) for f in fields(SweepOptions) if f.name in names}
+    sweep.swept(SweepOptions(variants=options.fixes or [], **given))
 
 
 def run_sizes(options: AblateOptions, targets: list[Target]) -> None:

@@ -6,15 +6,6 @@ heavy is imported here: this is read for every ``workbench --help``.
 
 from __future__ import annotations
 
-from workbench.commands.options.making import BisectOptions as BisectOptions
-from workbench.commands.options.making import DoctorOptions as DoctorOptions
-from workbench.commands.options.making import GateOptions as GateOptions
-from workbench.commands.options.making import InitOptions as InitOptions
-from workbench.commands.options.making import ListOptions as ListOptions
-from workbench.commands.options.making import NewOptions as NewOptions
-from workbench.commands.options.making import SetupOptions as SetupOptions
-from workbench.commands.options.making import ShipOptions as ShipOptions
-from workbench.commands.options.making import StatusOptions as StatusOptions
 from workbench.commands.options.measuring import AblateOptions as AblateOptions
 from workbench.commands.options.measuring import BuildOptions as BuildOptions
 from workbench.commands.options.measuring import CalibrateOptions as CalibrateOptions
@@ -23,6 +14,19 @@ from workbench.commands.options.measuring import ProfileOptions as ProfileOption
 from workbench.commands.options.measuring import SweepOptions as SweepOptions
 from workbench.commands.options.measuring import TryOptions as TryOptions
 from workbench.commands.options.measuring import WatchOptions as WatchOptions
+from workbench.commands.options.reading import AdviseOptions as AdviseOptions
+from workbench.commands.options.reading import BisectOptions as BisectOptions
+from workbench.commands.options.reading import DiffOptions as DiffOptions
+from workbench.commands.options.reading import DoctorOptions as DoctorOptions
+from workbench.commands.options.reading import GateOptions as GateOptions
+from workbench.commands.options.reading import InitOptions as InitOptions
+from workbench.commands.options.reading import ListOptions as ListOptions
+from workbench.commands.options.reading import NewOptions as NewOptions
+from workbench.commands.options.reading import ReportOptions as ReportOptions
+from workbench.commands.options.reading import SetupOptions as SetupOptions
+from workbench.commands.options.reading import ShipOptions as ShipOptions
+from workbench.commands.options.reading import ShowOptions as ShowOptions
+from workbench.commands.options.reading import StatusOptions as StatusOptions
 from workbench.commands.options.shared import Arch as Arch
 from workbench.commands.options.shared import Csv as Csv
 from workbench.commands.options.shared import Fresh as Fresh
@@ -37,7 +41,3 @@ from workbench.commands.options.shared import Shapes as Shapes
 from workbench.commands.options.shared import StudyName as StudyName
 from workbench.commands.options.shared import Variants as Variants
 from workbench.commands.options.shared import Wide as Wide
-from workbench.commands.options.telling import AdviseOptions as AdviseOptions
-from workbench.commands.options.telling import DiffOptions as DiffOptions
-from workbench.commands.options.telling import ReportOptions as ReportOptions
-from workbench.commands.options.telling import ShowOptions as ShowOptions

@@ -12,82 +12,57 @@ from workbench.commands.options.shared import (
     Arch,
     Csv,
     Fresh,
-    Json,
-    Markdown,
+    Measured,
+    OfStudy,
     On,
+    Printed,
     Project,
     ShapeName,
     Shapes,
-    StudyName,
     Variants,
-    Wide,
     variant_names,
 )
 
 
 @dataclass(frozen=True)
-class BuildOptions:
+class BuildOptions(Printed, OfStudy):
     """Compile without a GPU: registers, shared memory, spills."""
 
     variants: Variants = None
     arch: Arch = "sm_90a"
-    project: Project = None
-    study: StudyName = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class CheckOptions:
+class CheckOptions(Printed, Measured):
     """Compare variants with the float64 reference."""
 
     variants: Variants = None
-    project: Project = None
-    study: StudyName = None
     shape: Shapes = None
     all_shapes: Annotated[
         bool,
         typer.Option("--all-shapes", help="At every shape of the study, and not the usual ones."),
     ] = False
-    on: On = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class CalibrateOptions:
+class CalibrateOptions(Printed, Measured):
     """Measure the ceilings that this GPU really reaches."""
 
-    project: Project = None
-    study: StudyName = None
-    on: On = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
-
 
 @dataclass(frozen=True)
-class ProfileOptions:
+class ProfileOptions(Printed, Measured):
     """Build, check, time and profile: where does the time go?"""
 
     variants: Annotated[
         list[str], typer.Argument(metavar="VARIANT...", autocompletion=variant_names)
     ]
-    project: Project = None
-    study: StudyName = None
     shape: Shapes = None
     fresh: Fresh = False
-    on: On = None
-    wide: Wide = False
-    markdown: Markdown = False
     csv: Csv = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class TryOptions:
+class TryOptions(Printed):
     """Check, time and profile a file that you already have.
 
     No workspace, no study. A Python file with a function and inputs(), a KernelBench problem, a GPU
@@ -132,13 +107,10 @@ class TryOptions:
     ] = False
     fresh: Fresh = False
     on: On = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class AblateOptions:
+class AblateOptions(Printed, Measured):
     """Measure, judge and report the ladder up to the named fixes.
 
     What is on record and current is not profiled again.
@@ -147,8 +119,6 @@ class AblateOptions:
     fixes: Annotated[
         list[str] | None, typer.Argument(metavar="[FIX]...", autocompletion=variant_names)
     ] = None
-    project: Project = None
-    study: StudyName = None
     shape: Shapes = None
     all_shapes: Annotated[
         bool, typer.Option("--all-shapes", help="One table a shape, and one of all shapes.")
@@ -158,15 +128,11 @@ class AblateOptions:
         typer.Option("--leave-one-out", help="Of one variant: what each switch is worth in it."),
     ] = False
     fresh: Fresh = False
-    on: On = None
-    wide: Wide = False
-    markdown: Markdown = False
     csv: Csv = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class SweepOptions:
+class SweepOptions(Printed, Measured):
     """Time all values of parameters, or a range of shapes.
 
     A variant at all combinations of its parameters, or variants and references over the size.
@@ -181,19 +147,13 @@ class SweepOptions:
         typer.Option("--build-only", help="What the compiler makes of each, without a GPU."),
     ] = False
     arch: Arch = "sm_90a"
-    project: Project = None
-    study: StudyName = None
     shape: Shapes = None
     fresh: Fresh = False
-    on: On = None
-    wide: Wide = False
-    markdown: Markdown = False
     csv: Csv = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class WatchOptions:
+class WatchOptions(Measured):
     """Build, check and time a variant on every save.
 
     Without a GPU it is only built. Ctrl-C ends it.
@@ -203,8 +163,5 @@ class WatchOptions:
     arch: Annotated[str, typer.Option("--arch", help="To compile for where there is no GPU.")] = (
         "sm_90a"
     )
-    project: Project = None
-    study: StudyName = None
     shape: ShapeName = None
-    on: On = None
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a save.")] = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,6 +73,36 @@ Launch = Annotated[
 Variants = Annotated[
     list[str] | None, typer.Argument(metavar="[VARIANT]...", autocompletion=variant_names)
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """How the result is printed."""
+
+    wide: Wide = False
+    markdown: Markdown = False
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfStudy:
+    project: Project = None
+    study: StudyName = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(OfStudy):
+    """Of verbs that measure, here or at a place."""
+
+    on: On = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(OfStudy):
+    """Of verbs that read evidence of one shape on one GPU."""
+
+    shape: ShapeName = None
+    gpu: GpuName = None
 
 
 Parameters = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Of the verbs that look around and make things: machine, workspace, study, step."""
+"""Of the verbs that read evidence, look around, compare commits and make things."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from typing import Annotated
 import typer
 
 from workbench.commands.options.shared import (
+    Csv,
     GpuName,
     Json,
-    Markdown,
+    Kernel,
+    Launch,
+    Measured,
+    OfStudy,
     On,
+    Printed,
     Project,
+    Recorded,
     ShapeName,
-    StudyName,
-    Wide,
+    completed,
     study_names,
     variant_names,
 )
 
 
 @dataclass(frozen=True)
-class DoctorOptions:
+class DoctorOptions(Printed):
     """What works on this machine, and what to do about the rest."""
 
     on: Annotated[
@@ -31,13 +36,10 @@ class DoctorOptions:
         typer.Option("--on", help="Check each worker of this place instead.", metavar="NAME"),
     ] = None
     project: Project = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class SetupOptions:
+class SetupOptions(Printed):
     """Make the hosts of a place ready to measure, over SSH.
 
     They get an environment, the workbench as it is here, and the workspace's sources.
@@ -52,9 +54,6 @@ class SetupOptions:
         typer.Option("--wheels", help="Install from these alone, without an index.", metavar="DIR"),
     ] = None
     project: Project = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class InitOptions:
 
 
 @dataclass(frozen=True)
-class NewOptions:
+class NewOptions(OfStudy):
     """Copy a variant as a new step of the ladder.
 
     The step has its key change and its prediction.
@@ -96,37 +95,26 @@ class NewOptions:
             metavar="PREDICTION",
         ),
     ] = None
-    project: Project = None
-    study: StudyName = None
     json: Json = False
 
 
 @dataclass(frozen=True)
-class ListOptions:
+class ListOptions(Printed, OfStudy):
     """Studies, variants and steps, and which evidence is current."""
 
-    project: Project = None
-    study: StudyName = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
-
 
 @dataclass(frozen=True)
-class StatusOptions:
+class StatusOptions(Printed):
     """What measuring has cost, and what the budget leaves.
 
     By verb, study and GPU.
     """
 
     project: Project = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class GateOptions:
+class GateOptions(Printed):
     """Compare two commits: same, faster, slower, or cannot tell.
 
     Exit codes: 0, 1 where something is slower or wrong, 5 where it cannot be told.
@@ -163,13 +151,10 @@ class GateOptions:
     ] = None
     shape: ShapeName = None
     on: On = None
-    wide: Wide = False
-    markdown: Markdown = False
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class BisectOptions:
+class BisectOptions(Measured):
     """Find the commit in which a variant became wrong, or slower."""
 
     variant: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
@@ -184,15 +169,12 @@ class BisectOptions:
         str, typer.Option("--what", help="wrong, slow, or either: wrong first.", metavar="WHAT")
     ] = "either"
     arch: Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")] = "sm_90a"
-    project: Project = None
-    study: StudyName = None
     shape: ShapeName = None
-    on: On = None
     json: Json = False
 
 
 @dataclass(frozen=True)
-class ShipOptions:
+class ShipOptions(OfStudy):
     """Write a kept variant as an installable package.
 
     --check tests one and times it again.
@@ -222,7 +204,68 @@ class ShipOptions:
     shape: Annotated[
         str | None, typer.Option("--shape", help="With --check: where it is timed.")
     ] = None
-    project: Project = None
-    study: StudyName = None
     gpu: GpuName = None
     json: Json = False
+
+
+@dataclass(frozen=True)
+class ReportOptions(Recorded):
+    """Write the report again from the evidence on record."""
+
+    fixes: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIX]...", autocompletion=variant_names)
+    ] = None
+    html: Annotated[bool, typer.Option("--html", help="Write report.html too.")] = False
+    open_: Annotated[bool, typer.Option("--open", help="Write report.html and open it.")] = False
+
+
+@dataclass(frozen=True)
+class ShowOptions(Printed, Recorded):
+    """Everything known of one variant, or of any .ncu-rep file."""
+
+    name: Annotated[
+        str, typer.Argument(metavar="VARIANT|REPORT", autocompletion=completed("variant or file"))
+    ]
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric", help="Any ncu metric in the capture.", autocompletion=completed("metric")
+        ),
+    ] = None
+    source: Annotated[bool, typer.Option("--source", help="Source with stalls by line.")] = False
+    top: Annotated[
+        int | None,
+        typer.Option("--top", help="With --source: only the hottest lines.", metavar="N", min=1),
+    ] = None
+    sass: Annotated[
+        bool, typer.Option("--sass", help="With --source: the SASS and PTX of each line.")
+    ] = False
+    kernel: Kernel = None
+    launch: Launch = None
+    csv: Csv = False
+
+
+@dataclass(frozen=True)
+class DiffOptions(Printed, Recorded):
+    """Why one variant, or .ncu-rep file, is faster than another.
+
+    With --source, what the lines cost.
+    """
+
+    before: Annotated[str, typer.Argument(metavar="A", autocompletion=completed("variant or file"))]
+    after: Annotated[str, typer.Argument(metavar="B", autocompletion=completed("variant or file"))]
+    source: Annotated[
+        bool, typer.Option("--source", help="The diff with what its lines cost, costliest first.")
+    ] = False
+    kernel: Kernel = None
+    launch: Annotated[
+        str | None,
+        typer.Option("--launch", help="Of reports: this launch of A and of B.", metavar="A:B"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class AdviseOptions(Printed, Recorded):
+    """What limits a variant, and what kind of change to try next."""
+
+    name: Annotated[str, typer.Argument(metavar="VARIANT", autocompletion=variant_names)]
