@@ -16,7 +16,7 @@ from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of
 from workbench.errors import UsageError
 from workbench.judge.sweep import fastest
 from workbench.run import build, machine
-from workbench.study.spaces import Axis, Part, expanded, is_space, names_of, read_axes
+from workbench.study.params import Axis, Part, expanded, is_space, names_of, read_axes
 from workbench.study.workspace import find_workspace
 from workbench.words import Parameter
 from workspaces import GOOD, KERNEL, make

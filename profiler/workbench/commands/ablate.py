@@ -37,8 +37,7 @@ from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Section
 from workbench.render.document.leave_one_out import left_out_view
 from workbench.study.model import Ladder, Study
-from workbench.study.params import base_name, declared, find_variant, with_values
-from workbench.study.spaces import is_space
+from workbench.study.params import base_name, declared, find_variant, is_space, with_values
 from workbench.study.workspace import including
 
 

@@ -36,9 +36,8 @@ from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed
 from workbench.study.config import Config, Gates, for_study
 from workbench.study.model import Study
-from workbench.study.params import base_name, declared, find_variant
+from workbench.study.params import base_name, declared, expanded, find_variant, is_space, names_of
 from workbench.study.shapes import Picked
-from workbench.study.spaces import expanded, is_space, names_of
 from workbench.study.workspace import Workspace, including
 from workbench.words import Origin, Parameter
 

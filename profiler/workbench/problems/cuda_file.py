@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from workbench.errors import UsageError, unknown
-from workbench.problems import versus
 from workbench.problems.expressions import (
     LAUNCH_HINT,
     literal,
@@ -16,7 +15,7 @@ from workbench.problems.expressions import (
 )
 from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem, Request
 from workbench.problems.python_function import made_text
-from workbench.problems.sources import study_name, together
+from workbench.problems.sources import COMPILE, find_versus, study_name, together, variant_name
 from workbench.study.text import read_text
 
 _KERNEL = re.compile(
@@ -55,12 +54,12 @@ def read(request: Request) -> Problem:
     bare = launch.kernel.partition("<")[0].strip()
     if bare not in kernels:
         raise unknown(f"kernel of {path.name}", bare, kernels)
-    if not request.versus or request.versus == versus.COMPILE:
+    if not request.versus or request.versus == COMPILE:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {bare} should compute",
             hint="such as --vs 'torch.softmax(x, dim=-1)', or --vs FILE.py:FUNCTION",
         )
-    compared = versus.find(request, path.parent)
+    compared = find_versus(request, path.parent)
     files = together(path) | dict(compared.files)
     parameters = {one.name: one.call or one.value or 0 for one in made}
     parameters |= {one.name: one.value for one in made if one.value is not None}
@@ -93,7 +92,7 @@ def read(request: Request) -> Problem:
             ),
         ),
         against=compared.called,
-        references=(compared.module(versus.variant_name(compared.called, files)),),
+        references=(compared.module(variant_name(compared.called, files)),),
     )
 
 

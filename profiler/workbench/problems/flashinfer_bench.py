@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest
-from workbench.problems import versus
 from workbench.problems.expressions import DTYPES, literal
 from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request, require
+from workbench.problems.sources import COMPILE, Versus, find_versus, variant_name
 from workbench.problems.sources import study_name as named
 from workbench.study.text import read_text
 from workbench.words import Parameter
@@ -42,7 +42,7 @@ def read(request: Request) -> Problem:
     reference_file = f"{named(data['name'])}_reference.py"
     files |= {reference_file: f"{data['reference'].rstrip()}\n".encode()}
     names = literal(list(outputs))
-    own = versus.Versus(
+    own = Versus(
         f"the reference of {data['name']}",
         f'_reference = given.File(__file__, "{reference_file}")',
         f"given.by_name(given.called(_reference.run, inputs, reads=True), {names})",
@@ -52,11 +52,11 @@ def read(request: Request) -> Problem:
         baseline, style, sources = _baseline(solution, list(outputs))
         files |= sources
     references = [own] if solution is not None else []
-    if request.versus == versus.COMPILE:
+    if request.versus == COMPILE:
         call = own.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
-        references.insert(0, versus.Versus("torch.compile of the reference", own.loads, call))
+        references.insert(0, Versus("torch.compile of the reference", own.loads, call))
     elif request.versus:
-        references.insert(0, versus.find(request, path.parent))
+        references.insert(0, find_versus(request, path.parent))
         files |= references[0].files
     written = outputs if style else {}
     told = f"with the solution {solution['name']}" if solution else "without a solution"
@@ -74,7 +74,7 @@ def read(request: Request) -> Problem:
         plain=own.expression,
         baseline=baseline,
         references=tuple(
-            one.module("definition" if one is own else versus.variant_name(one.called, files))
+            one.module("definition" if one is own else variant_name(one.called, files))
             for one in references
         ),
         against=own.called,

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.problems import versus
 from workbench.problems.expressions import literal
 from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request, require
-from workbench.problems.sources import bound, functions, parsed
+from workbench.problems.sources import Versus, bound, find_versus, functions, parsed, variant_name
 from workbench.problems.sources import study_name as named
 from workbench.study.text import read_text
 
@@ -54,14 +53,14 @@ def read(request: Request) -> Problem:
             hint=f"a submission is a function {ENTRY}(data)",
         )
     names = literal(_unpacked(reference))
-    own = versus.Versus(
+    own = Versus(
         f"{REFERENCE}:{KERNEL}",
         f'_reference = given.File(__file__, "{REFERENCE}")',
         f"given.call(_reference.{KERNEL}, inputs, data=True)",
     )
     references = [own]
     if request.versus:
-        references.insert(0, versus.find(request, folder))
+        references.insert(0, find_versus(request, folder))
         files |= references[0].files
     shapes = _shapes(task, folder / TASK)
     timed = [name for name, shape in shapes.items() if shape.timed]
@@ -85,7 +84,7 @@ def read(request: Request) -> Problem:
             f"def run(**inputs):\n    return given.call(_given.{ENTRY}, inputs, data=True)\n",
         ),
         references=tuple(
-            one.module(KERNEL if one is own else versus.variant_name(one.called, files))
+            one.module(KERNEL if one is own else variant_name(one.called, files))
             for one in references
         ),
         against=own.called,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 
 from workbench.errors import UsageError
-from workbench.problems import versus
 from workbench.problems.expressions import literal
 from workbench.problems.problem import (
     DEFAULT_SHAPE,
@@ -21,7 +20,18 @@ from workbench.problems.problem import (
     Request,
     require,
 )
-from workbench.problems.sources import bound, classes, functions, parameters, parsed, together
+from workbench.problems.sources import (
+    COMPILE,
+    Versus,
+    bound,
+    classes,
+    find_versus,
+    functions,
+    parameters,
+    parsed,
+    together,
+    variant_name,
+)
 from workbench.problems.sources import study_name as named
 
 MODEL, NEW, INPUTS = "Model", "ModelNew", "get_inputs"
@@ -56,13 +66,13 @@ def read(request: Request) -> Problem:
     model = f'_model = given.Network(given.File(__file__, "{path.name}"))'
     loads = model if not solution else _with_new(path.name, solution.name)
     call = "_model(inputs)"
-    eager = versus.Versus(f"{path.name}:{MODEL}", model, call)
+    eager = Versus(f"{path.name}:{MODEL}", model, call)
     references = []
-    if request.versus == versus.COMPILE:
+    if request.versus == COMPILE:
         text = f"{model[:-1]}, compiled=True)"
-        references.append(versus.Versus(f"torch.compile of {MODEL}", text, call))
+        references.append(Versus(f"torch.compile of {MODEL}", text, call))
     elif request.versus:
-        references.append(versus.find(request, path.parent))
+        references.append(find_versus(request, path.parent))
         files |= references[0].files
     if solution:
         references.append(eager)
@@ -81,7 +91,7 @@ def read(request: Request) -> Problem:
         plain=call,
         baseline=Module("baseline", f"{tried}:{name}", _run(loads, call)),
         references=tuple(
-            one.module("eager" if one is eager else versus.variant_name(one.called, files))
+            one.module("eager" if one is eager else variant_name(one.called, files))
             for one in references
         ),
         against=eager.called,

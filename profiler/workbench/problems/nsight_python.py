@@ -15,11 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, unknown
-from workbench.problems import versus
 from workbench.problems.expressions import literal, read_input
 from workbench.problems.given.annotated import ranges_of
 from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request
-from workbench.problems.sources import functions, parameters, parsed, study_name, together
+from workbench.problems.sources import (
+    COMPILE,
+    Versus,
+    find_versus,
+    functions,
+    parameters,
+    parsed,
+    study_name,
+    together,
+    variant_name,
+)
 from workbench.study.users_code import users_code
 from workbench.words import Parameter
 
@@ -57,10 +66,10 @@ def read(request: Request) -> Problem:
     tried = next(name for name in reversed(ranges) if name != first or len(ranges) == 1)
     others = sorted((n for n in ranges if n != tried), key=lambda name: name != first)
     load = f'{FILE} = given.Annotated(__file__, "{path.name}", "{node.name}")'
-    references = [versus.Versus(n, load, f"{FILE}.range({literal(n)}, inputs)") for n in others]
+    references = [Versus(n, load, f"{FILE}.range({literal(n)}, inputs)") for n in others]
     files = together(path)
-    if request.versus and request.versus != versus.COMPILE:
-        references.insert(0, versus.find(request, path.parent))
+    if request.versus and request.versus != COMPILE:
+        references.insert(0, find_versus(request, path.parent))
         files |= references[0].files
     own = f"{FILE}.range({literal(tried)}, inputs)"
     expression = references[0].expression if references else own
@@ -85,9 +94,7 @@ def read(request: Request) -> Problem:
         ),
         references=tuple(
             one.module(
-                versus.variant_name(
-                    f"{one.called}_range" if one.called in ranges else one.called, files
-                )
+                variant_name(f"{one.called}_range" if one.called in ranges else one.called, files)
             )
             for one in references
         ),

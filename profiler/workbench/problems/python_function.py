@@ -13,10 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import UsageError, nearest, unknown
-from workbench.problems import versus
 from workbench.problems.expressions import Made, literal, read_input
 from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem, Request
-from workbench.problems.sources import bound, functions, parameters, parsed, study_name, together
+from workbench.problems.sources import (
+    COMPILE,
+    Versus,
+    bound,
+    find_versus,
+    functions,
+    parameters,
+    parsed,
+    study_name,
+    together,
+    variant_name,
+)
 from workbench.words import Parameter
 
 INPUTS, REFERENCE = "inputs", "reference"
@@ -192,29 +202,29 @@ class Compared:
 
     expression: str
     loads: str = ""
-    reference: versus.Versus | None = None
+    reference: Versus | None = None
     itself: bool = False
 
     def modules(self, taken: Mapping[str, object]) -> tuple[Module, ...]:
         if self.reference is None:
             return ()
-        return (self.reference.module(versus.variant_name(self.reference.called, taken)),)
+        return (self.reference.module(variant_name(self.reference.called, taken)),)
 
 
 def find_reference(request: Request, path: Path, tree: ast.Module, function: str) -> Compared:
     """Of ``--vs``, else ``reference`` of the file, else the function itself."""
     own = f"given.call({FILE}.{function}, inputs)"
-    if request.versus == versus.COMPILE:
+    if request.versus == COMPILE:
         loads = f'{FILE} = given.File(__file__, "{path.name}")'
         call = f"given.call(given.compiled({FILE}, {literal(function)}), inputs)"
-        compiled = versus.Versus(f"torch.compile of {function}", loads, call)
+        compiled = Versus(f"torch.compile of {function}", loads, call)
         return Compared(own, "", compiled, itself=True)
     if request.versus:
-        found = versus.find(request, path.parent)
+        found = find_versus(request, path.parent)
         return Compared(found.expression, found.loads, found)
     if REFERENCE in functions(tree):
         loads = f'_versus = given.File(__file__, "{path.name}")'
         call = f"given.call(_versus.{REFERENCE}, inputs)"
-        found = versus.Versus(f"{path.name}:{REFERENCE}", loads, call)
+        found = Versus(f"{path.name}:{REFERENCE}", loads, call)
         return Compared(call, loads, found)
     return Compared(own, itself=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.errors import UsageError
 from workbench.study.places import Place, read_places
-from workbench.study.toml import Rules, fill, read_toml, require_table
+from workbench.study.text import Rules, fill, read_toml, require_table
 
 if TYPE_CHECKING:
     from workbench.study.model import Ladder

@@ -9,8 +9,7 @@ from workbench.errors import UsageError, nearest
 from workbench.study.config import CHOICES, MOST
 from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
-from workbench.study.text import is_plain_name, stands
-from workbench.study.toml import check_keys, is_number, read_toml
+from workbench.study.text import check_keys, is_number, is_plain_name, read_toml, stands
 from workbench.words import AUTHORED, Change, Written
 
 TOP_KEYS = [

@@ -8,13 +8,15 @@ up to hi.
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from workbench.errors import UsageError, unknown
+from workbench.errors import UsageError, nearest, unknown
 from workbench.study.model import Variant
 from workbench.study.text import is_plain_name, readable_text
 from workbench.words import Parameter
@@ -120,3 +122,172 @@ def with_values(base: str, values: Mapping[str, Parameter]) -> str:
 
 def _text(value: Parameter) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+MOST = 200  # combinations: each is built, checked and timed beside all others
+MOST_STEPS = 10_000  # of one range, so that a slip is told and not counted out
+ROOM = 1e-9  # of a step, that rounding may take
+NARROW = "narrow it: give parameters fewer values"
+_RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^*+]*?)(?:(?P<how>[*+])(?P<by>.*))?")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A parameter and its values, in the order in which they were written, each once."""
+
+    name: str
+    values: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of what was typed, and where in it: what a mistake is shown in."""
+
+    whole: str
+    start: int
+    text: str
+
+    def split(self, by: str) -> Iterator[Part]:
+        at = self.start
+        for text in self.text.split(by):
+            yield Part(self.whole, at, text)
+            at += len(text) + len(by)
+
+    @property
+    def stripped(self) -> Part:
+        lead = len(self.text) - len(self.text.lstrip())
+        return Part(self.whole, self.start + lead, self.text.strip())
+
+    def wrong(self, why: str, hint: str) -> UsageError:
+        """With what was typed on a line of its own, and the mistake marked below it."""
+        marks = " " * self.start + "^" * max(1, len(self.text))
+        return UsageError(f"{why}\n  {self.whole}\n  {marks}", hint=hint)
+
+
+HINT = "a value, a|b|c, lo..hi*k (times k) or lo..hi+k (plus k)"
+
+
+def read_axes(part: Part, known: Mapping[str, Parameter], kind: str) -> tuple[Axis, ...]:
+    """``a=1|2,b=8..64*2``. ``known`` are the parameters with values whose type theirs have; their
+    names may be written in other letters, large or small. ``kind`` says what they are of.
+
+    Raises UsageError with the place of the mistake.
+    """
+    axes: dict[str, Axis] = {}
+    for item in part.split(","):
+        name, equals, _ = item.text.partition("=")
+        key = Part(item.whole, item.start, name).stripped
+        if not equals or not key.text:
+            raise item.wrong(f"'{item.text}' gives no parameter a value", "write name=" + HINT)
+        exact = _named(key, known, kind)
+        if exact in axes:
+            raise key.wrong(f"'{exact}' stands there twice", "give it all its values at once: a|b")
+        values = Part(item.whole, item.start + len(name) + 1, item.text[len(name) + 1 :])
+        found = [v for each in values.split("|") for v in _values(exact, each, known[exact])]
+        axes[exact] = Axis(exact, tuple(dict.fromkeys(found)))
+    return tuple(axes.values())
+
+
+def _named(key: Part, known: Mapping[str, Parameter], kind: str) -> str:
+    if key.text in known:
+        return key.text
+    alike = [name for name in known if name.lower() == key.text.lower()]
+    if len(alike) == 1:
+        return alike[0]
+    raise key.wrong(f"{kind} has no parameter '{key.text}'", nearest(key.text, alike or known))
+
+
+def _values(name: str, part: Part, like: Parameter) -> list[Parameter]:
+    part = part.stripped
+    if not part.text:
+        raise part.wrong(f"'{name}' has no value here", HINT)
+    if ".." not in part.text or isinstance(like, bool | str):
+        return [_value(name, part, like)]
+    match = _RANGE.fullmatch(part.text)
+    if match is None or not match["high"]:
+        raise part.wrong(f"'{part.text}' is no range", "write lo..hi*k or lo..hi+k")
+    if not match["by"]:
+        raise part.wrong(
+            f"the range '{part.text}' does not say its step",
+            f"write {match['low']}..{match['high']}*2 or {match['low']}..{match['high']}+1",
+        )
+    ends = [_number(name, part, match, group, like) for group in ("low", "high", "by")]
+    return _ranged(part, *ends, geometric=match["how"] == "*")
+
+
+def _number(
+    name: str, part: Part, match: re.Match[str], group: str, like: Parameter
+) -> int | float:
+    piece = Part(part.whole, part.start + match.start(group), match[group])
+    value = _value(name, piece, like)
+    assert isinstance(value, int | float)
+    return value
+
+
+def _ranged(
+    part: Part, low: int | float, high: int | float, by: int | float, *, geometric: bool
+) -> list[Parameter]:
+    if low > high:
+        raise part.wrong(f"the range '{part.text}' ends before it begins", "the lower end first")
+    if geometric and (by <= 1 or low <= 0):
+        raise part.wrong(
+            f"'{part.text}' does not grow", "from above 0, by a factor above 1: 2..16*2"
+        )
+    if not geometric and by <= 0:
+        raise part.wrong(f"'{part.text}' does not grow", "by a step above 0: 2..16+2")
+    steps = math.log(high / low) / math.log(by) if geometric else (high - low) / by
+    count = math.floor(steps + ROOM) + 1
+    if count > MOST_STEPS:
+        raise part.wrong(f"'{part.text}' has {count} values", NARROW)
+    return [low * by**i if geometric else low + by * i for i in range(count)]
+
+
+def _value(name: str, part: Part, like: Parameter) -> Parameter:
+    try:
+        return value_of(name, part.text, like)
+    except UsageError as error:
+        raise part.wrong(error.message, error.hint or HINT) from None
+
+
+def is_space(name: str) -> bool:
+    """Whether a name of a variant has a parameter with several values."""
+    given = name.partition("[")[2]
+    return "|" in given or ".." in given
+
+
+def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> tuple[Axis, ...]:
+    """The axes of a variant's name, those of several values and of one.
+
+    Raises UsageError for a name that is no such, and for more than ``MOST`` combinations.
+    """
+    base = base_name(name)
+    plain = find_variant(folder, base, known)
+    if not name.endswith("]"):
+        part = Part(name, len(name) - 1, name[-1:])
+        raise part.wrong(f"'{name}' is no variant", "write NAME[param=values,...]")
+    own = declared(plain.module)
+    if not own:
+        raise UsageError(
+            f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
+        )
+    axes = read_axes(Part(name, len(base) + 1, name[len(base) + 1 : -1]), own, base)
+    require_few(name, axes)
+    return axes
+
+
+def require_few(name: str, axes: tuple[Axis, ...], hint: str = NARROW) -> None:
+    """Raises UsageError for more than ``MOST`` combinations."""
+    count = math.prod(len(axis.values) for axis in axes)
+    if count > MOST:
+        raise UsageError(f"{name} has {count} combinations, more than {MOST}", hint=hint)
+
+
+def combinations(axes: tuple[Axis, ...]) -> Iterator[dict[str, Parameter]]:
+    """All of them, the last axis fastest."""
+    for values in itertools.product(*(axis.values for axis in axes)):
+        yield dict(zip((axis.name for axis in axes), values, strict=True))
+
+
+def names_of(base: str, axes: tuple[Axis, ...]) -> list[str]:
+    """The variants of all combinations, as ``find_variant`` reads them."""
+    return [with_values(base, values) for values in combinations(axes)]

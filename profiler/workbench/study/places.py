@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest, unknown
-from workbench.study.text import is_plain_name
-from workbench.study.toml import Rules, fill, require_table
+from workbench.study.text import Rules, fill, is_plain_name, require_table
 
 LOCAL = "local"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.errors import UsageError, unknown
 from workbench.study.model import Shape, Study, tolerance_at
-from workbench.study.spaces import Axis, Part, combinations, read_axes, require_few
+from workbench.study.params import Axis, Part, combinations, read_axes, require_few
 from workbench.study.text import is_plain_name
 from workbench.study.users_code import users_code
 from workbench.words import Parameter

@@ -6,6 +6,9 @@ Imported without torch too, so every function imports it for itself.
 from workbench.problems.given.annotated import Annotated
 from workbench.problems.given.calls import (
     Dotted,
+    Extension,
+    File,
+    Network,
     accepted,
     afterwards,
     by_name,
@@ -18,7 +21,6 @@ from workbench.problems.given.calls import (
     plain,
     put,
 )
-from workbench.problems.given.files import Extension, File
 from workbench.problems.given.inputs import (
     STRUCTURE,
     Empty,
@@ -31,7 +33,6 @@ from workbench.problems.given.inputs import (
     without,
     workload,
 )
-from workbench.problems.given.networks import Network
 
 __all__ = [
     "STRUCTURE",

@@ -9,8 +9,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from workbench.problems.given.calls import only
-from workbench.problems.given.files import File
+from workbench.problems.given.calls import File, only
 from workbench.problems.given.inputs import Empty, seeded
 
 if TYPE_CHECKING:

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from workbench.errors import UsageError, unknown
-from workbench.problems.given.files import File
 from workbench.problems.given.inputs import Empty, rebuilt
+from workbench.study.workspace import load_module
 
 
 def call(function: Callable[..., Any], inputs: Mapping[str, Any], *, data: bool = False) -> Any:
@@ -229,3 +232,119 @@ def put(inputs: Mapping[str, Any], names: Sequence[str], out: Any) -> None:
     for name, result in zip(names, out if isinstance(out, tuple | list) else (out,), strict=False):
         if result.data_ptr() != inputs[name].data_ptr():
             inputs[name].copy_(result)
+
+
+OWN = "workbench_"  # what the names of modules begin with that are loaded by path
+
+
+class File:
+    """A user's file ``name`` in the folder of the module ``beside``, loaded at its first use.
+
+    With everything that it imports from its own folder, anew: two variants share no module.
+    """
+
+    def __init__(self, beside: str, name: str) -> None:
+        self.path = Path(beside).resolve().parent / name
+
+    @cached_property
+    def module(self) -> ModuleType:
+        return self.loaded()
+
+    def loaded(self) -> ModuleType:
+        """Anew."""
+        folder = self.path.parent
+        sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
+        for name in [name for name in sys.modules if not name.startswith(OWN)]:
+            beside = folder / name.partition(".")[0]
+            if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
+                del sys.modules[name]
+        return load_module(self.path, f"{OWN}given_{self.path.stem}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return getattr(self.module, name)
+        except AttributeError:
+            raise UsageError(
+                f"{self.path.name} defines no '{name}'", hint="is it defined under a condition?"
+            ) from None
+
+
+class Extension(File):
+    """Sources in C++ or CUDA, compiled by torch at their first use."""
+
+    def __init__(self, beside: str, name: str, sources: list[str]) -> None:
+        super().__init__(beside, sources[0])
+        self.name, self.sources = name, sources
+
+    @cached_property
+    def module(self) -> ModuleType:
+        from torch.utils.cpp_extension import load
+
+        folder = self.path.parents[len(Path(self.sources[0]).parts) - 1]
+        found: ModuleType = load(
+            name=self.name,
+            sources=[str(folder / name) for name in self.sources],
+            extra_include_paths=[str(folder)],
+            extra_cuda_cflags=["-lineinfo"],
+        )
+        return found
+
+
+SEED = 42  # that of the benchmark, ``eval_kernel_against_ref``
+
+
+class Network:
+    """The ``Model`` of a problem, or the ``ModelNew`` of ``new``: made at the first call.
+
+    ``double`` is another one of the same parameters in float64.
+    """
+
+    def __init__(self, file: File, new: File | None = None, *, compiled: bool = False) -> None:
+        self.file, self.new, self.is_compiled = file, new, compiled
+        self._made: dict[bool, Any] = {}
+
+    def __call__(self, inputs: Mapping[str, Any]) -> Any:
+        import torch
+
+        with torch.no_grad():
+            return only(self._of(inputs, exact=False)(*inputs.values()))
+
+    def double(self, inputs: Mapping[str, Any]) -> Any:
+        return self._of(inputs, exact=True)(*inputs.values())
+
+    def _of(self, inputs: Mapping[str, Any], *, exact: bool) -> Any:
+        import torch
+
+        if exact not in self._made:
+            tensors = [v for v in inputs.values() if isinstance(v, torch.Tensor | Empty)]
+            device = tensors[0].device if tensors else torch.device("cuda")
+            model = self.model("Model", self.file, device)
+            if self.new is not None:
+                model = _with_parameters(self.model("ModelNew", self.new, device), model)
+            model = model.double() if exact else model
+            self._made[exact] = torch.compile(model) if self.is_compiled else model
+        return self._made[exact]
+
+    def model(self, name: str, file: File, device: Any) -> Any:
+        import torch
+
+        with torch.device(device):
+            torch.manual_seed(SEED)
+            init: list[Any] = getattr(self.file.module, "get_init_inputs", list)()
+            torch.manual_seed(SEED)
+            made = getattr(file, name)(*init)
+        if not isinstance(made, torch.nn.Module):
+            raise UsageError(f"{file.path.name}: {name} is no torch.nn.Module")
+        return made.to(device)
+
+
+def _with_parameters(model: Any, like: Any) -> Any:
+    """With those of the other one where names and shapes are the same; else they are its own, of
+    the same seed.
+    """
+    state, own = like.state_dict(), model.state_dict()
+    if {n: t.shape for n, t in state.items()} == {n: t.shape for n, t in own.items()}:
+        model.load_state_dict(state)
+    return model
