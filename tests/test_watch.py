@@ -252,7 +252,7 @@ class Measured:
             sessions=(session(0, times),),
             provenance=WHEN,
         )
-        store.write(self.folder.timings(shape) / "now.json", timing)
+        store.write(self.folder.timings(shape) / "now.json.zst", timing)
         return Result()
 
 

@@ -145,7 +145,8 @@ def test_show_says_names_of_a_report_printable(
     assert main(["show", str(own)]) == 0
     out, err = capsys.readouterr()
     assert not steering(out + err)
-    assert SHOWN in out
+    assert RED not in out
+    assert "x1b[31m" in out
 
 
 def test_what_does_not_compile_is_told_once(tmp_path: Path, capsys: Capture) -> None:

@@ -305,7 +305,6 @@ class Correct:
 
     is_correct: bool | None
     why: str = ""
-    recorded: bool = True
 
 
 def correctness(
@@ -338,11 +337,11 @@ def _checked(evidence: Evidence, name: str) -> Correct:
     """What does not compile is neither right nor wrong."""
     build = evidence.build(name).current
     if build is not None and build.error:
-        return Correct(None, f"does not compile: {build.error.splitlines()[0]}", recorded=False)
+        return Correct(None, f"does not compile: {build.error.splitlines()[0]}")
     checks = {s: evidence.check(name, s).current for s in evidence.study.shapes}
     known = {shape: check for shape, check in checks.items() if check is not None}
     if not known:
-        return Correct(None, "was not checked", recorded=False)
+        return Correct(None, "was not checked")
     bad = {shape: check for shape, check in known.items() if check.status not in HARMLESS}
     why = next((f"{check.status} at {shape}: {check.why}" for shape, check in bad.items()), "")
-    return Correct(not bad, why, recorded=False)
+    return Correct(not bad, why)
