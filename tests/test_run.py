@@ -541,9 +541,9 @@ def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
             sessions=(session_of(0, *variants),),
             provenance=ORIGIN,
         )
-        store.write(folder.timings("large") / f"{name}.json", timing)
+        store.write(folder.timings("large") / f"{name}.json.zst", timing)
     remove_superseded(folder, "large", "3.json", {"a", "b", "d"})
-    assert [path.name for path in folder.timing_files("large")] == ["2.json", "3.json"]
+    assert [path.name for path in folder.timing_files("large")] == ["2.json.zst", "3.json.zst"]
 
 
 def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
