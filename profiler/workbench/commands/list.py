@@ -52,7 +52,10 @@ def states(workspace: Workspace, study: Study) -> dict[str, list[tuple[Recorded,
         evidence = Evidence(study, study.default_shape, folder)
         for shape in shapes:
             here = evidence.at(shape)
+            measured = here.measured
             for name, entries in told.items():
+                if name not in measured:
+                    continue
                 state = here.state(name)
                 if {state["timing"], state["capture"]} != {Status.MISSING}:
                     recorded = Recorded(

@@ -94,6 +94,10 @@ class EvidenceFolder:
     def capture_index(self, shape: str, variant: str) -> Path:
         return self.root / shape / "captures" / f"{variant}.json"
 
+    def captured(self, shape: str) -> list[Path]:
+        """The index records at a shape."""
+        return listed(self.root / shape / "captures", ".json")
+
     def capture_indexes(self) -> list[Path]:
         """Those of all shapes."""
         return [path for shape in self.shapes for path in listed(shape / "captures", ".json")]

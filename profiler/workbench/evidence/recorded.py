@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from workbench.evidence.records import (
     DerivedShape,
     Record,
     Timing,
+    TimingHead,
 )
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
@@ -147,7 +148,23 @@ class Evidence:
         files = (TimingFile(path.name, store.read(path, Timing)) for path in paths)
         return tuple(file for file in files if file.timing.is_complete)
 
-    def timed(self, timing: Timing) -> list[str]:
+    @cached_property
+    def heads(self) -> Sequence[Timing | TimingHead]:
+        """Of what the same timings are; they are not read again."""
+        if "timings" in vars(self):
+            return [file.timing for file in self.timings]
+        paths = self.folder.timing_files(self.shape)
+        return tuple(
+            head for head in (store.read(path, TimingHead) for path in paths) if head.is_complete
+        )
+
+    @property
+    def measured(self) -> set[str]:
+        """Variants that were timed or captured at this shape, whatever their sources were."""
+        timed = (name for head in self.heads for name in head.fingerprints)
+        return {*timed, *(path.stem for path in self.folder.captured(self.shape))}
+
+    def timed(self, timing: Timing | TimingHead) -> list[str]:
         """Variants of a timing whose sources have not changed since."""
         prints = timing.fingerprints
         return [name for name in prints if self._prints.get(name) == prints[name]]
@@ -168,11 +185,11 @@ class Evidence:
         return best
 
     def was_timed(self, variant: str) -> bool:
-        return any(variant in file.timing.fingerprints for file in self.timings)
+        return any(variant in head.fingerprints for head in self.heads)
 
     def state(self, variant: str) -> dict[str, Status]:
         """current, stale or missing, for each kind of evidence."""
-        timed = any(variant in self.timed(file.timing) for file in self.timings)
+        timed = any(self._prints[variant] == head.fingerprints.get(variant) for head in self.heads)
         late = Status.STALE if self.was_timed(variant) else Status.MISSING
         return {
             "build": self.build(variant).state,

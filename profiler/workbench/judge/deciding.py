@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from workbench.judge.fates import refusal
-from workbench.judge.open_verdicts import open_pairs, open_variants
-
 if TYPE_CHECKING:
     from workbench.evidence.records import Build, Timing
     from workbench.study.config import Config
@@ -29,10 +26,14 @@ class Deciding:
 
     def undecided(self, ladder: Ladder, config: Config) -> Callable[[Timing], Sequence[str]]:
         """Which variants of a timing to time in as many sessions again."""
+        from workbench.judge.open_verdicts import open_pairs, open_variants
+
         if self.steps:
             return partial(open_variants, ladder=ladder, gates=config.gates)
         return partial(open_pairs, pairs=self.pairs, gate=config.gate)
 
     def refused(self, config: Config) -> Callable[[Build], str] | None:
         """What says why a build is not worth checking and timing, "" where it is."""
+        from workbench.judge.fates import refusal
+
         return partial(refusal, gates=config.gates) if self.refusing else None

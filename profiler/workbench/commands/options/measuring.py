@@ -1,7 +1,5 @@
 """Of the verbs that build, check, time and profile."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Of the verbs that read evidence, look around, compare commits and make things."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What several verbs have in common: where to look, and how to print."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -34,4 +34,5 @@ from workbench.evidence.records.timings import GraphNode as GraphNode
 from workbench.evidence.records.timings import Series as Series
 from workbench.evidence.records.timings import Session as Session
 from workbench.evidence.records.timings import Timing as Timing
+from workbench.evidence.records.timings import TimingHead as TimingHead
 from workbench.evidence.records.timings import differing as differing

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar
 
+import msgspec
+
 from workbench.evidence.records.base import Number, Provenance, Record
 from workbench.words import NodeKind, Regime
 
@@ -88,6 +90,27 @@ def differing(one: Nodes, other: Nodes) -> set[str]:
     return {
         name for name in one.keys() & other.keys() if Counter(one[name]) != Counter(other[name])
     }
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a session: whether it held references only."""
+
+    alone: bool = False
+
+
+class TimingHead(Record, frozen=True, kw_only=True):
+    """What a timing is of, without its measurements: a quarter of the time to read."""
+
+    schema: ClassVar[int] = 2
+
+    fingerprints: dict[str, str]
+    sessions: tuple[Head, ...]
+    planned: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """As of ``Timing``."""
+        return sum(not session.alone for session in self.sessions) >= self.planned
 
 
 class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
