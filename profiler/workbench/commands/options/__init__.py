@@ -4,18 +4,6 @@ A verb's fields are its arguments and options, its docstring is what ``--help`` 
 heavy is imported here: this is read for every ``workbench --help``.
 """
 
-<<<<<<< HEAD
-=======
-from workbench.commands.options.making import BisectOptions as BisectOptions
-from workbench.commands.options.making import DoctorOptions as DoctorOptions
-from workbench.commands.options.making import GateOptions as GateOptions
-from workbench.commands.options.making import InitOptions as InitOptions
-from workbench.commands.options.making import ListOptions as ListOptions
-from workbench.commands.options.making import NewOptions as NewOptions
-from workbench.commands.options.making import SetupOptions as SetupOptions
-from workbench.commands.options.making import ShipOptions as ShipOptions
-from workbench.commands.options.making import StatusOptions as StatusOptions
->>>>>>> 1c5ae76b (List without reading the measurements; measure CPU per verb)
 from workbench.commands.options.measuring import AblateOptions as AblateOptions
 from workbench.commands.options.measuring import BuildOptions as BuildOptions
 from workbench.commands.options.measuring import CalibrateOptions as CalibrateOptions
