@@ -25,17 +25,3 @@ from workbench.commands.options.reading import SetupOptions as SetupOptions
 from workbench.commands.options.reading import ShipOptions as ShipOptions
 from workbench.commands.options.reading import ShowOptions as ShowOptions
 from workbench.commands.options.reading import StatusOptions as StatusOptions
-from workbench.commands.options.shared import Arch as Arch
-from workbench.commands.options.shared import Csv as Csv
-from workbench.commands.options.shared import Fresh as Fresh
-from workbench.commands.options.shared import Json as Json
-from workbench.commands.options.shared import Kernel as Kernel
-from workbench.commands.options.shared import Launch as Launch
-from workbench.commands.options.shared import Markdown as Markdown
-from workbench.commands.options.shared import On as On
-from workbench.commands.options.shared import Project as Project
-from workbench.commands.options.shared import ShapeName as ShapeName
-from workbench.commands.options.shared import Shapes as Shapes
-from workbench.commands.options.shared import StudyName as StudyName
-from workbench.commands.options.shared import Variants as Variants
-from workbench.commands.options.shared import Wide as Wide

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from workbench.evidence.records import BuiltKernel
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -20,6 +20,9 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.numbers import factor, number, one_line
+
+if TYPE_CHECKING:  # doctor works without msgspec
+    from workbench.evidence.records import BuiltKernel
 
 
 @dataclass(frozen=True)
