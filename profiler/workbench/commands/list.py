@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from workbench.commands.options import ListOptions
@@ -80,15 +81,16 @@ def changed_files(
         return {}
     found = {}
     with suppress(WorkbenchError):
-        repository = repository_of(workspace)
+        repository, others = repository_of(workspace), dict[str, set[Path]]()
+        every = folders(workspace, study.name)
         for name in stale:
-            files = [
-                path for each in folders(workspace, study.name) for path in each.of_variant(name)
-            ]
-            commits = repository.touching(files) if files else []
-            sources = [*source_files(study, study.variants[name]), study.folder / "study.py"]
-            if commits and (others := repository.changed_since(commits[0], sources)):
-                found[name] = [path.name for path in others]
+            files = [path for folder in every for path in folder.of_variant(name)]
+            for commit in repository.touching(files, most=1) if files else []:
+                if commit.sha not in others:
+                    others[commit.sha] = set(repository.changed_since(commit, [study.folder]))
+                sources = [*source_files(study, study.variants[name]), study.folder / "study.py"]
+                if changed := [p.name for p in sources if p.resolve() in others[commit.sha]]:
+                    found[name] = changed
     return found
 
 

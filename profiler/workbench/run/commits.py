@@ -101,11 +101,13 @@ class Repository:
             *(Commit(own[0], own[0][:10], pair[2]) for own, pair in zip(names, pairs, strict=True)),
         ]
 
-    def touching(self, paths: Sequence[Path], until: str = "HEAD") -> list[Commit]:
+    def touching(
+        self, paths: Sequence[Path], until: str = "HEAD", *, most: int = -1
+    ) -> list[Commit]:
         """The commits up to ``until`` that changed one of these, along the first parents, the
-        newest first.
+        newest first; ``most`` of them, or all.
         """
-        form = ("--first-parent", "--format=%H%x00%s")
+        form = ("--first-parent", f"--max-count={most}", "--format=%H%x00%s")
         told = self.git("log", *form, until, "--", *map(str, paths)).splitlines()
         pairs = [line.partition("\0") for line in told]
         return [Commit(sha, sha[:10], subject) for sha, _, subject in pairs]
