@@ -23,6 +23,8 @@ from workbench.render.chart.scene import (
     Box,
     Group,
     Item,
+    Line,
+    Sign,
     contrast,
     groups,
     ink_on,
@@ -137,7 +139,7 @@ def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
     """Read back from the picture: the height of the mark under the roof over it."""
     found, _ = pages.recorded()
     assert found.ceilings is not None
-    row = found.row("fix15")
+    row = found.row("fix30")
     assert row.point is not None
     assert found.ceilings.tensor is not None
     below = {"dram": found.ceilings.dram, "l2": found.ceilings.l2}[found.base]
@@ -146,8 +148,8 @@ def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
     over = min(found.ceilings.tensor, row.point.intensity * below)
     share = row.point.flops_per_second / over
     assert abs(share - row.point.share) > 0.005  # its own capture's roof is another one
-    (label,) = (t for t in texts(chart("roofline", found)) if t.startswith("fix15 "))
-    assert label == f"fix15 {percent(share)}"
+    (label,) = (t for t in texts(chart("roofline", found)) if t.startswith("fix30 "))
+    assert label == f"fix30 {percent(share)}"
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -279,3 +281,29 @@ def test_an_unnumbered_group_is_not_a_button() -> None:
     one = dataclasses.replace(scene("roofline", ablation(1)), items=(name,))
     assert "button" not in svg.inline(one)
     assert math.isfinite(one.height)
+
+
+def test_a_time_stands_where_its_logarithm_is() -> None:
+    found = ablation(3)
+    one = scene("times", found)
+    at = {
+        group.variants[0]: sign.at[0]
+        for group in groups(one.items)
+        for sign in group.items
+        if isinstance(sign, Sign)
+    }
+    assert set(at) == {row.variant for row in found.everything if row.time}
+    times = {row.variant: row.time.value for row in found.everything if row.time}
+    first, second, third = "baseline", "fix1", "fix3"
+    scale = (at[first] - at[second]) / math.log(times[first] / times[second])
+    assert at[second] - at[third] == pytest.approx(scale * math.log(times[second] / times[third]))
+    fastest = min(times[row.variant] for row in found.references)
+    (dashed,) = (x for x in one.items if isinstance(x, Line) and x.stroke.dash)
+    nearest = min(at, key=lambda name: abs(at[name] - dashed.points[0][0]))
+    assert times[nearest] == fastest
+
+
+def test_a_ladder_without_times_says_so() -> None:
+    found = ablation(0, references=0)
+    found = not_current(found, "baseline", "missing", "not measured")
+    assert "timing not collected" in texts(chart("times", found))

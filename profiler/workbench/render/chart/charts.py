@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.judge.rows import Ablation
-from workbench.render.chart import roofline_plot, stall_bars, svg
+from workbench.render.chart import roofline_plot, stall_bars, step_times, svg
 from workbench.render.chart.roofline_plot import roofline
 from workbench.render.chart.scene import Scene
 from workbench.render.chart.size_lines import size_lines
@@ -33,6 +33,7 @@ class Chart:
 
 CHARTS: Mapping[str, Chart] = MappingProxyType(
     {
+        "times": Chart(step_times.step_times, step_times.ALT, step_times.CAPTION),
         "roofline": Chart(roofline, roofline_plot.ALT, roofline_plot.CAPTION),
         "stall-time": Chart(stall_time, stall_bars.ALT, stall_bars.CAPTION),
     }

@@ -123,6 +123,7 @@ def _ladder(ablation: Ablation) -> Section:
     )
     calls = said.calls(ablation)
     blocks: tuple[Block, ...] = (
+        _chart("times", ablation),
         shape_ladder(ablation, first),
         Paragraph(words(note)),
         *map(Paragraph, said.calls_in_short(ablation)),
