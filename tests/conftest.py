@@ -23,6 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     faulty.configure(many=config.getoption("--faults") == "many")
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # keep the order of pytest_collection_modifyitems
     # Whatever a shell starts in the background ignores Ctrl-C, and so would what the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,7 +63,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+# The files that take longest begin: with two processes both end at about the same time.
+LONGEST = (
+    "test_style.py",
+    "test_ship.py",
+    "test_problems.py",
+    "test_try.py",
+    "test_gate.py",
+    "test_bisect.py",
+    "test_evidence.py",
+    "test_newcomer.py",
+    "test_library.py",
+    "test_run.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
     if machine.can_measure():
         return
     reason = machine.why_not_measuring().message

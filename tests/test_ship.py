@@ -90,6 +90,7 @@ def shipped_at(folder: Path, module: str) -> Shipped:
 # ---- the package -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_installed_it_passes_its_tests_where_there_is_no_workbench(
     package: Path, installed: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_installed_it_passes_its_tests_where_there_is_no_workbench(
     assert int(passed[1]) >= 8
 
 
+@pytest.mark.slow
 def test_the_runtime_loads_with_torch_and_cuda_core_alone(installed: Path) -> None:
     code = f"""
 import importlib, pathlib, sys
@@ -162,6 +164,7 @@ def cubins(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return folder
 
 
+@pytest.mark.slow
 def test_a_second_one_of_the_same_kernels_in_a_repository_that_ignores_its_files(
     package: Path, tmp_path: Path
 ) -> None:
@@ -609,6 +612,7 @@ def test_a_package_of_such_a_study_passes_its_tests(
     assert "has no `LICENSE`" in (folder / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("study", "variant"), [("moe", "fix13"), ("attention_served", "chosen")])
 def test_a_package_of_a_study_that_is_not_measured_yet_passes_its_tests(
     study: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -654,8 +658,8 @@ def standin(package: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 TIMES: dict[str, float] = {}  # microseconds, by variant
 
 
-def check(capsys: Capture, *arguments: str) -> tuple[int, Any, str]:
-    code = main(["ship", "--check", *arguments, "--json", "--project", str(FIXTURE)])
+def check(capsys: Capture, *arguments: str, root: Path = FIXTURE) -> tuple[int, Any, str]:
+    code = main(["ship", "--check", *arguments, "--json", "--project", str(root)])
     out, err = capsys.readouterr()
     return code, json.loads(out) if out else None, err
 
@@ -936,7 +940,7 @@ def on_gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         pytest.skip(f"{request.param} has not been recorded yet")
     folder = tmp_path_factory.mktemp("shipped") / f"{request.param}-here"
     arguments = ["--study", request.param, "--as", folder.name, "--to", str(folder)]
-    assert main(["ship", variant, *arguments, "--project", str(FIXTURE)]) == 0
+    assert main(["ship", variant, *arguments, "--project", str(ROOT)]) == 0
     return folder
 
 
@@ -945,7 +949,7 @@ def test_on_a_gpu_the_package_passes_its_tests_and_is_as_fast_as_its_evidence(
     on_gpu: Path, capsys: Capture
 ) -> None:
     study = ship_check.opened(on_gpu).facts.study
-    code, told, err = check(capsys, str(on_gpu), *WELL_KNOWN.get(study, ()))
+    code, told, err = check(capsys, str(on_gpu), *WELL_KNOWN.get(study, ()), root=ROOT)
     assert "skipped" not in told["tests"], told["tests"]
     assert code == 0, err
     assert told["now"]["ratio"] > 1

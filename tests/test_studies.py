@@ -74,6 +74,7 @@ def test_work_is_what_one_call_needs() -> None:
     assert work("transpose", "8192x8192") == Work(0, 2 * 4 * 2**26, "float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "names"),
     [
@@ -252,6 +253,7 @@ def recorded(name: str) -> None:
         pytest.skip(f"{name} has not been recorded yet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NEW)
 def test_evidence_is_current_and_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     recorded(name)
