@@ -37,6 +37,9 @@ COMMANDS = (
 # first that matches counts. The changelog says what to use instead.
 RENAMED: dict[str, str | None] = {
     r".*/track_record/nvidia/": None,
+    r".*/effort(/|$)": None,
+    r".*/sharpness(/|$)": None,
+    r".*/predictions/(groups/|alpha$)": None,
 }
 VERDICTS = ("verdict", "result", "status", "state")
 # The keys that name a row of a list, in the order in which they are tried.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,12 +9,10 @@ import pytest
 
 from snapshots import step as bare_step
 from workbench.derive.figures import Figure
-from workbench.derive.sharpness import interval_score, sharpness
 from workbench.errors import UsageError
 from workbench.evidence.journal import Journal
 from workbench.evidence.records import PredictionEntry
-from workbench.judge.predictions import judge_predictions, restated, written
-from workbench.judge.scores import score
+from workbench.judge.predictions import judge_predictions, restated, score, written
 from workbench.render.document import step as predicted
 from workbench.study.model import Prediction, Step
 from workbench.study.workspace import find_workspace
@@ -29,7 +26,7 @@ def prediction(
     figure: str = "time",
     factor: tuple[float, float] | None = (0.4, 0.6),
     bounds: tuple[float, float] | None = None,
-    when: Written = Written.UNKNOWN,
+    when: Written | None = None,
 ) -> Prediction:
     return Prediction(figure, None if bounds else factor, bounds, when)
 
@@ -68,34 +65,33 @@ def test_without_a_journal_the_author_is_believed() -> None:
 @pytest.mark.parametrize(
     ("own", "told"),
     [
-        (Written.UNKNOWN, Written.PRIOR),
-        (Written.POSSIBLY_PRIOR, Written.POSSIBLY_PRIOR),
-        (Written.PROTOTYPE, Written.PROTOTYPE),
-        (Written.EVIDENCE, Written.EVIDENCE),
+        (None, Written.BEFORE),
+        (Written.BEFORE, Written.BEFORE),
+        (Written.AFTER, Written.AFTER),
     ],
 )
-def test_what_was_met_before_any_evidence_is_prior_where_its_author_says_nothing(
-    own: Written, told: Written
+def test_what_was_met_before_any_evidence_is_before_where_its_author_says_nothing(
+    own: Written | None, told: Written
 ) -> None:
     asked = prediction(when=own)
     assert written(step(asked), asked, noted(step(asked), Known.NOTHING)) == told
 
 
-def test_what_came_when_the_journal_had_recorded_its_step_is_after_measuring() -> None:
-    asked = prediction(when=Written.POSSIBLY_PRIOR)
+def test_what_came_when_the_journal_had_recorded_its_step_is_after() -> None:
+    asked = prediction(when=Written.BEFORE)
     journal = noted(step(asked), Known.TIMED, LATER, {"fix1": FIRST})
-    assert written(step(asked), asked, journal) == Written.LATER
+    assert written(step(asked), asked, journal) == Written.AFTER
     older = noted(step(asked), Known.TIMED, FIRST, {"fix1": LATER})
-    assert written(step(asked), asked, older) == Written.POSSIBLY_PRIOR
+    assert written(step(asked), asked, older) == Written.BEFORE
     other = noted(step(asked), Known.TIMED, LATER, {"fix2": FIRST})
-    assert written(step(asked), asked, other) == Written.POSSIBLY_PRIOR
+    assert written(step(asked), asked, other) == Written.BEFORE
     merged = noted(
         step(asked), Known.NOTHING, LATER, {"fix1": FIRST}
     )  # with a journal from elsewhere
-    assert written(step(asked), asked, merged) == Written.LATER
+    assert written(step(asked), asked, merged) == Written.AFTER
     for known in (Known.TIMED, Known.CAPTURED, Known.UNKNOWN):
         silent = prediction()
-        assert written(step(silent), silent, noted(step(silent), known)) == Written.UNKNOWN
+        assert written(step(silent), silent, noted(step(silent), known)) == Written.AFTER
 
 
 @pytest.mark.parametrize("change", ["factor", "figure", "parent", "shape"])
@@ -114,8 +110,8 @@ def test_a_changed_prediction_is_another(change: str) -> None:
         predictions=(new,),
         shape="large" if change == "shape" else "",
     )
-    assert written(moved, new, journal) == Written.UNKNOWN
-    assert written(Step("fix1", "baseline", "in other words"), asked, journal) == Written.PRIOR
+    assert written(moved, new, journal) == Written.AFTER
+    assert written(Step("fix1", "baseline", "in other words"), asked, journal) == Written.BEFORE
 
 
 def ladder_with(root: Path, text: str) -> tuple[Step, ...]:
@@ -129,7 +125,7 @@ TWO = """
 [[step.prediction]]
 figure = "time"
 factor = [0.4, 0.6]
-written = "after a prototype"
+written = "after"
 
 [[step.prediction]]
 figure = "registers"
@@ -138,35 +134,30 @@ factor = [1, 2]
 
 
 def test_an_author_says_when_of_a_step_or_of_one_prediction(tmp_path: Path) -> None:
-    steps = ladder_with(tmp_path, 'written = "possibly prior"\n' + TWO)
+    steps = ladder_with(tmp_path, 'written = "before"\n' + TWO)
     told = [prediction.written for prediction in steps[1].predictions]
-    assert told == [Written.PROTOTYPE, Written.POSSIBLY_PRIOR]
+    assert told == [Written.AFTER, Written.BEFORE]
 
 
-def test_without_a_word_it_is_unknown(tmp_path: Path) -> None:
+def test_without_a_word_the_journal_says_it(tmp_path: Path) -> None:
     steps = ladder_with(tmp_path, TWO)
-    assert steps[1].predictions[1].written == Written.UNKNOWN
+    assert steps[1].predictions[1].written is None
 
 
-@pytest.mark.parametrize("word", ['"prior"', '"after measuring"', '"before"', "true", "[1]"])
-def test_no_author_can_say_what_only_the_journal_knows(word: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ['"prior"', '"after measuring"', "true", "[1]"])
+def test_another_word_is_refused(word: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"step 'fix1'\.written"):
         ladder_with(tmp_path, f"written = {word}\n{TWO}")
 
 
-SIGNS = {
-    Written.POSSIBLY_PRIOR: "p",
-    Written.PROTOTYPE: "t",
-    Written.EVIDENCE: "e",
-    Written.UNKNOWN: "j",  # the journal knows: nothing of the step was on record
-}
+SIGNS = {Written.BEFORE: "p", Written.AFTER: "t", None: "j"}  # none: the journal knows
 HISTORY = {
     "fix1": "pppp",
     "fix2": "ppppp",
     "fix2[warps=12]": "pp",
     "fix3": "ppp",
-    "fix4": "eeee",
-    "fix5": "eee",
+    "fix4": "tttt",
+    "fix5": "ttt",
     "fix6": "ppp",
     "fix7": "pppp",
     "fix8": "tpp",
@@ -202,46 +193,6 @@ def test_the_predictions_of_the_repository_are_what_its_history_says() -> None:
     assert told == {**HISTORY, **NEXT, **dict.fromkeys(SINCE, "tt")}
 
 
-# How sharp
-
-
-def test_the_interval_score_is_the_width_and_the_distance_times_two_over_alpha() -> None:
-    assert interval_score(1, 3, 2, 0.2) == 2
-    assert interval_score(1, 3, 0.5, 0.2) == pytest.approx(2 + 10 * 0.5)
-    assert interval_score(1, 3, 4, 0.05) == pytest.approx(2 + 40 * 1)
-
-
-def test_no_range_is_better_in_the_mean_than_the_quantiles() -> None:
-    """Proper: of a uniform value on [0, 1] the central 80 % interval scores best."""
-    values = [(i + 0.5) / 1000 for i in range(1000)]
-
-    def mean(low: float, high: float) -> float:
-        return sum(interval_score(low, high, value, 0.2) for value in values) / len(values)
-
-    best = mean(0.1, 0.9)
-    assert all(best < mean(low, high) for low, high in ((0, 1), (0.05, 0.95), (0.2, 0.8), (0, 0.8)))
-
-
-def test_a_score_is_of_the_log_factor_and_stands_beside_no_change() -> None:
-    found = sharpness((0.4, 0.6), before=10, after=5)
-    assert found is not None
-    assert found.range == pytest.approx(math.log(0.6 / 0.4))
-    assert found.no_change == pytest.approx(10 * math.log(2))
-    assert found.is_better
-    still = sharpness((0.4, 0.6), before=10, after=10)
-    assert still is not None
-    assert (still.no_change, still.is_better) == (0, False)
-
-
-@pytest.mark.parametrize(
-    ("factors", "before", "after"), [((0, 1), 1, 1), ((1, 2), 0, 1), ((1, 2), 1, 0)]
-)
-def test_what_has_no_logarithm_has_no_score(
-    factors: tuple[float, float], before: float, after: float
-) -> None:
-    assert sharpness(factors, before, after) is None
-
-
 # What counts
 
 
@@ -275,9 +226,9 @@ def test_where_there_was_nothing_a_range_restates_nothing() -> None:
 
 def test_what_is_restated_is_shown_and_not_counted() -> None:
     found = step(
-        prediction(when=Written.PROTOTYPE),
-        prediction("tensor_pipe", (1.7, 2.2), when=Written.POSSIBLY_PRIOR),
-        prediction("registers", (1, 2), when=Written.POSSIBLY_PRIOR),
+        prediction(when=Written.AFTER),
+        prediction("tensor_pipe", (1.7, 2.2), when=Written.BEFORE),
+        prediction("registers", (1, 2), when=Written.BEFORE),
     )
     values = {
         ("baseline", "time"): 10.0,
@@ -292,12 +243,8 @@ def test_what_is_restated_is_shown_and_not_counted() -> None:
     assert outcomes[1].result == PredictionResult.CONFIRMED
     counted = score(outcomes)
     assert (counted.confirmed, counted.refuted, counted.total, counted.restated) == (1, 1, 2, 1)
-    possibly, prototype = counted.groups
-    assert (possibly.made, possibly.total, possibly.confirmed, possibly.scored) == (2, 1, 0, 1)
-    assert (prototype.made, prototype.confirmed, prototype.better) == (1, 1, 1)
-    assert prototype.score == pytest.approx(math.log(0.6 / 0.4))
-    assert possibly.score == pytest.approx(math.log(2) + 10 * math.log(2))
+    assert (counted.before, counted.confirmed_before) == (1, 0)
     assert predicted.results(counted) == (
-        "1 confirmed, 1 refuted, 0 not measurable (possibly prior 0 of 1, after a prototype 1 of "
-        "1; 1 more restate another)"
+        "1 confirmed, 1 refuted, 0 not measurable (before the first measurement 0 of 1; 1 more "
+        "restate another)"
     )

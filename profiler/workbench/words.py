@@ -101,21 +101,10 @@ class PredictionResult(StrEnum):
 
 
 class Written(StrEnum):
-    """When a prediction was written, as far as that is known.
+    """When a prediction was written: before or after the first measurement of its step."""
 
-    ``prior`` and ``after measuring`` are the journal's testimony; the others are what the author
-    says in ``ablation.toml``.
-    """
-
-    PRIOR = "prior"  # nothing of the step was on record
-    POSSIBLY_PRIOR = "possibly prior"  # before recorded evidence; prototypes leave no record
-    PROTOTYPE = "after a prototype"
-    EVIDENCE = "with its evidence"
-    LATER = "after measuring"
-    UNKNOWN = "unknown"
-
-
-AUTHORED = (Written.POSSIBLY_PRIOR, Written.PROTOTYPE, Written.EVIDENCE, Written.UNKNOWN)
+    BEFORE = "before"
+    AFTER = "after"
 
 
 class Known(StrEnum):

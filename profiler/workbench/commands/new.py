@@ -24,7 +24,7 @@ from workbench.study.copying import copied, require_new, step_text, with_step
 from workbench.study.model import Prediction, Step, Study
 from workbench.study.params import base_name
 from workbench.study.text import read_text
-from workbench.words import ABSENT, Written
+from workbench.words import ABSENT
 
 _NUMBER = r"\d+(?:\.\d+)?|\.\d+"
 _PREDICTION = re.compile(rf"\s*([\w.]+)\s*=\s*({_NUMBER})\s*\.\.\s*({_NUMBER})\s*", re.ASCII)
@@ -41,7 +41,7 @@ def predicted(text: str) -> Prediction:
         raise UsageError(f"'{figure}' is no figure", hint=nearest(figure, known_figures()))
     if low > high:
         raise UsageError(f"'{text}' has its higher end first", hint=f"write {GRAMMAR}")
-    return Prediction(figure=figure, factor=(low, high), range=None, written=Written.UNKNOWN)
+    return Prediction(figure=figure, factor=(low, high), range=None)
 
 
 def parent_of(study: Study, name: str, *, copied: bool = True) -> str:

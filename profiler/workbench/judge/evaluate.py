@@ -13,7 +13,6 @@ from workbench.derive.roofline.point import point
 from workbench.judge import compiled
 from workbench.judge.accuracy import accuracy_gate, accuracy_of, given_up
 from workbench.judge.case import case_of
-from workbench.judge.effort import effort
 from workbench.judge.gates import (
     FASTER,
     Gate,
@@ -241,7 +240,6 @@ def _with_capture(row: Row, view: View) -> Row:
         capture=capture.path.name,
         no_lines=compiled.lines_missing(capture, evidence.front_ends),
         advice=view.advice(row.variant),
-        effort=effort(capture, view.evidence.work),
     )
 
 

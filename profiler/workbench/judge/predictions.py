@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import TIME, Figure, figure_label, known_figures, restates
-from workbench.derive.sharpness import Sharpness, sharpness
 from workbench.errors import UsageError, nearest
 from workbench.study.model import Ladder, Prediction, Step
 from workbench.words import Known, PredictionResult, Written
@@ -24,7 +24,7 @@ class PredictionOutcome:
     """A prediction, and the values of parent and variant; None is not collected.
 
     ``restates`` is the label of another prediction of the step that says the same: such a one is
-    not counted. ``sharpness`` is None where it cannot be scored.
+    not counted.
     """
 
     figure: str
@@ -34,9 +34,8 @@ class PredictionOutcome:
     before: float | None
     after: float | None
     result: PredictionResult
-    written: Written = Written.UNKNOWN
+    written: Written = Written.AFTER
     restates: str = ""
-    sharpness: Sharpness | None = None
 
 
 def check_figures(ladder: Ladder) -> None:
@@ -53,22 +52,56 @@ def check_figures(ladder: Ladder) -> None:
 
 
 def written(step: Step, prediction: Prediction, journal: Journal | None) -> Written:
-    """When a prediction was written: by its author's word, and where there is none by the journal.
+    """When a prediction was written: by its author's word, and without one by the journal.
 
     The journal knows that nothing of the step was on record when it first met the prediction, or
-    that it had recorded the step before; the second outweighs any word. Where there was evidence
-    from before the journal, it knows neither.
+    that it had recorded the step before; the second outweighs any word. If nobody can say that a
+    prediction came before the first measurement, it came after.
     """
-    own = prediction.written
     digest = step.digest(prediction)
     noted = journal.predictions if journal else ()
     first = next((entry for entry in noted if digest in entry.predictions), None)
     if journal is None or first is None:
-        return own
+        return prediction.written or Written.AFTER
     measured = journal.measured.get(step.variant)
     if measured is not None and measured < first.date:
-        return Written.LATER
-    return Written.PRIOR if own == Written.UNKNOWN and first.known == Known.NOTHING else own
+        return Written.AFTER
+    return prediction.written or (Written.BEFORE if first.known == Known.NOTHING else Written.AFTER)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How predictions came out; ``restated`` ones do not count, since they say again what another
+    says. Of ``before`` that were written before the first measurement, ``confirmed_before`` were.
+    """
+
+    confirmed: int
+    refuted: int
+    not_measurable: int
+    restated: int
+    before: int
+    confirmed_before: int
+
+    @property
+    def total(self) -> int:
+        """All that count."""
+        return self.confirmed + self.refuted + self.not_measurable
+
+
+def score(outcomes: Iterable[PredictionOutcome]) -> Score:
+    """Count outcomes by their result."""
+    known = list(outcomes)
+    counted = [outcome for outcome in known if not outcome.restates]
+    results = Counter(outcome.result for outcome in counted)
+    before = [outcome.result for outcome in counted if outcome.written == Written.BEFORE]
+    return Score(
+        confirmed=results[PredictionResult.CONFIRMED],
+        refuted=results[PredictionResult.REFUTED],
+        not_measurable=results[PredictionResult.NOT_MEASURABLE],
+        restated=len(known) - len(counted),
+        before=len(before),
+        confirmed_before=before.count(PredictionResult.CONFIRMED),
+    )
 
 
 def judge_predictions(
@@ -101,15 +134,13 @@ def judge_prediction(
     before: Figure | None,
     after: Figure | None,
     *,
-    written: Written = Written.UNKNOWN,
+    written: Written = Written.AFTER,
     restates: str = "",
 ) -> PredictionOutcome:
     """confirmed where the value, or its factor over the parent's, lies in the predicted range."""
     old = before.value if before else None
     new = after.value if after else None
     label, unit = figure_label(prediction.figure)
-    factors = _factors(prediction, old)
-    known = factors is not None and old is not None and new is not None
     return PredictionOutcome(
         figure=prediction.figure,
         label=label,
@@ -120,7 +151,6 @@ def judge_prediction(
         result=_result(prediction, old, new),
         written=written,
         restates=restates,
-        sharpness=sharpness(factors, old, new) if known and factors and old and new else None,
     )
 
 

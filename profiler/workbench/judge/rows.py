@@ -19,13 +19,11 @@ from workbench.judge.advice.advise import Advice
 from workbench.judge.advice.record import Record, Trial
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
-from workbench.judge.effort import Effort
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
-from workbench.judge.predictions import PredictionOutcome
+from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.recordings import Recordings
 from workbench.judge.regimes import Elsewhere, InRegime
-from workbench.judge.scores import Score, score
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
 from workbench.judge.sizes import OverSizes
@@ -58,8 +56,7 @@ class Row:
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
     choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
     a reference is not measured. ``advice`` is all that could be
-    tried next, see ``ranking``; None is not collected. ``effort`` is what its capture did beside
-    what the work needs.
+    tried next, see ``ranking``; None is not collected.
     """
 
     variant: str
@@ -96,7 +93,6 @@ class Row:
     chosen: str = ""
     over_chosen: Ratio | None = None
     advice: tuple[Advice, ...] | None = None
-    effort: Effort | None = None
 
     @property
     def is_judged(self) -> bool:

@@ -10,7 +10,7 @@ from workbench.study.config import CHOICES, MOST
 from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
 from workbench.study.text import check_keys, is_number, is_plain_name, read_toml, stands
-from workbench.words import AUTHORED, Change, Written
+from workbench.words import Change, Written
 
 TOP_KEYS = [
     *("schema_version", "title", "summary", "cache_control", "max_error", "partial"),
@@ -68,14 +68,16 @@ def _variant(path: Path, where: str, table: dict[str, Any]) -> str:
     return name
 
 
-def _written(path: Path, where: str, table: dict[str, Any], otherwise: Written) -> Written:
+def _written(
+    path: Path, where: str, table: dict[str, Any], otherwise: Written | None = None
+) -> Written | None:
     value = table.get("written", otherwise)
-    if value not in list(AUTHORED):
+    if value not in (None, *Written):
         raise UsageError(
-            f"{path}: '{where}.written' is {value!r}, none of {', '.join(AUTHORED)}",
-            hint="that nothing had been measured is for the journal to say",
+            f"{path}: '{where}.written' is {value!r}, none of {', '.join(Written)}",
+            hint="the first measurement of the step counts; leave it out and the journal says it",
         )
-    return Written(value)
+    return Written(value) if value else None
 
 
 def _kind(path: Path, where: str, table: dict[str, Any]) -> Change | None:
@@ -88,7 +90,9 @@ def _kind(path: Path, where: str, table: dict[str, Any]) -> Change | None:
     return Change(value) if value else None
 
 
-def _prediction(path: Path, where: str, table: dict[str, Any], written: Written) -> Prediction:
+def _prediction(
+    path: Path, where: str, table: dict[str, Any], written: Written | None
+) -> Prediction:
     """``written`` is the step's, for a prediction that has no word of its own."""
     check_keys(path, where, table, PREDICTION_KEYS)
     figure = _text(path, where, table, "figure", needed=True)
@@ -129,7 +133,7 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
             hint="'corrects' says what the parent does wrong",
         )
     predictions = _tables(path, "step.prediction", table.get("prediction", []))
-    written = _written(path, where, table, Written.UNKNOWN)
+    written = _written(path, where, table)
     return Step(
         variant=variant,
         parent=parent,

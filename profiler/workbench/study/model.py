@@ -51,7 +51,7 @@ class Prediction:
     figure: str
     factor: tuple[float, float] | None
     range: tuple[float, float] | None
-    written: Written = Written.UNKNOWN
+    written: Written | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from workbench.derive.roofline.point import Point
 from workbench.derive.standouts import Standout
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
-from workbench.judge.effort import Effort
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes
@@ -127,7 +126,6 @@ def row(found: Ablation, row: Row) -> Data:
         **stall_certainty(row.stalls, row.figures),
         "bottlenecks": [bottleneck(b) for b in row.bottlenecks],
         "roofline": point(row.point),
-        "effort": effort(row.effort),
         "against_parent": comparison(row.against_parent),
         "gates": {
             g.name: {"passed": g.passed, "why": g.why, "binding": g.binding} for g in row.gates
@@ -191,20 +189,6 @@ def point(found: Point | None) -> Data | None:
         "above_roof": found.above_roof,
         "lower_bound": found.undercounted,
         **_measured(found),
-    }
-
-
-def effort(found: Effort | None) -> Data | None:
-    """What was done beside what the work needs."""
-    if found is None:
-        return None
-    return {
-        "flops_needed": found.needed,
-        "flops_done": found.done,
-        "operations_over_needed": found.operations,
-        "dram_bytes_over_least": found.dram,
-        "l2_bytes_over_least": found.l2,
-        "load_balance": found.balance,
     }
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart import charts
-from workbench.render.document import advice, limits, method, pair, rooflines, step, timings, why
+from workbench.render.document import advice, limits, method, pair, rooflines, timings, why
 from workbench.render.document import result as said
 from workbench.render.document.blocks import (
     Block,
@@ -170,15 +170,11 @@ def _roofline(ablation: Ablation) -> Section:
         known = (rooflines.ceilings(ablation.measured),)
         measured = (Fold(words("Measured ceilings"), known, brief=True),)
     distances = (rooflines.levels(ablation), Bullets(rooflines.notes(ablation)))
-    beside = Fold(
-        words("What was done beside what a call needs"),
-        (rooflines.efforts(ablation), Paragraph(rooflines.note())),
-    )
     if ablation.moves_only:
         told = Paragraph(
             words("Nothing here does floating-point arithmetic: what counts is bytes.")
         )
-        return Section("roofline", words("Bandwidth"), (told, *distances, beside, *measured))
+        return Section("roofline", words("Bandwidth"), (told, *distances, *measured))
     return Section(
         "roofline",
         words("Roofline"),
@@ -186,7 +182,6 @@ def _roofline(ablation: Ablation) -> Section:
             _chart("roofline", ablation),
             Fold(words("The roof over each version"), (rooflines.roofline(ablation),), brief=True),
             Fold(words("Distance to the roofs of every level"), distances),
-            beside,
             *measured,
         ),
     )
@@ -294,7 +289,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
 def _failures(ablation: Ablation) -> Section:
     told = said.failures(ablation)
     nothing = Paragraph(words("Every step was kept and no prediction was refuted."))
-    blocks = (Bullets(told) if told else nothing, *step.when(ablation.score))
+    blocks = (Bullets(told) if told else nothing,)
     return Section("failures", words("What did not work"), blocks)
 
 

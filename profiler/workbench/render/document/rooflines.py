@@ -12,10 +12,8 @@ from workbench.derive.roofline.ceilings import DRAM, L1, L2, TENSOR
 from workbench.derive.roofline.measured import MeasuredCeiling, MeasuredCeilings, other_clock
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.evidence.ceilings import CeilingRecord
-from workbench.judge.effort import Effort
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (
-    Cell,
     Content,
     Field,
     Table,
@@ -340,56 +338,3 @@ def beside(measured: MeasuredCeilings | None, ceiling: str) -> str:
         return ""
     value = amount(roof.measured.value, roof.measured.unit)
     return f"; measured {value} at an SM clock of {clock(roof.measured)} MHz"
-
-
-NOTE = (
-    "Useful are the operations that a call needs, done those that the capture counted, padding of "
-    "tiles among them; both over the chained time. Bytes are over the least: every input and "
-    "output once. Less than 1 came from DRAM where the rest still was in L2. Load balance is what "
-    "the average SM was active of the busiest one's time."
-)
-EffortAmount = Callable[[Effort], float | None]
-
-
-def _of(make: EffortAmount) -> Callable[[Row], Cell]:
-    return lambda row: figure_cell(make(row.effort) if row.effort else None)
-
-
-def _traffic_rate(make: EffortAmount) -> Callable[[Row], Cell]:
-    def cell(row: Row) -> Cell:
-        flops = make(row.effort) if row.effort else None
-        if flops is None or row.time is None:
-            return figure_cell(None)
-        return figure_cell(flops / row.time.value / 1e6)  # FLOP a µs
-
-    return cell
-
-
-def _balance(row: Row) -> str:
-    known = row.effort.balance if row.effort else None
-    return ABSENT if known is None else percent(known)
-
-
-ROW: Field[Row] = field("version", "version", lambda row: row.variant)
-OPERATIONS: list[Field[Row]] = [
-    field("useful", "useful TFLOP/s", _traffic_rate(lambda e: e.needed), right=True),
-    field("done", "done TFLOP/s", _traffic_rate(lambda e: e.done), right=True),
-    field("operations", "done ÷ useful", _of(lambda e: e.operations), right=True),
-]
-TRAFFIC: list[Field[Row]] = [
-    field("dram", "DRAM bytes ÷ least", _of(lambda e: e.dram), right=True),
-    field("l2", "L2 bytes ÷ least", _of(lambda e: e.l2), right=True),
-    field("balance", "load balance", _balance, right=True),
-]
-
-
-def efforts(ablation: Ablation) -> Table:
-    """Of all versions; without operations where a call needs none."""
-    needs = any(row.effort and row.effort.needed for row in ablation.everything)
-    fields = [ROW, *(OPERATIONS if needs else []), *TRAFFIC]
-    return table("effort", fields, ablation.everything, key=lambda r: r.variant, kind=kind)
-
-
-def note() -> Text:
-    """What the columns are."""
-    return words(NOTE)
