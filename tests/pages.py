@@ -31,7 +31,7 @@ from workbench.render.page import page_environment, render_page
 from workbench.study.config import Config
 from workbench.study.sources import virtual_name
 from workbench.words import GateState, PredictionResult, RuleMove
-from workspaces import ROOT
+from workspaces import FIXTURE, ROOT
 
 ENVIRONMENT = page_environment([ROOT / "templates"])
 STEPS = 12
@@ -51,7 +51,7 @@ def render(
 
 @lru_cache
 def evidence() -> tuple[Snapshot, Config]:
-    target = find_target(ROOT, None, None)
+    target = find_target(FIXTURE, None, None)
     return snapshot(target.evidence(), target.steps([]), sources=True), target.workspace.config
 
 
