@@ -19,9 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from onplaces import NCU, card, nvml
-from workbench.run.cards import Card
-from workbench.study.places import SshPlace
+from remotes import NCU, card, nvml
+from workbench.run.gpu import Gpu
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 NAME = "gpu1"
@@ -65,36 +64,25 @@ class Host:
         return self.root / "ssh_config"
 
     @property
-    def folder(self) -> Path:
-        """Of the place."""
-        return self.home / ".workbench"
+    def on(self) -> str:
+        """For ``--on``, with this Python's packages, so that nothing is fetched."""
+        return f"{NAME}:{sys.executable}"
 
-    def place(self, **given: object) -> SshPlace:
-        """With this Python's packages, so that nothing is fetched."""
-        known: dict[str, object] = {
-            **{"name": "lab", "hosts": (NAME,), "config": str(self.config)},
-            **{"python": sys.executable, "inherit": True},
-        }
-        return SshPlace(**{**known, **given})  # type: ignore[arg-type]
-
-    def toml(self) -> str:
-        """The same, as ``workbench.toml`` has it."""
-        return (
-            f'[places.lab]\nkind = "ssh"\nhosts = ["{NAME}"]\nconfig = "{self.config}"\n'
-            f'python = "{sys.executable}"\ninherit = true\n'
-        )
+    def use(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The ssh that this process starts reads this configuration, and no other."""
+        own = self.root / "here"
+        own.mkdir(exist_ok=True)
+        (own / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self.config} "$@"\n')
+        (own / "ssh").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{own}{os.pathsep}{os.environ['PATH']}")
 
     def program(self, name: str, text: str) -> None:
         path = self.programs / name
         path.write_text(text)
         path.chmod(0o755)
 
-    def cards(self, cards: Sequence[Card]) -> None:
+    def cards(self, cards: Sequence[Gpu]) -> None:
         nvml(cards, self.root)
-
-    def files(self) -> set[str]:
-        """All in the home and beside it."""
-        return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
 
 
 def key(path: Path) -> str:

@@ -16,7 +16,7 @@ from commits import Repository, repository
 from faulty import examples
 from test_gate import CU, MODULE
 from workbench.cli import main
-from workbench.commands import measuring
+from workbench.commands import executor
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.search import first_bad
@@ -72,7 +72,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(measuring, "Measurement", Bench)
+    monkeypatch.setattr(executor, "Measurement", Bench)
     Bench.asked = []
     return Bench
 

@@ -17,7 +17,7 @@ import snapshots
 import workspaces
 from commits import Repository, repository
 from workbench.cli import main
-from workbench.commands import measuring
+from workbench.commands import executor
 from workbench.cuda.build import Source
 from workbench.cuda.cubin import code_digests
 from workbench.derive.diff.side_by_side import kernel_line, plain_name
@@ -532,7 +532,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(measuring, "Measurement", Bench)
+    monkeypatch.setattr(executor, "Measurement", Bench)
     Bench.asked, Bench.captures, Bench.wrong = [], {}, set()
     return Bench
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import fake_nvml
-from onplaces import ROWS, card, nvml
+from remotes import ROWS, card, nvml
 from workbench.commands.doctor import driver_row, gpu_row, slices_row, works
 from workbench.errors import EnvironmentLacks
 from workbench.run import gpu, machine

@@ -21,7 +21,7 @@ ROOMS = (
     "derive",
     "judge",
     "render",
-    "places",
+    "remote",
     "commands",
     "library",
     "cli",

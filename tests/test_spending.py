@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from commits import repository
-from onplaces import card, install
+from remotes import card, install
 from workbench.cli import main
-from workbench.commands import measuring
+from workbench.commands import executor
 from workbench.commands import spending as spending_verb
 from workbench.evidence import store
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal
-from workbench.run import cards, machine
+from workbench.run import gpu_lock, machine
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured
 from workbench.study.config import Budget
@@ -52,7 +52,7 @@ def test_two_commands_measure_one_after_the_other(tmp_path: Path, monkeypatch: P
         with spending_verb.alone_on_the_card():
             entered.set()
 
-    with cards.held([card(0)]):
+    with gpu_lock.held([card(0)]):
         waiting = threading.Thread(target=other, daemon=True)
         waiting.start()
         assert told.wait(60)
@@ -129,7 +129,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu(H200, "1", "9.0"))
-    monkeypatch.setattr(measuring, "Measurement", Bench)
+    monkeypatch.setattr(executor, "Measurement", Bench)
     Bench.begun = 0
     return Bench
 

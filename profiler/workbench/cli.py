@@ -54,7 +54,6 @@ VERBS: dict[str, type] = {
     "gate": options.GateOptions,
     "bisect": options.BisectOptions,
     "ship": options.ShipOptions,
-    "setup": options.SetupOptions,
     "status": options.StatusOptions,
 }
 

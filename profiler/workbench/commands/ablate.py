@@ -9,7 +9,7 @@ from shlex import quote
 import typer
 
 from workbench.commands import sizes, sweep
-from workbench.commands.elsewhere import on_a_place
+from workbench.commands.executor import on_target
 from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each, ensure_timed
 from workbench.commands.options import AblateOptions, SweepOptions
 from workbench.commands.printing import Output, show_json
@@ -110,7 +110,7 @@ def named_again(target: Target) -> str:
     )
 
 
-@on_a_place
+@on_target
 def run(options: AblateOptions) -> None:
     if options.leave_one_out:
         return leave_one_out(options)

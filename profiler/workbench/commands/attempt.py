@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from workbench.commands import elsewhere
-from workbench.commands.board import Board
-from workbench.commands.measuring import cubin_folder, ensure
+from workbench.commands import executor
+from workbench.commands.measuring import ensure
 from workbench.commands.profile import needed
 from workbench.commands.target import Target, find_target, shown_path
 from workbench.errors import UsageError, unknown
@@ -125,12 +124,12 @@ def attempt(
         solution=solution,
         workload=workload,
         name=keep,
-        elsewhere=elsewhere.is_remote(),
+        elsewhere=executor.REMOTE.get() is not None,
     )
     destination = require_free(keep, project) if keep else None
     problem = detect.read(request)
     root = folder or scratch(request, problem)
-    live = elsewhere.gpu() is not None
+    live = executor.gpu() is not None
     facts, trial, name = prepare(problem, root, shape, on_gpu=live)
     done = Attempt(problem, root, problem.name, name, trial, facts)
     if live:
@@ -177,14 +176,14 @@ def prepare(
 
 
 def called_once(workspace: Workspace, study: Study, shape: str, job: TrialJob) -> Learned:
-    """Here, or on a worker of the place of the verb, where it leaves no evidence."""
-    if (there := elsewhere.PLACE.get()) is None:
-        return try_once(study, job, cubin_folder())
+    """Here or on the remote target, where it leaves no evidence."""
+    if (remote := executor.REMOTE.get()) is None:
+        return try_once(study, job, executor.cubin_folder())
     with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
-        folder = EvidenceFolder(Path(scratch) / there.gpu.slug)
+        folder = EvidenceFolder(Path(scratch) / remote.gpu.slug)
         config = for_study(workspace.config, study.ladder)
-        one = elsewhere.Job(workspace, study, config, folder, Plan(shape), instead=job)
-        told = elsewhere.answered(there, one, Board(there.place.name)).told
+        one = executor.Task(workspace, study, config, folder, Plan(shape), instead=job)
+        told = executor.answer(one, lambda event: None).told
     assert isinstance(told, Learned)
     return told
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.commands import elsewhere
-from workbench.commands.measuring import perform
+from workbench.commands import executor
 from workbench.commands.options import BisectOptions
 from workbench.commands.printing import say as print_lines
 from workbench.commands.printing import show_json
@@ -232,7 +231,7 @@ def find(history: History, ask: Callable[[Side], bool | None]) -> Found | None:
     return first_bad(len(history.commits), lambda place: history.answer(place, ask))
 
 
-@elsewhere.on_a_place
+@executor.on_target
 def run(options: BisectOptions) -> None:
     if options.what not in (WRONG, SLOW, EITHER):
         raise unknown("question", options.what, (WRONG, SLOW, EITHER))
@@ -266,7 +265,7 @@ def search(history: History, what: str) -> Found | None:
     with history.at(history.commits[0]) as start:
         history.compile(start)
         history.known = [(start, False)]
-        ask = slow if elsewhere.gpu() is not None else slow_on_record
+        ask = slow if executor.gpu() is not None else slow_on_record
         return find(history, ask(history, start))
 
 
@@ -315,11 +314,11 @@ def correctness(
     """
     found = {name: _recorded(side, name) for name in names}
     left = [name for name in names if name in side.names and found[name].is_correct is None]
-    if left and (gpu := elsewhere.gpu()) is not None:
+    if left and (gpu := executor.gpu()) is not None:
         target = EvidenceFolder(folder / gpu.slug)
         known = Evidence(side.study, side.study.default_shape, target)
         plan = Plan(known.shape, checked=tuple(left))
-        perform(elsewhere.Job(payer, side.study, side.workspace.config, target, plan))
+        executor.carry_out([executor.Task(payer, side.study, side.workspace.config, target, plan)])
         found |= {name: _checked(known, name) for name in left}
     return found
 

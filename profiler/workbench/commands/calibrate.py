@@ -6,9 +6,8 @@ from contextlib import suppress
 
 import typer
 
-from workbench.commands import elsewhere
-from workbench.commands.board import Board
-from workbench.commands.elsewhere import INTERRUPTED
+from workbench.commands import executor
+from workbench.commands.executor import INTERRUPTED
 from workbench.commands.options import CalibrateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -47,11 +46,10 @@ def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
     return None
 
 
-def _job(workspace: Workspace, study: Study, folder: EvidenceFolder) -> elsewhere.Job:
-    """For a place, one of whose equal cards is measured."""
+def _task(workspace: Workspace, study: Study, folder: EvidenceFolder) -> executor.Task:
     config, plan = for_study(workspace.config, study.ladder), Plan(study.default_shape)
     instead = CeilingsJob(ceilings=CEILINGS)
-    return elsewhere.Job(workspace, study, config, folder, plan, instead=instead)
+    return executor.Task(workspace, study, config, folder, plan, instead=instead)
 
 
 def _tell(event: Event) -> None:
@@ -63,19 +61,18 @@ def _tell(event: Event) -> None:
             note(f"{rooflines.ceiling_name(event.id)}: {ABSENT}: {event.error.message}")
 
 
-@elsewhere.on_a_place
+@executor.on_target
 def run(options: CalibrateOptions) -> None:
     workspace, found = find_study(options.project, options.study)
-    there = elsewhere.PLACE.get()
-    gpu = there.gpu if there else machine.find_gpu()
-    lacks = None if there else machine.why_not_calibrating()
+    remote = executor.REMOTE.get()
+    gpu = remote.gpu if remote else machine.find_gpu()
+    lacks = None if remote else machine.why_not_calibrating()
     if lacks is not None or gpu is None:
         raise lacks or machine.why_not_measuring()
     folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu.slug)
     try:
-        if there is not None:
-            board = Board(there.place.name, _tell)
-            elsewhere.answered(there, _job(workspace, found, folder), board)
+        if remote is not None:
+            executor.answer(_task(workspace, found, folder), _tell)
         else:
             with spending(workspace, Evidence(found, found.default_shape, folder)):
                 calibrate(folder, _tell)

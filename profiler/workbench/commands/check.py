@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from workbench.commands import elsewhere
-from workbench.commands.measuring import collectable, job, perform, settled
+from workbench.commands import executor
+from workbench.commands.measuring import collectable, settled, task
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -35,16 +35,14 @@ from workbench.words import ABSENT, CheckResult, Origin, Status
 def measure(
     target: Target, names: list[str], *, everywhere: bool = False, here: bool = False
 ) -> dict[str, str]:
-    """What a place gave up, by variant: all else that is wrong is on record. ``here``: only at the
+    """What failed without a record, by variant. ``here``: only at the
     target's shape, and not at those where everything always is checked.
 
     Ctrl-C leaves with 130.
     """
     names = collectable(target.study, names)
     plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere, here=here)
-    measured = perform(job(target, plan, Deciding()))
-    if elsewhere.PLACE.get() is None:
-        return {}
+    (measured,) = executor.carry_out([task(target, plan, Deciding())])
     evidence = target.evidence()
     return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
 
@@ -106,7 +104,7 @@ def _fields(check: Checked, keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: getattr(check, key) for key in keys} | told
 
 
-@elsewhere.on_a_place
+@executor.on_target
 def run(options: CheckOptions) -> None:
     if options.all_shapes and options.shape:
         raise UsageError("--shape and --all-shapes exclude each other")

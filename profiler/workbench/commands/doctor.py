@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from workbench.commands.options import DoctorOptions
 from workbench.commands.printing import Output, show_json
 from workbench.cuda import header_folders
-from workbench.render.document.blocks import Section, words
 from workbench.render.document.machine import Finding, findings
 from workbench.run import machine
 from workbench.run.gpu import is_divided, look, why_none
 from workbench.words import INSTALL
-
-if TYPE_CHECKING:
-    from distributed import Worker
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 MIN_FREE_GB = 2.0
@@ -141,6 +136,18 @@ def slices_row() -> Finding:
     )
 
 
+def lock_row() -> Finding:
+    """ncu waits for a lock in a file, which another user's may not be opened."""
+    foreign = machine.foreign_lock(Path(tempfile.gettempdir()))
+    return Finding(
+        "ncu lock",
+        FAIL if foreign else OK,
+        f"{foreign} belongs to another user (InterprocessLockFailed)" if foreign else "free",
+        "set TMPDIR to a folder of your own, or have that file removed" if foreign else "",
+        "measure",
+    )
+
+
 CHECKS: tuple[Callable[[], Finding], ...] = (
     python_row,
     partial(package_row, "ncu-report", "read", "pip install ncu-report"),
@@ -155,24 +162,8 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     partial(package_row, "zstandard", "measure"),
     disk_row,
     slices_row,
+    lock_row,
 )
-
-
-def rows(temporary: Path | None = None) -> list[Finding]:
-    """What there is in this process; ``temporary`` is where ncu will be told to keep its files."""
-    return [check() for check in CHECKS] + [lock_row(temporary)]
-
-
-def lock_row(temporary: Path | None = None) -> Finding:
-    """ncu waits for a lock in a file, which another user's may not be opened."""
-    foreign = machine.foreign_lock(temporary or Path(tempfile.gettempdir()))
-    return Finding(
-        "ncu lock",
-        FAIL if foreign else OK,
-        f"{foreign} belongs to another user (InterprocessLockFailed)" if foreign else "free",
-        "set TMPDIR to a folder of your own, or have that file removed" if foreign else "",
-        "measure",
-    )
 
 
 def works(rows: Sequence[Finding]) -> dict[str, bool]:
@@ -198,7 +189,7 @@ def conclusion(can: dict[str, bool]) -> str:
 def run(options: DoctorOptions) -> None:
     if options.on is not None:
         return run_on(options, options.on)
-    found = rows()
+    found = [check() for check in CHECKS]
     can = works(found)
     told = conclusion(can)
     if options.json:
@@ -210,57 +201,18 @@ def run(options: DoctorOptions) -> None:
         raise SystemExit(3)
 
 
-@dataclass(frozen=True)
-class Examined:
-    """``rows`` of a worker or of a host called ``name``."""
-
-    name: str
-    rows: Sequence[Finding]
-
-    @property
-    def works(self) -> dict[str, bool]:
-        return works(self.rows)
-
-
-def examine(dask_worker: Worker) -> Examined:
-    """Of the process that calls it, a worker; its blocks are given temporary folders of their own.
-
-    What it finds is called after it and the machine that it runs on.
-    """
-    from workbench.run.cards import own_folder
-
-    return Examined(f"{dask_worker.name} ({platform.node()})", rows(own_folder()))
-
-
 def run_on(options: DoctorOptions, name: str) -> None:
-    """Exit code 3 where none of its workers can measure."""
+    """Its own `workbench doctor`. Exit code 3 where it cannot measure."""
     from workbench.commands.progress import note
-    from workbench.places.opening import client_of
-    from workbench.places.workers import wait_for_workers
-    from workbench.study.places import find_place
-    from workbench.study.workspace import find_workspace
+    from workbench.remote.target import remote_of
 
-    place = find_place(find_workspace(options.project).config.places, name)
-    with client_of(place, note) as client:
-        wait_for_workers(name, client, note)
-        found = sorted(client.run(examine).values(), key=lambda one: one.name)
-    show_examined(Output(options.wide, options.markdown), name, found, json=options.json)
-
-
-def show_examined(out: Output, place: str, found: Sequence[Examined], *, json: bool) -> None:
-    """A table each. Exit code 3 where none of them can measure."""
-    if json:
-        workers = [
-            {"worker": f.name, "rows": f.rows, "works": f.works, "conclusion": conclusion(f.works)}
-            for f in found
-        ]
-        show_json({"place": place, "workers": workers})
+    about = remote_of(name, note).look(doctor=True)
+    data = json.loads(about.doctor)
+    if options.json:
+        show_json({"host": about.host, **data})
     else:
-        out.show(
-            *(
-                Section("", words(f.name), tuple(findings(f.rows, conclusion(f.works))))
-                for f in found
-            )
-        )
-    if not any(one.works["measure"] for one in found):
+        rows = [Finding(**row) for row in data["rows"]]
+        told = f"{about.host}: {data['conclusion']}"
+        Output(options.wide, options.markdown).show(*findings(rows, told))
+    if not data["works"]["measure"]:
         raise SystemExit(3)

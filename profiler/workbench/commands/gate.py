@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from workbench.commands import elsewhere
+from workbench.commands import executor
 from workbench.commands.measuring import collectable
 from workbench.commands.options import GateOptions
 from workbench.commands.printing import Output, show_json
@@ -158,7 +158,7 @@ def compare(
     open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
     open_ = collectable(head.study, open_)
     together: Together | None = None
-    if tier and open_ and elsewhere.gpu() is not None:
+    if tier and open_ and executor.gpu() is not None:
         together = measure_together(
             base, head, open_, shape=options.shape, tier=tier, folder=folder, payer=payer
         )
@@ -242,11 +242,11 @@ def finish(changes: Sequence[Change]) -> None:
 
 def tier_of(options: GateOptions) -> int:
     """What is asked for, else all that this machine can. Raises EnvironmentLacks."""
-    if options.tier == 2 and elsewhere.gpu() is None:
+    if options.tier == 2 and executor.gpu() is None:
         raise machine.why_not_measuring()
     if options.tier is not None:
         return options.tier
-    return 2 if elsewhere.gpu() is not None else 1
+    return 2 if executor.gpu() is not None else 1
 
 
 def opened(options: GateOptions, workspace: Workspace) -> tuple[Repository, list[Commit]]:
@@ -260,7 +260,7 @@ def opened(options: GateOptions, workspace: Workspace) -> tuple[Repository, list
     return repository, commits
 
 
-@elsewhere.on_a_place
+@executor.on_target
 def run(options: GateOptions) -> None:
     workspace = find_workspace(options.project)
     repository, commits = opened(options, workspace)

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 
-import typer
-
-from workbench.commands import elsewhere
-from workbench.commands.progress import Progress, note, with_hint
-from workbench.commands.spending import spending
+from workbench.commands import executor
+from workbench.commands.progress import note, with_hint
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Build
 from workbench.judge.deciding import Deciding
-from workbench.run.measure import Measurement
 from workbench.run.plan import Measured, Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.words import CheckResult, Origin
 
-INTERRUPTED = elsewhere.INTERRUPTED
 SEVERAL = 2  # sessions, from which on a time has an interval
 
 
@@ -72,7 +62,7 @@ def collectable(study: Study, variants: list[str]) -> list[str]:
     found = []
     for name in variants:
         needs = study.variants[name].needs
-        if needs and elsewhere.package_version(needs) is None:
+        if needs and executor.package_version(needs) is None:
             tell_missing(name, needs)
         else:
             found.append(name)
@@ -142,12 +132,12 @@ class Wanted:
 
 
 def ensure_each(every: Sequence[Wanted], *, fresh: bool, timed: bool = False) -> Iterator[Ensured]:
-    """Of each in its turn; at a place all of them side by side, before the first.
+    """Of each in its turn; on a remote target all of them together, before the first.
 
     ``timed``: as ``ensure_timed``, else as ``ensure``. Ctrl-C leaves with 130.
     """
-    if (there := elsewhere.PLACE.get()) is not None:
-        yield from _side_by_side(there, every, fresh=fresh, timed=timed)
+    if executor.REMOTE.get() is not None:
+        yield from _together(every, fresh=fresh, timed=timed)
         return
     checked: set[str] = set()  # at the shapes where every variant always is
     for one in every:
@@ -159,10 +149,8 @@ def ensure_each(every: Sequence[Wanted], *, fresh: bool, timed: bool = False) ->
         yield done
 
 
-def _side_by_side(
-    there: elsewhere.There, every: Sequence[Wanted], *, fresh: bool, timed: bool
-) -> list[Ensured]:
-    jobs, found = [], [Ensured(Origin.RECORDED)] * len(every)
+def _together(every: Sequence[Wanted], *, fresh: bool, timed: bool) -> list[Ensured]:
+    tasks, found = [], [Ensured(Origin.RECORDED)] * len(every)
     places = []
     for i, one in enumerate(every):
         known = collectable(one.target.study, one.variants)
@@ -172,9 +160,9 @@ def _side_by_side(
         todo = replace(todo, captured=()) if timed else todo
         if todo.variants:
             places.append(i)
-            jobs.append(job(one.target, todo, Deciding(steps=not timed)))
-    if jobs:
-        for i, measured in zip(places, elsewhere.carry_out(there, jobs), strict=True):
+            tasks.append(task(one.target, todo, Deciding(steps=not timed)))
+    if tasks:
+        for i, measured in zip(places, executor.carry_out(tasks), strict=True):
             found[i] = ensured(measured)
     return found
 
@@ -203,58 +191,16 @@ def ensure_timed(
     return carry_out(target, todo, Deciding(refusing=refused is not None))
 
 
-@cache
-def cubin_folder() -> Path:
-    """For as long as this process lives."""
-    folder = Path(tempfile.mkdtemp(prefix="workbench-cubins-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def job(target: Target, todo: Plan, deciding: Deciding) -> elsewhere.Job:
+def task(target: Target, todo: Plan, deciding: Deciding) -> executor.Task:
     config = for_study(target.workspace.config, target.study.ladder)
     given = (target.workspace, target.study, config, target.folder)
-    return elsewhere.Job(*given, todo, deciding)
+    return executor.Task(*given, todo, deciding)
 
 
 def carry_out(target: Target, todo: Plan, deciding: Deciding) -> Ensured:
     """Measure what a plan says."""
-    started = time.monotonic()
-    result = perform(job(target, todo, deciding))
-    if elsewhere.PLACE.get() is not None:
-        return ensured(result)
-    parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.seconds.items())
-    note(f"measured in {time.monotonic() - started:.1f} s ({parts})")
+    (result,) = executor.carry_out([task(target, todo, deciding)])
     return replace(ensured(result), timed=todo.timed)
-
-
-def perform(job: elsewhere.Job) -> Measured:
-    """Measure what a job says, here or at the place that the verb was given. Ctrl-C keeps what was
-    finished, and leaves with 130.
-
-    Raises GateFailed where the budget does not allow it, before anything is measured.
-    """
-    if (there := elsewhere.PLACE.get()) is not None:
-        (measured,) = elsewhere.carry_out(there, [job])
-        return measured
-    with (
-        spending(job.payer, job.evidence),
-        Progress(len(job.plan.captured), job.config.timing.sessions) as progress,
-    ):
-        result = Measurement(
-            job.study,
-            job.config,
-            job.folder,
-            job.plan,
-            progress,
-            job.deciding.undecided(job.study.ladder, job.config),
-            job.deciding.refused(job.config),
-            cubin_folder(),
-        ).run()
-    if result.interrupted:
-        note("interrupted: what was finished is kept; the same command goes on from there")
-        raise typer.Exit(INTERRUPTED)
-    return result
 
 
 def ensured(result: Measured) -> Ensured:

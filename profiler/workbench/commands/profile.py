@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from workbench.commands.elsewhere import on_a_place
+from workbench.commands.executor import on_target
 from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each
 from workbench.commands.options import ProfileOptions
 from workbench.commands.printing import Output, show_json
@@ -54,7 +54,7 @@ def blocks(judged: Ablation, rows: list[Row]) -> list[Block]:
     return [*told, *(variant.variant(row, judged) for row in rows)]
 
 
-@on_a_place
+@on_target
 def run(options: ProfileOptions) -> None:
     workspace, study = find_study(options.project, options.study)
     including(study, options.variants)

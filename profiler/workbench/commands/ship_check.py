@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from workbench.commands import packaging
-from workbench.commands.measuring import INTERRUPTED
+from workbench.commands.executor import INTERRUPTED
 from workbench.commands.options import ShipOptions
 from workbench.commands.printing import say, show_json
 from workbench.commands.progress import Progress, note

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from workbench.commands import elsewhere
-from workbench.commands.measuring import perform
+from workbench.commands import executor
 from workbench.commands.target import latest, profiled_shape
 from workbench.derive.figures import Figure, figures
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
@@ -249,7 +248,7 @@ def measure_together(
     at ``tier`` 1, at 2 times as well. ``shape`` is as the user gave it, ``payer`` the workspace
     whose budget it is. Ctrl-C leaves with 130.
     """
-    gpu = elsewhere.gpu()
+    gpu = executor.gpu()
     assert gpu is not None
     control = control_of(base, head)
     workspace = join(folder, base.study, head.study, head.workspace.root, variants, control)
@@ -259,9 +258,9 @@ def measure_together(
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
-    job = elsewhere.Job(payer, study, config, target, plan, deciding)
-    result = perform(job)
-    return Together(job.evidence, {**result.unsupported, **result.failures})
+    task = executor.Task(payer, study, config, target, plan, deciding)
+    (result,) = executor.carry_out([task])
+    return Together(task.evidence, {**result.unsupported, **result.failures})
 
 
 def plan_of(variants: Sequence[str], control: str, shape: str, tier: int) -> Plan:

@@ -15,10 +15,12 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, refusal
 from workbench.run import machine
-from workbench.run.cards import cards, held
+from workbench.run.gpu import gpus
+from workbench.run.gpu_lock import held
 from workbench.run.recording import now
-from workbench.study.places import LOCAL
 from workbench.study.workspace import Workspace
+
+HERE = "local"
 
 
 def ledger(workspace: Workspace) -> list[SpentEntry]:
@@ -47,7 +49,7 @@ def spending(workspace: Workspace, evidence: Evidence) -> Iterator[None]:
 @contextmanager
 def alone_on_the_card() -> Iterator[None]:
     """The card that this machine measures on is nobody else's inside; says so where it waits."""
-    first = cards()[:1]  # what CUDA calls device 0
+    first = gpus()[:1]  # what CUDA calls device 0
     if not first:
         yield
         return
@@ -70,7 +72,7 @@ def begin(workspace: Workspace, evidence: Evidence, gpu: str) -> Run:
     return run
 
 
-def charge(workspace: Workspace, run: Run, seconds: float, *, place: str = LOCAL) -> None:
+def charge(workspace: Workspace, run: Run, seconds: float, *, place: str = HERE) -> None:
     """Put the GPU seconds of a run on the ledger."""
     entry = SpentEntry(
         date=now(),

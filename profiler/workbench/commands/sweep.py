@@ -8,7 +8,7 @@ from functools import partial
 import typer
 
 from workbench.commands import sizes
-from workbench.commands.elsewhere import on_a_place
+from workbench.commands.executor import on_target
 from workbench.commands.measuring import carry_out, ensure_timed
 from workbench.commands.options import SweepOptions
 from workbench.commands.printing import Output, show_json
@@ -119,7 +119,7 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
     )
 
 
-@on_a_place
+@on_target
 def run(options: SweepOptions) -> None:
     swept(options)
 

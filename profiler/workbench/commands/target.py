@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workbench.commands import elsewhere
+from workbench.commands import executor
 from workbench.commands.progress import note
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
@@ -234,7 +234,7 @@ def recorded(target: Target) -> list[EvidenceFolder]:
 def target_at(workspace: Workspace, picked: Picked) -> Target:
     """Raises EnvironmentLacks with neither a GPU nor evidence at that shape."""
     found, name = picked.study, picked.name
-    gpu = elsewhere.gpu()
+    gpu = executor.gpu()
     if gpu is not None:
         base = workspace.evidence_base(found.name)
         return Target(workspace, found, name, EvidenceFolder(base / gpu.slug), True)

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from workbench.commands.attempt import Attempt, attempt
-from workbench.commands.elsewhere import on_a_place
+from workbench.commands.executor import on_target
 from workbench.commands.options import TryOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import note
@@ -146,7 +146,7 @@ def finish(done: Attempt) -> None:
         raise typer.Exit(1)
 
 
-@on_a_place
+@on_target
 def run(options: TryOptions) -> None:
     done = attempt(
         options.source,

@@ -14,12 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workbench.commands import elsewhere
-from workbench.commands.board import Board
+from workbench.commands import executor
 from workbench.commands.options import WatchOptions
 from workbench.commands.printing import say
 from workbench.commands.progress import Progress, note
-from workbench.commands.spending import spending
 from workbench.commands.target import (
     find_study,
     in_place,
@@ -34,8 +32,7 @@ from workbench.render.as_json import plain_data
 from workbench.render.document.machine import Save, told
 from workbench.run import machine
 from workbench.run.build import build_only
-from workbench.run.measure import Measurement
-from workbench.run.plan import Measured, Plan
+from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event
 from workbench.study.config import Config, Timing, for_study
 from workbench.study.model import Study
@@ -48,7 +45,7 @@ POLL_S = 0.3
 QUICK = Timing(sessions=1, max_sessions=1, instances=2, rounds=3)
 
 
-@elsewhere.on_a_place
+@executor.on_target
 def run(options: WatchOptions) -> None:
     rounds(options, time.sleep)
 
@@ -59,9 +56,8 @@ def rounds(options: WatchOptions, pause: Callable[[float], None]) -> None:
     """
     require_arch(options.arch)
     watched = Watched(*found(options)[:2])
-    there = elsewhere.PLACE.get()
-    if there is not None:
-        note(f"every save is checked and timed on a {there.gpu.name} of '{there.place.name}'")
+    if (remote := executor.REMOTE.get()) is not None:
+        note(f"every save is checked and timed on the {remote.gpu.name} of {remote.name}")
     before: Save | None = None
     try:
         for _ in saves(watched.files, pause):
@@ -71,8 +67,6 @@ def rounds(options: WatchOptions, pause: Callable[[float], None]) -> None:
                 watched.study, watched.name = study, name
                 now = save(study, name, config, options)
             except WorkbenchError as error:
-                if there is not None and there.is_lost:
-                    raise
                 note(f"error: {error.message}")
                 note(f"hint: {error.hint or 'mend it and save again'}")
                 continue
@@ -140,7 +134,7 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def save(study: Study, name: str, config: Config, options: WatchOptions) -> Save:
-    if elsewhere.PLACE.get() is not None or machine.can_measure():
+    if executor.REMOTE.get() is not None or machine.can_measure():
         return measured(study, name, config, options)
     with Progress() as progress:
         limit = config.limits.seconds_per_step
@@ -167,24 +161,15 @@ def measured(study: Study, name: str, config: Config, options: WatchOptions) -> 
     beside = against(study, name)
     names = tuple(dict.fromkeys([*([beside] if beside else []), name]))
     quick = replace(config, timing=QUICK)
-    gpu = elsewhere.gpu()
+    gpu = executor.gpu()
     with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
         folder = EvidenceFolder(Path(scratch) / "evidence" / (gpu.slug if gpu else "gpu"))
         folder.root.mkdir(parents=True)
         payer, plan = find_workspace(options.project), Plan(shape, timed=names)
-        done = carried_out(elsewhere.Job(payer, study, quick, folder, plan))
+        task = executor.Task(payer, study, quick, folder, plan)
+        with Progress(0, QUICK.sessions) as progress:
+            (done,) = executor.measured([task], quiet(progress))
         return as_saved(Evidence(study, shape, folder), name, beside, done.failures.get(name, ""))
-
-
-def carried_out(job: elsewhere.Job) -> Measured:
-    """Here or at the place of the verb. Raises KeyboardInterrupt after Ctrl-C."""
-    if (there := elsewhere.PLACE.get()) is not None:
-        return elsewhere.answered(there, job, Board(there.place.name, quiet=True))
-    with Progress(0, QUICK.sessions) as progress, spending(job.payer, job.evidence):
-        done = Measurement(job.study, job.config, job.folder, job.plan, quiet(progress)).run()
-    if done.interrupted:
-        raise KeyboardInterrupt
-    return done
 
 
 def against(study: Study, name: str) -> str:

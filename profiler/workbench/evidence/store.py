@@ -14,8 +14,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
@@ -33,7 +32,6 @@ from workbench.words import SCHEMA_VERSION
 R = TypeVar("R", bound=Record)
 EVIDENCE_FILES = (".json", ".json" + PACKED, ".ncu-repz")
 DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
-AT_ONCE = 8  # files that are forced to the disk side by side
 _TEMPORARY = re.compile(r"\.(?P<of>.+)\.[a-z0-9_]{8}", re.DOTALL)
 
 _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has a line end
@@ -268,29 +266,21 @@ def write_bytes(path: Path, data: bytes) -> None:
             return
     except OSError as error:
         raise disk_full(path, error) or error from None
-    write_together({path: data})
-
-
-def write_together(files: Mapping[Path, bytes], beside: Sequence[Path] = ()) -> None:
-    """Each whole or not at all, and none under its name before all of them are on the disk, and
-    what was written to the files ``beside``. The names come in their order.
-    """
-    temporary: dict[Path, Path] = {}
-    path = Path()
+    written: Path | None = None
     try:
-        for path, data in files.items():
-            if not _is_new(path.parent):
-                _sweep(path)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            temporary[path] = Path(name)
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                os.fchmod(handle, 0o644)
-        force([*beside, *temporary.values()])
-        for path, written in temporary.items():
-            written.replace(path)
+        if not _is_new(path.parent):
+            _sweep(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        written = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.fchmod(handle, 0o644)
+            file.flush()
+            if not _in_scratch.get():
+                os.fsync(handle)
+        written.replace(path)
     except OSError as error:
-        for written in temporary.values():
+        if written is not None:
             written.unlink(missing_ok=True)
         raise disk_full(path, error) or error from None
 
@@ -304,25 +294,6 @@ def _is_new(folder: Path) -> bool:
             raise
         return False
     return True
-
-
-def force(paths: Sequence[Path]) -> None:
-    """To the disk, side by side: a file system commits many of them at once."""
-    if _in_scratch.get():
-        return
-    if len(paths) == 1:
-        _force(paths[0])
-    elif paths:
-        with ThreadPoolExecutor(min(AT_ONCE, len(paths))) as threads:
-            list(threads.map(_force, paths))
-
-
-def _force(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

@@ -20,16 +20,14 @@ class Plan:
     """What to measure at one shape.
 
     ``checked`` are built and compared with the reference, ``timed`` also timed together in
-    sessions, ``captured`` profiled in one ncu. ``proven``: those that are timed were checked
-    before, by whoever planned this. ``everywhere``: checked at every shape of the study, and not
-    at those alone that always are; ``here``: not at these either, where they just were.
+    sessions, ``captured`` profiled in one ncu. ``everywhere``: checked at every shape of the study,
+    and not at those alone that always are; ``here``: not at these either, where they just were.
     """
 
     shape: str
     checked: tuple[str, ...] = ()
     timed: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()
-    proven: bool = False
     everywhere: bool = False
     here: bool = False
 
@@ -40,8 +38,7 @@ class Plan:
     @property
     def built(self) -> list[str]:
         """Those of the first worker; the others are only profiled."""
-        timed = () if self.proven else self.timed
-        return list(dict.fromkeys([*self.checked, *timed]))
+        return list(dict.fromkeys([*self.checked, *self.timed]))
 
 
 @dataclass

@@ -191,6 +191,14 @@ class Recorder:
     def fingerprint(self, variant: str, shape: str | None = None) -> str:
         return self._prints[variant, shape or self.shape]
 
+    def expected(self, variant: str, shape: str) -> str | None:
+        """The fingerprint of evidence of a variant at a shape; None where either is not known."""
+        return self._prints.get((variant, shape))
+
+    def of_sources(self, variant: str) -> str | None:
+        """That of a build."""
+        return self._sources.get(variant)
+
     def build(
         self,
         variant: str,
@@ -289,13 +297,13 @@ class Recorder:
             unsteady=tuple(sorted(self._unsteady)),
         )
         if self._timing is None:
-            self._timing = self._free(stamp(record.provenance.date))
+            self._timing = self.free(stamp(record.provenance.date))
             self.written.append(self._timing)
         store.write(self._timing, record)
         self._on_record = record
         return record
 
-    def _free(self, stem: str) -> Path:
+    def free(self, stem: str) -> Path:
         """Where a timing of another command, or of before the clock was set back, is not."""
         path = self.folder.timing(self.shape, f"{stem}.json")
         number = 1
@@ -305,12 +313,14 @@ class Recorder:
         return path
 
     def end_timing(self) -> None:
-        """Older timings of no others than the variants of this one go."""
         if self._timing is not None and self._on_record is not None:
-            names = {one.variant for session in self._sessions for one in session.series}
-            name = timing_name(self._timing.name)
-            journal.append(self.folder, journal.timing_entry(name, self._on_record))
-            remove_superseded(self.folder, self.shape, name, names)
+            self.note_timing(self._timing, self._on_record)
+
+    def note_timing(self, path: Path, timing: Timing) -> None:
+        """In the journal; older timings of no others than its variants go."""
+        name = timing_name(path.name)
+        journal.append(self.folder, journal.timing_entry(name, timing))
+        remove_superseded(self.folder, self.shape, name, set(timing.fingerprints))
 
     def captures(
         self,

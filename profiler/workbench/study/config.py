@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import UsageError
-from workbench.study.places import Place, read_places
-from workbench.study.text import Rules, fill, read_toml, require_table
+from workbench.study.text import Rules, fill, read_toml
 
 if TYPE_CHECKING:
     from workbench.study.model import Ladder
@@ -85,7 +83,6 @@ class Config:
     profiler: Profiler = field(default_factory=Profiler)
     gate: CommitGate = field(default_factory=CommitGate)
     budget: Budget = field(default_factory=Budget)
-    places: Mapping[str, Place] = field(default_factory=dict)
 
 
 CHOICES = {
@@ -130,10 +127,8 @@ def for_study(config: Config, ladder: Ladder) -> Config:
 def read_config(path: Path) -> Config:
     """Raises UsageError naming the file and the key for anything that is not a known setting."""
     found = read_toml(path)
-    places = read_places(path, require_table(path, "places", found.pop("places", {})))
     result = fill(Config, path, "", found, Rules(MOST, CHOICES, GONE))
     assert isinstance(result, Config)
-    result = replace(result, places=places)
     timing = result.timing
     if timing.sessions > timing.max_sessions:
         raise UsageError(

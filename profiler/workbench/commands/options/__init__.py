@@ -21,7 +21,6 @@ from workbench.commands.options.reading import InitOptions as InitOptions
 from workbench.commands.options.reading import ListOptions as ListOptions
 from workbench.commands.options.reading import NewOptions as NewOptions
 from workbench.commands.options.reading import ReportOptions as ReportOptions
-from workbench.commands.options.reading import SetupOptions as SetupOptions
 from workbench.commands.options.reading import ShipOptions as ShipOptions
 from workbench.commands.options.reading import ShowOptions as ShowOptions
 from workbench.commands.options.reading import StatusOptions as StatusOptions

@@ -29,29 +29,7 @@ from workbench.commands.options.shared import (
 class DoctorOptions(Printed):
     """What works on this machine, and what to do about the rest."""
 
-    on: Annotated[
-        str | None,
-        typer.Option("--on", help="Check each worker of this place instead.", metavar="NAME"),
-    ] = None
-    project: Project = None
-
-
-@dataclass(frozen=True)
-class SetupOptions(Printed):
-    """Make the hosts of a place ready to measure, over SSH.
-
-    They get an environment, the workbench as it is here, and the workspace's sources.
-    """
-
-    on: Annotated[str, typer.Option("--on", help="Place of workbench.toml.", metavar="NAME")]
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Take away all that setup left there.")
-    ] = False
-    wheels: Annotated[
-        Path | None,
-        typer.Option("--wheels", help="Install from these alone, without an index.", metavar="DIR"),
-    ] = None
-    project: Project = None
+    on: On = None
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ Markdown = Annotated[
 Fresh = Annotated[bool, typer.Option("--fresh", help="Measure again what is already on record.")]
 On = Annotated[
     str | None,
-    typer.Option("--on", help="Measure at this place of workbench.toml.", metavar="NAME"),
+    typer.Option("--on", help="Measure on this SSH host or Dask cluster.", metavar="TARGET"),
 ]
 Kernel = Annotated[
     str | None, typer.Option("--kernel", help="Of a report: kernels of this name.", metavar="NAME")
@@ -90,7 +90,7 @@ class OfStudy:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(OfStudy):
-    """Of verbs that measure, here or at a place."""
+    """Of verbs that measure, here or on a remote target."""
 
     on: On = None
 

@@ -1,4 +1,4 @@
-"""Several cards for tests: NVML and an ncu that say so, a stand-in under every block."""
+"""GPUs for tests: an NVML and an ncu that report them, a stand-in under remote workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import fake_nvml
 from workbench.run import machine
-from workbench.run.cards import Card
+from workbench.run.gpu import Gpu
 
 HERE = Path(__file__).parent
 ROWS: dict[str, Any] = {
@@ -32,8 +32,8 @@ echo "Version 2025.3.1.0 (build 1)"
 """
 
 
-def card(number: int, **changes: Any) -> Card:
-    return Card(uuid=f"GPU-{number}", **{**ROWS, **changes})
+def card(number: int, **changes: Any) -> Gpu:
+    return Gpu(uuid=f"GPU-{number}", **{**ROWS, **changes})
 
 
 @dataclass
@@ -43,25 +43,25 @@ class Cards:
     folder: Path
 
     def fault(self, kind: str, number: int = 1) -> None:
-        """It happens to so many blocks."""
+        """It happens to so many jobs."""
         for i in range(number):
             (self.folder / f"fault-{kind}-{i}").touch()
 
     @property
     def ran(self) -> list[list[str]]:
-        """Process, card and TMPDIR of every block that was begun."""
+        """Process, card and TMPDIR of every job that was begun."""
         path = self.folder / "ran"
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def nvml(found: Sequence[Card], folder: Path) -> Path:
+def nvml(found: Sequence[Gpu], folder: Path) -> Path:
     """The file of ``fake_nvml`` that lists these, but for those in the file ``lost`` beside it."""
     path = folder / "nvml.json"
     path.write_bytes(msgspec.json.encode(found))
     return path
 
 
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Card]) -> Cards:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Gpu]) -> Cards:
     """Into the environment of this process, which workers inherit."""
     folder, tools = tmp_path / "standin", tmp_path / "tools"
     folder.mkdir()
@@ -71,10 +71,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Card]) 
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
     monkeypatch.setenv(fake_nvml.FILE, str(nvml(found, folder)))
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
-    paths = [HERE / "onworkers", HERE, HERE.parent / "profiler"]
+    paths = [HERE / "onremote", HERE, HERE.parent / "profiler"]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, paths)))
     monkeypatch.setenv("WORKBENCH_STANDIN", str(folder))
-    monkeypatch.setenv("WORKBENCH_PLACE", str(tmp_path / "own"))
+    monkeypatch.setenv("WORKBENCH_FOLDER", str(tmp_path / "own"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for cached in (machine.find_gpu, machine.find_ncu):
         cached.cache_clear()
@@ -83,7 +83,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Card]) 
 
 
 def alive(cards: Cards) -> list[int]:
-    """Processes of blocks that still run."""
+    """Processes of jobs that still run."""
     found = []
     for pid in (int(ran[0]) for ran in cards.ran):
         stat = Path(f"/proc/{pid}/stat")

@@ -1,8 +1,8 @@
-"""Puts the stand-in for the GPU under the process of a block, where a test asks for it.
+"""Puts the stand-in for the GPU under a remote worker, where a test asks for it.
 
 Python imports this of every process that has its folder on PYTHONPATH. ``WORKBENCH_STANDIN`` is a
-folder: a file in it that is called after a fault happens to the first block that finds it, and is
-gone then. Every block adds its process to ``ran``.
+folder: a file in it that is called after a fault happens to the first job that finds it, and is
+gone then. Every job adds its process to ``ran``.
 """
 
 from __future__ import annotations
@@ -22,24 +22,21 @@ def fault(folder: Path) -> str:
     for path in sorted(folder.glob("fault-*")):
         try:
             path.unlink()
-        except FileNotFoundError:  # another block was faster
+        except FileNotFoundError:  # another job was faster
             continue
         return path.name.split("-")[1]
     return ""
 
 
-def meet(what: str, folder: Path) -> None:
+def meet(what: str) -> None:
     match what:
-        case "kill":  # the Dask worker, and with it its block
+        case "kill":  # the Dask worker, and with it its job
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(60)
         case "crash":
             os.kill(os.getpid(), signal.SIGKILL)
         case "hang":
             time.sleep(600)
-        case "lost":  # from now on NVML does not list it
-            with (folder / "lost").open("a") as file:
-                file.write(os.environ["CUDA_VISIBLE_DEVICES"] + "\n")
 
 
 def stand_in(folder: Path) -> None:
@@ -49,8 +46,6 @@ def stand_in(folder: Path) -> None:
     from workbench.run import calibrate, trial
     from workbench.run.measure import Measurement
 
-    with (folder / "ran").open("a") as file:
-        file.write(f"{os.getpid()} {os.environ['CUDA_VISIBLE_DEVICES']} {os.environ['TMPDIR']}\n")
     times = {"baseline": 10.0, "fix": 8.0}
     patched = pytest.MonkeyPatch()
     StandIn(patched, lambda run: times.get(run.variant, 5.0))
@@ -58,7 +53,10 @@ def stand_in(folder: Path) -> None:
 
     def faulty(how: Any) -> Any:
         def run(*given: Any, **keywords: Any) -> Any:
-            meet(fault(folder), folder)
+            with (folder / "ran").open("a") as file:
+                card, temporary = os.environ["CUDA_VISIBLE_DEVICES"], os.environ["TMPDIR"]
+                file.write(f"{os.getpid()} {card} {temporary}\n")
+            meet(fault(folder))
             return how(*given, **keywords)
 
         return run
@@ -71,5 +69,5 @@ if "WORKBENCH_FAKE_NVML" in os.environ:
     import fake_nvml
 
     sys.modules["pynvml"] = fake_nvml
-if FOLDER in os.environ and "workbench.places.execute" in sys.orig_argv:
+if FOLDER in os.environ and "workbench.remote.worker" in sys.orig_argv:
     stand_in(Path(os.environ[FOLDER]))

@@ -1,4 +1,4 @@
-"""The cards of this machine: which there are, which are equal, and who has one for himself."""
+"""Who measures on which GPU of this machine: one process of a user at a time."""
 
 from __future__ import annotations
 
@@ -8,46 +8,26 @@ import re
 import shutil
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks
-from workbench.run.gpu import VISIBLE, Gpu, gpus, look
+from workbench.run.gpu import VISIBLE, Gpu
 
-PLACE_FOLDER = "WORKBENCH_PLACE"  # in a worker's environment: the only folder that it writes to
+OWN_FOLDER = "WORKBENCH_FOLDER"  # names the only folder that a remote worker writes to
 POLL_SECONDS = 0.2
-
-
-Card = Gpu
-
-
-def cards() -> list[Card]:
-    """Those that this process may use."""
-    return gpus()
-
-
-def is_there(card: Card) -> bool:
-    """Whether the driver still answers for it."""
-    return any(card.uuid == gpu.uuid for gpu in look().gpus)
-
-
-def largest_kind(found: Iterable[Card]) -> tuple[str, ...]:
-    """That of the most of them; of as many, the one that came first."""
-    counted = Counter(card.kind for card in found)
-    return max(counted, key=counted.__getitem__)
 
 
 def own_folder() -> Path:
     """The only folder that a worker writes to, readable to its user alone."""
     default = Path(tempfile.gettempdir()) / f"workbench-{os.getuid()}"
-    folder = Path(os.environ.get(PLACE_FOLDER) or default)
+    folder = Path(os.environ.get(OWN_FOLDER) or default)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise EnvironmentLacks(
-            f"{folder} belongs to somebody else", hint=f"set {PLACE_FOLDER} to a folder of your own"
+            f"{folder} belongs to somebody else", hint=f"set {OWN_FOLDER} to a folder of your own"
         )
     return folder
 
@@ -56,12 +36,12 @@ def own_folder() -> Path:
 class Held:
     """A card, and the lock that goes with the last process that has ``handle`` open."""
 
-    card: Card
+    card: Gpu
     handle: int
 
 
 @contextmanager
-def held(found: Sequence[Card], go_on: Callable[[], bool] = lambda: True) -> Iterator[Held | None]:
+def held(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iterator[Held | None]:
     """The first of the cards that nobody else of this user holds, as soon as there is one. None
     where ``go_on`` says False while it waits.
     """
@@ -84,7 +64,7 @@ def held(found: Sequence[Card], go_on: Callable[[], bool] = lambda: True) -> Ite
     yield None
 
 
-def folder_of(card: Card) -> Path:
+def folder_of(card: Gpu) -> Path:
     """Of whoever holds the card: what others left in it, ended or killed, is gone.
 
     ncu serialises on a file in ``TMPDIR``, and fails where another user owns it: so there is a
@@ -96,10 +76,10 @@ def folder_of(card: Card) -> Path:
     return folder
 
 
-def environment_of(card: Card, folder: Path) -> dict[str, str]:
+def environment_of(card: Gpu, folder: Path) -> dict[str, str]:
     """What a process is given that is to see this card alone, and to write to its folder alone."""
-    return {VISIBLE: card.uuid, "TMPDIR": str(folder), PLACE_FOLDER: str(own_folder())}
+    return {VISIBLE: card.uuid, "TMPDIR": str(folder), OWN_FOLDER: str(own_folder())}
 
 
-def _named(card: Card) -> str:
+def _named(card: Gpu) -> str:
     return re.sub(r"[^\w-]", "_", card.uuid)

@@ -1,0 +1,164 @@
+"""Where the verbs measure: on this machine, or on the remote target of ``--on``.
+
+    @on_target
+    def run(options: CheckOptions) -> None:
+
+``--on HOST`` is a host of the user's own ``ssh``, ``--on tls://HOST:PORT`` a Dask cluster.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import typer
+
+from workbench.commands.progress import Progress, note
+from workbench.commands.spending import begin, charge, spending
+from workbench.remote.target import Hear, Remote, remote_of
+from workbench.remote.target import Task as Task
+from workbench.run import machine
+from workbench.run.gpu import Gpu
+from workbench.run.measure import Measurement
+from workbench.run.plan import Measured
+from workbench.run.protocol import Broken
+from workbench.run.trial import error_of
+
+INTERRUPTED = 130
+REMOTE: ContextVar[Remote | None] = ContextVar("remote", default=None)
+
+
+class OnTarget(Protocol):
+    @property
+    def on(self) -> str | None: ...
+
+
+Options = TypeVar("Options", bound=OnTarget)
+
+
+def on_target(run: Callable[[Options], None]) -> Callable[[Options], None]:
+    """A verb that measures where its options say."""
+
+    @functools.wraps(run)
+    def placed(options: Options) -> None:
+        with target(options.on):
+            run(options)
+
+    return placed
+
+
+@contextmanager
+def target(on: str | None) -> Iterator[None]:
+    """What is measured inside is measured there; None is this machine."""
+    if on is None:
+        yield
+        return
+    token = REMOTE.set(remote_of(on, note))
+    try:
+        yield
+    finally:
+        REMOTE.reset(token)
+
+
+def gpu() -> Gpu | None:
+    """Of the remote target, else of this machine; None where nothing can be measured."""
+    if (remote := REMOTE.get()) is not None:
+        return remote.gpu
+    return machine.find_gpu() if machine.can_measure() else None
+
+
+def package_version(name: str) -> str | None:
+    """Of a distribution that is installed where it is measured."""
+    if (remote := REMOTE.get()) is not None:
+        return remote.about.packages.get(re.sub(r"[-_.]+", "-", name).lower())
+    return machine.package_version(name)
+
+
+@cache
+def cubin_folder() -> Path:
+    """For as long as this process lives."""
+    folder = Path(tempfile.mkdtemp(prefix="workbench-cubins-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def carry_out(tasks: Sequence[Task]) -> list[Measured]:
+    """Measure. Ctrl-C keeps what was finished and leaves with 130. Raises GateFailed where the
+    budget does not allow it, before anything is measured.
+    """
+    began = time.monotonic()
+    try:
+        found = measured(tasks)
+    except KeyboardInterrupt:
+        note("interrupted: what was finished is kept; the same command goes on from there")
+        raise typer.Exit(INTERRUPTED) from None
+    seconds: dict[str, float] = {}
+    for each in found:
+        for part, spent in each.seconds.items():
+            seconds[part] = seconds.get(part, 0.0) + spent
+    where = f" on {remote.name}" if (remote := REMOTE.get()) is not None else ""
+    parts = ", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.items())
+    note(f"measured{where} in {time.monotonic() - began:.1f} s ({parts})")
+    return found
+
+
+def measured(tasks: Sequence[Task], hear: Hear | None = None) -> list[Measured]:
+    """As ``carry_out``, but raises KeyboardInterrupt after Ctrl-C; ``hear`` gets the events, by
+    default a progress line.
+    """
+    remote = REMOTE.get()
+    captures = sum(len(task.plan.captured) for task in tasks)
+    sessions = max((task.config.timing.sessions for task in tasks), default=0)
+    with Progress(captures, sessions) as progress:
+        if remote is None:
+            found = [here(task, hear or progress) for task in tasks]
+        else:
+            found = there(remote, tasks, hear or progress)
+    if any(each.interrupted for each in found):
+        raise KeyboardInterrupt
+    return found
+
+
+def here(task: Task, hear: Hear) -> Measured:
+    with spending(task.payer, task.evidence):
+        return Measurement(
+            task.study,
+            task.config,
+            task.folder,
+            task.plan,
+            hear,
+            task.deciding.undecided(task.study.ladder, task.config),
+            task.deciding.refused(task.config),
+            cubin_folder(),
+        ).run()
+
+
+def there(remote: Remote, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
+    """Each is recorded as soon as it comes back."""
+    runs = [begin(task.payer, task.evidence, remote.gpu.name) for task in tasks]
+    found = [Measured() for _ in tasks]
+    for i, result in remote.measure(tasks, hear):
+        found[i] = result.measured
+        charge(tasks[i].payer, runs[i], result.seconds, place=remote.name)
+    return found
+
+
+def answer(task: Task, hear: Hear) -> Measured:
+    """Of a task that measures no variants, on the remote target. Raises the error in which it
+    ended, and KeyboardInterrupt after Ctrl-C.
+    """
+    (found,) = measured([task], hear)
+    if isinstance(found.told, Broken):
+        remote = REMOTE.get()
+        raise remote.error(found.told.error) if remote else error_of(found.told)
+    return found

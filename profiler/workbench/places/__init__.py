@@ -1,1 +1,0 @@
-"""Measuring on other cards and other machines: blocks, what carries them, what becomes of them."""

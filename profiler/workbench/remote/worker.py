@@ -1,0 +1,234 @@
+"""Runs a job, whatever brought it: a zip on stdin, events and a zip on stdout.
+
+    python -P -m workbench.remote.worker
+
+It unpacks the job into a scratch folder on this machine, takes a GPU and measures as any command
+does. It stops as at Ctrl-C, with what it has finished, when its stdin ends: nobody wants it then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import IO
+
+from workbench.errors import EnvironmentLacks, WorkbenchError
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.remote.job import (
+    About,
+    AboutJob,
+    RemoteJob,
+    Result,
+    digest,
+    lay_out,
+    own_code,
+    pack,
+    unpack,
+)
+from workbench.remote.pipe import RESULT
+from workbench.run import machine
+from workbench.run.calibrate import calibrate
+from workbench.run.gpu import gpus
+from workbench.run.gpu_lock import environment_of, folder_of, held, own_folder
+from workbench.run.measure import Measurement
+from workbench.run.plan import Measured
+from workbench.run.protocol import CeilingsJob, ErrorText, Event, Passes, TrialJob, encode
+from workbench.run.recording import act_for
+from workbench.run.trial import told_by
+from workbench.study.shapes import with_derived
+from workbench.study.workspace import find_workspace, including
+
+KEPT_SECONDS = 86400.0  # for which builds are kept after they were used last
+STOP_SECONDS = 60.0  # for ncu to write its report
+DOCTOR_SECONDS = 120.0
+
+
+def carry_out(data: bytes, tell: Callable[[Event], None] = lambda event: None) -> bytes:
+    """The result of a job, both as zips. An error that a user can meet is a result, too."""
+    try:
+        job, contents = unpack(data, RemoteJob)
+        if job.code != own_code():
+            raise EnvironmentLacks(
+                "the workbench there is another version than the one here",
+                hint="install the same commit on both machines",
+            )
+        if isinstance(job.instead, AboutJob):
+            return pack(Result(about=about(doctor=job.instead.doctor)))
+        act_for(job.command)
+        with one_gpu(job.gpu) as scratch:
+            return measured(job, contents, scratch, tell)
+    except KeyboardInterrupt:
+        return pack(Result(interrupted=True))
+    except WorkbenchError as error:
+        return pack(Result(error=text_of(error)))
+
+
+def text_of(error: WorkbenchError) -> ErrorText:
+    return ErrorText(kind=type(error).__name__, message=error.message, hint=error.hint)
+
+
+def about(*, doctor: bool) -> About:
+    lacks = None if machine.can_measure() else text_of(machine.why_not_measuring())
+    command = [sys.executable, "-P", "-m", "workbench", "doctor", "--json"]
+    findings = ""
+    if doctor:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DOCTOR_SECONDS, check=False
+        )
+        findings = done.stdout
+    named = ((found.name, found.version) for found in metadata.distributions())
+    return About(
+        host=platform.node(),
+        gpu=machine.find_gpu(),
+        lacks=lacks,
+        packages={normalised(name): version for name, version in named if name},
+        doctor=findings,
+    )
+
+
+def normalised(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+@contextmanager
+def one_gpu(name: str) -> Iterator[Path]:
+    """A scratch folder, in which this process and its children see one GPU that nobody else of this
+    user measures on. Raises EnvironmentLacks where none has this name.
+    """
+    every = gpus()
+    wanted = [card for card in every if name in ("", card.name)]
+    if not wanted:
+        found = ", ".join(dict.fromkeys(card.name for card in every)) or "none"
+        raise EnvironmentLacks(
+            f"{platform.node()} has no {name or 'GPU'} (its GPUs: {found})",
+            hint="measure on machines with one model of GPU at a time",
+        )
+    with held(wanted) as mine:
+        assert mine is not None
+        folder = folder_of(mine.card)
+        os.environ.update(environment_of(mine.card, folder))
+        tempfile.tempdir = None  # TMPDIR is another now
+        yield folder
+
+
+def measured(
+    job: RemoteJob, contents: dict[str, bytes], scratch: Path, tell: Callable[[Event], None]
+) -> bytes:
+    began = time.monotonic()
+    lay_out(job.sources, contents, scratch / "workspace")
+    gpu = machine.find_gpu()
+    assert gpu is not None
+    folder = EvidenceFolder(scratch / "evidence" / gpu.slug)
+    folder.root.mkdir(parents=True)
+    with store.in_scratch():
+        done = measure(job, scratch / "workspace", folder, tell)
+    files = {
+        path.relative_to(folder.root).as_posix(): path.read_bytes()
+        for path in sorted(folder.root.rglob("*"))
+        if path.is_file() and not path.name.startswith(".") and path.parent.name != "tables"
+    }
+    result = Result(
+        files={name: digest(data) for name, data in files.items()},
+        gpu=gpu.name,
+        seconds=time.monotonic() - began,
+        failures=done.failures,
+        hints=done.hints,
+        unsupported=done.unsupported,
+        refused=done.refused,
+        parts=done.seconds,
+        told=done.told,
+        interrupted=done.interrupted,
+    )
+    return pack(result, files.values())
+
+
+def measure(
+    job: RemoteJob, root: Path, folder: EvidenceFolder, tell: Callable[[Event], None]
+) -> Measured:
+    """As this machine measures for a command of its own, with the sources in ``root``."""
+    if isinstance(job.instead, CeilingsJob):
+        calibrate(folder, tell, wanted=job.instead.ceilings)
+        return Measured()
+    study = find_workspace(root).study(job.study)
+    if isinstance(job.instead, TrialJob):
+        return Measured(told=told_by(study, job.instead))
+    study, _ = including(with_derived(study, job.derived), job.plan.variants)
+    return Measurement(
+        study,
+        job.config,
+        folder,
+        job.plan,
+        tell,
+        job.deciding.undecided(study.ladder, job.config),
+        job.deciding.refused(job.config),
+        builds_of(job),
+    ).run()
+
+
+def builds_of(job: RemoteJob) -> Path:
+    """Shared by the jobs of these sources; folders that nobody used for a day go."""
+    name = digest(json.dumps(job.sources, sort_keys=True).encode())[:16]
+    folder = own_folder() / "cubins" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder)
+    for other in folder.parent.iterdir():
+        with suppress(OSError):  # another job was faster
+            if other.stat().st_mtime < time.time() - KEPT_SECONDS:
+                shutil.rmtree(other)
+    return folder
+
+
+def stop_with(stdin: IO[bytes]) -> None:
+    """Stop as at Ctrl-C when stdin ends, and for certain a while later."""
+    stdin.read()
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(STOP_SECONDS)
+    os._exit(1)
+
+
+def main() -> int:
+    stdin, out = (os.fdopen(os.dup(fd), mode, buffering=0) for fd, mode in ((0, "rb"), (1, "wb")))
+    os.dup2(2, 1)  # what is printed is no result
+    size, data = int(_line(stdin)), b""
+    while len(data) < size and (more := stdin.read(size - len(data))):
+        data += more
+    threading.Thread(target=stop_with, args=(stdin,), daemon=True).start()
+
+    def tell(event: Event) -> None:
+        if not isinstance(event, Passes):
+            out.write(encode(event))
+
+    with suppress(BrokenPipeError):
+        result = carry_out(data, tell)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for part in (f"{RESULT} {len(result)}\n".encode(), result):
+            view = memoryview(part)
+            while view:
+                view = view[out.write(view) :]
+    return 0
+
+
+def _line(stdin: IO[bytes]) -> bytes:
+    """Byte by byte: a buffer would swallow what comes behind."""
+    found = b""
+    while not found.endswith(b"\n") and (one := stdin.read(1)):
+        found += one
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

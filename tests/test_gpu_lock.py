@@ -1,0 +1,27 @@
+"""One process of a user measures on a GPU at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from remotes import card
+from workbench.run.gpu import Gpu
+from workbench.run.gpu_lock import held
+
+
+def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_FOLDER", str(tmp_path / "own"))
+    both: Sequence[Gpu] = [card(0), card(1)]
+    with held(both) as one, held(both) as other:
+        assert one is not None
+        assert other is not None
+        assert {one.card, other.card} == set(both)
+        patience = iter([True, False])
+        with held(both, lambda: next(patience)) as third:
+            assert third is None
+    with held(both) as again:
+        assert again is not None
+        assert again.card == both[0]
