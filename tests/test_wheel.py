@@ -1,4 +1,4 @@
-"""The wheel: one package, the built-in workspace inside, usable from any folder."""
+"""The wheel: one package, the packaged study inside, usable from any folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from workspaces import ROOT
+
+pytestmark = pytest.mark.slow
 
 
 def run(*command: str, cwd: Path, site: Path | None = None) -> str:
@@ -54,7 +56,10 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
         "starters/torch/kernels/rmsnorm/fix1.py",
     ):
         assert f"{inside}/{name}" in names
-    assert any(name.endswith(".ncu-repz") for name in names)
+    assert any("/b2h8s512d64/timings/" in name for name in names)
+    assert any("/tables/" in name for name in names)
+    assert not any(name.endswith(".ncu-repz") or "/kernels/moe/" in name for name in names)
+    assert wheel.stat().st_size <= 3e6
     assert "workbench/py.typed" in names
     for name in ("meter.cuh", "memory.cu", "arithmetic.cu", "tensor.cu"):
         assert f"workbench/run/worker/ceilings/{name}" in names
@@ -78,7 +83,7 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
         cwd=here,
     )
     out = run("workbench", "list", cwd=here, site=site)
-    assert "12 timed, 4 profiled" in out
+    assert "| fix6 | fix4 | 8 timed, 2 profiled |" in out
     out = run("workbench", "ablate", "fix1", cwd=here, site=site)
     assert out.startswith("recorded evidence: NVIDIA H200")
     assert list(here.iterdir()) == []
