@@ -37,6 +37,8 @@ COMMANDS = (
 # first that matches counts. The changelog says what to use instead.
 RENAMED: dict[str, str | None] = {
     r".*/track_record/nvidia/": None,
+    r".*/(recordings|recorded_at|ladders|kernel_against_kernel)/": None,
+    r".*/(dram_pct_of_peak|theoretical_occupancy_pct)$": None,
     r".*/effort(/|$)": None,
     r".*/sharpness(/|$)": None,
     r".*/predictions/(groups/|alpha$)": None,

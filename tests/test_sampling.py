@@ -22,7 +22,7 @@ from workbench.derive.stalls import lead_error, standard_error, top_stall
 from workbench.evidence import frames
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
-from workbench.render.as_json.stalls import stall_certainty
+from workbench.render.as_json.ladder import stall_certainty
 from workbench.render.document.limits import in_column, of_line, reasons, share
 from workbench.render.document.limits import top_stall as top_stall_of
 

@@ -32,7 +32,7 @@ from workbench.judge.leave_one_out import Switch, introduced_by, judge_left_out,
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import at_one_shape, snapshot
 from workbench.render.as_json import ladder as as_json
-from workbench.render.as_json.leave_one_out import left_out
+from workbench.render.as_json.sweep import left_out
 from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Section
 from workbench.render.document.leave_one_out import left_out_view

@@ -47,8 +47,8 @@ from workbench.ncu.report import Launch, Report, pick_kernel, pick_launch, read_
 from workbench.render import source_lines
 from workbench.render.as_json import advice as advice_json
 from workbench.render.as_json import diff as diff_json
+from workbench.render.as_json import diff as sass_json
 from workbench.render.as_json import launches as launch_json
-from workbench.render.as_json import sass as sass_json
 from workbench.render.as_json.ladder import bottleneck, comparison
 from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words

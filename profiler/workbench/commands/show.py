@@ -33,8 +33,8 @@ from workbench.ncu.captures import Captures
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
+from workbench.render.as_json import diff as sass_json
 from workbench.render.as_json import ladder as as_json
-from workbench.render.as_json import sass as sass_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Callout, Paragraph, words
 from workbench.render.source_lines import Listing

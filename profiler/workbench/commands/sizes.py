@@ -24,7 +24,7 @@ from workbench.commands.target import (
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.sizes import OverSizes, over_sizes, ranges
 from workbench.judge.snapshot import at_one_shape
-from workbench.render.as_json import sizes as as_json
+from workbench.render.as_json import ladder as as_json
 from workbench.render.chart.size_lines import size_lines
 from workbench.render.document import sizes as document
 from workbench.study.model import Study

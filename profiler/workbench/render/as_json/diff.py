@@ -9,6 +9,7 @@ from workbench.derive.diff.costs import NUMBERS, Cost
 from workbench.derive.diff.model import Hunk, Line, Shift, SourceDiff
 from workbench.derive.diff.relocated import RelocatedBlock
 from workbench.derive.figures import Figure
+from workbench.derive.sass import Costed, Listing
 from workbench.judge.pairs import VariantPair
 from workbench.judge.rows import Ablation
 from workbench.render.as_json import plain_data
@@ -133,4 +134,26 @@ def _pair(before: Figure | None, after: Figure | None) -> Data:
         "factor": factor,
         "unit": known.unit,
         "metric": known.metric,
+    }
+
+
+def instructions(found: Listing) -> list[Data]:
+    """One object an instruction, in the order of launches and addresses."""
+    return [instruction(one) for one in found.instructions]
+
+
+def instruction(one: Costed) -> Data:
+    file, line = one.place
+    return {
+        "launch": one.launch,
+        "address": one.address,
+        "sass": one.sass,
+        "ptx": one.ptx or None,
+        "file": file or None,
+        "line": line or None,
+        "executed": one.executed,
+        "samples": one.samples,
+        "share": one.share,
+        "microseconds": one.microseconds,
+        "stalls": dict(one.stalls),
     }

@@ -10,16 +10,16 @@ from workbench.derive.factors import SpeedupFactors
 from workbench.derive.figures import Figure
 from workbench.derive.roofline.measured import MeasuredCeiling, MeasuredCeilings
 from workbench.derive.roofline.point import Point
+from workbench.derive.stalls import standard_error, top_stall
 from workbench.derive.standouts import Standout
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
-from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
-from workbench.judge.sessions import TimingFacts
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.shapes import AcrossShapes
+from workbench.judge.sizes import OverSizes
 from workbench.render.as_json import advice, plain_data
-from workbench.render.as_json.sizes import sizes
-from workbench.render.as_json.stalls import stall_certainty
 from workbench.render.document import ladder_table
+from workbench.render.document.limits import samples
 from workbench.render.document.phrases import figure
 from workbench.words import SCHEMA_VERSION
 
@@ -35,7 +35,7 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
         "gpu": found.gpu,
         "evidence": {"source": found.source, "date": found.date, "timings": found.timing_file},
         "reference": found.reference,
-        "timing": timing(found.timing),
+        "timing": plain_data(found.timing),
         "warnings": list(found.warnings),
         "whole": comparison(found.whole),
         "predictions": plain_data(found.score),
@@ -43,15 +43,12 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
             "from": "repeated captures" if found.noise.captures else "assumed",
             "captures": found.noise.captures,
         },
-        "recordings": plain_data(found.recordings),
-        "recorded_at": plain_data(found.recorded_at),
         "across_shapes": across(found.across),
         **({"sizes": [sizes(over) for over in found.sizes]} if found.sizes else {}),
         **({"measured_ceilings": ceilings(found.measured)} if found.measured else {}),
         "versions": [each(found, r) for r in found.rows],
         "references": [each(found, r) for r in found.references],
         "track_record": advice.track_record(found.record),
-        "ladders": [shape_ladder(found, ladder) for ladder in found.ladders],
     }
 
 
@@ -59,34 +56,9 @@ def shape(name: str, parameters: Mapping[str, Any]) -> Data:
     return {"name": name, **parameters}
 
 
-def timing(found: TimingFacts | None) -> Data | None:
-    """What the sessions say of themselves."""
-    return plain_data(found) if found else None
-
-
 def columns(found: Ablation, row: Row) -> Data:
     """What the columns of the ladder have of a row, by their keys in JSON."""
     return {f.column.json: f.cell(row).data for f in ladder_table.fields(found) if f.column.json}
-
-
-def shape_ladder(found: Ablation, ladder: ShapeLadder) -> Data:
-    """The steps judged at one shape, on the evidence there, and what they start from."""
-    return {
-        "shape": shape(ladder.shape, ladder.parameters),
-        "versions": [_in_ladder(found, r) for r in ladder.rows],
-        "references": [_in_ladder(found, r) for r in ladder.references],
-        "timing": timing(ladder.timing),
-    }
-
-
-def _in_ladder(found: Ablation, row: Row) -> Data:
-    return {
-        **columns(found, row),
-        "parent": row.step.parent if row.step else None,
-        "role": row.role,
-        "chosen": row.chosen or None,
-        "speedup_over_chosen": plain_data(row.over_chosen),
-    }
 
 
 def row(found: Ablation, row: Row) -> Data:
@@ -113,14 +85,7 @@ def row(found: Ablation, row: Row) -> Data:
         ],
         "price": list(row.price),
         "call": plain_data(row.nodes),
-        "kernel_against_kernel": {
-            r.variant: kernel_ratio(row, r)
-            for r in found.references
-            if r.regimes and not row.is_reference
-        },
         "dram_gb_per_s": figure(row, "dram_bandwidth"),
-        "dram_pct_of_peak": figure(row, "dram_pct"),
-        "theoretical_occupancy_pct": figure(row, "theoretical_occupancy"),
         "occupancy_limiter": list(row.limiters),
         "stalls": dict(row.stalls),
         **stall_certainty(row.stalls, row.figures),
@@ -283,4 +248,47 @@ def _ceiling(roof: MeasuredCeiling) -> Data:
         "theoretical": roof.theoretical,
         "share_of_theoretical": roof.share,
         "above_theory": roof.above_theory,
+    }
+
+
+def stall_certainty(stalls: Mapping[str, float], known: Mapping[str, Figure]) -> Data:
+    """The standard errors of the shares of stall samples, and the reasons that tie for the top."""
+    count = samples(known)
+    top = top_stall(stalls, count)
+    return {
+        "stall_standard_errors": {name: standard_error(p, count) for name, p in stalls.items()},
+        "top_stalls": list(top.reasons) if top else [],
+    }
+
+
+def sizes(over: OverSizes) -> Data:
+    return {
+        "study": over.study,
+        "gpu": over.gpu,
+        "warnings": over.warnings,
+        "parameter": over.parameter,
+        "others": over.others,
+        "shapes": [{"shape": shape, "size": size} for shape, size in over.sizes.items()],
+        "variants": [
+            {
+                "variant": line.variant,
+                "reference": line.is_reference,
+                "mean_over_fastest_reference": line.mean,
+                "at": [
+                    {
+                        "shape": point.shape,
+                        "size": point.size,
+                        "microseconds": point.time,
+                        "rate": point.rate,
+                        "unit": "FLOP/s" if over.in_flops else "byte/s",
+                        "share_of_measured": point.share,
+                        "ceiling": point.of or None,
+                        "fastest_reference": point.fastest or None,
+                        "over_fastest_reference": point.over_fastest,
+                    }
+                    for point in line.points
+                ],
+            }
+            for line in over.lines
+        ],
     }

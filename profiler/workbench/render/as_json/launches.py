@@ -7,8 +7,7 @@ from typing import Any
 
 from workbench.ncu.report import Launch, Report
 from workbench.render.as_json import advice
-from workbench.render.as_json.ladder import bottleneck, figures
-from workbench.render.as_json.stalls import stall_certainty
+from workbench.render.as_json.ladder import bottleneck, figures, stall_certainty
 from workbench.render.document.launches import Details
 
 Data = dict[str, Any]
