@@ -13,7 +13,14 @@ from workbench.commands.options import BisectOptions
 from workbench.commands.printing import say as print_lines
 from workbench.commands.printing import show_json
 from workbench.commands.progress import Progress, note
-from workbench.commands.sides import Side, build_all, measure_together, recorded_anew, side_of
+from workbench.commands.sides import (
+    Side,
+    build_all,
+    measure_together,
+    recorded_anew,
+    side_of,
+    wrong_in,
+)
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import (
     CannotTell,
@@ -27,7 +34,6 @@ from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.judge.commits import Rules, judge_change
 from workbench.judge.differences import AtCommit, is_same
-from workbench.judge.gates import HARMLESS
 from workbench.judge.search import Found, first_bad
 from workbench.run.commits import Commit, Repository, older, repository_of
 from workbench.run.plan import Plan
@@ -337,10 +343,8 @@ def _checked(evidence: Evidence, name: str) -> Correct:
     build = evidence.build(name).current
     if build is not None and build.error:
         return Correct(None, f"does not compile: {build.error.splitlines()[0]}")
-    checks = {s: evidence.check(name, s).current for s in evidence.study.shapes}
-    known = {shape: check for shape, check in checks.items() if check is not None}
-    if not known:
+    known = [evidence.check(name, shape).current for shape in evidence.study.shapes]
+    if not any(known):
         return Correct(None, "was not checked")
-    bad = {shape: check for shape, check in known.items() if check.status not in HARMLESS}
-    why = next((f"{check.status} at {shape}: {check.why}" for shape, check in bad.items()), "")
-    return Correct(not bad, why)
+    why = wrong_in(evidence, name)
+    return Correct(not why, why)

@@ -17,6 +17,7 @@ from workbench.commands.options import GateOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress, note
 from workbench.commands.sides import Side, Together, build_all, measure_together, recorded_anew
+from workbench.commands.target import require_arch
 from workbench.derive.diff.side_by_side import kernel_line
 from workbench.derive.diff.source_diff import gained, profiled, source_diff
 from workbench.derive.noise import ASSUMED_NOISE
@@ -251,8 +252,7 @@ def tier_of(options: GateOptions) -> int:
 
 def opened(options: GateOptions, workspace: Workspace) -> tuple[Repository, list[Commit]]:
     """The repository of the workspace and the two commits. Raises UsageError."""
-    if re.fullmatch(r"sm_\d+[af]?", options.arch) is None:
-        raise UsageError(f"--arch '{options.arch}' is no architecture", hint="such as sm_90a")
+    require_arch(options.arch)
     repository = repository_of(workspace)
     commits = [repository.commit(said) for said in (options.base, options.head)]
     if options.head == "HEAD" and repository.is_dirty:

@@ -77,13 +77,7 @@ class Side:
 
     def figures(self, name: str) -> dict[str, Figure]:
         """Of that capture; empty without one, or where it cannot be read."""
-        if self.evidence is None:
-            return {}
-        try:
-            capture = Captures(self.evidence).of(name)
-        except BadCapture:
-            return {}
-        return figures(capture.metrics) if capture else {}
+        return figures_in(self.evidence, name) if self.evidence else {}
 
     @cached_property
     def noise(self) -> Noise:
@@ -136,11 +130,23 @@ class Side:
 
     def wrong(self, name: str) -> str:
         """What the check on record found of it as it is; "" where it found nothing, or is none."""
-        if self.evidence is None:
-            return ""
-        checks = {shape: self.evidence.check(name, shape).current for shape in self.study.shapes}
-        bad = {shape: c for shape, c in checks.items() if c and c.status not in HARMLESS}
-        return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
+        return wrong_in(self.evidence, name) if self.evidence else ""
+
+
+def figures_in(evidence: Evidence, name: str) -> dict[str, Figure]:
+    """Empty without a capture, or where it cannot be read."""
+    try:
+        capture = Captures(evidence).of(name)
+    except BadCapture:
+        return {}
+    return figures(capture.metrics) if capture else {}
+
+
+def wrong_in(evidence: Evidence, name: str) -> str:
+    """What is wrong by its checks as it is; "" where they found nothing, or are none."""
+    checks = {shape: evidence.check(name, shape).current for shape in evidence.study.shapes}
+    bad = {shape: c for shape, c in checks.items() if c and c.status not in HARMLESS}
+    return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
 
 
 def side_of(commit: Commit, workspace: Workspace, study: str | None, names: Sequence[str]) -> Side:
@@ -202,7 +208,7 @@ class Together:
         index = self.evidence.capture_index(name).current
         return replace(
             known,
-            figures=self._figures(name),
+            figures=figures_in(self.evidence, name),
             index=index or known.index,
             wrong=self.failures.get(name, "") or self._wrong_while_timed(name),
         )
@@ -211,13 +217,6 @@ class Together:
         file = self.evidence.timing([name])
         why = wrong_outputs(file.timing.sessions).get(name, "") if file else ""
         return why and f"wrong while it was timed: {why}"
-
-    def _figures(self, name: str) -> dict[str, Figure]:
-        try:
-            capture = Captures(self.evidence).of(name)
-        except BadCapture:
-            return {}
-        return figures(capture.metrics) if capture else {}
 
     def timed(self, variant: str) -> Timed | None:
         """The newer over the older; None where they were not timed in the same sessions."""
