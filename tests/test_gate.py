@@ -498,10 +498,8 @@ class Bench:
         index = workspaces.recorded_index("b2h8s512d64", recorded)
         index["fingerprint"] = Fingerprints(self.study).of(name, self.plan.shape)
         path = self.folder.capture_index(self.plan.shape, name)
-        for file in (path, self.folder.reports / index["report"]):
-            file.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(index | {"variant": name, "shape": self.plan.shape}))
-        shutil.copy(EVIDENCE / "reports" / index["report"], self.folder.reports)
         tables = self.folder.tables(index["report"])
         tables.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(EVIDENCE / "tables" / tables.name, tables)
