@@ -18,7 +18,7 @@ from workbench.run.recording import provenance
     [
         ("", ["/usr/bin/workbench", "ablate", "fix1"], "workbench ablate fix1"),
         ("workbench.__main__", ["/x/workbench/__main__.py", "check"], "workbench check"),
-        ("benchmarks.last_at", ["/x/last_at.py", "b?"], "python -m benchmarks.last_at 'b?'"),
+        ("benchmarks.models", ["/x/models.py", "b?"], "python -m benchmarks.models 'b?'"),
         ("", ["/x/times.py", "--out=/x/out"], "python times.py --out=out"),
         ("", [""], "python"),
         ("", ["-c", "7"], "python -c 7"),
@@ -36,8 +36,8 @@ def test_of_each_program(
 
 def test_of_a_process_that_acts_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "_elsewhere", [])
-    recording.act_for(["python", "-m", "benchmarks.last_at", "b?"])
-    assert provenance(Environment()).command == "python -m benchmarks.last_at 'b?'"
+    recording.act_for(["python", "-m", "benchmarks.models", "b?"])
+    assert provenance(Environment()).command == "python -m benchmarks.models 'b?'"
 
 
 def test_of_another_machine() -> None:
