@@ -21,6 +21,7 @@ from workbench.ncu.catalog import (
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
 
+
 DURATION = "gpu__time_duration.sum"
 BANDWIDTH = "dram_bandwidth"
 SAMPLES = "stall_samples"
@@ -229,3 +230,27 @@ def occupancy_limiters(metrics: Table) -> list[str]:
     limits = {k: values[LIMIT_PREFIX + k] for k in LIMITERS if LIMIT_PREFIX + k in values}
     least = min(limits.values(), default=0.0)
     return [LIMITERS[kind] for kind, limit in limits.items() if limit == least]
+
+
+# From the kernel down, as Nsight Compute's memory chart has them.
+MEMORY = (
+    "global_load_requests",
+    "sectors_per_request",
+    "global_read",
+    "global_store_requests",
+    "sectors_per_store",
+    "global_write",
+    "local_read",
+    "local_write",
+    "shared_loads",
+    "shared_stores",
+    "shared_wavefronts",
+    "shared_conflicts",
+    "l1_hit",
+    "l2_to_l1",
+    "bulk_read",
+    "l1_to_l2",
+    "l2_hit",
+    "dram_read",
+    "dram_write",
+)
