@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.derive.figures import MEMORY, Figure, figures
+from workbench.derive.figures import MEMORY_LEVELS, Figure, figures
 from workbench.ncu.capture import find_metric, load_capture
 from workbench.ncu.catalog import catalog
 from workbench.render.document import pair
@@ -17,7 +17,7 @@ def known(shape: str, variant: str) -> dict[str, Figure]:
 
 
 def test_every_level_is_a_figure_of_the_catalogue() -> None:
-    assert set(MEMORY) <= set(catalog())
+    assert set(MEMORY_LEVELS) <= set(catalog())
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_every_level_is_a_figure_of_the_catalogue() -> None:
 )
 def test_levels_agree_with_each_other(shape: str, variant: str) -> None:
     found = known(shape, variant)
-    value = {key: found[key].value for key in MEMORY if key in found}
-    assert set(MEMORY) - value.keys() <= {"sectors_per_request", "sectors_per_store"}
+    value = {key: found[key].value for key in MEMORY_LEVELS if key in found}
+    assert set(MEMORY_LEVELS) - value.keys() <= {"sectors_per_request", "sectors_per_store"}
     for requests, ratio, through in (
         ("global_load_requests", "sectors_per_request", "global_read"),
         ("global_store_requests", "sectors_per_store", "global_write"),

@@ -233,7 +233,7 @@ def occupancy_limiters(metrics: Table) -> list[str]:
 
 
 # From the kernel down, as Nsight Compute's memory chart has them.
-MEMORY = (
+MEMORY_LEVELS = (
     "global_load_requests",
     "sectors_per_request",
     "global_read",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.diff.model import SourceDiff
-from workbench.derive.figures import MEMORY, Figure, figure_label
+from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
 from workbench.judge.advice.record import Record
 from workbench.judge.pairs import VariantPair
 from workbench.judge.rows import Row
@@ -68,7 +68,7 @@ def memory(names: Names, before: Figures, after: Figures) -> Fold:
     """What went through the memory hierarchy, without what stayed at zero; what was not collected
     is said.
     """
-    told = [key for key in MEMORY if not (_is_zero(key, before) and _is_zero(key, after))]
+    told = [key for key in MEMORY_LEVELS if not (_is_zero(key, before) and _is_zero(key, after))]
     shown = figure_pairs(names, before, after, told, "memory")
     return Fold(words(variant.MEMORY), (shown,))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.derive.figures import ISSUING, MEMORY, Figure, figure_label
+from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
 from workbench.derive.stalls import top_stall
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
@@ -138,7 +138,7 @@ def profile(
     told: list[Block] = [
         figure_table(figures),
         Paragraph(words(limited(limiters))),
-        Fold(words(MEMORY), (figure_table(figures, MEMORY, "memory"),)),
+        Fold(words(MEMORY), (figure_table(figures, MEMORY_LEVELS, "memory"),)),
     ]
     waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
     if waited:
