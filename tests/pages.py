@@ -17,15 +17,15 @@ from workbench.derive.diff.model import Profiled, Sources
 from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standouts
+from workbench.judge.comparison import RuleChange
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
+from workbench.judge.pairs import ladder_sources
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.rules import RuleChange
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import ladder_sources
 from workbench.render.document.report import report
 from workbench.render.page import page_environment, render_page
 from workbench.study.config import Config

@@ -23,8 +23,13 @@ from workbench.evidence.records import (
     Session,
     Timing,
 )
-from workbench.judge.inputs import ShapeEvidence, Snapshot, TimedTogether, VariantEvidence
-from workbench.judge.ladders import shapes_of
+from workbench.judge.inputs import (
+    ShapeEvidence,
+    Snapshot,
+    TimedTogether,
+    VariantEvidence,
+    shapes_of,
+)
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture, Launched
 from workbench.study.model import Ladder, Step, Variant, Work

@@ -18,15 +18,13 @@ from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.derive.speedup import Time
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout, Standouts
-from workbench.judge.accuracy import Accuracy
 from workbench.judge.bottlenecks import Bottleneck, HotLine
-from workbench.judge.comparison import Comparison
+from workbench.judge.comparison import Comparison, RuleChange
 from workbench.judge.environment import Environment
-from workbench.judge.gates import Gate
+from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
-from workbench.judge.rules import RuleChange
 from workbench.judge.sessions import Company, TimingFacts, Twin
 from workbench.study.model import Prediction, Step
 from workbench.words import (

@@ -19,7 +19,7 @@ from workbench.cli import main
 from workbench.commands import executor
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.judge.search import first_bad
+from workbench.judge.commits import first_bad
 from workbench.run import machine
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan

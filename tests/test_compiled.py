@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from workbench.evidence.records import Build, BuiltKernel, CapturedKernel, CaptureIndex, Provenance
-from workbench.judge.compiled import captured_gate, gate_of, lines_missing, why_no_lines
+from workbench.judge.gates import captured_gate, gate_of, lines_missing, why_no_lines
 from workbench.ncu.capture import Table
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources

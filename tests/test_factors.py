@@ -23,8 +23,8 @@ from workbench.derive.figures import Figure
 from workbench.derive.noise import ASSUMED, ASSUMED_NOISE, Noise, Size, noise_of
 from workbench.derive.stalls import UNSAMPLED, compare_times, stall_times
 from workbench.derive.standouts import standouts
+from workbench.judge.comparison import rule_changes
 from workbench.judge.predictions import PredictionOutcome, score
-from workbench.judge.rules import rule_changes
 from workbench.ncu.capture import RULE_COLUMNS, Table
 from workbench.ncu.catalog import catalog
 from workbench.render.document import why

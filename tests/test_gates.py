@@ -7,13 +7,13 @@ import pytest
 from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
 from workbench.evidence.records import Build, BuiltKernel, Check, Provenance
-from workbench.judge.accuracy import given_up
 from workbench.judge.gates import (
     Gate,
     compiler_gate,
     correct_gate,
     faster_gate,
     for_step,
+    given_up,
     verdict,
 )
 from workbench.judge.predictions import judge_prediction
@@ -167,7 +167,7 @@ def test_predictions_are_confirmed_refuted_or_not_measurable() -> None:
 
 
 def test_the_output_that_decided_is_named() -> None:
-    from workbench.judge.accuracy import accuracy_gate
+    from workbench.judge.gates import accuracy_gate
 
     one = Check(
         status=CheckResult.CORRECT,

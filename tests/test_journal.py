@@ -24,8 +24,8 @@ from workbench.evidence.records import (
     SessionEntry,
     Timing,
 )
+from workbench.judge.environment import Gone, Recordings, recordings
 from workbench.judge.ladder import judge
-from workbench.judge.recordings import Gone, Recordings, recordings
 from workbench.render.document.blocks import Bullets, plain
 from workbench.render.document.method import recorded, recorded_at, sessions
 from workbench.run import recording

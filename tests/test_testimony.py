@@ -21,17 +21,18 @@ from workbench.evidence.records import (
     Session,
     Timing,
 )
-from workbench.judge.case import Case, added_time
-from workbench.judge.durations import duration_gate
-from workbench.judge.inputs import VariantEvidence
-from workbench.judge.testimony import (
+from workbench.judge.cross_checks import (
+    Case,
+    added_time,
     compared_gates,
     contradiction,
+    duration_gate,
     kernels_gate,
     outputs_gate,
+    work_gate,
 )
-from workbench.judge.testimony import testimony as gates_of
-from workbench.judge.work_done import work_gate
+from workbench.judge.cross_checks import testimony as gates_of
+from workbench.judge.inputs import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, Table
 from workbench.ncu.kernel_names import lasting_kernel, variant_module
 from workbench.run.worker.timing.instances import Loader

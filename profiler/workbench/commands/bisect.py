@@ -32,9 +32,8 @@ from workbench.errors import (
 )
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
-from workbench.judge.commits import Rules, judge_change
+from workbench.judge.commits import Found, Rules, first_bad, judge_change
 from workbench.judge.differences import AtCommit, is_same
-from workbench.judge.search import Found, first_bad
 from workbench.run.commits import Commit, Repository, older, repository_of
 from workbench.run.plan import Plan
 from workbench.study.workspace import Workspace, find_workspace

@@ -11,9 +11,8 @@ from workbench.commands.target import find_recorded
 from workbench.commands.track_record import with_record
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
-from workbench.judge.pairs import judge_pair
+from workbench.judge.pairs import judge_pair, pair_sources
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import pair_sources
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
 from workbench.render.as_json.diff import variant_pair

@@ -18,9 +18,9 @@ from workbench.evidence.layout import listed
 from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
+from workbench.judge.pairs import ladder_sources
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
-from workbench.judge.source_diffs import ladder_sources
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
 

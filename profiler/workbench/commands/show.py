@@ -17,7 +17,7 @@ from workbench.derive.diff.costs import LineCosts, line_costs
 from workbench.errors import BadCapture, UsageError
 from workbench.evidence.layout import is_there
 from workbench.judge.comparability import file_warnings
-from workbench.judge.compiled import why_no_lines
+from workbench.judge.gates import why_no_lines
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import (

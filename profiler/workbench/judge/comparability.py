@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.derive.matching import LaunchPair, Matching
@@ -14,8 +14,9 @@ from workbench.words import ABSENT, CLOCK_TOLERANCE
 if TYPE_CHECKING:
     from workbench.evidence.records import CaptureIndex
     from workbench.judge.inputs import Snapshot
-    from workbench.judge.rows import Row
+    from workbench.judge.rows import Row, ShapeLadder
     from workbench.judge.view import View
+    from workbench.study.config import Gates
 
 COMPARED = ("gpu", "driver", "cuda", "torch")
 
@@ -131,3 +132,20 @@ def _renamed(matching: Matching) -> Iterator[str]:
             f"kernels of different names are compared, since they are {pair.how}: "
             f"{pair.before.kernel} and {pair.after.kernel}"
         )
+
+
+def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) -> Iterator[str]:
+    """Of choices that are slower than what they could have chosen, by as much as a step has to
+    bring and at the sure end of the interval.
+    """
+    for ladder in ladders:
+        where = "" if ladder.shape == table else f" at {ladder.shape}"
+        for row in ladder.rows:
+            over = row.over_chosen
+            if over is None or over.low is None or over.high is None:
+                continue
+            if over.high * gates.min_speedup < 1:
+                yield (
+                    f"{row.variant} does not choose the fastest{where}: it is {over.ratio:.3f}x "
+                    f"[{over.low:.3f}, {over.high:.3f}] of {row.chosen}"
+                )

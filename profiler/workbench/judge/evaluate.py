@@ -10,24 +10,26 @@ from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
 from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, L2
 from workbench.derive.roofline.point import point
-from workbench.judge import compiled
-from workbench.judge.accuracy import accuracy_gate, accuracy_of, given_up
-from workbench.judge.case import case_of
+from workbench.judge.cross_checks import case_of, compared_gates, testimony
 from workbench.judge.gates import (
     FASTER,
     Gate,
+    accuracy_gate,
+    accuracy_of,
     by_speed,
     correct_gate,
     faster_gate,
     first_line,
     for_step,
+    gate_of,
+    given_up,
+    lines_missing,
     verdict,
 )
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.regimes import Elsewhere, elsewhere, in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
-from workbench.judge.testimony import compared_gates, testimony
 from workbench.words import ABSENT, CheckResult, GateState, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ def judge_step(view: View, step: Step) -> Judgement:
             due=evidence.due,
             unchecked=evidence.unchecked,
         ),
-        compiled.gate_of(evidence, limits),
+        gate_of(evidence, limits),
         *_beside_reference(view, step),
         *testimony(case_of(view, step.variant, step.parent)),
     ]
@@ -238,7 +240,7 @@ def _with_capture(row: Row, view: View) -> Row:
         point=point(capture.metrics, view.ceilings, base_of(index)),
         kernels=capture.kernels,
         capture=capture.path.name,
-        no_lines=compiled.lines_missing(capture, evidence.front_ends),
+        no_lines=lines_missing(capture, evidence.front_ends),
         advice=view.advice(row.variant),
     )
 

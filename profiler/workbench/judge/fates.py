@@ -6,8 +6,7 @@ import re
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from workbench.judge.accuracy import accuracy_gate
-from workbench.judge.gates import compiler_gate, first_line
+from workbench.judge.gates import accuracy_gate, compiler_gate, first_line
 from workbench.study.config import Gates
 from workbench.words import ABSENT, CheckResult, GateState
 

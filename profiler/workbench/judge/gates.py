@@ -7,11 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import LEVEL, Ratio
+from workbench.ncu.capture import has_lines
 from workbench.study.config import Gates
-from workbench.words import ABSENT, CheckResult, GateState, Verdict
+from workbench.study.front_ends import LIBRARY, front_end
+from workbench.words import ABSENT, GENERATED_ROOT, VIRTUAL_ROOT, CheckResult, GateState, Verdict
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import Build, Check
+    from workbench.derive.figures import Figure
+    from workbench.evidence.records import Build, CapturedKernel, Check
+    from workbench.judge.inputs import VariantEvidence
+    from workbench.ncu.capture import Capture
     from workbench.study.model import Step
 
 CORRECT, COMPILER, FASTER = "correct", "compiler", "faster"
@@ -146,3 +151,168 @@ def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> 
     if not any(gate.state == GateState.FAILED for gate in gates):
         return Verdict.KEPT
     return speed_verdict(over_parent, limits) if over_parent else Verdict.REJECTED
+
+
+ACCURATE = "accurate"
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The largest error as a multiple of the primary reference's on the same inputs, where it is,
+    and on inputs of which ``kind`` (empty: the plain ones). ``varies`` are the shapes at which the
+    same inputs gave other bits.
+    """
+
+    times_reference: float
+    shape: str
+    kind: str = ""
+    varies: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The shape, and the kind of inputs where they are not the plain ones."""
+        return f"{self.shape}, {self.kind}" if self.kind else self.shape
+
+
+def accuracy_of(checks: Mapping[str, Check]) -> Accuracy | None:
+    """Over all shapes and kinds of inputs; None where it was not collected at any."""
+    known = {
+        shape: float(check.times_reference)
+        for shape, check in checks.items()
+        if check.times_reference is not None
+    }
+    if not known:
+        return None
+    worst = max(known, key=known.__getitem__)
+    return Accuracy(
+        times_reference=known[worst],
+        shape=worst,
+        kind=checks[worst].kind,
+        varies=tuple(shape for shape, check in checks.items() if check.varies),
+    )
+
+
+def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> Gate:
+    """The error may be so many times the reference's; what was not collected fails nothing."""
+    found = accuracy_of(checks)
+    varies = [shape for shape, check in checks.items() if check.varies]
+    unsteady = f"; results differ from run to run at {', '.join(varies)}" if varies else ""
+    if found is None:
+        return Gate(ACCURATE, GateState.OPEN, f"{ABSENT}{unsteady}", binding=False)
+    passed = found.times_reference <= gates.max_error
+    output = checks[found.shape].output
+    of = f" in '{output}'" if output else ""
+    why = (
+        f"{found.times_reference:.3g}x the error of {reference} at {found.where}{of} "
+        f"{'≤' if passed else '>'} {gates.max_error:g}x{_unknown(checks)}{unsteady}"
+    )
+    return Gate(ACCURATE, GateState.PASSED if passed else GateState.FAILED, why)
+
+
+def _unknown(checks: Mapping[str, Check]) -> str:
+    """Shapes at which the step is correct and no multiple is known: the reference is exact there,
+    or does not support them.
+    """
+    shapes = [
+        shape
+        for shape, check in checks.items()
+        if check.status == CheckResult.CORRECT and check.times_reference is None
+    ]
+    return f"; {ABSENT} at {', '.join(shapes)}" if shapes else ""
+
+
+def given_up(checks: Mapping[str, Check], parents: Mapping[str, Check]) -> tuple[str, ...]:
+    """Shapes at which the parent is correct and the step says that it does not support them."""
+    return tuple(
+        shape
+        for shape, check in checks.items()
+        if check.status == CheckResult.UNSUPPORTED
+        and shape in parents
+        and parents[shape].status == CheckResult.CORRECT
+    )
+
+
+OWN = "compiled by torch's makers"
+
+
+def gate_of(evidence: VariantEvidence, gates: Gates) -> Gate:
+    """By the compiler's report of what was compiled here, and by the capture for all else."""
+    own = compiler_gate(evidence.build, gates)
+    build = evidence.build
+    if own.state != GateState.PASSED or build is None:
+        return own
+    if build.kernels and not set(evidence.front_ends) - {LIBRARY}:
+        return own
+    index = evidence.index
+    told = captured_gate(
+        index.resources if index else None, evidence.figures, evidence.front_ends, gates
+    )
+    if not build.kernels or told.state == GateState.FAILED:
+        return told
+    return Gate(COMPILER, own.state, f"{own.why}; of the others: {told.why}")
+
+
+def captured_gate(
+    kernels: Sequence[CapturedKernel] | None,
+    figures: Mapping[str, Figure],
+    front_ends: Sequence[str],
+    gates: Gates,
+) -> Gate:
+    """Spilled registers fail it, but in kernels of torch's own library, which nobody here can
+    compile otherwise. Without a capture it is open, and decides nothing.
+    """
+    by = compiled_by(front_ends)
+    if not kernels and "registers" not in figures:
+        return Gate(COMPILER, GateState.OPEN, f"{ABSENT}: {by}, and not captured", binding=False)
+    if not kernels:
+        registers = f"{figures['registers'].value:.0f} registers in the capture"
+        return Gate(COMPILER, GateState.PASSED, f"{registers}, spills {ABSENT}; {by}")
+    counted = [k.spill_instructions for k in kernels if k.spill_instructions is not None]
+    spilled = sum(counted)
+    spills = f"{spilled} instructions that spill" if spilled else "no spills"
+    spills = spills if len(counted) == len(kernels) or spilled else f"spills {ABSENT}"
+    told = f"{', '.join([*_amounts(kernels), spills])} in the capture; {by}"
+    failed = spilled and not gates.allow_spills and tuple(front_ends) != (LIBRARY,)
+    return Gate(COMPILER, GateState.FAILED if failed else GateState.PASSED, told)
+
+
+def _amounts(kernels: Sequence[CapturedKernel]) -> list[str]:
+    """Registers a thread, and shared memory a block where there is any, over all kernels."""
+    registers = [k.registers for k in kernels if k.registers is not None]
+    shared = max((k.shared_bytes or 0 for k in kernels), default=0)
+    told = [f"{_range(registers)} registers"] if registers else []
+    return [*told, *([f"{shared} bytes of shared memory"] if shared else [])]
+
+
+def _range(values: Sequence[int]) -> str:
+    least, most = min(values), max(values)
+    return str(most) if least == most else f"{least} to {most}"
+
+
+def compiled_by(front_ends: Sequence[str]) -> str:
+    """In words."""
+    if tuple(front_ends) == (LIBRARY,):
+        return OWN
+    return f"compiled by {' and '.join(front_ends)}" if front_ends else "compiled elsewhere"
+
+
+def lines_missing(capture: Capture, front_ends: Sequence[str]) -> str:
+    """That a capture has no source lines, or none of the user's own files; "" where it has."""
+    if not has_lines(capture):
+        return f"no source lines: {why_no_lines(front_ends)}"
+    files = [str(file) for file in set(capture.lines["file"]) if file]
+    generated = [file.startswith(GENERATED_ROOT) for file in files]
+    own = [file.startswith(VIRTUAL_ROOT) for file in files]
+    if any(generated) and not any(own):
+        by = compiled_by(front_ends).replace("compiled", "generated", 1)
+        return f"no source lines of its own files: those shown are of code {by}"
+    return ""
+
+
+def why_no_lines(front_ends: Sequence[str]) -> str:
+    """Why a capture has none, with what gives them where that is known."""
+    known = [found for name in front_ends if (found := front_end(name))]
+    if not known:
+        return "its kernels were built without line information"
+    first = known[0]
+    return f"{first.no_lines}{f': {first.lines} gives it' if first.lines else ''}"

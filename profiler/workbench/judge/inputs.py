@@ -11,6 +11,7 @@ from workbench.derive.figures import Figure, figures
 from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
 from workbench.derive.speedup import Key, SessionTimes, session_times, wrong_outputs
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks, parts
+from workbench.study.model import Step
 from workbench.words import Status
 
 if TYPE_CHECKING:
@@ -172,3 +173,31 @@ class Snapshot:
     def names(self) -> tuple[str, ...]:
         """The steps to be judged, and all references."""
         return (*(s.variant for s in self.steps), *(r.name for r in self.ladder.references))
+
+
+def shapes_of(steps: Sequence[Step], table: str) -> list[str]:
+    """Every shape at which some step is judged; that of the table first."""
+    return list(dict.fromkeys([table, *(step.shape for step in steps if step.shape)]))
+
+
+def asked_for(steps: Sequence[Step], names: Sequence[str], shape: str) -> list[Step]:
+    """The baseline, the steps named, and those at this shape that start from one of them."""
+    return [
+        step
+        for step in steps
+        if step is steps[0]
+        or step.variant in names
+        or (step.parent in names and (step.shape or shape) == shape)
+    ]
+
+
+def judged_at(steps: Sequence[Step], shape: str, table: str) -> list[Step]:
+    """Steps judged at a shape; one without a shape of its own is judged at the table's."""
+    return [step for step in steps if (step.shape or table) == shape]
+
+
+def shown_at(steps: Sequence[Step], shape: str, table: str) -> list[Step]:
+    """Steps judged at a shape and those that they start from, in the order of the ladder."""
+    judged = judged_at(steps, shape, table)
+    names = {step.variant for step in judged} | {step.parent for step in judged}
+    return [step for step in steps if step.variant in names]

@@ -8,14 +8,23 @@ from dataclasses import replace
 from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings
 from workbench.judge.advice.record import Trial, record, told_what_was_tried, trials_of
-from workbench.judge.choices import choice_warnings
-from workbench.judge.comparability import ceiling_warnings, file_warnings, ladder_warnings
+from workbench.judge.comparability import (
+    ceiling_warnings,
+    choice_warnings,
+    file_warnings,
+    ladder_warnings,
+)
 from workbench.judge.comparison import Comparison
-from workbench.judge.environment import Environment, environment
+from workbench.judge.environment import Environment, environment, recordings
 from workbench.judge.evaluate import reference_row, start_row, step_row
-from workbench.judge.inputs import Snapshot, VariantEvidence
-from workbench.judge.ladders import asked_for, judged_at, shapes_of, shown_at
-from workbench.judge.recordings import recordings
+from workbench.judge.inputs import (
+    Snapshot,
+    VariantEvidence,
+    asked_for,
+    judged_at,
+    shapes_of,
+    shown_at,
+)
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.sessions import TimingFacts, throttling_warnings, timing_facts, timing_warnings
 from workbench.judge.shapes import AcrossShapes, across_shapes

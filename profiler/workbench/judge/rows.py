@@ -14,15 +14,13 @@ from workbench.derive.roofline.ceilings import DRAM, Ceilings
 from workbench.derive.roofline.measured import MeasuredCeilings
 from workbench.derive.roofline.point import Point
 from workbench.derive.speedup import Time
-from workbench.judge.accuracy import Accuracy
 from workbench.judge.advice.advise import Advice
 from workbench.judge.advice.record import Record, Trial
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
-from workbench.judge.environment import Environment
-from workbench.judge.gates import Gate
+from workbench.judge.environment import Environment, Recordings
+from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome, Score, score
-from workbench.judge.recordings import Recordings
 from workbench.judge.regimes import Elsewhere, InRegime
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.shapes import AcrossShapes

@@ -14,8 +14,10 @@ from workbench.judge.inputs import (
     Snapshot,
     TimedTogether,
     VariantEvidence,
+    asked_for,
+    shapes_of,
+    shown_at,
 )
-from workbench.judge.ladders import asked_for, shapes_of, shown_at
 from workbench.judge.sizes import ranges
 from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog

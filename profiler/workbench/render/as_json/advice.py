@@ -9,8 +9,8 @@ from workbench.judge.advice import ranking
 from workbench.judge.advice.advise import Advice
 from workbench.judge.advice.record import KindRecord, Record
 from workbench.judge.advice.subject import Spot
+from workbench.judge.comparison import rule_words
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.rules import rule_words
 from workbench.render.as_json import plain_data
 from workbench.words import VIRTUAL_ROOT
 

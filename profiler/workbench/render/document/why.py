@@ -9,9 +9,8 @@ from workbench.derive.noise import Noise
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout
 from workbench.derive.sums import added
-from workbench.judge.comparison import Comparison
+from workbench.judge.comparison import Comparison, RuleChange
 from workbench.judge.rows import Ablation
-from workbench.judge.rules import RuleChange
 from workbench.render.document.blocks import (
     Block,
     Field,

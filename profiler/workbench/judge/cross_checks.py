@@ -1,0 +1,380 @@
+"""The gates in which the counters testify. Pure.
+
+ncu runs a variant in another process and reads hardware: which kernels ran, for how long, and how
+many operations and bytes they did. A timing that its own capture contradicts is a wrong timing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING
+
+from workbench.derive.figures import DURATION, by_launch
+from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, peaks
+from workbench.derive.roofline.counted import counted_flops
+from workbench.derive.sums import added
+from workbench.judge.gates import Gate
+from workbench.words import ABSENT, GateState, NodeKind, Regime
+
+if TYPE_CHECKING:
+    from workbench.evidence.records import GraphNode, Series, Timing
+    from workbench.judge.inputs import VariantEvidence
+    from workbench.judge.view import View
+    from workbench.ncu.capture import Launched
+    from workbench.study.model import Work
+
+KERNELS, OUTPUTS, COMPARED = "kernels", "timed outputs", "compared with"
+
+
+def testimony(case: Case) -> tuple[Gate, ...]:
+    """All gates in which something testifies of a variant."""
+    return kernels_gate(case), duration_gate(case), work_gate(case), outputs_gate(case)
+
+
+def compared_gates(compared: Iterable[Case]) -> tuple[Gate, ...]:
+    """Failed, of each whose time is contradicted, since a ratio over a wrong time is wrong; none
+    of the others.
+    """
+    return tuple(
+        Gate(COMPARED, GateState.FAILED, f"{case.variant} has a wrong time: {why}")
+        for case in compared
+        if (why := contradiction(case))
+    )
+
+
+def contradiction(case: Case) -> str:
+    """Why the time of a variant cannot be believed, "" where nothing speaks against it."""
+    gate = duration_gate(case)
+    return gate.why if gate.state == GateState.FAILED else ""
+
+
+def kernels_gate(case: Case) -> Gate:
+    """The kernels of the timed graph are those that the capture saw: names, grids, blocks."""
+    nodes, launched = case.nodes, case.launched
+    if nodes is None or launched is None:
+        return Gate(KERNELS, GateState.OPEN, ABSENT)
+    if not nodes:
+        return Gate(KERNELS, GateState.FAILED, "the timed graph is empty: it launched nothing")
+    if case.timing is not None and case.variant in case.timing.unsteady:
+        why = "its calls launched other nodes in one session than in another"
+        return Gate(KERNELS, GateState.FAILED, why)
+    timed = Counter(_node(node) for node in nodes if node.kind == NodeKind.KERNEL)
+    seen = Counter(_launch(launch) for launch in launched)
+    told = []
+    if alone := timed - seen:
+        told.append(f"timed and not captured: {_listed(alone)}")
+    if alone := seen - timed:
+        told.append(f"captured and not timed: {_listed(alone)}")
+    if told:
+        return Gate(KERNELS, GateState.FAILED, "; ".join(told))
+    others = Counter(node.kind.value for node in nodes if node.kind != NodeKind.KERNEL)
+    beside = "".join(f", and {_count(n, kind)}" for kind, n in sorted(others.items()))
+    why = f"{_count(timed.total(), 'kernel')} timed as captured{beside}"
+    return Gate(KERNELS, GateState.PASSED, why)
+
+
+Signature = tuple[str, tuple[int, ...], tuple[int, ...]]
+
+
+def _node(node: GraphNode) -> Signature:
+    return node.kernel, node.grid, node.block
+
+
+def _launch(launch: Launched) -> Signature:
+    return launch.mangled, launch.grid or (), launch.block or ()
+
+
+def _listed(found: Counter[Signature]) -> str:
+    texts = []
+    for (kernel, grid, block), number in sorted(found.items()):
+        extents = [" x ".join(map(str, extent)) for extent in (grid, block)]
+        times = f"{number} times " if number > 1 else ""
+        texts.append(f"{times}{kernel} ({extents[0]} blocks of {extents[1]} threads)")
+    return ", ".join(texts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def outputs_gate(case: Case) -> Gate:
+    """The outputs of timed calls were right."""
+    sessions = case.timing.sessions if case.timing else ()
+    audits = [audit for s in sessions for audit in s.audits if audit.variant == case.variant]
+    if not audits:
+        return Gate(OUTPUTS, GateState.OPEN, ABSENT)
+    wrong = next((audit.why for audit in audits if audit.why), "")
+    if wrong:
+        return Gate(OUTPUTS, GateState.FAILED, f"wrong while it was timed: {wrong}")
+    number = int(added(audit.outputs for audit in audits))
+    return Gate(OUTPUTS, GateState.PASSED, f"{_count(number, 'output')} of timed calls were right")
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A timed variant with all that can testify: its capture, the timing, the work of one call.
+
+    ``ceilings`` are measured, in FLOP/s and bytes/s by id.
+    """
+
+    evidence: VariantEvidence
+    timing: Timing | None
+    work: Work | None = None
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def variant(self) -> str:
+        """Its name."""
+        return self.evidence.variant
+
+    @property
+    def launched(self) -> Sequence[Launched] | None:
+        """Of a capture made here; None where there is none, or it does not tell."""
+        capture = self.evidence.capture
+        return capture.launched if capture and self.evidence.was_profiled else None
+
+    @property
+    def was_flushed(self) -> bool:
+        """Whether ncu emptied the caches before the capture."""
+        index = self.evidence.index
+        flags = " ".join(index.ncu_flags) if index else ""
+        return "--cache-control none" not in flags
+
+    @property
+    def nodes(self) -> tuple[GraphNode, ...] | None:
+        """Of the graph of one call; None where they were not recorded."""
+        return self.timing.nodes.get(self.variant) if self.timing else None
+
+
+def case_of(view: View, variant: str, beside: str | None = None) -> Case:
+    """What is on record of a variant at the shape of a view, by the timing that its ratio over, or
+    to, ``beside`` is of; where they were not timed together, by that of the variant.
+    """
+    both = view.times.together(variant, beside) if beside else None
+    together = both or view.times.together(variant)
+    return Case(
+        evidence=view.variant(variant),
+        timing=together.timing if together else None,
+        work=view.evidence.work,
+        ceilings=view.ceilings,
+    )
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a call adds in the chained graph: µs, and the SM clock in GHz (None: not collected)."""
+
+    microseconds: float
+    ghz: float | None
+
+
+def added_time(case: Case) -> Added | None:
+    """The median over the instances of all sessions."""
+    every = case.timing.by_variant.get(case.variant, ()) if case.timing else ()
+    own = [series for series in every if series.regime == Regime.CHAINED]
+    if not own:
+        return None
+    clocks = [mhz for series in own for mhz in series.mhz]
+    return Added(median(map(_added, own)), median(clocks) / 1e3 if clocks else None)
+
+
+def _added(series: Series) -> float:
+    if not series.around:
+        return float(median(series.microseconds))
+    pairs = zip(series.microseconds, series.around, strict=True)
+    return float(median(whole - around for whole, around in pairs))
+
+
+def rates_of(case: Case) -> Mapping[str, float]:
+    """Theoretical peaks at the clock of the timing where the capture has them, else measured."""
+    capture = case.evidence.capture
+    found = peaks(capture.metrics) if capture else None
+    if found is None:
+        return case.ceilings
+    time = added_time(case)
+    faster = max(1.0, time.ghz * 1e9 / found.sm_clock) if time and time.ghz else 1.0
+    scaled = {name: rate * (1.0 if name == DRAM else faster) for name, rate in found.rates.items()}
+    return {**case.ceilings, **scaled}
+
+
+DURATION_GATE = "duration"
+# Bounds between the time that a call adds in the chained graph and the duration of its launches
+# under ncu, both at one SM clock. Measured on an H200 with the caches kept, for kernels of 5 to
+# 12 µs: ncu stands 0.5 to 1.4 µs above the time in company (0.2 to 0.7 µs at one clock), and within
+# a few per cent at long ones.
+LEAST_SHARE = 0.90
+UNDER_NCU_US = 1.2  # of a launch's start and end that other launches hide
+FLUSHED_US = 0.6  # more where ncu flushed the caches first, besides reading all from DRAM again
+# The other way, a call in a graph has gaps of 0.5 to 1 µs between its nodes, a memset of 0.8 µs
+# that ncu does not see, and a card that neighbours keep busy with writing back what they wrote.
+MOST_SHARE = 1.25
+GAP_US = 1.5  # a node
+CLOCK = "gpc__cycles_elapsed.avg.per_second"
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """µs that launches took under ncu at the clock of the timing, or at their own: whichever is
+    shorter and longer. ``longest`` is that of one launch, of all is the sum.
+    """
+
+    longest: float
+    total: float
+    launches: int
+
+
+def profiled(case: Case, ghz: float | None) -> Profiled | None:
+    """A kernel bound by the SMs takes the same cycles at any clock, one bound by DRAM the same
+    time: a launch has both. None without a capture made here.
+    """
+    capture = case.evidence.capture
+    if capture is None or not case.evidence.was_profiled:
+        return None
+    shortest, longest = [], []
+    for values in by_launch(capture.metrics).values():
+        if DURATION not in values:
+            return None
+        own = values[DURATION] * 1e-3
+        clock = values.get(CLOCK, 0.0) * 1e-9
+        scaled = own * clock / ghz if ghz and clock else own
+        shortest.append(min(own, scaled))
+        longest.append(max(own, scaled))
+    if not longest:
+        return None
+    return Profiled(longest=max(shortest), total=sum(longest), launches=len(longest))
+
+
+def duration_gate(case: Case) -> Gate:
+    """The time that a call adds is accounted for by what its launches took under ncu."""
+    time = added_time(case)
+    under_ncu = profiled(case, time.ghz if time else None)
+    if time is None or under_ncu is None:
+        return Gate(DURATION_GATE, GateState.OPEN, ABSENT)
+    least, most = _least(case, under_ncu), _most(case, under_ncu)
+    figures = f"a call adds {time.microseconds:.2f} µs, and its launches took"
+    if time.microseconds < least:
+        why = f"{figures} {under_ncu.longest:.2f} µs under ncu: at least {least:.2f} µs it must be"
+        return Gate(DURATION_GATE, GateState.FAILED, why)
+    if time.microseconds > most:
+        why = f"{figures} {under_ncu.total:.2f} µs under ncu: no more than {most:.2f} µs it can be"
+        return Gate(DURATION_GATE, GateState.FAILED, why)
+    why = f"{figures} {under_ncu.total:.2f} µs under ncu"
+    return Gate(DURATION_GATE, GateState.PASSED, why)
+
+
+def _least(case: Case, under_ncu: Profiled) -> float:
+    """Launches may run at once, so that the longest is what must have passed."""
+    least = LEAST_SHARE * under_ncu.longest - UNDER_NCU_US
+    if case.was_flushed:
+        least -= FLUSHED_US + _refilling(case)
+    return least
+
+
+def _refilling(case: Case) -> float:
+    """µs that DRAM needs for what the caches would have had."""
+    figures, rates = case.evidence.figures, rates_of(case)
+    if "dram_read" not in figures or not rates.get(DRAM):
+        return 0.0
+    return figures["dram_read"].value * 1e12 / rates[DRAM]
+
+
+def _most(case: Case, under_ncu: Profiled) -> float:
+    """Launches may run one after the other; so may memsets and copies, which ncu does not see."""
+    nodes = case.nodes or ()
+    unseen = [node.kind for node in nodes].count(NodeKind.MEMSET)
+    unseen += [node.kind for node in nodes].count(NodeKind.MEMCPY)
+    rate = rates_of(case).get(DRAM)
+    moving = 2e6 * case.work.bytes / rate if case.work and rate else 0.0
+    number = max(len(nodes), under_ncu.launches)
+    return MOST_SHARE * under_ncu.total + GAP_US * number + moving * unseen
+
+
+WORK = "work"
+PACKED_FLOPS = 64  # of a warp instruction at the most, outside of the tensor cores: two halves
+LEAST_WORK = 0.90  # counters of several replay passes agree to some per cent
+MARGIN = 1.05  # of a peak: clocks of two passes differ by so much in short kernels
+INSTRUCTIONS = "smsp__inst_executed.sum"
+# What may do the arithmetic of a study whose inputs are of a type: also faster types, since float32
+# can be put together from halves.
+ARITHMETIC = {
+    "float64": ("fp64", "tensor fp64"),
+    "float32": ("fp32", "half", "tensor tf32", "tensor fp16", "tensor bf16"),
+    "float16": ("fp32", "half", "tensor fp16", "tensor bf16"),
+    "bfloat16": ("fp32", "half", "tensor fp16", "tensor bf16"),
+    "float8_e4m3fn": ("fp32", "half", "tensor fp16", "tensor bf16", "tensor fp8"),
+    "float8_e5m2": ("fp32", "half", "tensor fp16", "tensor bf16", "tensor fp8"),
+}
+
+
+def work_gate(case: Case) -> Gate:
+    """The capture did what one call needs, and the call was not faster than the card can be."""
+    work, capture = case.work, case.evidence.capture
+    if work is None or capture is None or not case.evidence.was_profiled:
+        return Gate(WORK, GateState.OPEN, ABSENT)
+    parts = [_operations(case, work), _bytes(case, work), _floor(case, work)]
+    known = [part for part in parts if part is not None]
+    failed = next((part for part in known if part.state == GateState.FAILED), None)
+    if failed is not None:
+        return failed
+    if not known:
+        return Gate(WORK, GateState.OPEN, ABSENT)
+    return Gate(WORK, GateState.PASSED, ", ".join(part.why for part in known))
+
+
+def _operations(case: Case, work: Work) -> Gate | None:
+    """None where they cannot be counted: integers, and additions of halves outside of the tensor
+    cores, which ncu counts together with conversions.
+    """
+    capture = case.evidence.capture
+    counted = counted_flops(capture.metrics) if capture and work.flops else None
+    if capture is None or counted is None or work.dtype not in ARITHMETIC:
+        return None
+    done = added(counted.values())
+    in_halves = work.dtype not in ("float32", "float64")
+    if in_halves and not any(kind.startswith(TENSOR) for kind in counted):
+        launches = by_launch(capture.metrics).values()
+        done += PACKED_FLOPS * added(values.get(INSTRUCTIONS, 0.0) for values in launches)
+        if done >= LEAST_WORK * work.flops:
+            return None
+    return _at_least(done, work.flops, "operations", "FLOP")
+
+
+def _bytes(case: Case, work: Work) -> Gate | None:
+    """Between the SMs and L2 every operand goes at least once."""
+    launched = case.launched
+    if not work.bytes or not launched or any(x.l2_bytes is None for x in launched):
+        return None
+    return _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes through L2", "B")
+
+
+def _at_least(done: float, needed: float, what: str, unit: str) -> Gate:
+    if done < LEAST_WORK * needed:
+        why = f"{done:.3g} {unit} of {needed:.3g} that one call needs: {what} are missing"
+        return Gate(WORK, GateState.FAILED, why)
+    return Gate(WORK, GateState.PASSED, f"{done / needed:.2f} times the {what} that it needs")
+
+
+def _floor(case: Case, work: Work) -> Gate | None:
+    """No call is faster than its operations at the peak of the fastest arithmetic that could do
+    them, or its bytes at twice the rate of L2, which reads and writes at once.
+    """
+    time, rates = added_time(case), rates_of(case)
+    kinds = ARITHMETIC.get(work.dtype, ())
+    peak = max((rates[kind] for kind in kinds if kind in rates), default=0.0)
+    floors = {
+        "operations": work.flops / peak if peak else 0.0,
+        "bytes": work.bytes / (2 * rates[L2]) if rates.get(L2) else 0.0,
+    }
+    what = max(floors, key=lambda name: floors[name])
+    floor = floors[what] / MARGIN * 1e6
+    if time is None or not floor:
+        return None
+    if time.microseconds < floor:
+        why = (
+            f"{time.microseconds:.3g} µs, where the card needs {floor:.3g} µs for its {what} alone"
+        )
+        return Gate(WORK, GateState.FAILED, why)
+    return Gate(WORK, GateState.PASSED, f"the card's floor is {floor:.3g} µs")
