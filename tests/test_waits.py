@@ -15,12 +15,11 @@ from pathlib import Path
 import pytest
 
 from workbench.cuda.cubin import MAGIC
-from workbench.ncu import binaries, places
-from workbench.ncu.binaries import tables_in
+from workbench.ncu import line_table, places
 from workbench.ncu.capture import Decoded, read_lines
 from workbench.ncu.counters import counted
 from workbench.ncu.instructions import Instruction, instruction
-from workbench.ncu.line_table import Frame, LineTable, Row, line_tables
+from workbench.ncu.line_table import Frame, LineTable, Row, line_tables, tables_in
 from workbench.ncu.places import Places, Waits, is_library, source_place
 from workbench.ncu.reader import actions
 from workspaces import CAPTURES, CAUSAL, FLUSHED, recorded_range
@@ -187,13 +186,13 @@ def test_a_report_with_too_much_of_them_is_not_kept_waiting_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     report = recorded_range(CAUSAL, "fix10")[0]
-    binaries._tables.cache_clear()
-    monkeypatch.setattr(binaries, "MOST_LINES", 1)
+    line_table._tables.cache_clear()
+    monkeypatch.setattr(line_table, "MOST_LINES", 1)
     assert tables_in(report) == []
-    binaries._tables.cache_clear()
-    monkeypatch.setattr(binaries, "MOST", 1)
+    line_table._tables.cache_clear()
+    monkeypatch.setattr(line_table, "MOST", 1)
     assert tables_in(report) == []
-    binaries._tables.cache_clear()
+    line_table._tables.cache_clear()
 
 
 @pytest.mark.parametrize("damage", range(0, 400, 31))

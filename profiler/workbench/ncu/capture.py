@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.errors import UsageError, unknown
-from workbench.ncu.binaries import tables_in
 from workbench.ncu.catalog import needed_metrics
 from workbench.ncu.counters import LINE_COUNTERS, Counted, counted, stall_metrics
 from workbench.ncu.disassembly import Code, read_code
+from workbench.ncu.line_table import tables_in
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import (
     Wanted,

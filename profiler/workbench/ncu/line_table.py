@@ -4,15 +4,27 @@ DWARF's line number program, versions 2 to 4 (DWARF 4, section 6.2), with two ex
 NVIDIA's compilers, described in LLVM's and ``ptxas``'s PTX of version 7.2 and later (``.loc`` with
 ``inlined_at``): 0x90 says that the rows from here on are of a function inlined at an earlier row,
 counted from 1, with 0 for none; 0x91 names the function. Names are offsets into ``.debug_str``.
+
+
+The binaries stand whole in a report, as ELF files (System V ABI, 64 bit), of which ``ncu_report``
+gives the disassembly alone.
 """
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import NamedTuple
+
+from workbench.cuda.cubin import MAGIC, sections
+from workbench.errors import BadCapture
+from workbench.evidence import frames
+from workbench.evidence.store import digest_of
 
 VERSIONS = (2, 3, 4)
 MOST_ROWS = 1 << 20  # of one table; a kernel of ten thousand instructions has as many rows
@@ -245,3 +257,51 @@ def _standard(reader: _Reader, head: _Header, state: _State, code: int) -> None:
 def _name(strings: bytes, at: int) -> str:
     end = strings.find(b"\0", at)
     return strings[at:end].decode("utf-8", "replace") if end >= 0 else ""
+
+
+MOST = 1 << 28  # bytes of a report that are looked through
+MOST_LINES = 1 << 22  # bytes of line tables that are read, some seconds each million
+LINES, STRINGS = ".debug_line", ".debug_str"
+
+
+def tables_in(path: Path) -> list[LineTable]:
+    """The line tables of all functions in a report; empty where it has none that can be read."""
+    return _tables(path, digest_of(path)) if path.is_file() else []
+
+
+@lru_cache(maxsize=4)
+def _tables(path: Path, digest: str) -> list[LineTable]:
+    content = _content(path)
+    found: list[LineTable] = []
+    left = MOST_LINES
+    at = content.find(MAGIC)
+    while at >= 0:
+        with suppress(ValueError, IndexError, struct.error):  # bytes that only begin like one
+            tables = _lines(content, at)
+            lines = tables.get(LINES, b"")
+            left -= len(lines)
+            if left > 0:
+                found += line_tables(lines, tables.get(STRINGS, b""))
+        at = content.find(MAGIC, at + len(MAGIC))
+    return found
+
+
+def _content(path: Path) -> bytes:
+    """Uncompressed; empty where that is more than can be looked through."""
+    held, size = [], 0
+    try:
+        if not frames.is_compressed(path):
+            return path.read_bytes() if path.stat().st_size <= MOST else b""
+        for piece in frames.pieces(path):
+            size += len(piece)
+            if size > MOST:
+                return b""
+            held.append(piece)
+    except (OSError, BadCapture):
+        return b""
+    return b"".join(held)
+
+
+def _lines(content: bytes, at: int) -> dict[str, bytes]:
+    """The sections of the lines, by name. Raises ValueError, IndexError or struct.error."""
+    return {s.name: s.body for s in sections(content, at) if s.name in (LINES, STRINGS) and s.body}

@@ -1,4 +1,6 @@
-"""What all records have in common, and where they come from."""
+"""What all records have in common, and those that stand in a file each: builds, checks, captures,
+ceilings.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from workbench.words import SCHEMA_VERSION
+from workbench.words import SCHEMA_VERSION, CheckResult, Parameter
 
 Number = int | float
 UNITS = ("FLOP/s", "byte/s")
@@ -67,3 +69,168 @@ class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):
 def require_file_name(field: str, name: str) -> None:
     if not name or "/" in name or "\0" in name or name.startswith("."):
         raise ValueError(f"has '{field}' {name!a}, no file in the folder of reports")
+
+
+class BuiltKernel(Record, frozen=True, kw_only=True):
+    """What ptxas reports of one kernel; sizes in bytes, of which 0 is not written, registers per
+    thread. ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
+    collected, or of a kernel that the variant does not launch.
+    """
+
+    kernel: str
+    registers: int
+    shared_bytes: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    source: str
+    code: str = ""
+
+
+class Build(Record, frozen=True, kw_only=True):
+    """``builds/<variant>.json``: where it does not compile, ``error`` says why and ``hint`` what
+    to do.
+    """
+
+    variant: str
+    fingerprint: str
+    sources: tuple[str, ...]
+    arch: str
+    kernels: tuple[BuiltKernel, ...]
+    warnings: tuple[str, ...]
+    error: str = ""
+    provenance: Provenance
+    hint: str | msgspec.UnsetType = msgspec.UNSET
+
+    def written(self, content: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **content,
+            "kernels": [without_defaults(each, BuiltKernel) for each in content["kernels"]],
+        }
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """A variant against the float64 reference at one shape; errors are None where it has none.
+
+    ``times_reference`` is the worst error as a multiple of the primary reference's error on the
+    same inputs, and ``kind`` the kind of inputs that it comes from: empty for the plain ones.
+    ``varies``: the same inputs gave other bits. ``output`` is the one of several that decided, and
+    ``hint`` the way out of what is wrong; they are not written where there is nothing to say.
+    """
+
+    status: CheckResult
+    why: str = ""
+    max_abs: Number | None = None
+    relative: Number | None = None
+    fingerprint: str
+    times_reference: Number | None = None
+    kind: str = ""
+    varies: bool = False
+    output: str | msgspec.UnsetType = msgspec.UNSET
+    hint: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Checks(Record, frozen=True, kw_only=True):
+    """``checks/<variant>.json``: the checks of one variant by shape."""
+
+    variant: str
+    shapes: dict[str, Check]
+    provenance: Provenance
+
+    def written(self, content: dict[str, Any]) -> dict[str, Any]:
+        shapes = {name: without_defaults(each, Check) for name, each in content["shapes"].items()}
+        return {**content, "shapes": shapes}
+
+
+class DerivedShape(Record, frozen=True, kw_only=True):
+    """``<shape>/shape.json``: the parameters of a shape that the study does not list."""
+
+    shape: str
+    parameters: dict[str, Parameter]
+
+
+class CapturedKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What a capture says of a kernel: registers a thread, bytes of shared memory a block (its own
+    and what was asked for at the launch), and executed instructions that spill registers.
+    """
+
+    kernel: str
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spill_instructions: int | None = None
+
+
+class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """``<shape>/captures/<variant>.json``: which launches of which report are the variant's.
+
+    ``range`` is the NVTX range around them, ``sha256`` of the report as it is kept. ``repeats``
+    are earlier reports of the same sources under the same ncu, newest first, and
+    ``repeats_sha256`` theirs by name, where known. ``resources`` are those of its kernels, each
+    once.
+    """
+
+    variant: str
+    shape: str
+    fingerprint: str
+    report: str
+    sha256: str
+    range: str
+    launches: int
+    ncu: str
+    ncu_flags: tuple[str, ...]
+    provenance: Provenance
+    repeats: tuple[str, ...] | None = None
+    repeats_sha256: dict[str, str] | None = None
+    resources: tuple[CapturedKernel, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_file_name("report", self.report)
+        for name in self.repeats or ():
+            require_file_name("repeats", name)
+
+    @property
+    def known_sha256(self) -> dict[str, str]:
+        """Of its report and its repeats, by name."""
+        return {**(self.repeats_sha256 or {}), self.report: self.sha256}
+
+
+class Tried(Record, frozen=True, kw_only=True):
+    """A setting of a benchmark and the median of its rounds, in the unit of the ceiling."""
+
+    ran: str
+    median: Number
+
+
+class Ceiling(Record, frozen=True, kw_only=True):
+    """``value`` is the median round of the best setting, ``best`` the best of them.
+
+    ``unit`` is FLOP/s or byte/s, ``ran`` says what was run. Clocks in MHz, of the SMs and of the
+    memory while it ran; None where not collected.
+    """
+
+    unit: str
+    value: Number
+    best: Number
+    rounds: int
+    round_ms: Number
+    settings: int
+    ran: str
+    sm_clock_mhz: Number | None
+    memory_clock_mhz: Number | None
+    temperature_c: Number | None
+    throttled: bool
+    tried: tuple[Tried, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 < self.value < float("inf") or self.unit not in UNITS:
+            raise ValueError(f"is {self.value:g} {self.unit}")
+
+
+class CeilingsFile(Record, frozen=True, kw_only=True):
+    """``ceilings.json``: what the card was measured to reach, by id; why others are missing."""
+
+    mend: ClassVar[str] = "run `workbench calibrate` on that GPU again, or delete the file"
+
+    ceilings: dict[str, Ceiling]
+    not_collected: dict[str, str]
+    provenance: Provenance
