@@ -16,11 +16,10 @@ from commits import Repository, repository
 from faulty import examples
 from test_gate import CU, MODULE
 from workbench.cli import main
-from workbench.commands import executor
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.commits import first_bad
-from workbench.run import machine
+from workbench.run import machine, measure
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan
 from workbench.run.recording import Recorder
@@ -72,7 +71,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(executor, "Measurement", Bench)
+    monkeypatch.setattr(measure, "Measurement", Bench)
     Bench.asked = []
     return Bench
 

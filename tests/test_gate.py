@@ -17,7 +17,6 @@ import snapshots
 import workspaces
 from commits import Repository, repository
 from workbench.cli import main
-from workbench.commands import executor
 from workbench.cuda.build import Source
 from workbench.cuda.cubin import code_digests
 from workbench.derive.diff.side_by_side import kernel_line, plain_name
@@ -29,7 +28,7 @@ from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance, Ti
 from workbench.judge.commits import Change, Rules, Timed, judge_change, time_verdict, with_controls
 from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
-from workbench.run import machine
+from workbench.run import machine, measure
 from workbench.run.commits import join, older
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan
@@ -530,7 +529,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(executor, "Measurement", Bench)
+    monkeypatch.setattr(measure, "Measurement", Bench)
     Bench.asked, Bench.captures, Bench.wrong = [], {}, set()
     return Bench
 

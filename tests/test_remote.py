@@ -22,7 +22,7 @@ from commits import repository
 from remotes import Cards, alive, card, install
 from standin import StandIn, stand_in_for_jobs
 from workbench.cli import main
-from workbench.commands import executor, watch
+from workbench.commands import watch
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import frames, journal, store
 from workbench.evidence.layout import EvidenceFolder
@@ -64,7 +64,6 @@ class Here:
 @pytest.fixture
 def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cards:
     """A GPU, on which ``--on gpu1`` measures."""
-    monkeypatch.setattr(executor, "remote_of", lambda name, note: Remote(Here()))
     monkeypatch.setattr("workbench.remote.target.remote_of", lambda name, note: Remote(Here()))
     return install(tmp_path, monkeypatch, [card(0)])
 

@@ -12,12 +12,11 @@ import pytest
 from commits import repository
 from remotes import card, install
 from workbench.cli import main
-from workbench.commands import executor
 from workbench.commands import spending as spending_verb
 from workbench.evidence import store
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal
-from workbench.run import gpu_lock, machine
+from workbench.run import gpu_lock, machine, measure
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured
 from workbench.study.config import Budget
@@ -129,7 +128,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu(H200, "1", "9.0"))
-    monkeypatch.setattr(executor, "Measurement", Bench)
+    monkeypatch.setattr(measure, "Measurement", Bench)
     Bench.begun = 0
     return Bench
 

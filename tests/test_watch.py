@@ -15,13 +15,13 @@ import pytest
 import workspaces
 from snapshots import WHEN, session
 from workbench.cli import main
-from workbench.commands import executor, watch
+from workbench.commands import watch
 from workbench.commands.options import WatchOptions
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel, Timing
 from workbench.render.document.machine import Save, told
-from workbench.run import machine
+from workbench.run import machine, measure
 from workbench.run.plan import Measured as Result
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, ErrorText, Failed
@@ -262,7 +262,7 @@ def test_with_a_gpu_it_is_checked_and_timed_beside_its_parent(
     kernels = {"baseline": workspaces.GOOD, "fix1": workspaces.GOOD}
     root = workspaces.make(tmp_path / "ws", kernels)
     monkeypatch.setattr(machine, "can_measure", lambda: True)
-    monkeypatch.setattr(executor, "Measurement", Measured)
+    monkeypatch.setattr(measure, "Measurement", Measured)
     watch.rounds(WatchOptions("fix1", project=root), script())
     built_, check, time_ = capsys.readouterr().out.splitlines()
     assert built_.endswith("fix1: built for sm_90a: registers 96, spills 0")

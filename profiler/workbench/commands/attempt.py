@@ -24,6 +24,7 @@ from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
 from workbench.problems.problem import Kind, Problem, Request, split
 from workbench.problems.writing import EXACT, OWN, Facts, write
+from workbench.remote.target import Task
 from workbench.run.build import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed, Learned, TrialJob
@@ -182,7 +183,7 @@ def called_once(workspace: Workspace, study: Study, shape: str, job: TrialJob) -
     with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
         folder = EvidenceFolder(Path(scratch) / remote.gpu.slug)
         config = for_study(workspace.config, study.ladder)
-        one = executor.Task(workspace, study, config, folder, Plan(shape), instead=job)
+        one = Task(workspace, study, config, folder, Plan(shape), instead=job)
         told = executor.answer(one, lambda event: None).told
     assert isinstance(told, Learned)
     return told

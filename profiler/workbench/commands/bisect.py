@@ -34,6 +34,7 @@ from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.judge.commits import Found, Rules, first_bad, judge_change
 from workbench.judge.differences import AtCommit, is_same
+from workbench.remote.target import Task
 from workbench.run.commits import Commit, Repository, older, repository_of
 from workbench.run.plan import Plan
 from workbench.study.workspace import Workspace, find_workspace
@@ -323,7 +324,7 @@ def correctness(
         target = EvidenceFolder(folder / gpu.slug)
         known = Evidence(side.study, side.study.default_shape, target)
         plan = Plan(known.shape, checked=tuple(left))
-        executor.carry_out([executor.Task(payer, side.study, side.workspace.config, target, plan)])
+        executor.carry_out([Task(payer, side.study, side.workspace.config, target, plan)])
         found |= {name: _checked(known, name) for name in left}
     return found
 

@@ -20,6 +20,7 @@ from workbench.evidence.ceilings import load_calibration
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.ncu.captures import Captures
+from workbench.remote.target import Task
 from workbench.render.as_json.ladder import ceilings
 from workbench.render.document import rooflines
 from workbench.render.document.blocks import Paragraph, words
@@ -46,10 +47,10 @@ def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
     return None
 
 
-def _task(workspace: Workspace, study: Study, folder: EvidenceFolder) -> executor.Task:
+def _task(workspace: Workspace, study: Study, folder: EvidenceFolder) -> Task:
     config, plan = for_study(workspace.config, study.ladder), Plan(study.default_shape)
     instead = CeilingsJob(ceilings=CEILINGS)
-    return executor.Task(workspace, study, config, folder, plan, instead=instead)
+    return Task(workspace, study, config, folder, plan, instead=instead)
 
 
 def _tell(event: Event) -> None:

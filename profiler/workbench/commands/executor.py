@@ -19,20 +19,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import typer
 
 from workbench.commands.progress import Progress, note
 from workbench.commands.spending import begin, charge, spending
-from workbench.remote.target import Hear, Remote, remote_of
-from workbench.remote.target import Task as Task
 from workbench.run import machine
-from workbench.run.gpu import Gpu
-from workbench.run.measure import Measurement
-from workbench.run.plan import Measured
-from workbench.run.protocol import Broken
-from workbench.run.trial import error_of
+
+if TYPE_CHECKING:  # a verb that only reads needs none of them
+    from workbench.remote.target import Hear, Remote, Task
+    from workbench.run.gpu import Gpu
+    from workbench.run.plan import Measured
 
 INTERRUPTED = 130
 REMOTE: ContextVar[Remote | None] = ContextVar("remote", default=None)
@@ -63,6 +61,8 @@ def target(on: str | None) -> Iterator[None]:
     if on is None:
         yield
         return
+    from workbench.remote.target import remote_of
+
     token = REMOTE.set(remote_of(on, note))
     try:
         yield
@@ -130,6 +130,8 @@ def measured(tasks: Sequence[Task], hear: Hear | None = None) -> list[Measured]:
 
 
 def here(task: Task, hear: Hear) -> Measured:
+    from workbench.run.measure import Measurement
+
     with spending(task.payer, task.evidence):
         return Measurement(
             task.study,
@@ -145,6 +147,8 @@ def here(task: Task, hear: Hear) -> Measured:
 
 def there(remote: Remote, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
     """Each is recorded as soon as it comes back."""
+    from workbench.run.plan import Measured
+
     runs = [begin(task.payer, task.evidence, remote.gpu.name) for task in tasks]
     found = [Measured() for _ in tasks]
     for i, result in remote.measure(tasks, hear):
@@ -157,6 +161,9 @@ def answer(task: Task, hear: Hear) -> Measured:
     """Of a task that measures no variants, on the remote target. Raises the error in which it
     ended, and KeyboardInterrupt after Ctrl-C.
     """
+    from workbench.run.protocol import Broken
+    from workbench.run.trial import error_of
+
     (found,) = measured([task], hear)
     if isinstance(found.told, Broken):
         remote = REMOTE.get()

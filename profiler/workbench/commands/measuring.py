@@ -12,6 +12,7 @@ from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Build
 from workbench.judge.deciding import Deciding
+from workbench.remote.target import Task
 from workbench.run.plan import Measured, Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
@@ -191,10 +192,10 @@ def ensure_timed(
     return carry_out(target, todo, Deciding(refusing=refused is not None))
 
 
-def task(target: Target, todo: Plan, deciding: Deciding) -> executor.Task:
+def task(target: Target, todo: Plan, deciding: Deciding) -> Task:
     config = for_study(target.workspace.config, target.study.ladder)
     given = (target.workspace, target.study, config, target.folder)
-    return executor.Task(*given, todo, deciding)
+    return Task(*given, todo, deciding)
 
 
 def carry_out(target: Target, todo: Plan, deciding: Deciding) -> Ensured:

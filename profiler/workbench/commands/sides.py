@@ -25,6 +25,7 @@ from workbench.judge.inputs import TimedTogether
 from workbench.judge.open_verdicts import timed_pair
 from workbench.judge.sessions import timing_facts
 from workbench.ncu.captures import Captures
+from workbench.remote.target import Task
 from workbench.run.build import build_only
 from workbench.run.commits import Commit, join, older
 from workbench.run.plan import Plan
@@ -257,7 +258,7 @@ def measure_together(
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
-    task = executor.Task(payer, study, config, target, plan, deciding)
+    task = Task(payer, study, config, target, plan, deciding)
     (result,) = executor.carry_out([task])
     return Together(task.evidence, {**result.unsupported, **result.failures})
 

@@ -28,6 +28,7 @@ from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
+from workbench.remote.target import Task
 from workbench.render.as_json import plain_data
 from workbench.render.document.machine import Save, told
 from workbench.run import machine
@@ -166,7 +167,7 @@ def measured(study: Study, name: str, config: Config, options: WatchOptions) -> 
         folder = EvidenceFolder(Path(scratch) / "evidence" / (gpu.slug if gpu else "gpu"))
         folder.root.mkdir(parents=True)
         payer, plan = find_workspace(options.project), Plan(shape, timed=names)
-        task = executor.Task(payer, study, quick, folder, plan)
+        task = Task(payer, study, quick, folder, plan)
         with Progress(0, QUICK.sessions) as progress:
             (done,) = executor.measured([task], quiet(progress))
         return as_saved(Evidence(study, shape, folder), name, beside, done.failures.get(name, ""))
