@@ -19,7 +19,7 @@ from workbench.commands.target import find_target
 from workbench.derive.figures import TIME
 from workbench.derive.intervals import Ratio
 from workbench.derive.stalls import stall_times
-from workbench.judge.advice.changes import CATALOGUE
+from workbench.judge.advice.candidate import CATALOGUE
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot

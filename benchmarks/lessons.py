@@ -11,7 +11,7 @@ from pathlib import Path
 
 from workbench.evidence.layout import evidence_folders
 from workbench.evidence.recorded import Evidence
-from workbench.judge.advice.changes import CATALOGUE
+from workbench.judge.advice.candidate import CATALOGUE
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.judge.view import Views

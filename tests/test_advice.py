@@ -19,9 +19,8 @@ from workbench.commands.target import find_target
 from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import stall_shares
 from workbench.judge.advice.advise import Advice, Tried, advise
-from workbench.judge.advice.changes import CATALOGUE
-from workbench.judge.advice.ranking import to_try, trust
-from workbench.judge.advice.record import KindRecord, Record, Trial, record, together
+from workbench.judge.advice.candidate import CATALOGUE
+from workbench.judge.advice.record import KindRecord, Record, Trial, record, to_try, together, trust
 from workbench.judge.advice.subject import Subject, subject
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation

@@ -26,9 +26,8 @@ from workbench.commands.target import (
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.records import Build, Provenance
 from workbench.judge.deciding import Deciding
-from workbench.judge.fates import refusal
 from workbench.judge.snapshot import at_one_shape
-from workbench.judge.sweep import Sweep, judge_builds, judge_sweep
+from workbench.judge.sweep import Sweep, judge_builds, judge_sweep, refusal
 from workbench.render.as_json import sweep as as_json
 from workbench.render.document import sweep as document
 from workbench.run.build import build_only

@@ -34,6 +34,6 @@ class Deciding:
 
     def refused(self, config: Config) -> Callable[[Build], str] | None:
         """What says why a build is not worth checking and timing, "" where it is."""
-        from workbench.judge.fates import refusal
+        from workbench.judge.sweep import refusal
 
         return partial(refusal, gates=config.gates) if self.refusing else None

@@ -25,9 +25,9 @@ from workbench.judge.inputs import (
     shapes_of,
     shown_at,
 )
+from workbench.judge.regimes import AcrossShapes, across_shapes
 from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.sessions import TimingFacts, throttling_warnings, timing_facts, timing_warnings
-from workbench.judge.shapes import AcrossShapes, across_shapes
 from workbench.judge.sizes import OverSizes, over_sizes
 from workbench.judge.view import View, Views
 from workbench.study.config import Config

@@ -11,7 +11,7 @@ from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
 from workbench.judge.evaluate import standing
 from workbench.judge.sessions import warnings_of
-from workbench.judge.times import Times, main_timing
+from workbench.judge.view import Times, main_timing
 from workbench.study.model import Step, Variant
 from workbench.study.params import base_name
 from workbench.words import Origin, Parameter

@@ -1,19 +1,23 @@
-"""One variant in every regime, and where another regime than the chained one judges otherwise."""
+"""One variant in every regime, and at all shapes of its study beside the fastest reference."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
+from workbench.derive.sums import added
 from workbench.judge.gates import speed_verdict
 from workbench.study.config import Gates
 from workbench.words import Regime, Verdict
 
 if TYPE_CHECKING:
-    from workbench.judge.view import View
+    from workbench.evidence.records import GraphNode
+    from workbench.judge.view import View, Views
+    from workbench.words import Parameter
 
 ONLY = {
     Regime.CHAINED: "only between neighbours",
@@ -99,4 +103,125 @@ def elsewhere(over_parent: Mapping[Regime, Ratio], gates: Gates) -> tuple[Elsewh
         Elsewhere(regime, verdict == Verdict.KEPT, over_parent[regime])
         for regime, verdict in verdicts.items()
         if verdict not in (verdicts[Regime.CHAINED], Verdict.INCONCLUSIVE)
+    )
+
+
+LEAST_INTENSITY = 4.0  # FLOP a byte: with fewer, no card since Turing is bound by arithmetic
+
+
+@dataclass(frozen=True)
+class AtShape:
+    """Chained times at one shape, and how much faster the variant is than ``fastest``, the fastest
+    reference timed there: those of the timing that has both.
+
+    ``flops_per_second`` and ``bytes_per_second`` are the study's work over the time, whatever the
+    kernel computes and moves besides; the latter is None where that is not known.
+    ``times_reference`` the error there as a multiple of the primary reference's. ``nodes`` are what
+    one call of the fastest reference is made of. ``untimed`` are references that were not timed
+    beside the variant: the fastest one might be among them.
+    """
+
+    shape: str
+    parameters: Mapping[str, Parameter]
+    time: Time
+    fastest: str
+    reference: Time | None
+    over_fastest: Ratio | None
+    flops_per_second: float
+    times_reference: float | None
+    nodes: tuple[GraphNode, ...] = ()
+    untimed: tuple[str, ...] = ()
+    bytes_per_second: float | None = None
+
+    @property
+    def terabytes_per_second(self) -> float | None:
+        """Of the least bytes; None where they are not known."""
+        return None if self.bytes_per_second is None else self.bytes_per_second / 1e12
+
+    @property
+    def is_traffic(self) -> bool:
+        """Whether it has so little arithmetic a byte that the bytes are what counts."""
+        return self.flops_per_second < LEAST_INTENSITY * (self.bytes_per_second or 0.0)
+
+
+@dataclass(frozen=True)
+class AcrossShapes:
+    """``geometric_mean`` and ``worst`` are of the ratios over the fastest reference at each shape;
+    None without any. ``newer`` are later outcomes of the ladder, and at how many of these shapes
+    they were timed.
+    """
+
+    variant: str
+    results: tuple[AtShape, ...]
+    newer: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Over the fastest reference, where one was timed beside the variant."""
+        return [r.over_fastest.ratio for r in self.results if r.over_fastest]
+
+    @property
+    def geometric_mean(self) -> float | None:
+        """None without any ratio."""
+        return geometric_mean(self.ratios)
+
+    @property
+    def untimed(self) -> Mapping[str, tuple[str, ...]]:
+        """Reference to the shapes at which it was not timed, where it was at another."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name in dict.fromkeys(name for r in self.results for name in r.untimed):
+            shapes = tuple(r.shape for r in self.results if name in r.untimed)
+            if len(shapes) < len(self.results):
+                found[name] = shapes
+        return found
+
+    @property
+    def worst(self) -> AtShape | None:
+        """Where the variant does least well."""
+        compared = [r for r in self.results if r.over_fastest]
+        return min(
+            compared, key=lambda r: r.over_fastest.ratio if r.over_fastest else 0, default=None
+        )
+
+
+def geometric_mean(ratios: Iterable[float]) -> float | None:
+    """None without any ratio."""
+    logs = [math.log(ratio) for ratio in ratios]
+    return math.exp(added(logs) / len(logs)) if logs else None
+
+
+def across_shapes(views: Views, variant: str) -> AcrossShapes:
+    """The variant at every shape of the snapshot where it was timed as it is now."""
+    every = (views.at(shape) for shape in views.snapshot.shapes)
+    results = (_at_shape(view, variant) for view in every if variant in view.evidence.variants)
+    return AcrossShapes(variant, tuple(result for result in results if result is not None))
+
+
+def _at_shape(view: View, variant: str) -> AtShape | None:
+    time, flops = view.times.time(variant), view.evidence.flops
+    if time is None or flops is None:
+        return None
+    fastest, over = fastest_reference(view, variant, Regime.CHAINED)
+    check = view.variant(variant).checks.get(view.shape)
+    error = check.times_reference if check else None
+    timing = view.times.together(fastest, variant) if fastest else None
+    if fastest:
+        time = view.times.beside(fastest, variant) or time
+    seconds, work = time.value * 1e-6, view.evidence.work
+    return AtShape(
+        shape=view.shape,
+        parameters=view.evidence.parameters,
+        time=time,
+        fastest=fastest,
+        reference=view.times.beside(variant, fastest) if fastest else None,
+        over_fastest=over,
+        flops_per_second=flops / seconds,
+        bytes_per_second=work.bytes / seconds if work else None,
+        times_reference=None if error is None else float(error),
+        nodes=timing.nodes(fastest) if timing else (),
+        untimed=tuple(
+            reference.name
+            for reference in view.ladder.references
+            if view.times.ratio(reference.name, variant) is None
+        ),
     )

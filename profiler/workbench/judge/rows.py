@@ -21,9 +21,8 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.environment import Environment, Recordings
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome, Score, score
-from workbench.judge.regimes import Elsewhere, InRegime
+from workbench.judge.regimes import AcrossShapes, Elsewhere, InRegime
 from workbench.judge.sessions import TimingFacts
-from workbench.judge.shapes import AcrossShapes
 from workbench.judge.sizes import OverSizes
 from workbench.study.model import Step
 from workbench.words import Origin, Regime, Role, Status, Verdict
@@ -54,7 +53,7 @@ class Row:
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
     choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
     a reference is not measured. ``advice`` is all that could be
-    tried next, see ``ranking``; None is not collected.
+    tried next, see ``to_try``; None is not collected.
     """
 
     variant: str

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.derive.speedup import Time
+from workbench.judge.regimes import geometric_mean
 from workbench.judge.sessions import warnings_of
-from workbench.judge.shapes import geometric_mean
-from workbench.judge.times import Times, main_timing
+from workbench.judge.view import Times, main_timing
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import ShapeEvidence

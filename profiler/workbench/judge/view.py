@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import TIME, Figure, figure_label
+from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of, time_of
 from workbench.judge.advice.advise import Advice, advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
-from workbench.judge.times import Times, main_timing
 from workbench.study.config import Config, for_study
 from workbench.study.model import Ladder
+from workbench.words import ABSENT, Regime
 
 if TYPE_CHECKING:
     from workbench.evidence.journal import Journal
+    from workbench.judge.inputs import ShapeEvidence, TimedTogether
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,3 +121,94 @@ class Views:
             ceilings=calibration.values if calibration else {},
             journal=self.snapshot.journal,
         )
+
+
+NEARLY = 0.9  # of the variants: with deleted steps an older timing may have a few more
+EARLIER = "timed by an earlier way; measure again"
+
+
+def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogether | None:
+    """The newest timing that has nearly the most of ``variants`` chained as they are now; else the
+    one with most of them in any regime. Of equals one of several sessions, and the newest.
+    """
+    names = set(variants)
+
+    def worth(timing: TimedTogether) -> tuple[int, int, bool]:
+        several = len(timing.timing.together) > 1
+        return len(timing.chained & names), len(timing.timed & names), several
+
+    best = max(reversed(evidence.timings), key=worth, default=None)
+    if best is None or not best.timed & names:
+        return None
+    most, _, several = worth(best)
+    for timing in reversed(evidence.timings) if most else ():
+        held, _, also_several = worth(timing)
+        if held >= NEARLY * most and also_several >= several:
+            return timing
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """``table`` is the timing that the table is of."""
+
+    evidence: ShapeEvidence
+    table: TimedTogether | None
+
+    def together(self, *variants: str) -> TimedTogether | None:
+        """The timing of the table where it has them all, else the newest that has them chained,
+        else the newest that has them.
+        """
+        names = set(variants)
+        newest = [t for t in reversed(self.evidence.timings) if t.timed >= names]
+        own = [t for t in newest if t is self.table]
+        chained = [t for t in newest if t.chained >= names]
+        return next(iter((*own, *chained, *newest)), None)
+
+    def instances(self, variant: str, regime: Regime = Regime.CHAINED) -> SessionTimes:
+        """Those that a time is made of; empty where it was not timed so as it is now."""
+        timing = self.together(variant)
+        return timing.times.get((variant, regime, False), {}) if timing else {}
+
+    def time(self, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
+        """None where it was not timed so as it is now, or where its calls add nothing."""
+        return time_of(self.instances(variant, regime), regime)
+
+    def beside(self, other: str, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
+        """The time of the variant in the timing that its ratio over ``other`` is of."""
+        timing = self.together(other, variant)
+        known = timing.times.get((variant, regime, False)) if timing else None
+        return time_of(known, regime) if known else None
+
+    def ratio(
+        self, over: str | None, variant: str, regime: Regime = Regime.CHAINED
+    ) -> Ratio | None:
+        """How many times faster than ``over``; None unless both are correct."""
+        if not over or not self._are_correct(over, variant):
+            return None
+        timing = self.together(over, variant)
+        if timing is None:
+            return None
+        before, after = (timing.times.get((name, regime, False)) for name in (over, variant))
+        return ratio_of(before, after, timing.first_planned) if before and after else None
+
+    def is_idle(self, variant: str) -> bool:
+        """Whether a chained call of it adds no time to its neighbours."""
+        return adds_nothing(self.instances(variant))
+
+    def why_no_ratio(self, over: str, variant: str) -> str:
+        """Why there is no chained ratio of two variants."""
+        timing = self.together(over, variant)
+        if timing is None:
+            return ABSENT
+        if not {over, variant} <= timing.chained:
+            return EARLIER
+        wrong = [name for name in (variant, over) if name in timing.wrong]
+        if wrong:
+            return f"the outputs of timed calls of {wrong[0]} were wrong: it has no time"
+        idle = [name for name in (variant, over) if self.is_idle(name)]
+        return f"a call of {idle[0]} adds no time to its neighbours" if idle else ABSENT
+
+    def _are_correct(self, *variants: str) -> bool:
+        known = [self.evidence.variants.get(variant) for variant in variants]
+        return all(evidence is not None and evidence.correct for evidence in known)

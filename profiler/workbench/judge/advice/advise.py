@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from workbench.judge.advice import latency, launch, memory, pipes
-from workbench.judge.advice.candidate import LEAST, Candidate, Limit, resource
-from workbench.judge.advice.changes import CATALOGUE, Kind
+from workbench.judge.advice import latency, memory, pipes
+from workbench.judge.advice.candidate import CATALOGUE, LEAST, Candidate, Kind, Limit, resource
 from workbench.judge.advice.subject import Spot, Subject
 from workbench.words import Change, Stage, Verdict
 
 TOP = 3
 SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the work evenly
 RULES: tuple[Callable[[Subject], Iterator[Candidate]], ...] = (
-    launch.rules,
+    pipes.launch_rules,
     memory.rules,
     pipes.rules,
     latency.rules,

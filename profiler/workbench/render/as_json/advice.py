@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.judge.advice import ranking
+from workbench.judge.advice import record as ranked
 from workbench.judge.advice.advise import Advice
 from workbench.judge.advice.record import KindRecord, Record
 from workbench.judge.advice.subject import Spot
@@ -47,7 +47,7 @@ def variant(found: Ablation, row: Row) -> Data:
 
 def to_try(advice: Sequence[Advice] | None, record: Record | None = None) -> list[Data] | None:
     """The best first; ``None`` where the capture has nothing to judge by."""
-    first = ranking.to_try(advice, record)
+    first = ranked.to_try(advice, record)
     return None if first is None else [_advice(one, record) for one in first]
 
 

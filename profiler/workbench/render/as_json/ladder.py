@@ -14,8 +14,8 @@ from workbench.derive.stalls import standard_error, top_stall
 from workbench.derive.standouts import Standout
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
+from workbench.judge.regimes import AcrossShapes
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.shapes import AcrossShapes
 from workbench.judge.sizes import OverSizes
 from workbench.render.as_json import advice, plain_data
 from workbench.render.document import ladder_table

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from workbench.derive.roofline.ceilings import DRAM
-from workbench.judge.advice import ranking
+from workbench.judge.advice import record as ranked
 from workbench.judge.advice.advise import Advice
-from workbench.judge.advice.candidate import LEAST
-from workbench.judge.advice.changes import CATALOGUE
+from workbench.judge.advice.candidate import CATALOGUE, LEAST
 from workbench.judge.advice.record import KindRecord, Record
 from workbench.judge.advice.subject import Spot
 from workbench.judge.rows import Ablation, Row, best_of
@@ -54,7 +53,7 @@ def to_try(
 
 def listed(advice: Sequence[Advice] | None, record: Record | None = None) -> list[Block]:
     """Without a title: what is left at most where memory is the limit, then the ranked advice."""
-    first = ranking.to_try(advice, record)
+    first = ranked.to_try(advice, record)
     if not first:
         return [Paragraph(words(NOTHING if first is not None else ABSENT))]
     room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
@@ -188,7 +187,7 @@ def section(ablation: Ablation) -> Section:
         if row is None:
             continue
         if row is best:
-            shown += _brief(ranking.to_try(row.advice, ablation.record))
+            shown += _brief(ranked.to_try(row.advice, ablation.record))
         told.append(Paragraph(line("After ", code(row.variant), " at ", code(ladder.shape), ":")))
         told += listed(row.advice, ablation.record)
     if not told:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.derive.intervals import Ratio
+from workbench.judge.regimes import AtShape
 from workbench.judge.rows import Ablation, Row, ShapeLadder
-from workbench.judge.shapes import AtShape
 from workbench.render.document import result, step, timings, variant, why
 from workbench.render.document.blocks import (
     Block,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from workbench.judge.fates import Fate
-from workbench.judge.sweep import Combination, Sweep
+from workbench.judge.sweep import Combination, Fate, Sweep
 from workbench.render.document.blocks import (
     Block,
     Bullets,
