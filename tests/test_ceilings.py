@@ -275,11 +275,10 @@ def test_a_roofline_has_one_dashed_line_a_measured_ceiling() -> None:
     known, plain = roofs(calibrated()), roofs(ablation())
     assert known is not None
     assert plain is not None
-    for level in known.memory:
-        lines = roofline_plot.measured_lines(at, level, known)
-        assert len(lines) == 3
-        assert all(box.grown(0.1).holds(end) for line in lines for end in line)
-        assert not roofline_plot.measured_lines(at, level, plain)
+    lines = roofline_plot.measured_lines(at, known)
+    assert len(lines) == 3
+    assert all(box.grown(0.1).holds(end) for line in lines for end in line)
+    assert not roofline_plot.measured_lines(at, plain)
 
 
 def test_json_has_them_only_where_the_card_was_calibrated() -> None:

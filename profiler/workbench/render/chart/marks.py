@@ -7,10 +7,10 @@ own, at its own clock, in the tables; a share on a chart is of what the chart sh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from workbench.derive.roofline.ceilings import DRAM, LEVELS, TENSOR
+from workbench.derive.roofline.ceilings import TENSOR
 from workbench.derive.roofline.point import ERROR_MARGIN, LevelPoint, Point
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.frame import Entry
@@ -102,7 +102,7 @@ class Mark:
         )
 
 
-def marks_at(ablation: Ablation, level: str, roofs: Roofs) -> list[Mark]:
+def marks_at(ablation: Ablation, roofs: Roofs) -> list[Mark]:
     """In ladder order; none for a variant that moved nothing through the level, or did nothing else
     than that.
     """
@@ -111,7 +111,7 @@ def marks_at(ablation: Ablation, level: str, roofs: Roofs) -> list[Mark]:
         for row in ablation.everything
         if row.point and row.point.flops
         for at in row.point.levels
-        if at.level == level and math.isfinite(at.intensity)
+        if at.level == roofs.memory.key and math.isfinite(at.intensity)
     ]
 
 
@@ -256,30 +256,27 @@ class Roof:
 
 @dataclass(frozen=True)
 class Roofs:
-    """``compute`` from the highest down; ``memory`` by level, without those not collected. ``base``
-    is the level that inputs come from.
-    """
+    """``compute`` from the highest down; ``memory`` is the level that inputs come from."""
 
     compute: tuple[Roof, ...]
-    memory: Mapping[str, Roof]
+    memory: Roof
     tensor_type: str
-    base: str = DRAM
 
     @property
     def measured(self) -> bool:
-        return any(roof.measured for roof in (*self.compute, *self.memory.values()))
+        return any(roof.measured for roof in (*self.compute, self.memory))
 
-    def ridge(self, level: str, roof: Roof) -> float:
-        return roof.rate / self.memory[level].rate
+    def ridge(self, roof: Roof) -> float:
+        return roof.rate / self.memory.rate
 
     def share(self, point: Point, at: LevelPoint) -> float | None:
         """Of the roof drawn over it: its arithmetic's or the level's; None where none is drawn."""
         if point.ceiling == TENSOR and point.tensor_type not in ("", self.tensor_type):
             return None
         flat = next((roof.rate for roof in self.compute if roof.key == point.ceiling), None)
-        if flat is None or at.level not in self.memory:
+        if flat is None:
             return None
-        over = min(flat, at.intensity * self.memory[at.level].rate)
+        over = min(flat, at.intensity * self.memory.rate)
         return point.flops_per_second / TERA / over
 
 
@@ -304,12 +301,10 @@ def roofs(ablation: Ablation) -> Roofs | None:
         kind = ceilings.tensor_type
         name, rate = f"Tensor, dense {kind.upper()}", ceilings.tensor / TERA
         compute.append(Roof(TENSOR, name, rate, measured(f"{TENSOR} {kind}")))
-    memory = {
-        level: Roof(level, level.upper(), bandwidth / TERA, measured(level))
-        for level in LEVELS
-        if (bandwidth := ceilings.bandwidth(level))
-    }
-    if ablation.base not in memory:
+    base = ablation.base
+    bandwidth = ceilings.bandwidth(base)
+    if not bandwidth:
         return None
+    memory = Roof(base, base.upper(), bandwidth / TERA, measured(base))
     ordered = tuple(sorted(compute, key=lambda r: -r.rate))
-    return Roofs(ordered, memory, ceilings.tensor_type, ablation.base)
+    return Roofs(ordered, memory, ceilings.tensor_type)

@@ -70,7 +70,7 @@ TOP, FOOT, EDGE, BETWEEN = 26.0, 40.0, 8.0, 56.0
 
 def roofline(ablation: Ablation) -> Scene:
     known = roofs(ablation)
-    marks = marks_at(ablation, ablation.base, known) if known else []
+    marks = marks_at(ablation, known) if known else []
     absent = [row for row in ablation.everything if not row.point]
     drawn: Drawn | str
     if known is None:
@@ -113,7 +113,7 @@ def _draw(marks: Sequence[Mark], drawn: Roofs) -> tuple[list[Item], float]:
 
 
 def _x_title(drawn: Roofs) -> str:
-    return f"FLOP per {drawn.base.upper()} byte"
+    return f"FLOP per {drawn.memory.name} byte"
 
 
 def _frame(box: Box | None) -> list[Item]:
@@ -129,7 +129,7 @@ def _whole(
 ) -> list[Item]:
     """Everything, the crowd only as a place; ``over`` is what no name may cover besides."""
     places = [whole.at(*mark.at) for mark in marks]
-    under, space = draw(whole, drawn.base, drawn, places)
+    under, space = draw(whole, drawn, places)
     paths = arrows(marks, places, whole.box)
     rest = [mark for mark in marks if mark not in crowd]
     apart = [whole.at(*mark.at) for mark in rest]
@@ -149,7 +149,7 @@ def _whole(
 def _plot(box: Box, marks: Sequence[Mark], drawn: Roofs) -> Plot:
     """All ridges and points, with room for their names."""
     rates = [roof.rate for roof in drawn.compute]
-    xs = [drawn.ridge(drawn.base, roof) for roof in drawn.compute] + [mark.at[0] for mark in marks]
+    xs = [drawn.ridge(roof) for roof in drawn.compute] + [mark.at[0] for mark in marks]
     ys = [*rates, *(mark.at[1] for mark in marks)]
     return plot(box, (min(xs) / 3, max(xs) * 3), (min(ys) / 2, max(ys) * 1.6))
 
@@ -183,8 +183,8 @@ def _near(
     named = [(mark, mark.text, at) for mark, at in zip(crowd, places, strict=True)]
     return [
         *axes(near, _x_title(drawn), f"{Y_TITLE}, enlarged"),
-        *roof_lines(near, drawn.base, drawn)[0],
-        *(label for label, _ in roof_names(near, drawn.base, drawn, places)),
+        *roof_lines(near, drawn)[0],
+        *(label for label, _ in roof_names(near, drawn, places)),
         *arrows(marks, [near.at(*mark.at) for mark in marks], near.box),
         *names.column(named, near.box, WIDTH - EDGE, SIZE, ROW),
         *choices(crowd, places),
@@ -213,12 +213,12 @@ DROP = Stroke("muted", 0.8, (2, 3))
 ACROSS, UP = 90.0, 60.0  # pixels between ticks, about
 
 
-def draw(plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY]) -> tuple[list[Item], Space]:
+def draw(plot: Plot, roofs: Roofs, marks: Sequence[XY]) -> tuple[list[Item], Space]:
     """Everything under the marks, and the room that it leaves."""
-    lines, segments = roof_lines(plot, level, roofs)
-    named = roof_names(plot, level, roofs, marks)
-    slope = slope_name(plot, level, roofs, marks)
-    under = [*region(plot, level, roofs), *ridges(plot, level, roofs)]
+    lines, segments = roof_lines(plot, roofs)
+    named = roof_names(plot, roofs, marks)
+    slope = slope_name(plot, roofs, marks)
+    under = [*region(plot, roofs), *ridges(plot, roofs)]
     space = Space(plot.box.grown(-3), list(marks), [box for _, box in named], list(segments))
     space.keep_clear(slope)
     return [*under, *lines, *(label for label, _ in named), *slope], space
@@ -256,9 +256,9 @@ def _between(scale: Log) -> list[float]:
     return scale.between() if scale.high / scale.low > 5 else []
 
 
-def roof_lines(plot: Plot, level: str, roofs: Roofs) -> tuple[list[Item], list[Segment]]:
+def roof_lines(plot: Plot, roofs: Roofs) -> tuple[list[Item], list[Segment]]:
     """Every roof as far as it is on the picture, measured ones dashed; and all as segments."""
-    rise = roofs.memory[level]
+    rise = roofs.memory
     items: list[Item] = []
     segments: list[Segment] = []
     for line in _slope(plot, rise.rate, roofs.compute[0].rate):
@@ -269,7 +269,7 @@ def roof_lines(plot: Plot, level: str, roofs: Roofs) -> tuple[list[Item], list[S
         for line in plot.line((ridge, roof.rate), (1e3 * plot.x.high, roof.rate)):
             items.append(Line(line, ROOF))
             segments.append(line)
-    for line in measured_lines(plot, level, roofs):
+    for line in measured_lines(plot, roofs):
         items.append(Line(line, MEASURED))
         segments.append(line)
     return items, segments
@@ -280,9 +280,9 @@ def _slope(plot: Plot, rate: float, top: float) -> list[Segment]:
     return plot.line((start, start * rate), (top / rate, top))
 
 
-def measured_lines(plot: Plot, level: str, roofs: Roofs) -> list[Segment]:
+def measured_lines(plot: Plot, roofs: Roofs) -> list[Segment]:
     """The measured slope ends at the highest flat line that there is."""
-    rise = roofs.memory[level]
+    rise = roofs.memory
     rate = rise.measured or rise.rate
     lines = [
         line
@@ -297,9 +297,9 @@ def measured_lines(plot: Plot, level: str, roofs: Roofs) -> list[Segment]:
     return lines
 
 
-def region(plot: Plot, level: str, roofs: Roofs) -> list[Item]:
+def region(plot: Plot, roofs: Roofs) -> list[Item]:
     """Under the roofs, a tint where memory is what bounds."""
-    rise, top = roofs.memory[level].rate, roofs.compute[0].rate
+    rise, top = roofs.memory.rate, roofs.compute[0].rate
     slope = _slope(plot, rise, top)
     if not slope:
         return []
@@ -307,9 +307,9 @@ def region(plot: Plot, level: str, roofs: Roofs) -> list[Item]:
     return [Polygon((low, high, (high[0], floor), (low[0], floor)), "sky", 0.1)]
 
 
-def slope_name(plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY]) -> list[Label]:
+def slope_name(plot: Plot, roofs: Roofs, marks: Sequence[XY]) -> list[Label]:
     """Along the slope and over it, where the fewest marks are near; best at its lower end."""
-    roof = roofs.memory[level]
+    roof = roofs.memory
     slope = _slope(plot, roof.rate, roofs.compute[0].rate)
     if not slope:
         return []
@@ -328,13 +328,11 @@ def slope_name(plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY]) -> lis
     return [options[crowds.index(min(crowds))]]
 
 
-def roof_names(
-    plot: Plot, level: str, roofs: Roofs, marks: Sequence[XY]
-) -> list[tuple[Label, Box]]:
+def roof_names(plot: Plot, roofs: Roofs, marks: Sequence[XY]) -> list[tuple[Label, Box]]:
     """Over each flat roof on the picture: the most that fits where no mark is in the way."""
     named = []
     for roof in roofs.compute:
-        left, y = plot.at(max(roofs.ridge(level, roof), plot.x.low), roof.rate)
+        left, y = plot.at(max(roofs.ridge(roof), plot.x.low), roof.rate)
         if plot.box.y0 - 1 <= y <= plot.box.y1:
             # Nothing is over the highest, so that its name may begin before it does.
             start = plot.box.x0 if roof == roofs.compute[0] else left
@@ -356,12 +354,12 @@ def _roof_options(roof: Roof, left: float, right: float, y: float) -> Iterator[t
                 yield Label((x, y - 5), text, SMALL, anchor=anchor, halo=True), box
 
 
-def ridges(plot: Plot, level: str, roofs: Roofs) -> list[Item]:
+def ridges(plot: Plot, roofs: Roofs) -> list[Item]:
     """Where each roof begins, down to the axis, with its place where there is room for it."""
     items: list[Item] = []
     free = plot.box.x0
     for roof in sorted(roofs.compute, key=lambda r: r.rate):
-        ridge = roofs.ridge(level, roof)
+        ridge = roofs.ridge(roof)
         x, y = plot.at(ridge, roof.rate)
         if not plot.box.x0 < x < plot.box.x1:
             continue
