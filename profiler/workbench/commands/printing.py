@@ -35,7 +35,7 @@ class Output:
     def show(self, *blocks: Block) -> None:
         """What is printed in several calls stays apart by a blank line, as within one."""
         if self.csv:
-            from workbench.render.as_csv import as_csv
+            from workbench.render.as_table import as_csv
 
             print(as_csv(blocks))
         elif self.on_terminal:

@@ -17,7 +17,7 @@ from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row
 from workbench.ncu.report import Report, pick_launch
-from workbench.render import as_frame, html, markdown
+from workbench.render import as_table, html, markdown
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, scene, told
 from workbench.render.document import launches, listing, variant
@@ -123,7 +123,7 @@ class Ablated(Shown, Ablation):
 
     def table(self) -> pd.DataFrame:
         """One row a variant: the columns of the ladder by their keys in JSON, with their units."""
-        return as_frame.versions(self)
+        return as_table.versions(self)
 
     def _blocks(self) -> Sequence[Block]:
         head: list[Block] = [Paragraph(variant.origin(self))]
@@ -195,7 +195,7 @@ class Profiled(Shown, Row):
 
     def table(self) -> pd.DataFrame:
         """One row a figure, by its id in ``metrics.toml``."""
-        return as_frame.figures(self.figures)
+        return as_table.figures(self.figures)
 
     def _blocks(self) -> Sequence[Block]:
         assert self.ladder is not None
@@ -213,7 +213,7 @@ class ReadReport(Shown, Report):
 
     def table(self) -> pd.DataFrame:
         """One row a launch."""
-        return as_frame.launched(self.launches)
+        return as_table.launched(self.launches)
 
     def capture(self, launch: int = 0) -> Capture:
         """All of a launch: ``metrics``, ``lines``, ``rules``. Raises UsageError."""
@@ -225,7 +225,7 @@ class ReadReport(Shown, Report):
 
     def figures(self, launch: int = 0) -> pd.DataFrame:
         """One row a figure of a launch, by its id. Raises UsageError."""
-        return as_frame.figures(self.details(launch).figures)
+        return as_table.figures(self.details(launch).figures)
 
     def _read(self, launch: int) -> tuple[Capture, launches.Details]:
         (picked,) = pick_launch(self, launch)
@@ -268,7 +268,7 @@ class OnRecord(Shown, Evidence):
 
     def table(self) -> pd.DataFrame:
         """One row a variant: whether its build, check, timing and capture are current."""
-        return as_frame.states({name: self.state(name) for name in self.study.variants})
+        return as_table.states({name: self.state(name) for name in self.study.variants})
 
     @cached_property
     def ladder(self) -> Ablated:
