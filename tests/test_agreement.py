@@ -484,7 +484,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
     score = data["predictions"]
     for word in ("confirmed", "refuted", "not measurable"):
         key = word.replace(" ", "_")
-        assert score[key] == outcomes.count(word) == sum(group[key] for group in score["groups"])
+        assert score[key] == outcomes.count(word)
     assert score["restated"] == len(predictions) - len(outcomes) > 0
     assert data["noise"] == {"from": "assumed", "captures": 0}
     assert set(rows["fix4"]["roofline"]["levels"]) == {"dram", "l2", "l1"}
@@ -522,7 +522,7 @@ def test_what_is_wrong_is_rejected() -> None:
 def test_show_gives_the_account_on_a_terminal() -> None:
     out = output_of("show fix2")
     assert "Against fix1: 2.17x = 0.945x (more instructions) × 1.16x (higher issue rate)" in out
-    assert "| all (the duration)   |       212 |      97.8 |" in out
+    assert "| all (the duration) | 212 | 97.8 |" in out
     assert "| Achieved occupancy below theoretical | AchievedOccupancy " in out
     assert "realised under ncu: 53.9 % (2.17x)" in out
 

@@ -19,7 +19,7 @@ from workbench.derive.diff.model import SourceDiff
 from workbench.judge.inputs import Snapshot
 from workbench.judge.pairs import pair_sources
 from workbench.judge.snapshot import snapshot
-from workspaces import FIXTURE, ROOT, copy_of_fixture, ladder_steps
+from workspaces import FIXTURE, copy_of_fixture, ladder_steps
 
 HERE = ["--project", str(FIXTURE)]
 STEPS = ladder_steps()
@@ -203,19 +203,3 @@ def test_what_cannot_be_compared_is_said(
     err = capsys.readouterr().err
     assert message in err.splitlines()[0]
     assert hint in err.split("hint:")[1]
-
-
-def test_the_report_has_a_table_of_hunks_for_every_step() -> None:
-    text = (ROOT / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
-    without = text[text.index("### `fix3`: ") : text.index("### `fix4`: ")]
-    assert re.search(r"- hunk \d+, `fix2.cu:.*: [\d.]+ µs → not collected\n", without)
-    assert "What the changed lines cost" not in without
-    for before, after in CAPTURED:
-        at = text.index(f", `{before}` → `{after}`. Stall time is the lines' share")
-        assert text[:at].rsplit("\n", 1)[1].startswith("What the changed lines cost")
-        part = text[at:].split("**How it multiplies out.**")[0].split("\n### ")[0]
-        numbers = [
-            line.split("|")[1].strip() for line in part.splitlines() if line.startswith("|  ")
-        ]
-        for number in filter(str.isdigit, numbers):
-            assert f"@@ hunk {number}" in part or "more lines are left out" in part

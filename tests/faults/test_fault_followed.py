@@ -175,12 +175,6 @@ CASES = [
     ),
     Case(
         ABLATION,
-        ("primary = true", "primary = true\ncaptured = true"),
-        "the primary reference is timed beside every variant",
-        ("captured = true\n", ""),
-    ),
-    Case(
-        ABLATION,
         ('"eager"', '"a/eager"'),
         "a variant is called as its module beside study.py, without '/' and without .py",
         ("a/eager", "eager"),
@@ -526,7 +520,7 @@ def test_what_the_hint_names_is_taken(
         ),
         (
             ["show", "{report}", "--source"],
-            "choose one with --kernel NAME or --launch N: attention_forward",
+            "choose one with --kernel NAME or --launch N: cudnn_generated",
             ["show", "{report}", "--source", "--launch", "0"],
         ),
         (

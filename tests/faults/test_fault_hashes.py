@@ -81,7 +81,7 @@ def test_a_report_that_is_another_costs_its_variants_their_captures_alone(
     shapes = pulled(workspace, "b4h16s2048d128").shapes
     hurt = evidence_of(workspace).capture_index("fix10")
     assert hurt.state == Status.DAMAGED
-    assert hurt.current is hurt.usable is None
+    assert hurt.current is None
     assert hurt.why == f"{report.name} {EXCHANGED}"
     assert all(v.capture for v in shapes["b4h16s2048d128"].variants.values() if v.index)
 

@@ -163,7 +163,7 @@ def test_floats_are_summed_in_one_place() -> None:
     """Where ``sum`` still stands in the judging rooms it counts things, or lengths."""
     counts = {"lettering", "ground", "terminal", "page_tokens", "source_lines", "listing", "checks"}
     counts |= {"hunks", "relocated", "source_diff", "noise", "gates", "inputs"}
-    counts |= {"compiled"}
+    counts |= {"compiled", "page_sources", "placing"}
     engine = ROOT / "profiler" / "workbench"
     for room in ("derive", "judge", "render"):
         for path in (engine / room).rglob("*.py"):

@@ -132,7 +132,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_outside_a_workspace_users_files_are_kept(
     outside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("OPTIMIZATION_REPORT.md", "report.html", "stalls-dark.svg"):
+    for name in ("OPTIMIZATION_REPORT.md", "report.html", "roofline-dark.svg"):
         (outside / name).write_text("mine")
     assert main(["report", "fix1"]) == 0
     told = capsys.readouterr()
@@ -141,12 +141,12 @@ def test_outside_a_workspace_users_files_are_kept(
     written = outside / "workbench-reports" / "attention" / "fix1"
     assert (written / "OPTIMIZATION_REPORT.md").is_file()
     assert main(["report", "fix1"]) == 0  # its own files may be written again
-    (written / "stalls-dark.svg").write_text("mine")
+    (written / "roofline-dark.svg").write_text("mine")
     capsys.readouterr()
     assert main(["report", "fix1"]) == 2
     told = capsys.readouterr()
-    assert "stalls-dark.svg was not written by the workbench, or was changed" in told.err
-    assert (written / "stalls-dark.svg").read_text() == "mine"
+    assert "roofline-dark.svg was not written by the workbench, or was changed" in told.err
+    assert (written / "roofline-dark.svg").read_text() == "mine"
 
 
 def test_a_folder_that_takes_nothing_costs_only_the_report(

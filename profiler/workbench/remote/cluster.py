@@ -132,7 +132,7 @@ class DaskCluster:
         except ImportError:
             raise EnvironmentLacks(
                 f"--on {self.name} needs Dask, which is not installed",
-                hint="pip install 'kernel-workbench[cluster]'",
+                hint="pip install -e '.[cluster]'",
             ) from None
         try:
             return Client(self.name, set_as_default=False, timeout=CONNECT_SECONDS)
