@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.commands.options import DiffOptions, ShowOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.show import (
+from workbench.commands.source_listing import (
     instructions_of,
     listed,
     print_listing,
