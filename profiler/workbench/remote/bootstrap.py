@@ -86,7 +86,10 @@ def environment(root: Path, requirements: list[str], lacking: list[str]) -> str:
     python, done = str(folder / "bin" / "python"), folder / "complete"
     if not done.exists():
         print(f"{SAID}installing {', '.join(lacking)} into {folder}", file=sys.stderr, flush=True)
-        venv.create(folder, system_site_packages=True, with_pip=True)
+        venv.create(folder, with_pip=True)
+        there = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+        (own,) = folder.glob("lib/python*/site-packages")
+        (own / "inherited.pth").write_text("\n".join(there))
         command = [python, "-m", "pip", "install", "-q", *requirements]
         if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode:
             sys.exit("pip could not install what the workbench needs")
