@@ -69,39 +69,6 @@ def test_the_interval_between_sessions_that_share_nothing_takes_one_spread_for_b
     assert between_sessions([0.01], [0.02]).low is None
 
 
-def test_what_a_card_does_to_both_sides_is_no_difference_between_them() -> None:
-    """Card b is 5 % slower than a, and was alone in one session more."""
-    alone, together = [0.0, 0.05, 0.05], [0.01, 0.0101, 0.06, 0.0601]
-    cards = (list("abb"), list("aabb"))
-    found = between_sessions(alone, together, cards=cards)
-    assert math.log(found.value) == pytest.approx(0.01005)
-    assert found.sessions == 7
-    assert found.half_width == pytest.approx(0.0, abs=1e-9)
-    assert abs(math.log(between_sessions(alone, together).value)) < 0.002
-
-    seen = between_sessions([0.0, 0.05], [0.04, 0.10], cards=(list("ab"), list("ab")))
-    assert seen.half_width == pytest.approx(12.706 * 0.005)  # one degree of freedom
-
-    one = between_sessions([0.0], [0.01, 0.03, 0.5], cards=(["a"], list("aab")))
-    assert one == between_sessions([0.0], [0.01, 0.03])
-    none = between_sessions([0.0], [0.01, 0.03, 0.5], cards=(["a"], list("bbc")))
-    assert none == between_sessions([0.0], [0.02, 0.5])
-
-
-def test_intervals_between_sessions_of_several_cards_hold() -> None:
-    """Two sessions a card beside one that is alone: cards differ by 2 %, company by itself too."""
-    draw, held, over = random.Random(3), 0, 4000
-    for _ in range(over):
-        first, second = [], []
-        for _ in "abcd":
-            card, company = draw.gauss(0, 0.02), draw.gauss(0, 0.004)
-            first.append(card + draw.gauss(0, 0.003))
-            second += [card + company + draw.gauss(0, 0.003) for _ in range(2)]
-        cards = (list("abcd"), list("aabbccdd"))
-        held += between_sessions(first, second, cards=cards).holds(1.0)
-    assert 0.94 < held / over < 0.96
-
-
 def test_a_ratio_turned_round_keeps_its_level() -> None:
     cycles = Interval(1.9, 1.8, 2.0, 15, 99)
     turned = Ratio(2.0, 1.9, 2.1, 15, cycles, 99).inverse

@@ -182,8 +182,8 @@ def half_width(time: ShippedTime, level: int) -> float | None:
     """Of the logarithm of its ratio, at this level; None where it has no interval."""
     if not (time.low and time.high and time.low > 0):
         return None
-    drawn = time.cards if time.cards > 1 else time.sessions
-    return at_other_level(math.log(time.high / time.low) / 2, level, level=time.level, drawn=drawn)
+    known = math.log(time.high / time.low) / 2
+    return at_other_level(known, level, level=time.level, drawn=time.sessions)
 
 
 @dataclass(frozen=True)

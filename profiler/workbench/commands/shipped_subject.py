@@ -17,7 +17,7 @@ from workbench.commands import packaging
 from workbench.commands.target import Target, require_arch
 from workbench.commands.track_record import on_record
 from workbench.derive.intervals import LEVEL
-from workbench.derive.speedup import cards_of, ratio_of, session_times, time_of
+from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence, TimingFile
 from workbench.evidence.records import (
@@ -159,7 +159,6 @@ def timed(
         low=ratio.low if ratio else None,
         high=ratio.high if ratio else None,
         level=ratio.level if ratio else LEVEL,
-        cards=len(set(cards_of(mine))),
         times_reference=times_reference,
     )
 

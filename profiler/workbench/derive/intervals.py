@@ -3,19 +3,14 @@
 A session (a process) gives one number, whatever number of instances and rounds it is made of: what
 its instances have in common cancels in a ratio, and what they do not is in the spread of the
 sessions. docs/measuring.md has how often such intervals hold, and that those over rounds do not.
-
-Where sessions ran on three cards or more, a card gives one number in the same way: what its
-sessions have in common is drawn with the card, and the interval is of all cards of the kind. With a
-card for every session the two are the same interval. Two cards draw that number only twice, which
-bounds next to nothing (t is 12.7): their interval is of these two, as that of one card is of this
-one, and holds for each.
+An interval holds for the GPU that the sessions ran on.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import fmean, variance
 
@@ -105,27 +100,17 @@ class Ratio:
         )
 
 
-def over_sessions(
-    logarithms: Sequence[float], *, again: bool = False, cards: Sequence[str] = ()
-) -> Interval:
+def over_sessions(logarithms: Sequence[float], *, again: bool = False) -> Interval:
     """Of one logarithm a session: mean ± t(0.975, S - 1) · sd / √S, and back by the exponential.
 
-    ``again``: t(0.995, S - 1), for an interval that is looked at a second time. ``cards`` are those
-    of the sessions; with several, the same over the means of the cards, and with two of them see
-    ``on_both``.
+    ``again``: t(0.995, S - 1), for an interval that is looked at a second time.
     """
     sessions, level = len(logarithms), LEVEL_AGAIN if again else LEVEL
-    drawn = list(logarithms)
-    groups = by_card(logarithms, cards) if cards else {}
-    if len(groups) == 2 < sessions:
-        return on_both(list(groups.values()), again=again)
-    if len(groups) > 1:
-        drawn = [fmean(each) for each in groups.values()]
-    number, middle = len(drawn), fmean(drawn)
-    if number < 2:
+    middle = fmean(logarithms)
+    if sessions < 2:
         return Interval(math.exp(middle), None, None, sessions, level)
-    quantile = _quantile(T_995 if again else T_975, number - 1)
-    width = quantile * _deviation(tuple(drawn)) / math.sqrt(number)
+    quantile = _quantile(T_995 if again else T_975, sessions - 1)
+    width = quantile * _deviation(tuple(logarithms)) / math.sqrt(sessions)
     return Interval(
         value=math.exp(middle),
         low=math.exp(middle - width),
@@ -144,50 +129,11 @@ def _deviation(drawn: tuple[float, ...]) -> float:
     return math.sqrt(math.fsum((one - middle) ** 2 for one in drawn) / (len(drawn) - 1))
 
 
-def on_both(cards: Sequence[Sequence[float]], *, again: bool = False) -> Interval:
-    """Of two cards with one logarithm a session: from the lower to the upper end of their own
-    intervals, mean ± t(0.975, S - 2) · s / √Sᵢ, with the spread s that both have within them
-    (NIST/SEMATECH e-Handbook, 7.3.1). Its value is the mean of the two.
-    """
-    sessions = len([one for each in cards for one in each])
-    freedom = sessions - len(cards)
-    squares = math.fsum(variance(each) * (len(each) - 1) for each in cards if len(each) > 1)
-    reach = _quantile(T_995 if again else T_975, freedom) * math.sqrt(squares / freedom)
-    means = [fmean(each) for each in cards]
-    widths = [reach / math.sqrt(len(each)) for each in cards]
-    return Interval(
-        value=math.exp(fmean(means)),
-        low=math.exp(min(mean - width for mean, width in zip(means, widths, strict=True))),
-        high=math.exp(max(mean + width for mean, width in zip(means, widths, strict=True))),
-        sessions=sessions,
-        level=LEVEL_AGAIN if again else LEVEL,
-    )
-
-
-def between_sessions(
-    first: Sequence[float],
-    second: Sequence[float],
-    *,
-    cards: tuple[Sequence[str], Sequence[str]] = ((), ()),
-) -> Interval:
+def between_sessions(first: Sequence[float], second: Sequence[float]) -> Interval:
     """Of exp(mean(second) - mean(first)), one logarithm a session, of sessions that share nothing:
     Student's t with the pooled spread (NIST/SEMATECH e-Handbook, 7.3.1), so that a single session
     on one side is taken to vary as those on the other do.
-
-    ``cards`` are those of both sides' sessions. With several, a card that has both gives one
-    number, the difference of its means, so that what the card does to either is in neither: with
-    two such cards the interval is over the cards, with one it is of that card's sessions, and with
-    none a card is taken for a session.
     """
-    if len({*cards[0], *cards[1]}) > 1:
-        one, other = by_card(first, cards[0]), by_card(second, cards[1])
-        both = [card for card in one if card in other]
-        if len(both) > 1:
-            found = over_sessions([fmean(other[card]) - fmean(one[card]) for card in both])
-            return replace(found, sessions=len(first) + len(second))
-        if both:
-            return between_sessions(one[both[0]], other[both[0]])
-        return between_sessions([*map(fmean, one.values())], [*map(fmean, other.values())])
     n, m = len(first), len(second)
     middle, freedom = fmean(second) - fmean(first), n + m - 2
     if freedom < 1:
@@ -197,14 +143,6 @@ def between_sessions(
     )
     width = _quantile(T_975, freedom) * math.sqrt(squares / freedom * (1 / n + 1 / m))
     return Interval(math.exp(middle), math.exp(middle - width), math.exp(middle + width), n + m)
-
-
-def by_card(logarithms: Sequence[float], cards: Sequence[str]) -> dict[str, list[float]]:
-    """Those of each card's sessions."""
-    found: dict[str, list[float]] = {}
-    for card, one in zip(cards, logarithms, strict=True):
-        found.setdefault(card, []).append(one)
-    return found
 
 
 def at_other_level(half_width: float, wanted: int, *, level: int, drawn: int) -> float:
@@ -229,16 +167,14 @@ def ratio_interval(
     second: Sequence[Sequence[float]],
     *,
     again: bool = False,
-    cards: Sequence[str] = (),
 ) -> Interval:
     """Of first ÷ second, both [session][instance]: how much faster the second is."""
     return over_sessions(
         [mean_log(one) - mean_log(other) for one, other in zip(first, second, strict=True)],
         again=again,
-        cards=cards,
     )
 
 
-def time_interval(times: Sequence[Sequence[float]], cards: Sequence[str] = ()) -> Interval:
+def time_interval(times: Sequence[Sequence[float]]) -> Interval:
     """The geometric mean over the instances of a session, then over sessions."""
-    return over_sessions([mean_log(session) for session in times], cards=cards)
+    return over_sessions([mean_log(session) for session in times])

@@ -37,20 +37,18 @@ class InstanceTime:
     """One instance: microseconds and kilocycles that a call adds, medians over its rounds.
 
     ``kilocycles`` (microseconds × MHz ÷ 1000) and ``sm_clock_mhz`` are None where not collected.
-    ``card`` is the one that it ran on, "" where all of a timing ran on the same.
     """
 
     microseconds: float
     kilocycles: float | None
     sm_clock_mhz: float | None
-    card: str = ""
 
 
 SessionTimes = Mapping[int, tuple[InstanceTime, ...]]  # the instances of a variant by session
 Key = tuple[str, Regime, bool]  # variant, regime, whether it is the twin
 
 
-def instance_time(series: Series, card: str = "") -> InstanceTime:
+def instance_time(series: Series) -> InstanceTime:
     """What a call adds to the graph around it; back to back there is nothing around it."""
     times, around = series.microseconds, series.around
     added = [t - a for t, a in zip(times, around, strict=True)] if around else list(times)
@@ -58,7 +56,6 @@ def instance_time(series: Series, card: str = "") -> InstanceTime:
         microseconds=median(added),
         kilocycles=_kilocycles(series),
         sm_clock_mhz=median(series.mhz) if series.mhz else None,
-        card=card,
     )
 
 
@@ -105,7 +102,7 @@ class _WhenAsked(Mapping[Key, SessionTimes]):
         if key not in self._found:
             by_session: dict[int, list[InstanceTime]] = {}
             for session, series in self._measured[key]:
-                one = instance_time(series, session.card)
+                one = instance_time(series)
                 by_session.setdefault(session.number, []).append(one)
             self._found[key] = {number: tuple(times) for number, times in by_session.items()}
         return self._found[key]
@@ -122,18 +119,11 @@ def adds_nothing(times: SessionTimes) -> bool:
     return any(one.microseconds <= 0 for session in times.values() for one in session)
 
 
-def cards_of(times: SessionTimes) -> list[str]:
-    """Of each session."""
-    return [session[0].card for session in times.values()]
-
-
 def time_of(times: SessionTimes, regime: Regime) -> Time | None:
     """None without a session, and where a call adds nothing."""
     if not times or adds_nothing(times):
         return None
-    known = time_interval(
-        [[one.microseconds for one in session] for session in times.values()], cards_of(times)
-    )
+    known = time_interval([[one.microseconds for one in session] for session in times.values()])
     clocks = [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz is not None]
     return Time(
         value=known.value,
@@ -161,7 +151,7 @@ def ratio_of(before: SessionTimes, after: SessionTimes, planned: int = 0) -> Rat
         [[o.microseconds for o in session] for session in side.values()] for side in (one, other)
     )
     again = len(shared) > planned > 0
-    known = ratio_interval(first, second, again=again, cards=cards_of(one))
+    known = ratio_interval(first, second, again=again)
     cycles = _in_cycles(one, other, again)
     return Ratio(known.value, known.low, known.high, known.sessions, cycles, known.level)
 
@@ -174,4 +164,4 @@ def _in_cycles(before: SessionTimes, after: SessionTimes, again: bool) -> Interv
     ]
     if any(value <= 0 for side in cycles for session in side for value in session):
         return None
-    return ratio_interval(*cycles, again=again, cards=cards_of(before))
+    return ratio_interval(*cycles, again=again)

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Interval, Ratio, between_sessions, mean_log, over_sessions
-from workbench.derive.speedup import SessionTimes, adds_nothing, cards_of, ratio_of
+from workbench.derive.speedup import SessionTimes, adds_nothing, ratio_of
 from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, Regime
 
@@ -225,12 +225,9 @@ def company(timing: TimedTogether, reference: str) -> Company | None:
     ]
     cycles = [_cycles(side) for side in (alone, together)]
     in_cycles = all(cycles)
-    cards = (cards_of(alone), cards_of(together))
-    by_time = between_sessions(*times, cards=cards)
-    ratio = between_sessions(*cycles, cards=cards) if in_cycles else by_time
-    before, after = (
-        over_sessions(side, cards=of).value for side, of in zip(times, cards, strict=True)
-    )
+    by_time = between_sessions(*times)
+    ratio = between_sessions(*cycles) if in_cycles else by_time
+    before, after = (over_sessions(side).value for side in times)
     return Company(
         reference=reference,
         alone=before,
@@ -327,24 +324,9 @@ def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> 
     for shape, found in facts.items():
         where = f" at {shape}" if len(facts) > 1 else ""
         yield from timing_warnings(found, where)
-        yield from _several_cards(timings[shape], where)
     yield from throttling_warnings(
         {shape: found.throttling for shape, found in facts.items() if found and found.throttling}
     )
-
-
-def _several_cards(timing: TimedTogether | None, where: str) -> Iterator[str]:
-    """Of which cards an interval speaks, and what would narrow it."""
-    together = timing.timing.together if timing else ()
-    number = len({session.card for session in together})
-    ran = f"{len(together)} sessions{where} ran on {number} equal cards"
-    if number == 2 < len(together):
-        yield (
-            f"{ran}: an interval holds for each of the two and says nothing of other cards; a "
-            "verdict that it leaves open may be clear on one card"
-        )
-    elif number > 1:
-        yield f"{ran}: intervals are over the cards, and only more cards narrow them"
 
 
 def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[str]:

@@ -95,7 +95,7 @@ class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
 class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What was measured of a shipped variant at a shape: microseconds of a call, chained, and how
     many times faster it is than ``reference``, with the interval of ``level`` percent over
-    ``sessions``, which ran on so many ``cards``.
+    ``sessions``.
 
     ``times_reference`` is its error as a multiple of the primary reference's, ``file`` the timing
     that the figures come from, by its path in the evidence folder.
@@ -110,7 +110,6 @@ class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
     low: Number | None = None
     high: Number | None = None
     level: int = 95
-    cards: int = 1
     times_reference: Number | None = None
 
 

@@ -67,8 +67,7 @@ class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One timing process. ``alone``: it held references only, no step's code was in it.
 
     ``throttled`` is the share of rounds in which the GPU said that it slowed itself down, by what
-    (``reasons``, NVML's names); ``temperature_c`` at its end. ``instances`` a variant. ``card`` is
-    the uuid of the one that it ran on, where not all sessions of a timing ran on the same.
+    (``reasons``, NVML's names); ``temperature_c`` at its end. ``instances`` a variant.
     """
 
     number: int
@@ -79,7 +78,6 @@ class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
     temperature_c: Number | None = None
     throttled: Number | None = None
     reasons: tuple[str, ...] = ()
-    card: str = ""
 
 
 Nodes = Mapping[str, tuple[GraphNode, ...]]
