@@ -282,14 +282,17 @@ def test_a_roofline_has_one_dashed_line_a_measured_ceiling() -> None:
 
 
 def test_json_has_them_only_where_the_card_was_calibrated() -> None:
-    found = json.loads(dumps(as_json.ablation(calibrated())))
-    assert found["measured_ceilings"]["ceilings"]["fp32"]["share_of_theoretical"] == 0.95
-    assert found["measured_ceilings"]["not_collected"] == {"fp64": "it | broke"}
+    made = calibrated()
+    assert made.measured is not None
+    known = json.loads(dumps(as_json.ceilings(made.measured)))
+    assert known["ceilings"]["fp32"]["share_of_theoretical"] == 0.95
+    assert known["not_collected"] == {"fp64": "it | broke"}
+    found = json.loads(dumps(as_json.ablation(made, full=True)))
     shares = found["versions"][0]["roofline"]["share_of_measured"]
     assert shares == {"compute": 0.5, "dram": 0.25, "l2": 0.25, "l1": 0.25}
     assert "share_of_measured" not in found["versions"][1]["roofline"]
-    plain = dumps(as_json.ablation(ablation()))
-    assert "measured_ceilings" not in plain
+    plain = dumps(as_json.ablation(ablation(), full=True))
+    assert "share_of_measured" not in plain
     assert "share_of_measured" not in plain
 
 

@@ -39,6 +39,9 @@ RENAMED: dict[str, str | None] = {
     r".*/track_record/nvidia/": None,
     r".*/(recordings|recorded_at|ladders|kernel_against_kernel)/": None,
     r".*/(dram_pct_of_peak|theoretical_occupancy_pct)$": None,
+    r"(/tables/[^/]+)?/measured_ceilings/": None,
+    # In a table of versions; `show` and `profile` have them of each variant.
+    r".*/(versions|references)/[^/]+/(call|roofline|stall_standard_errors|top_stalls)(/|$)": None,
     r".*/effort(/|$)": None,
     r".*/sharpness(/|$)": None,
     r".*/predictions/(groups/|alpha$)": None,

@@ -45,7 +45,6 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
         },
         "across_shapes": across(found.across),
         **({"sizes": [sizes(over) for over in found.sizes]} if found.sizes else {}),
-        **({"measured_ceilings": ceilings(found.measured)} if found.measured else {}),
         "versions": [each(found, r) for r in found.rows],
         "references": [each(found, r) for r in found.references],
         "track_record": advice.track_record(found.record),
@@ -84,13 +83,10 @@ def row(found: Ablation, row: Row) -> Data:
             for e in row.elsewhere
         ],
         "price": list(row.price),
-        "call": plain_data(row.nodes),
         "dram_gb_per_s": figure(row, "dram_bandwidth"),
         "occupancy_limiter": list(row.limiters),
         "stalls": dict(row.stalls),
-        **stall_certainty(row.stalls, row.figures),
         "bottlenecks": [bottleneck(b) for b in row.bottlenecks],
-        "roofline": point(row.point),
         "against_parent": comparison(row.against_parent),
         "gates": {
             g.name: {"passed": g.passed, "why": g.why, "binding": g.binding} for g in row.gates
@@ -110,7 +106,10 @@ def full_row(found: Ablation, each: Row) -> Data:
     """A row with every figure, for ``profile`` and ``show``."""
     return {
         **row(found, each),
+        "call": plain_data(each.nodes),
         "figures": figures(each.figures),
+        **stall_certainty(each.stalls, each.figures),
+        "roofline": point(each.point),
         "build": {"schema_version": SCHEMA_VERSION, **plain_data(each.build)}
         if each.build
         else None,
