@@ -57,19 +57,6 @@ class Gpu:
             )
         return arch_of(int(match[1]), int(match[2]))
 
-    @property
-    def kind(self) -> tuple[str, ...]:
-        """Everything but the UUID: equal GPUs have the same."""
-        return tuple(str(value) for name, value in asdict(self).items() if name != "uuid")
-
-    def differs(self, other: Gpu) -> str:
-        """In words; "" if the two are equal."""
-        return ", ".join(
-            f"{name.replace('_', ' ')} {value} and not {getattr(other, name)}"
-            for name, value in asdict(self).items()
-            if name != "uuid" and value != getattr(other, name)
-        )
-
 
 @dataclass(frozen=True)
 class Found:
