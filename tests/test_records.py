@@ -44,14 +44,19 @@ FILES = {
 }
 
 
-def test_every_file_on_record_is_read_and_written_back_byte_for_byte(tmp_path: Path) -> None:
-    found = ROOT.glob("ablations/*/evidence/*/**/*.json")
+@pytest.mark.parametrize(
+    "root", [FIXTURE, pytest.param(ROOT, marks=pytest.mark.slow)], ids=["fixture", "repository"]
+)
+def test_every_file_on_record_is_read_and_written_back_byte_for_byte(
+    root: Path, tmp_path: Path
+) -> None:
+    found = root.glob("ablations/*/evidence/*/**/*.json")
     paths = sorted(path for path in found if path.name != "shape.json")
     assert len(paths) > 100
     for path in paths:
         store.write(tmp_path / "again.json", store.read(path, KINDS[path.parent.name]))
         assert (tmp_path / "again.json").read_bytes() == path.read_bytes(), path
-    timings = sorted(ROOT.glob("ablations/*/evidence/*/*/timings/*"))
+    timings = sorted(root.glob("ablations/*/evidence/*/*/timings/*"))
     assert {path.suffixes[-1] for path in timings} == {".zst"}
     for path in timings:
         again = store.encoded(store.read(path, Timing), Path())
@@ -59,7 +64,7 @@ def test_every_file_on_record_is_read_and_written_back_byte_for_byte(tmp_path: P
 
 
 def test_a_compressed_record_is_the_same_bytes_whenever_it_is_written(tmp_path: Path) -> None:
-    path = next(ROOT.glob("ablations/transpose/evidence/*/*/timings/*.json.zst"))
+    path = next(FIXTURE.glob("ablations/transpose/evidence/*/*/timings/*.json.zst"))
     timing = store.read(path, Timing)
     found = []
     for name in ("one", "two"):
