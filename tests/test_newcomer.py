@@ -14,9 +14,14 @@ import pytest
 import workspaces
 from workbench.cli import VERBS, main
 from workbench.run import machine
-from workspaces import ROOT
+from workspaces import FIXTURE, ROOT
 
 MISSPELT = '[[step.prediction]]\nfigure = "tiem"\nfactor = [0.8, 0.9]\n'
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FIXTURE)
 
 
 @pytest.fixture
@@ -49,8 +54,7 @@ def completed(line: str, here: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("workbench show fix1", "fix16"),
-        ("workbench watch fi", "fix6"),
+        ("workbench show fix1", "fix11"),
         ("workbench diff fix6 fi", "fix7"),
         ("workbench ablate --shape b4h16s2048d64", "b4h16s2048d64-causal"),
         ("workbench list --study at", "attention"),
@@ -59,7 +63,7 @@ def completed(line: str, here: Path) -> list[str]:
     ],
 )
 def test_the_shell_completes_names(line: str, offered: str) -> None:
-    assert offered in completed(line, ROOT)
+    assert offered in completed(line, FIXTURE)
 
 
 def test_the_only_study_needs_no_name_to_be_completed(root: Path) -> None:
