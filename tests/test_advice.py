@@ -543,7 +543,7 @@ def test_a_kind_that_is_none_ends_in_a_hint(
 def test_the_docs_have_the_hits_of_the_other_ladders(
     study: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert benchmark.main([*HERE, "--study", study]) == 0
+    assert benchmark.main(["--project", str(ROOT), "--study", study]) == 0
     rows = {
         row.split(" | ")[0].strip("| "): re.findall(r"\d+ of \d+", row)
         for row in capsys.readouterr().out.splitlines()
@@ -556,7 +556,7 @@ def test_the_docs_have_the_hits_of_the_other_ladders(
 
 @pytest.mark.slow
 def test_the_docs_have_the_hits_of_the_recorded_ladder(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(HERE) == 0
+    assert benchmark.main(["--project", str(ROOT)]) == 0
     printed = capsys.readouterr().out
     page = (ROOT / "docs" / "advice.md").read_text()
     tables = [part for part in printed.split("\n\n") if part]

@@ -77,27 +77,9 @@ def test_the_page_holds_what_the_recorded_controls_say() -> None:
 
 
 @pytest.mark.slow
-def test_the_reference_in_company_is_as_told_in_every_timing_on_record() -> None:
-    known = every_timing()
-    companies = [facts.company for facts in known if facts.company is not None]
-    # The trials of a search are timed without references.
-    assert all(facts.alone == 0 and facts.sessions == 1 for facts in known if not facts.company)
-    ends = [(c.low or 0.0, c.high or 0.0) for c in companies]
-    out = [(low, high) for low, high in ends if not low <= 1 <= high]
-    assert (
-        f"in {len(companies)} recorded timings of five studies the interval holds 0 but in fourteen"
-        in PAGE
-    )
-    assert len(out) == 14
-    assert "Ten of these lie within 1.2 % of 0" in PAGE
-    assert sum(low > 0.988 and high < 1.012 for low, high in out) == 10
-    low, high = min(low for low, _ in out), max(high for _, high in out)
-    told = f"of {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"
-    assert told.replace("-", "−") in PAGE
-    limited = [(c.ratio, c.by_time.value) for c in companies if c.is_clock and c.by_time]
-    (fewer,) = {f"{100 * (1 - cycles):.1f}" for cycles, _ in limited}
-    more = " and ".join(sorted(f"{100 * (time - 1):.0f}" for _, time in limited))
-    assert f"{fewer} % fewer cycles in {more} % more time" in PAGE
+def test_no_recorded_reference_is_disturbed_by_its_company() -> None:
+    companies = [facts.company for facts in every_timing() if facts.company is not None]
+    assert len(companies) > 50
     assert not any(company.is_off for company in companies)
 
 
