@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from benchmarks import facts, story
+from benchmarks import facts, lessons, story
+
+from workbench.study.workspace import find_workspace
 
 pytestmark = pytest.mark.slow
 PAGE = story.PAGE.read_text(encoding="utf-8")
@@ -89,3 +91,8 @@ def test_the_reference_that_it_names_is_the_fastest_everywhere(known: facts.Evid
     assert tuple(name for name, _ in fastest.most_common()) == facts.FASTEST
     assert min(fastest.values()) == 1  # "but once"
     assert across.variant == facts.LAST
+
+
+def test_the_lessons_are_those_of_the_evidence() -> None:
+    written = lessons.PAGE.read_text(encoding="utf-8")
+    assert written == lessons.page(find_workspace(ROOT)), "`python -m benchmarks.lessons` writes it"
