@@ -14,6 +14,7 @@ from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation
 from workbench.render import markdown, numbers
 from workbench.render.document import ladder_table
+from workbench.render.document.authored import authored, first_sentence
 from workbench.render.document.blocks import (
     Field,
     Paragraph,
@@ -27,7 +28,6 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.phrases import authored, first_sentence
 
 
 def parse(text: str) -> list[list[str]]:

@@ -25,6 +25,7 @@ from workbench.render import as_json, html, markdown, terminal
 from workbench.render.as_json import ladder as ladder_json
 from workbench.render.chart import svg
 from workbench.render.chart.charts import chart_files
+from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Cell,
     Chart,
@@ -38,7 +39,6 @@ from workbench.render.document.blocks import (
     TableRow,
     words,
 )
-from workbench.render.document.phrases import authored
 from workbench.render.document.report import report
 from workbench.render.numbers import harmless, printable
 from workbench.render.report import render_report, template_environment

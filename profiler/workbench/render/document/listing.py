@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.judge.spending import Spent
+from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Block,
     Field,
@@ -19,7 +20,6 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.phrases import authored
 from workbench.render.numbers import number
 from workbench.words import NONE, Status
 

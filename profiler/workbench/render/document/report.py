@@ -18,6 +18,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render.chart import charts
 from workbench.render.document import advice, limits, method, pair, rooflines, timings, why
 from workbench.render.document import result as said
+from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -33,12 +34,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.ladder_table import ladder_table, shape_ladder, shapes_table, tree
-from workbench.render.document.phrases import (
-    judged,
-    ladders,
-    paragraphs,
-    steps,
-)
+from workbench.render.document.phrases import judged, ladders, steps
 from workbench.render.document.sizes import sizes_sections
 from workbench.render.document.step import anchor, brief_section, step_section
 from workbench.words import ABSENT

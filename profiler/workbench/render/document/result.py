@@ -9,12 +9,12 @@ from workbench.derive.intervals import Ratio
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import step
+from workbench.render.document.authored import first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
 from workbench.render.document.phrases import (
     brief_reason,
     call_of,
     call_words,
-    first_sentence,
     kernels_alone,
     names,
     otherwise,

@@ -10,6 +10,7 @@ from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.judge.rows import Row
 from workbench.render.document import hunks, limits, timings, why
+from workbench.render.document.authored import authored, paragraphs
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -30,13 +31,11 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.phrases import (
-    authored,
     brief_reason,
     has_figures,
     kind,
     names,
     otherwise,
-    paragraphs,
     parent_of,
     took,
     with_cycles,

@@ -11,6 +11,7 @@ from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import advice, step, timings, why
 from workbench.render.document import limits as bottlenecks
+from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -31,7 +32,6 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.limits import reasons, samples, share_of, stall_words
 from workbench.render.document.phrases import (
-    authored,
     call_of,
     has_figures,
     kernels_alone,
