@@ -95,4 +95,5 @@ def test_the_reference_that_it_names_is_the_fastest_everywhere(known: facts.Evid
 
 def test_the_lessons_are_those_of_the_evidence() -> None:
     written = lessons.PAGE.read_text(encoding="utf-8")
-    assert written == lessons.page(find_workspace(lessons.ROOT)), "`python -m benchmarks.lessons` writes it"
+    again = lessons.page(find_workspace(lessons.ROOT))
+    assert written == again, "`python -m benchmarks.lessons` writes it"
