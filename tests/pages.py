@@ -8,6 +8,7 @@ found, sources = hostile()      # markup in every name, message, text and source
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import lru_cache
 
 from synthetic import ablation, bottleneck, with_row
@@ -26,6 +27,7 @@ from workbench.judge.pairs import ladder_sources
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
+from workbench.render.chart.scene import Group, Item, Label
 from workbench.render.document.report import report
 from workbench.render.page import page_environment, render_page
 from workbench.study.config import Config
@@ -157,3 +159,20 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
     )
     before = Profiled({virtual_name("s", "baseline.cu"): text}, None, nasty)
     return found, Sources({"baseline": before, name: after}, {name: source_diff(before, after)})
+
+
+def groups(items: Sequence[Item]) -> list[Group]:
+    """All groups among items, at any depth."""
+    mine = [item for item in items if isinstance(item, Group)]
+    return [group for one in mine for group in (one, *groups(one.items))]
+
+
+def labels(items: Sequence[Item]) -> list[Label]:
+    """All texts among items, at any depth."""
+    texts: list[Label] = []
+    for item in items:
+        if isinstance(item, Label):
+            texts.append(item)
+        elif isinstance(item, Group):
+            texts += labels(item.items)
+    return texts

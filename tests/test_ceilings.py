@@ -263,7 +263,7 @@ def test_the_table_of_ceilings_has_both_and_the_clock() -> None:
 
 def test_the_roofline_draws_them_only_where_the_card_was_calibrated() -> None:
     with_them, plain = (svg.files(scene("roofline", one))[0] for one in (calibrated(), ablation()))
-    assert "measured on this card (in brackets)" in with_them
+    assert "measured on this GPU (in brackets)" in with_them
     assert "4.81 (1.80) TB/s" in with_them
     assert with_them.count('stroke-dasharray="6 3"') > plain.count('stroke-dasharray="6 3"')
     assert "measured" not in plain
@@ -309,7 +309,7 @@ def test_a_recorded_workspace_that_is_calibrated_reports_it(
     text = (out / "OPTIMIZATION_REPORT.md").read_text()
     page = (out / "report.html").read_text()
     assert "share of measured" in text
-    assert "measured on this card" in page
+    assert "measured on this GPU" in page
     for said in (text, page):
         assert "the measured fp32 ceiling is 13" in said
         assert "made up to be absent" in said

@@ -26,9 +26,7 @@ from workbench.render.chart.scene import (
     Line,
     Sign,
     contrast,
-    groups,
     ink_on,
-    labels,
 )
 from workbench.render.chart.stall_bars import COLOURS, ISSUING_FILL, OTHER_FILL, fills, parts
 from workbench.render.numbers import percent
@@ -47,7 +45,7 @@ def texts(picture: str) -> list[str]:
 
 
 def bars(items: tuple[Item, ...], part: str) -> list[Box]:
-    found = [item for group in groups(items) for item in group.items]
+    found = [item for group in pages.groups(items) for item in group.items]
     return [item.box for item in found if isinstance(item, Bar) and item.part == part]
 
 
@@ -115,24 +113,19 @@ def test_names_of_any_kind_are_text(name: str) -> None:
 def test_ceilings_carry_value_and_unit() -> None:
     told = texts(chart("roofline", ablation(1)))
     assert "DRAM 4.81 TB/s" in told
-    assert "FP32 67.0 TFLOP/s" in told
-    assert "Tensor, dense FP16 1073 TFLOP/s" in told
-    assert "ridge 13.9" in told
+    assert "FP32 67.0 TFLOP/s, ridge 13.9" in told
+    assert "Tensor, dense FP16 1073 TFLOP/s, ridge 223" in told
 
 
-@pytest.mark.parametrize("steps", [1, 6])
-def test_every_variant_is_named_on_the_rooflines_of_a_short_ladder(steps: int) -> None:
-    found = ablation(steps)
-    told = texts(chart("roofline", found))
-    for row in found.everything:
-        assert any(text.split()[0] == row.variant for text in told)
-
-
-def test_every_version_is_named_on_the_recorded_rooflines() -> None:
+def test_the_path_to_the_best_and_the_references_are_named() -> None:
+    told = [text.split()[0] for text in texts(chart("roofline", ablation(6)))]
+    assert {"baseline", "fix1", "fix6", "sdpa"} <= set(told)
+    assert "fix2" not in told  # rejected
     found, _ = pages.recorded()
-    one = scene("roofline", found)
-    named = {group.variants[0] for group in groups(one.items) if group.kind == "name"}
-    assert named == {row.variant for row in found.everything if row.point}
+    named = {g.variants[0] for g in pages.groups(scene("roofline", found).items) if g.areas}
+    assert len(named) == 12
+    assert found.best is not None
+    assert {"baseline", found.best.variant, *(row.variant for row in found.references)} <= named
 
 
 def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
@@ -153,17 +146,17 @@ def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_every_version_can_be_reached_at_the_middle_of_its_mark(name: str) -> None:
+def test_every_choice_can_be_reached_at_its_last_area(name: str) -> None:
     """Of all hit areas over the middle of one, the last drawn is its own group's."""
     found, _ = pages.recorded()
     one = scene(name, found)
-    chosen = [group for group in groups(one.items) if group.areas]
+    chosen = [group for group in pages.groups(one.items) if group.areas]
     for group in chosen:
         assert group.words
-        for area in group.areas:
-            over = [g for g in chosen if any(a.holds(area.middle) for a in g.areas)]
-            assert over[-1] == group
-    reached = {variant for group in chosen for variant in group.variants}
+        middle = group.areas[-1].middle
+        over = [g for g in chosen if any(a.holds(middle) for a in g.areas)]
+        assert over[-1] == group
+    reached = {variant for group in pages.groups(one.items) for variant in group.variants}
     steps = {row.variant for row in found.rows if row.step and row.step.parent}
     shown = {row.variant for row in found.everything if row.figures}
     assert len(shown) > 20
@@ -173,12 +166,6 @@ def test_every_version_can_be_reached_at_the_middle_of_its_mark(name: str) -> No
     assert absent == {"fix3"}  # wrong
     assert len(told) == 1
     assert told[0].startswith("not collected: fix3 (failed: wrong: with outliers inputs: max")
-
-
-def test_the_crowd_is_enlarged_and_nothing_is_where_there_is_none() -> None:
-    found, _ = pages.recorded()
-    assert "TFLOP/s, enlarged" in texts(chart("roofline", found))
-    assert "TFLOP/s, enlarged" not in texts(chart("roofline", ablation(2)))
 
 
 def test_point_above_its_roof_is_marked() -> None:
@@ -256,7 +243,7 @@ def test_nothing_leaves_the_picture_and_all_words_of_the_scene_are_there(
     found, _ = pages.recorded()
     one = scene(name, found)
     assert one.width == 920
-    for label in labels(one.items):
+    for label in pages.labels(one.items):
         assert -1 <= label.at[0] <= one.width + 1
         assert 0 <= label.at[1] <= one.height
     assert all((one.title, one.subtitle, one.alt, one.caption))
@@ -287,7 +274,7 @@ def test_a_time_stands_where_its_logarithm_is() -> None:
     one = scene("times", found)
     at = {
         group.variants[0]: sign.at[0]
-        for group in groups(one.items)
+        for group in pages.groups(one.items)
         for sign in group.items
         if isinstance(sign, Sign)
     }

@@ -6,11 +6,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+import pages
 from workbench.derive.speedup import Time
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine
 from workbench.render.chart import svg
 from workbench.render.chart.placing import text_width
-from workbench.render.chart.scene import Anchor, Scene, labels
+from workbench.render.chart.scene import Anchor, Scene
 from workbench.render.chart.size_lines import shown, size_lines
 from workbench.words import Regime
 
@@ -20,7 +21,7 @@ def time(value: float) -> Time:
 
 
 def inside(scene: Scene) -> None:
-    for one in labels(scene.items):
+    for one in pages.labels(scene.items):
         wide = text_width(one.text, one.size, bold=one.bold)
         left = one.at[0] - {Anchor.START: 0, Anchor.MIDDLE: wide / 2, Anchor.END: wide}[one.anchor]
         assert left >= -1, one

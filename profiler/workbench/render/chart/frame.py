@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workbench.judge.rows import Ablation, Row
-from workbench.render.chart.placing import fitted, text_width, wrapped
+from workbench.render.chart.placing import Plot, fitted, text_width, wrapped
 from workbench.render.chart.scene import (
     XY,
     Anchor,
@@ -129,3 +129,26 @@ def name_label(text: str, at: XY, room: float, size: float, *, own: bool = True)
     """Of a step (``own``) or of what is only beside it."""
     text = fitted(text, room, size, bold=own)
     return Label(at, text, size, "ink" if own else "muted", bold=own)
+
+
+TICK, UP = 11.0, 60.0  # the size of words at ticks; pixels between ticks, about
+GRID, AXIS = Stroke("faint", 0.8), Stroke("muted", 0.8)
+
+
+def axes(plot: Plot, ticks: Sequence[tuple[float, str]], x_title: str, y_title: str) -> list[Item]:
+    """Grid, ticks with their words (those of x are given), and titles under and over the axes."""
+    box = plot.box
+    items: list[Item] = []
+    for tick, word in ticks:
+        x = plot.x.at(tick)
+        items.append(Line(((x, box.y0), (x, box.y1)), GRID))
+        if word:
+            items.append(Label((x, box.y1 + 16), word, TICK, "muted", Anchor.MIDDLE))
+    for tick in plot.y.ticks(max(2, round(box.height / UP))):
+        y = plot.y.at(tick)
+        items.append(Line(((box.x0, y), (box.x1, y)), GRID))
+        items.append(Label((box.x0 - 6, y + 4), f"{tick:g}", TICK, "muted", Anchor.END))
+    items.append(Line(((box.x0, box.y0), (box.x0, box.y1), (box.x1, box.y1)), AXIS))
+    items.append(Label((box.middle[0], box.y1 + 34), x_title, TICK, "muted", Anchor.MIDDLE))
+    items.append(Label((box.x0 - 6, box.y0 - 10), y_title, TICK, "muted"))
+    return items

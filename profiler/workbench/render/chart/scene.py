@@ -7,7 +7,7 @@ and on black alike. Builders make a scene; ``svg`` writes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -30,7 +30,6 @@ class Shape(StrEnum):
     SQUARE = "square"
     DIAMOND = "diamond"
     CROSS = "cross"
-    RIGHT = "right"  # a triangle that points there
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,6 @@ class Box:
     def overlaps(self, other: Box) -> bool:
         across = self.x0 < other.x1 and other.x0 < self.x1
         return across and self.y0 < other.y1 and other.y0 < self.y1
-
-    def within(self, other: Box) -> bool:
-        across = self.x0 >= other.x0 and self.x1 <= other.x1
-        return across and self.y0 >= other.y0 and self.y1 <= other.y1
 
     def holds(self, at: XY) -> bool:
         return self.x0 <= at[0] <= self.x1 and self.y0 <= at[1] <= self.y1
@@ -102,26 +97,12 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Polygon:
-    points: tuple[XY, ...]
-    fill: str
-    opacity: float = 1.0
-
-
-@dataclass(frozen=True)
 class Bar:
     """A filled rectangle; ``part`` names what it stands for, for a page that tells more of it."""
 
     box: Box
     fill: str
     part: str = ""
-
-
-@dataclass(frozen=True)
-class Outline:
-    box: Box
-    stroke: Stroke
-    round: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +146,7 @@ class Group:
     words: str = ""
 
 
-Item: TypeAlias = Line | Polygon | Bar | Outline | Sign | Label | Group
+Item: TypeAlias = Line | Bar | Sign | Label | Group
 
 
 @dataclass(frozen=True)
@@ -182,23 +163,6 @@ class Scene:
     alt: str
     caption: str
     items: tuple[Item, ...]
-
-
-def groups(items: Sequence[Item]) -> list[Group]:
-    """All groups among items, at any depth."""
-    mine = [item for item in items if isinstance(item, Group)]
-    return [group for one in mine for group in (one, *groups(one.items))]
-
-
-def labels(items: Sequence[Item]) -> list[Label]:
-    """All texts among items, at any depth."""
-    texts: list[Label] = []
-    for item in items:
-        if isinstance(item, Label):
-            texts.append(item)
-        elif isinstance(item, Group):
-            texts += labels(item.items)
-    return texts
 
 
 @dataclass(frozen=True)

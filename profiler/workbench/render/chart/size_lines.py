@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine, size_words
-from workbench.render.chart.frame import Entry, key
+from workbench.render.chart.frame import EDGE, Entry, axes, key
 from workbench.render.chart.placing import Plot, plot
 from workbench.render.chart.scene import (
-    Anchor,
     Box,
     Item,
-    Label,
     Line,
     Scene,
     Shape,
@@ -23,15 +21,12 @@ from workbench.render.chart.scene import (
 from workbench.render.document.phrases import shape_words
 from workbench.render.document.sizes import ALT, CAPTION, NAME, rate, rate_unit
 
-TICK = 11.0
-GRID, AXIS = Stroke("faint", 0.8), Stroke("muted", 0.8)
-TOP, FOOT, EDGE = 34.0, 44.0, 8.0
+TOP, FOOT = 34.0, 44.0
 # Versions first, then references: both kinds keep apart by their dashes as well.
 COLOURS = ("blue", "vermilion", "green", "pink", "orange", "sky", "grey")
 DASH = (6.0, 4.0)
 THIN = Stroke("faint", 1.2)
 ENDS = 3.0  # half of the bar at either end of an interval
-UP = 60.0  # pixels between ticks, about
 WIDTH, LEFT, HEIGHT = 920.0, 52.0, 320.0
 
 
@@ -54,7 +49,7 @@ def size_lines(over: OverSizes, name: str = NAME) -> Scene:
     boxes = _boxes()
     for box, panel in zip(boxes, _panels(over), strict=True):
         at = _plot(box, over, panel)
-        items += _axes(at, over, panel.title)
+        items += axes(at, _ticks(at, over), over.parameter, panel.title)
         for line in others:
             items += _line(line, at, panel, THIN, marks=False)
         for line in named[::-1]:
@@ -126,26 +121,16 @@ def _plot(box: Box, over: OverSizes, panel: Panel) -> Plot:
     return plot(box, (min(sizes) / 1.15, max(sizes) * 1.15), (min(lows) / 1.3, max(highs) * 1.3))
 
 
-def _axes(at: Plot, over: OverSizes, title: str) -> list[Item]:
-    """A tick a size, since there is nothing between them."""
-    box = at.box
-    items: list[Item] = []
+def _ticks(at: Plot, over: OverSizes) -> list[tuple[float, str]]:
+    """One a size, since there is nothing between them; without words where there is no room."""
+    ticks: list[tuple[float, str]] = []
     free = -1.0
     for size in over.sizes.values():
-        x = at.x.at(size)
-        items.append(Line(((x, box.y0), (x, box.y1)), GRID))
-        word = size_words(size)
-        if x - 4 * len(word) > free:
-            items.append(Label((x, box.y1 + 16), word, TICK, "muted", Anchor.MIDDLE))
-            free = x + 4 * len(word)
-    for tick in at.y.ticks(max(2, round(box.height / UP))):
-        y = at.y.at(tick)
-        items.append(Line(((box.x0, y), (box.x1, y)), GRID))
-        items.append(Label((box.x0 - 6, y + 4), f"{tick:g}", TICK, "muted", Anchor.END))
-    items.append(Line(((box.x0, box.y0), (box.x0, box.y1), (box.x1, box.y1)), AXIS))
-    items.append(Label((box.middle[0], box.y1 + 34), over.parameter, TICK, "muted", Anchor.MIDDLE))
-    items.append(Label((box.x0 - 6, box.y0 - 10), title, TICK, "muted"))
-    return items
+        x, word = at.x.at(size), size_words(size)
+        half = 4 * len(word)
+        ticks.append((size, word if x - half > free else ""))
+        free = x + half if ticks[-1][1] else free
+    return ticks
 
 
 def _line(line: SizeLine, at: Plot, panel: Panel, stroke: Stroke, *, marks: bool) -> Sequence[Item]:

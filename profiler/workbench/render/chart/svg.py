@@ -22,8 +22,6 @@ from workbench.render.chart.scene import (
     Item,
     Label,
     Line,
-    Outline,
-    Polygon,
     Scene,
     Shape,
     Sign,
@@ -39,14 +37,11 @@ TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the direction of a t
 UNWRITABLE = re.compile(f"[{INVALID}{TURNING}]")
 CLASSES, COLOUR = re.compile('class="([^"]*)"'), re.compile(r"\b[fs]-(\w+)")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
+EDGES = ((1, 1), (-1, 1), (-1, -1))  # of a diamond, from its top
 LOOKS = {
     "text": "font-family:system-ui,sans-serif",
     ".b": "font-weight:600",
     ".h": "paint-order:stroke;stroke-width:3px;stroke-linejoin:round",
-}
-SIGNS = {
-    Shape.DIAMOND: "M{0} {1}l{2} {2} -{2} {2} -{2} -{2}z",
-    Shape.RIGHT: "M{3} {1}l{4} {2} -{4} {2}z",
 }
 
 
@@ -97,19 +92,9 @@ class _Writer:
         return f'<path d="{_path(line.points)}" fill="none" {_stroke(line.stroke)}/>\n'
 
     @write.register
-    def _(self, area: Polygon) -> str:
-        opacity = f' opacity="{area.opacity:g}"' if area.opacity < 1 else ""
-        return f'<path class="f-{area.fill}" d="{_path(area.points)}Z"{opacity}/>\n'
-
-    @write.register
     def _(self, bar: Bar) -> str:
         part = f' data-part="{escape(bar.part)}"' if self.live and bar.part else ""
         return f'<rect class="f-{bar.fill}" {_box(bar.box)}{part}/>\n'
-
-    @write.register
-    def _(self, outline: Outline) -> str:
-        rounded = f' rx="{_number(outline.round)}"' if outline.round else ""
-        return f'<rect {_box(outline.box)}{rounded} fill="none" {_stroke(outline.stroke)}/>\n'
 
     @write.register
     def _(self, sign: Sign) -> str:
@@ -124,8 +109,8 @@ class _Writer:
             wide = _number(sign.size)
             arms = f"M{_place((x - half, y - half))}l{wide} {wide}m0 -{wide}l-{wide} {wide}"
             return f'<path class="s-{sign.colour}" fill="none" stroke-width="2.2" d="{arms}"/>\n'
-        numbers = [_number(n) for n in (x, y - half, half, x - half, 2 * half, x + half)]
-        return f'<path d="{SIGNS[sign.shape].format(*numbers)}" {look}/>\n'
+        edge = "".join(f"l{_number(a * half)} {_number(b * half)}" for a, b in EDGES)
+        return f'<path d="M{_place((x, y - half))}{edge}z" {look}/>\n'
 
     @write.register
     def _(self, label: Label) -> str:
