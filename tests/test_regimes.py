@@ -400,41 +400,6 @@ def test_a_reference_that_only_the_clock_changes_is_not_disturbed() -> None:
     assert among(9.7 / 1.08, 1500.0).passed is False
 
 
-def test_the_reference_is_compared_with_itself_on_its_own_card() -> None:
-    """Two cards, of which one is 10 % faster: the session that is alone on it says nothing of the
-    company on the other.
-    """
-    times = {CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0, REFERENCE: 10.0}}
-    known = in_regimes(times, alone=10.0)
-    alone = known.sessions[-1]
-
-    def on(card: str, factor: float, session: Session) -> Session:
-        series = tuple(
-            msgspec.structs.replace(
-                each, microseconds=tuple(float(a + factor * (t - a)) for t, a in _rounds(each))
-            )
-            for each in session.series
-        )
-        return msgspec.structs.replace(session, series=series, card=card)
-
-    def among(company: float) -> Row:
-        together = [on("b", 0.9, each) for each in known.sessions[:4]]
-        together.append(on("a", 1.0, known.sessions[4]))
-        two = [on("a", 1 / company, alone), on("b", 0.9 / company, alone)]
-        two = [msgspec.structs.replace(each, number=n) for n, each in enumerate(two)]
-        found = msgspec.structs.replace(known, sessions=(*together, *two))
-        return judged(found).row("fix11[early=1]")
-
-    fair = gate(among(1.0), "in company")
-    assert fair.passed is True
-    assert "+0.0 % [" in fair.why
-    assert gate(among(1.08), "in company").passed is False
-
-
-def _rounds(series: Series) -> zip[tuple[float, float]]:
-    return zip(map(float, series.microseconds), map(float, series.around), strict=True)
-
-
 def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> None:
     known = in_regimes(EARLY, sessions=5, alone=9.7)
     added = in_regimes(EARLY, sessions=10).sessions[5:]

@@ -118,7 +118,7 @@ def test_tables_without_code_have_no_listing() -> None:
 
 
 def test_show_lists_the_instructions_under_their_lines() -> None:
-    told = output_of("show fix7 --source --sass --top 3")
+    told = output_of(f"show fix10 --shape {CAUSAL} --source --sass --top 3")
     assert "the 3 hottest lines" in told
     assert "MUFU.EX2" in told
     assert "// ex2.approx.ftz.f32" in told
