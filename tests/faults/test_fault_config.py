@@ -109,13 +109,13 @@ def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsy
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("study = []", ["'study' must be of type str"]),
-        ("study = ['a']", ["'study' must be of type str"]),
-        ("[profiler]\nset = ['full']", ["'profiler.set' must be of type str"]),
+        ("study = []", ["'study' must be a string"]),
+        ("study = ['a']", ["'study' must be a string"]),
+        ("[profiler]\nset = ['full']", ["'profiler.set' must be a string"]),
         ("[profiler]\nset = 'a\\nb'", []),
         ('[profiler]\nset = "a\\u0000b"', ["'profiler.set'", "cannot be printed"]),
         ('[profiler]\nextra_flags = ["a\\u001bb"]', ["'profiler.extra_flags'"]),
-        ("[profiler]\nextra_flags = [1]", ["'profiler.extra_flags' must be of type list of"]),
+        ("[profiler]\nextra_flags = [1]", ["'profiler.extra_flags' must be a list of strings"]),
         ("gates = []", ["'gates' must be a table"]),
         (f"x = {'[' * 5000}", ["not valid TOML", "nested"]),
         (f"x = {'9' * 5000}", ["not valid TOML"]),

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta
 
 from workbench.errors import UsageError
-from workbench.study.text import Rules, fill, read_toml
+from workbench.study.text import fill, read_toml
 
 if TYPE_CHECKING:
     from workbench.study.model import Ladder
+
+MaxError = Annotated[float, Meta(gt=0, le=1e6)]
+Seconds = Annotated[float, Meta(gt=0, le=86400)]
+Sessions = Annotated[int, Meta(gt=0, le=100)]
+Margin = Annotated[float, Meta(gt=0, le=10)]
+CacheControl = Literal["all", "none"]
 
 
 @dataclass(frozen=True)
 class Gates:
     """``max_error`` is a multiple of the primary reference's error on the same inputs."""
 
-    min_speedup: float = 1.03
-    max_error: float = 2.0
+    min_speedup: Annotated[float, Meta(gt=0, le=1000)] = 1.03
+    max_error: MaxError = 2.0
     allow_warnings: bool = False
     allow_spills: bool = False
 
@@ -29,25 +37,25 @@ class Timing:
     or until ``seconds`` are over; in each ``instances`` of every variant, timed in ``rounds``.
     """
 
-    sessions: int = 5
-    max_sessions: int = 15
-    instances: int = 4
-    rounds: int = 6
-    seconds: float = 120.0
-    graph_microseconds: float = 150.0
+    sessions: Sessions = 5
+    max_sessions: Sessions = 15
+    instances: Annotated[int, Meta(gt=0, le=1000)] = 4
+    rounds: Annotated[int, Meta(gt=0, le=10_000)] = 6
+    seconds: Seconds = 120.0
+    graph_microseconds: Annotated[float, Meta(gt=0, le=1e6)] = 150.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    seconds_per_step: float = 120.0
-    seconds_per_capture: float = 300.0
+    seconds_per_step: Seconds = 120.0
+    seconds_per_capture: Seconds = 300.0
 
 
 @dataclass(frozen=True)
 class Profiler:
     set: str = "full"
-    clock_control: str = "none"
-    cache_control: str = "none"
+    clock_control: Literal["base", "boost", "force-boost", "none"] = "none"
+    cache_control: CacheControl = "none"
     extra_flags: tuple[str, ...] = ()
 
 
@@ -57,9 +65,9 @@ class CommitGate:
     of a counter, as parts of them; without a measurement so many more ``registers`` a thread.
     """
 
-    margin: float = 0.02
-    counters: float = 0.01
-    registers: int = 16
+    margin: Margin = 0.02
+    counters: Margin = 0.01
+    registers: Annotated[int, Meta(gt=0, le=255)] = 16
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,8 @@ class Budget:
     workspace's ledger holds.
     """
 
-    rate_per_hour: float = 0.0
-    max_gpu_seconds: float = 0.0
+    rate_per_hour: Annotated[float, Meta(gt=0, le=1e6)] = 0.0
+    max_gpu_seconds: Annotated[float, Meta(gt=0, le=1e9)] = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,35 +91,6 @@ class Config:
     profiler: Profiler = field(default_factory=Profiler)
     gate: CommitGate = field(default_factory=CommitGate)
     budget: Budget = field(default_factory=Budget)
-
-
-CHOICES = {
-    "profiler.clock_control": ("base", "boost", "force-boost", "none"),
-    "profiler.cache_control": ("all", "none"),
-}
-# Keys of earlier versions, and what to do about them.
-GONE = {
-    "timing.bootstrap_samples": "take it out: intervals are over [timing] sessions now",
-    "profiler.samples": "take it out: ncu decides how often it samples; extra_flags can say it",
-}
-DAY = 86400.0
-MOST = {
-    "gates.min_speedup": 1000,
-    "gates.max_error": 1e6,
-    "timing.sessions": 100,
-    "timing.max_sessions": 100,
-    "timing.instances": 1000,
-    "timing.rounds": 10_000,
-    "timing.seconds": DAY,
-    "timing.graph_microseconds": 1e6,
-    "limits.seconds_per_step": DAY,
-    "limits.seconds_per_capture": DAY,
-    "gate.margin": 10,
-    "gate.counters": 10,
-    "gate.registers": 255,
-    "budget.rate_per_hour": 1e6,
-    "budget.max_gpu_seconds": 1e9,
-}
 
 
 def for_study(config: Config, ladder: Ladder) -> Config:
@@ -126,9 +105,7 @@ def for_study(config: Config, ladder: Ladder) -> Config:
 
 def read_config(path: Path) -> Config:
     """Raises UsageError naming the file and the key for anything that is not a known setting."""
-    found = read_toml(path)
-    result = fill(Config, path, "", found, Rules(MOST, CHOICES, GONE))
-    assert isinstance(result, Config)
+    result = fill(Config, path, "", read_toml(path))
     timing = result.timing
     if timing.sessions > timing.max_sessions:
         raise UsageError(

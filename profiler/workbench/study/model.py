@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError
+from workbench.study.config import CacheControl
 from workbench.study.users_code import users_code
 from workbench.study.values import Shape as Shape
 from workbench.study.values import Tolerance as Tolerance
@@ -49,8 +50,8 @@ class Prediction:
     """
 
     figure: str
-    factor: tuple[float, float] | None
-    range: tuple[float, float] | None
+    factor: tuple[float, float] | None = None
+    range: tuple[float, float] | None = None
     written: Written | None = None
 
 
@@ -63,7 +64,7 @@ class Step:
     among these other steps, by shape for instance. ``drops`` are the shapes that its parent
     supports and it does not. ``kind`` is what kind of change it is; None where its author has not
     said. ``corrects`` says what its parent does wrong: such a step is there to be right, and need
-    not be faster.
+    not be faster. ``written`` is its author's word on when its predictions were.
     """
 
     variant: str
@@ -78,6 +79,7 @@ class Step:
     drops: tuple[str, ...] = ()
     kind: Change | None = None
     corrects: str = ""
+    written: Written | None = None
 
     def digest(self, prediction: Prediction) -> str:
         """Of all that a prediction of this step says: another one has another."""
@@ -90,9 +92,9 @@ class Step:
 class Ladder:
     """``ablation.toml``: the steps in order, baseline first, and the reference variants.
 
-    ``cache_control`` is that of the study's captures; "" for the workspace's. ``max_error`` is the
-    largest multiple of the primary reference's error that is allowed; None for the workspace's. At
-    the ``partial`` shapes only a part of the steps is measured: see ``measured_at``.
+    ``cache_control`` is that of the study's captures. ``max_error`` is the largest multiple of the
+    primary reference's error that is allowed. None is for the workspace's own of either. At the
+    ``partial`` shapes only a part of the steps is measured: see ``measured_at``.
     """
 
     study: str
@@ -102,7 +104,7 @@ class Ladder:
     primary_reference: str
     title: str = ""
     summary: str = ""
-    cache_control: str = ""
+    cache_control: CacheControl | None = None
     max_error: float | None = None
     partial: tuple[str, ...] = ()
 

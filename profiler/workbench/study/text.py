@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import EnumType
+from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from workbench.cuda.includes import source_text
 from workbench.errors import UsageError, nearest
 
+Filled = TypeVar("Filled")
 NAME_BYTES = 200  # of a name that becomes a file's, with its ending
 
 
@@ -67,17 +71,6 @@ def is_plain_name(name: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Rules:
-    """By the dotted name of a key: the ``most`` of a number, the ``choices`` of a text, what to do
-    about keys that are ``gone``.
-    """
-
-    most: Mapping[str, float] = field(default_factory=dict)
-    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    gone: Mapping[str, str] = field(default_factory=dict)
-
-
 def read_toml(path: Path) -> dict[str, Any]:
     """Raises UsageError naming the file for what cannot be read, or is not TOML."""
     try:
@@ -92,83 +85,82 @@ def read_toml(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def is_number(value: object) -> bool:
-    """Whether it is an integer or float of TOML that a float can hold: no inf, no nan."""
-    most = sys.float_info.max
-    return type(value) in (int, float) and -most <= value <= most  # type: ignore[operator]
-
-
-def check_keys(
-    path: Path,
-    table: str,
-    found: dict[str, Any],
-    known: list[str],
-    gone: Mapping[str, str] | None = None,
-) -> None:
+def check_keys(path: Path, table: str, found: Mapping[str, Any], known: Iterable[str]) -> None:
     """Raise UsageError for the first key of ``found`` that is not known."""
+    known = list(known)
     for key in found:
         if key not in known:
             where = f"{table}.{key}" if table else key
-            if gone and where in gone:
-                raise UsageError(f"{path}: '{where}' is gone", hint=gone[where])
             raise UsageError(f"{path}: unknown key '{where}'", hint=nearest(key, known))
 
 
-def require_table(path: Path, where: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{path}: '{where}' must be a table", hint=f"write [{where}]")
-    return value
-
-
-def fill(kind: Any, path: Path, table: str, found: dict[str, Any], rules: Rules) -> Any:
-    """``kind`` with the values found, by the types of its fields. Raises UsageError naming file and
-    key.
+def fill(kind: type[Filled], path: Path, table: str, found: Mapping[str, Any]) -> Filled:
+    """``kind``, a dataclass, with the values found, by the types of its fields. Raises UsageError
+    naming file and key.
     """
-    hints = get_type_hints(kind)
-    check_keys(path, table, found, [f.name for f in fields(kind)], rules.gone)
+    hints = _hints(kind)
+    check_keys(path, table, found, hints)
     values: dict[str, Any] = {}
     for key, value in found.items():
         where = f"{table}.{key}" if table else key
         want = hints[key]
         if is_dataclass(want):
-            values[key] = fill(want, path, where, require_table(path, where, value), rules)
-        elif want in (int, float) and type(value) in (int, want):
-            _check_range(path, where, value, rules)
-            values[key] = want(value)
-        elif want in (bool, str) and type(value) is want:
-            values[key] = value
-        elif want not in (int, float, bool, str) and _is_strings(value):
-            values[key] = tuple(value)
-        else:
-            name = want.__name__ if isinstance(want, type) else "list of strings"
+            if not isinstance(value, dict):
+                raise UsageError(f"{path}: '{where}' must be a table", hint=f"write [{where}]")
+            values[key] = fill(want, path, where, value)
+            continue
+        try:
+            values[key] = msgspec.convert(value, want)
+        except msgspec.ValidationError:
+            known = [str(word) for part in (want, *get_args(want)) for word in _choices(part)]
             raise UsageError(
-                f"{path}: '{where}' must be of type {name}, not {_shown(value)}",
-                hint=f"leave '{key}' out for the default",
-            )
+                f"{path}: '{where}' must be {_expected(want)}, not {_shown(value)}",
+                hint=nearest(str(value), known) if known else f"leave '{key}' out for the default",
+            ) from None
         _check_text(path, where, values[key])
-        if where in rules.choices and value not in rules.choices[where]:
-            known = rules.choices[where]
-            raise UsageError(f"{path}: '{where}' is {value!r}", hint=nearest(str(value), known))
+    for field in fields(kind):
+        if field.name not in values and field.default is field.default_factory is MISSING:
+            raise UsageError(f"{path}: {table} has no '{field.name}'")
     return kind(**values)
 
 
-def _is_strings(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _choices(want: Any) -> Iterable[object]:
+    if get_origin(want) is Literal:
+        return get_args(want)
+    return want if isinstance(want, EnumType) else ()
+
+
+WORDS = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    tuple[str, ...]: "a list of strings",
+    tuple[float, float]: "[low, high]",
+    tuple[dict[str, Any], ...]: "tables, each below its name in [[ ]]",
+}
+
+
+def _expected(want: Any) -> str:
+    """A type in words; of ``X | None`` that of X, of numbers with their bounds."""
+    if want in WORDS:
+        return WORDS[want]
+    if get_origin(want) is Annotated:
+        kind, bounds = get_args(want)
+        return f"{WORDS[kind]} above zero and at most {bounds.le:g}"
+    if words := list(_choices(want)):
+        return f"one of {', '.join(map(str, words))}"
+    return _expected(get_args(want)[0])
 
 
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _check_range(path: Path, where: str, value: float, rules: Rules) -> None:
-    most = rules.most[where]
-    if is_number(value) and 0 < value <= most:
-        return
-    raise UsageError(
-        f"{path}: '{where}' must be above zero and at most {most:g}, not {_shown(value)}",
-        hint=f"leave '{where.rpartition('.')[2]}' out for the default",
-    )
 
 
 def _check_text(path: Path, where: str, value: object) -> None:
