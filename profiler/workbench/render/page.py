@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from workbench.derive.diff.model import Sources
-from workbench.derive.figures import ISSUING, Figure, stall_label
+from workbench.derive.figures import ISSUING, stall_label
 from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
@@ -27,19 +27,14 @@ from workbench.render.document import step
 from workbench.render.document.blocks import (
     Block,
     Document,
-    Field,
     Fold,
     Section,
-    Table,
-    code,
-    field,
-    figure_cell,
     plain,
-    table,
     words,
 )
 from workbench.render.document.phrases import steps
-from workbench.render.numbers import fine, harmless, number, quantity, unit_shown
+from workbench.render.document.variant import figure_table
+from workbench.render.numbers import fine, harmless, number
 from workbench.render.page_sources import Files, tokens
 from workbench.words import ABSENT, Verdict
 
@@ -150,7 +145,7 @@ def _versions(
 
 def _figures(row: Row) -> list[Fold]:
     title = words("All its figures, and the metric behind each")
-    return [Fold(title, (figures(row),))] if row.figures else []
+    return [Fold(title, (figure_table(row.figures, list(row.figures)),))] if row.figures else []
 
 
 def _data(ablation: Ablation, sources: Sources, files: Files, drawn: list[str]) -> dict[str, Any]:
@@ -221,15 +216,3 @@ def _predictions(ablation: Ablation) -> Iterator[Tile]:
     if score.total:
         note = step.by_time(score)
         yield Tile("predictions confirmed", f"{score.confirmed} of {score.total}", note)
-
-
-FIGURES: list[Field[Figure]] = [
-    field("figure", "figure", lambda figure: figure.label),
-    field("value", "value", lambda f: figure_cell(f.value, quantity(f.value, f.unit)), right=True),
-    field("unit", "unit", lambda figure: unit_shown(figure.unit)),
-    field("metric", "from", lambda figure: code(figure.metric)),
-]
-
-
-def figures(row: Row) -> Table:
-    return table("figures", FIGURES, row.figures.values())

@@ -319,20 +319,12 @@ def account(judged: Ablation) -> list[Block]:
     return [*(Paragraph(words(text)) for text in told), *map(Paragraph, result.calls(judged))]
 
 
-def across(judged: Ablation) -> list[Block]:
-    if judged.across is None:
+def across(judged: Ablation) -> list[Section]:
+    """The last step at all shapes, where it was timed at several."""
+    if judged.across is None or len(judged.across.results) < 2:
         return []
-    return [
-        Section(
-            "shapes",
-            line(code(judged.across.variant), " at all shapes"),
-            (
-                shapes_table(judged),
-                Paragraph(result.across(judged)),
-                *map(Paragraph, result.calls_across(judged)),
-            ),
-        )
-    ]
+    title = line(code(judged.across.variant), " at all shapes")
+    return [Section("shapes", title, (shapes_table(judged), Paragraph(result.across(judged))))]
 
 
 LAST, INNER, PASSING, CLEAR = "└─ ", "├─ ", "│  ", "   "

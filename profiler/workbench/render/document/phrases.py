@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.intervals import Ratio
@@ -14,7 +14,7 @@ from workbench.render.numbers import factor, fine, interval, microseconds, numbe
 from workbench.words import ABSENT, NodeKind, Role, Status, Verdict
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import GraphNode
+    pass
 
 
 REASON_WIDTH = 60
@@ -103,14 +103,10 @@ def call_of(row: Row) -> str:
     """``a memset and a kernel``: what one call is made of, where it is more than one kernel; else
     empty.
     """
-    return call_words(row.nodes)
-
-
-def call_words(nodes: Sequence[GraphNode]) -> str:
-    """See ``call_of``."""
-    if not nodes or [node.kind for node in nodes] == [NodeKind.KERNEL]:
+    kinds = [node.kind for node in row.nodes]
+    if not kinds or kinds == [NodeKind.KERNEL]:
         return ""
-    counts = Counter(node.kind for node in nodes)
+    counts = Counter(kinds)
     named = [f"a {kind}" if n == 1 else f"{n} {kind}s" for kind, n in counts.items()]
     return " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
 

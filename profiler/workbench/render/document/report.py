@@ -16,7 +16,7 @@ from dataclasses import replace
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart import charts
-from workbench.render.document import advice, limits, method, pair, rooflines, timings, why
+from workbench.render.document import advice, limits, method, pair, rooflines, why
 from workbench.render.document import result as said
 from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
@@ -29,11 +29,12 @@ from workbench.render.document.blocks import (
     Kind,
     Paragraph,
     Section,
+    Text,
     code,
     line,
     words,
 )
-from workbench.render.document.ladder_table import ladder_table, shape_ladder, shapes_table, tree
+from workbench.render.document.ladder_table import across, ladder_table, shape_ladder, tree
 from workbench.render.document.phrases import judged, ladders, steps
 from workbench.render.document.sizes import sizes_sections
 from workbench.render.document.step import anchor, brief_section, step_section
@@ -72,7 +73,7 @@ def _document(ablation: Ablation, steps: Section) -> Document:
         Section("result", (), (Paragraph(said.result(ablation)),)),
         _lessons(ablation),
         _ladder(ablation),
-        *_shapes(ablation),
+        *across(ablation),
         *sizes_sections(ablation.sizes),
         _roofline(ablation),
         _why(ablation),
@@ -117,12 +118,11 @@ def _ladder(ablation: Ablation) -> Section:
         "A ratio above 1 is faster. A row for context is what a step starts from: its own verdict "
         "is of another shape."
     )
-    calls = said.calls(ablation)
     blocks: tuple[Block, ...] = (
         _chart("times", ablation),
         shape_ladder(ablation, first),
         Paragraph(words(note)),
-        *map(Paragraph, said.calls_in_short(ablation)),
+        *map(Paragraph, said.calls(ablation)),
         *(
             Section(
                 f"ladder-{ladder.shape}",
@@ -134,13 +134,6 @@ def _ladder(ablation: Ablation) -> Section:
         Paragraph(words("Which step changes which:")),
         tree(ablation),
         Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
-        Fold(
-            words("Times chained, back to back and with cold L2"),
-            (
-                timings.times(ablation.everything),
-                *([Bullets(calls)] if calls else []),
-            ),
-        ),
     )
     return Section("ladder", words("The ladder"), blocks)
 
@@ -149,15 +142,6 @@ def _chart(name: str, ablation: Ablation) -> Chart:
     of_what = f"Of {ablation.study}, {ablation.shape}, on {ablation.gpu}."
     alt, caption = charts.told(name, ablation)
     return Chart(name, f"{alt} {of_what}", words(caption))
-
-
-def _shapes(ablation: Ablation) -> tuple[Section, ...]:
-    if ablation.across is None or len(ablation.across.results) < 2:
-        return ()
-    title = line(code(ablation.across.variant), " at all shapes")
-    blocks: list[Block] = [shapes_table(ablation), Paragraph(said.across(ablation))]
-    blocks += [Paragraph(text) for text in said.calls_across(ablation)]
-    return (Section("shapes", title, tuple(blocks)),)
 
 
 def _roofline(ablation: Ablation) -> Section:
@@ -184,21 +168,17 @@ def _roofline(ablation: Ablation) -> Section:
 
 
 def _why(ablation: Ablation) -> Section:
-    factors = why.ladder_factors(ablation)
     blocks: list[Block] = []
     if ablation.whole and ablation.whole.factors:
         parts = ablation.whole.factors
         text = f": {why.equation(parts)}, {why.durations(parts)}."
         whole = line("From ", code(ablation.whole.before), " to ", code(ablation.whole.after), text)
-        blocks.append(Paragraph(whole))
-    if factors.rows:
         text = (
             "Every step multiplies out: time = warp instructions per scheduler ÷ (issue rate while "
             "active × load balance over the SMs × the busiest SM's share of the time × clock), an "
             "identity but for the residual. A factor above 1 made it faster. "
         )
-        blocks.append(Paragraph(words(text + method.explained(ablation))))
-        blocks.append(Fold(words("The factors of every step"), (factors,), brief=True))
+        blocks += [Paragraph(whole), Paragraph(words(text + method.explained(ablation)))]
     else:
         blocks.append(Paragraph(words(f"The factors of the speedup: {ABSENT}.")))
     blocks.append(_chart("stall-time", ablation))
@@ -216,43 +196,36 @@ def _memory(ablation: Ablation) -> list[Block]:
     return [pair.memory((before.variant, after.variant), before.figures, after.figures)]
 
 
+STEPS = "Each step with its verdict, the factors of its speedup under ncu, "
+
+
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
-    sections = [_step(ablation, row, diffs.get(row.variant)) for row in steps(ablation)]
-    note = Paragraph(
-        words(
-            "Each step with its verdict, the factors of its speedup under ncu, the hunks that cost "
-            "the most stall time, and its lesson; the rest is folded away."
-        )
+    sections = [
+        step_section(row, diffs.get(row.variant), *_judged_at(ablation, row))
+        for row in steps(ablation)
+    ]
+    note = (
+        f"{STEPS}the hunks that cost the most stall time, and its lesson; the rest is folded away."
     )
-    blocks: tuple[Block, ...] = (
-        *paragraphs(ablation.summary),
-        note,
-        *_baseline(ablation),
-        *sections,
-    )
-    return Section("steps", words("Step by step"), blocks if sections else _baseline(ablation))
+    return _step_by_step(ablation, words(note), sections)
 
 
 def _brief_steps(ablation: Ablation) -> Section:
     sections = [brief_section(row, *_judged_at(ablation, row)) for row in steps(ablation)]
     note = line(
-        "Each step with its verdict, the factors of its speedup under ncu, and its lesson. ",
+        f"{STEPS}and its lesson. ",
         code(shlex.join(["workbench", "report", "--open", "--study", ablation.study])),
         " shows its diff with the stall time of every line, its gates and its predictions; ",
         code("workbench diff PARENT STEP"),
         " prints them.",
     )
-    blocks: tuple[Block, ...] = (
-        *paragraphs(ablation.summary),
-        Paragraph(note),
-        *_baseline(ablation),
-        *sections,
-    )
-    return Section("steps", words("Step by step"), blocks if sections else _baseline(ablation))
+    return _step_by_step(ablation, note, sections)
 
 
-def _step(ablation: Ablation, row: Row, changes: SourceDiff | None) -> Section:
-    return step_section(row, changes, *_judged_at(ablation, row))
+def _step_by_step(ablation: Ablation, note: Text, sections: Sequence[Section]) -> Section:
+    first = (*paragraphs(ablation.summary), Paragraph(note)) if sections else ()
+    blocks = (*first, *_baseline(ablation), *sections)
+    return Section("steps", words("Step by step"), blocks)
 
 
 def _judged_at(ablation: Ablation, row: Row) -> tuple[Row, str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from workbench.derive.intervals import Ratio
 from workbench.judge.predictions import PredictionOutcome
@@ -14,7 +13,6 @@ from workbench.render.document.blocks import Text, bold, code, joined, line, wor
 from workbench.render.document.phrases import (
     brief_reason,
     call_of,
-    call_words,
     kernels_alone,
     names,
     otherwise,
@@ -88,39 +86,11 @@ def compared(value: Ratio | None, name: Text) -> Text:
 
 
 def calls(ablation: Ablation) -> tuple[Text, ...]:
-    """What a call of a reference is made of, where it is more than a kernel, and the best version
-    against it without the rest.
-    """
-    best = ablation.best
-    return tuple(
-        line(
-            "One call of ",
-            code(row.variant),
-            f" is {call}",
-            *(("; with ", code(best.variant), f" {kernels_alone(best, row)}") if best else ()),
-            ".",
-        )
-        for row in ablation.references
-        if (call := call_of(row))
-    )
-
-
-def calls_in_short(ablation: Ablation) -> tuple[Text, ...]:
-    """Which references are more than a kernel, in one sentence."""
-    return _calls((row.variant, call_of(row)) for row in ablation.references)
-
-
-def calls_across(ablation: Ablation) -> tuple[Text, ...]:
-    """The same of the fastest references at all shapes."""
-    shapes = ablation.across.results if ablation.across else ()
-    return _calls((shape.fastest, call_words(shape.nodes)) for shape in shapes)
-
-
-def _calls(made: Iterable[tuple[str, str]]) -> tuple[Text, ...]:
+    """Which references are more than a kernel, in one sentence each kind of call."""
     by_call: dict[str, dict[str, None]] = {}
-    for name, call in made:
-        if call:
-            by_call.setdefault(call, {})[name] = None
+    for row in ablation.references:
+        if call := call_of(row):
+            by_call.setdefault(call, {})[row.variant] = None
     return tuple(
         line("A call of ", joined([code(name) for name in of], " or "), f" is {call}.")
         for call, of in by_call.items()

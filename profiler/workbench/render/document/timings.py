@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.derive.intervals import Ratio
@@ -11,7 +11,7 @@ from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import TimingFacts, Twin
 from workbench.render.document.blocks import Cell, Field, Table, code, field, figure_cell, table
-from workbench.render.document.phrases import figure, ladders, parent_of, with_cycles
+from workbench.render.document.phrases import ladders, parent_of, with_cycles
 from workbench.render.numbers import at_level, ends, number
 from workbench.words import ABSENT, NONE, Regime
 
@@ -88,49 +88,6 @@ def _fastest(known: InRegime) -> str:
     if known.over_fastest is None:
         return ABSENT
     return f"{with_cycles(known.over_fastest)} of {known.fastest}"
-
-
-def _of(row: Row, regime: Regime) -> InRegime:
-    return row.regimes.get(regime) or InRegime()
-
-
-def _in(regime: Regime) -> list[Field[Row]]:
-    key = regime.replace(" ", "_")
-    return [
-        field(key, regime, lambda row: time_cell(_of(row, regime).time), unit="µs", right=True),
-        field(
-            f"{key}_parent",
-            "vs parent",
-            lambda row: _over_parent(row, regime),
-            right=True,
-        ),
-        field(
-            f"{key}_fastest",
-            "vs fastest reference",
-            lambda row: with_cycles(_of(row, regime).over_fastest),
-            right=True,
-        ),
-    ]
-
-
-def _over_parent(row: Row, regime: Regime) -> str:
-    return with_cycles(_of(row, regime).over_parent) if parent_of(row) else NONE
-
-
-ALL: list[Field[Row]] = [
-    field("version", "version", lambda row: row.variant),
-    *(each for regime in Regime for each in _in(regime)),
-    field(
-        "ncu", "under ncu", lambda row: figure_cell(figure(row, "duration")), unit="µs", right=True
-    ),
-    field("clock", "SM clock", lambda row: clock(row.time), unit="GHz", right=True),
-    field("sessions", "sessions × instances", lambda row: how_often(row.time), right=True),
-]
-
-
-def times(rows: Iterable[Row]) -> Table:
-    """All versions in all regimes."""
-    return table("times", ALL, rows, key=lambda row: row.variant)
 
 
 @dataclass(frozen=True)

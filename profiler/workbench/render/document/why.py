@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-from workbench.derive.factors import SPLIT, Factor, SpeedupFactors
+from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.noise import Noise
 from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout
 from workbench.derive.sums import added
 from workbench.judge.comparison import Comparison, RuleChange
-from workbench.judge.rows import Ablation
 from workbench.render.document.blocks import (
     Block,
     Field,
@@ -36,7 +35,6 @@ WORDS = {
     "active": ("more time active", "less time active", "time active"),
     "clock": ("higher clock", "lower clock", "clock"),
 }
-HEADS = {"instructions": "fewer instructions"}
 STALLS_SHOWN = 6
 SURPRISE_SHOWN = 99
 UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" helps nobody
@@ -78,39 +76,6 @@ def factor_table(parts: SpeedupFactors) -> Table:
         field("gain", "gain", lambda f: figure_cell(f.gain, factor(f.gain)), right=True),
     ]
     return table("factors", fields, parts.factors, key=lambda f: f.id)
-
-
-def ladder_factors(ablation: Ablation) -> Table:
-    """Every step's factors, a line each, and the whole ladder last; no rows without captures."""
-    pairs = [(c.after, c) for row in ablation.rows if (c := row.against_parent)]
-    if ablation.whole:
-        pairs.append((f"{ablation.whole.before} to {ablation.whole.after}", ablation.whole))
-    told = {f.id for _, pair in pairs if pair.factors for f in pair.factors.factors} or set(SPLIT)
-    fields = [
-        field("step", "step", lambda p: p[0]),
-        field("over", "over", lambda p: p[1].before),
-        field("ratio", "under ncu", lambda p: _measured(p[1].factors), right=True),
-        *(_gain(name) for name in WORDS if name in told),
-        field("residual", "residual", lambda p: _residual(p[1].factors), right=True),
-    ]
-    return table("ladder-factors", fields, pairs, key=lambda p: p[0])
-
-
-def _gain(name: str) -> Field[tuple[str, Comparison]]:
-    def make(pair: tuple[str, Comparison]) -> str:
-        parts = pair[1].factors
-        gains = [f.gain for f in parts.factors if f.id == name] if parts else []
-        return factor(gains[0]) if gains else ABSENT
-
-    return field(name, HEADS.get(name, WORDS[name][2]), make, right=True)
-
-
-def _measured(parts: SpeedupFactors | None) -> str:
-    return factor(parts.measured) if parts else ABSENT
-
-
-def _residual(parts: SpeedupFactors | None) -> str:
-    return residual(parts) if parts else ABSENT
 
 
 def shown_times(times: tuple[StallTime, ...]) -> list[StallTime]:
