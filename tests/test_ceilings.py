@@ -149,7 +149,6 @@ def test_a_point_has_its_shares_of_the_measured_roofs_by_hand() -> None:
     found = found_point(metrics({**ROOF, **LEVELS}))
     # 1e12 FLOP/s of 1.9e13; 1000 bytes in 1 µs of 1.8e12; 1e12 of 2.5e12; 4e12 of 9e12
     assert found.measured_compute == pytest.approx(1 / 19)
-    assert found.measured_share == found.measured_compute
     shares = [found.measured_of(level) for level in ("dram", "l2", "l1")]
     assert shares == pytest.approx([1e9 / 1.8e12, 0.4, 4 / 9])
     assert found.sm_clock == pytest.approx(1e9)
@@ -157,23 +156,19 @@ def test_a_point_has_its_shares_of_the_measured_roofs_by_hand() -> None:
     plain = point(metrics({**ROOF, **LEVELS}))
     assert plain is not None
     assert plain.compute_share == found.compute_share
-    assert math.isnan(plain.measured_share)
+    assert math.isnan(plain.measured_compute)
     assert all(math.isnan(level.measured_share) for level in plain.levels)
 
 
 def test_the_measured_share_is_of_the_arithmetic_that_ran() -> None:
     found = found_point(metrics({**ROOF, f"{WGMMA}.sum": 9e7}))
     assert found.measured_compute == pytest.approx(9e13 / 4e14)
-    slow = {**ROOF, "dram__bytes_read.sum": 1.6e6}
-    bound = found_point(metrics(slow))
-    assert bound.limit == "dram"
-    assert bound.measured_share == pytest.approx(bound.measured_of("dram"))
 
 
 def test_without_its_ceiling_a_share_is_not_known() -> None:
     found = point(metrics(ROOF), {"fp64": 1e13})
     assert found is not None
-    assert math.isnan(found.measured_share)
+    assert math.isnan(found.measured_of("compute"))
 
 
 def test_theory_is_taken_at_the_clock_of_the_benchmark() -> None:
@@ -232,17 +227,11 @@ def test_tables_gain_columns_only_where_the_card_was_calibrated() -> None:
     point = found.row("baseline").point
     assert point is not None
     table = markdown.table(rooflines.roofline(found))
-    assert cells(table, "version")[-2:] == ["measured roof (TFLOP/s)", "share of measured"]
-    assert cells(table, "baseline")[-1] == "50 %"
-    assert float(cells(table, "baseline")[-2]) == pytest.approx(
-        2 * point.flops_per_second / 1e12, rel=0.01
-    )
-    assert cells(table, "fix1")[-2:] == ["not collected"] * 2
-    levels = markdown.table(rooflines.levels(found))
-    assert cells(levels, "version")[-1] == "to the measured one"
+    assert cells(table, "version")[-1] == "to the measured one"
     away = 4.0 if point.nearest[0] != "compute" else 2.0
-    assert float(cells(levels, "baseline")[-1].removesuffix("x")) == away
-    assert "measured" not in markdown.blocks([rooflines.roofline(plain), rooflines.levels(plain)])
+    assert float(cells(table, "baseline")[-1].removesuffix("x")) == away
+    assert cells(table, "fix1")[-1] == "not collected"
+    assert "measured" not in markdown.table(rooflines.roofline(plain))
 
 
 def test_notes_tell_both_clocks_and_that_nothing_is_scaled() -> None:
@@ -308,7 +297,7 @@ def test_a_recorded_workspace_that_is_calibrated_reports_it(
     out = root / "reports" / "attention"
     text = (out / "OPTIMIZATION_REPORT.md").read_text()
     page = (out / "report.html").read_text()
-    assert "share of measured" in text
+    assert "to the measured one" in text
     assert "measured on this GPU" in page
     for said in (text, page):
         assert "the measured fp32 ceiling is 13" in said

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from synthetic import ablation, bottleneck, not_current, point, time, with_row
+from synthetic import ablation, bottleneck, not_current, time, with_row
 from workbench.derive.intervals import Interval, Ratio
 from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
@@ -19,7 +19,7 @@ from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation
 from workbench.render import markdown
 from workbench.render.chart.charts import FILES
-from workbench.render.document import method, result, rooflines
+from workbench.render.document import method, result
 from workbench.render.document.blocks import CodeBlock, Text
 from workbench.render.document.ladder_table import tree
 from workbench.render.document.step import step_section
@@ -238,17 +238,6 @@ def test_charts_are_linked_light_and_dark() -> None:
     assert 'alt="Roofline over DRAM: performance of every version ' in text
     assert "The slope is what DRAM can feed" in text
     assert "{level}" not in text
-
-
-def test_roof_is_named_by_what_sets_it_even_at_another_clock() -> None:
-    slow = dataclasses.replace(point(10.0, 344.0, tensor=True), bound=984e12)
-    low = point(10.0, 100.0, tensor=True)
-    found = with_row(with_row(ablation(1), "sdpa", point=slow), "sdpa_flash", point=low)
-    table = markdown.table(rooflines.roofline(found))
-    lines = {line.split()[1]: line for line in table.splitlines()}
-    assert "984 | dense FP16 tensor" in lines["sdpa"]
-    assert "481 | DRAM" in lines["sdpa_flash"]
-    assert "67.0 | FP32" in lines["baseline"]
 
 
 def test_a_diff_is_on_the_page_and_not_in_the_report() -> None:

@@ -8,11 +8,9 @@ from handmade import metrics
 from synthetic import ablation, with_row
 from workbench.derive.roofline.ceilings import ceilings
 from workbench.derive.roofline.point import point
-from workbench.render import markdown
 from workbench.render.chart.charts import scene
 from workbench.render.chart.frame import NO_ARITHMETIC
 from workbench.render.chart.scene import Label
-from workbench.render.document import rooflines
 from workbench.render.report import render_report, template_environment
 from workspaces import ROOT
 
@@ -134,27 +132,6 @@ def test_every_level_has_its_intensity_and_its_share() -> None:
     assert not found.above_roof
 
 
-def test_a_table_over_one_level_has_no_number_of_another() -> None:
-    """Two captures with the caches kept and one with them flushed: all in FLOP per L2 byte."""
-    table = metrics({**ROOF, **LEVELS})
-    kept, flushed = point(table, base="l2"), point(table, base="dram")
-    assert kept is not None
-    assert flushed is not None
-    assert flushed.limit == "compute"
-    assert flushed.over("l2") == kept
-    assert kept.over("dram") == flushed
-    assert point(metrics(ROOF), base="dram").over("l2") is None  # type: ignore[union-attr]
-    found = ablation(1)
-    for row in found.everything:
-        found = with_row(found, row.variant, point=kept)
-    found = with_row(found, "fix1", point=flushed)
-    lines = markdown.table(rooflines.roofline(found)).splitlines()
-    assert "FLOP per L2 byte" in lines[0]
-    of = {line.split()[1]: line.partition("|")[2].split("|", 1)[1] for line in lines[2:]}
-    assert of["fix1"] == of["baseline"]
-    assert " L2 " in of["fix1"]
-
-
 def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_roofline() -> None:
     idle = {name: 0.0 for name in ROOF if "per_cycle_elapsed" in name}
     found = point(metrics({**ROOF, **LEVELS, **idle}), {"l2": 1e9})
@@ -168,16 +145,11 @@ def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_rooflin
     assert [level.bandwidth_share for level in found.levels] == pytest.approx([5e-4, 0.25, 0.4])
     assert found.nearest[0] == "l1"
     assert found.share == pytest.approx(5e-4)
-    over = found.over("l2")
-    assert over is not None
-    assert over.share == pytest.approx(0.25)
     all_idle = ablation(1)
     for row in all_idle.everything:
         all_idle = with_row(all_idle, row.variant, point=found)
     drawn = scene("roofline", all_idle)
     assert any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in drawn.items)
-    line = markdown.table(rooflines.roofline(all_idle)).splitlines()[2]
-    assert line.count("—") == 2
     text = render_report(all_idle, template_environment([ROOT / "templates"]))
     assert "## Bandwidth" in text
     assert "roofline-light.svg" not in text

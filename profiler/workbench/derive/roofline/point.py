@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, by_launch
@@ -110,26 +110,6 @@ class Point:
         if not self.flops:
             return self._of_level(lambda level: level.bandwidth_share, self.base)
         return self.flops_per_second / self.bound
-
-    def over(self, base: str) -> Point | None:
-        """The same in the roofline over another level; None where that was not collected."""
-        if base == self.base:
-            return self
-        level = next((level for level in self.levels if level.level == base), None)
-        if level is None:
-            return None
-        return replace(
-            self,
-            base=base,
-            intensity=level.intensity,
-            bound=level.bound,
-            limit="compute" if self.compute_share >= level.bandwidth_share else base,
-        )
-
-    @property
-    def measured_share(self) -> float:
-        """Of what was measured of the roof over it: compute or memory, as ``limit`` says."""
-        return self.measured_of(self.limit)
 
     def measured_of(self, roof: str) -> float:
         """The share of a measured ceiling: a level's, or of ``compute``; nan where not known."""

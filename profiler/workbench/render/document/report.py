@@ -149,22 +149,15 @@ def _roofline(ablation: Ablation) -> Section:
     if ablation.measured:
         known = (rooflines.ceilings(ablation.measured),)
         measured = (Fold(words("Measured ceilings"), known, brief=True),)
-    distances = (rooflines.levels(ablation), Bullets(rooflines.notes(ablation)))
+    distances = (rooflines.roofline(ablation), Bullets(rooflines.notes(ablation)))
     if ablation.moves_only:
         told = Paragraph(
             words("Nothing here does floating-point arithmetic: what counts is bytes.")
         )
         return Section("roofline", words("Bandwidth"), (told, *distances, *measured))
-    return Section(
-        "roofline",
-        words("Roofline"),
-        (
-            _chart("roofline", ablation),
-            Fold(words("The roof over each version"), (rooflines.roofline(ablation),), brief=True),
-            Fold(words("Distance to the roofs of every level"), distances),
-            *measured,
-        ),
-    )
+    fold = Fold(words("Distance to the roofs of every level"), distances, brief=True)
+    blocks = (_chart("roofline", ablation), fold, *measured)
+    return Section("roofline", words("Roofline"), blocks)
 
 
 def _why(ablation: Ablation) -> Section:

@@ -1,5 +1,5 @@
-"""The roofline as tables: the roof over each version, its distance at every level of memory, and
-the ceilings that the card was measured to reach.
+"""The roofline as a table: every version's distance to the roofs at every level of memory, and the
+ceilings that the GPU was measured to reach.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workbench.derive.roofline.ceilings import DRAM, L1, L2, TENSOR
+from workbench.derive.roofline.ceilings import DRAM, L1, L2
 from workbench.derive.roofline.measured import MeasuredCeiling, MeasuredCeilings, other_clock
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.evidence.ceilings import CeilingRecord
@@ -26,7 +26,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.phrases import kind, names, reason
+from workbench.render.document.phrases import kind, names
 from workbench.render.numbers import number, percent
 from workbench.words import ABSENT, CLOCK_TOLERANCE, NONE
 
@@ -53,79 +53,15 @@ VERSION: Field[Row] = field("version", "version", lambda row: row.variant)
 
 
 def roofline(ablation: Ablation) -> Table:
-    """Every version over the level that the chart is over, whatever its own capture's is."""
-
-    def of_point(make: Callable[[Point], Content]) -> Callable[[Row], Content]:
-        def cell(row: Row) -> Content:
-            point = row.point and row.point.over(ablation.base)
-            return make(point) if point else ABSENT
-
-        return cell
-
-    fields = [
-        VERSION,
-        field(
-            "intensity",
-            f"FLOP per {LEVEL_NAMES[ablation.base]} byte",
-            of_point(lambda p: figure_cell(p.intensity) if math.isfinite(p.intensity) else NONE),
-            right=True,
-        ),
-        field(
-            "rate",
-            "TFLOP/s",
-            of_point(lambda p: figure_cell(p.flops_per_second / TERA) if p.flops else NONE),
-            right=True,
-        ),
-        field(
-            "roof",
-            "roof over it",
-            of_point(lambda p: figure_cell(p.bound / TERA) if p.flops else NONE),
-            unit="TFLOP/s",
-            right=True,
-        ),
-        field("by", "set by", lambda row: of_point(_limit)(row) if row.point else reason(row)),
-        field("share", "share of roof", of_point(_share), right=True),
-    ]
-    if ablation.measured is not None:
-        fields += [
-            field(
-                "measured",
-                "measured roof",
-                of_point(lambda p: figure_cell(_measured_roof(p)) if p.flops else NONE),
-                unit="TFLOP/s",
-                right=True,
-            ),
-            field(
-                "measured_share",
-                "share of measured",
-                of_point(lambda p: percent(p.measured_share or math.nan)),
-                right=True,
-            ),
-        ]
-    return table("roofline", fields, ablation.everything, key=lambda r: r.variant, kind=kind)
-
-
-def _limit(point: Point) -> str:
-    return LEVEL_NAMES.get(point.limit) or compute_roof(point)
-
-
-def _share(point: Point) -> Content:
-    return figure_cell(point.share, percent(point.share) + WRONG * point.above_roof)
-
-
-def _measured_roof(point: Point) -> float | None:
-    share = point.measured_share
-    return point.flops_per_second / share / TERA if math.isfinite(share) and share else None
-
-
-def levels(ablation: Ablation) -> Table:
-    """Intensity and share of the peak at every level, and the distance to the nearest roof; the
-    bytes per second in place of the intensity where there is no arithmetic.
+    """Rate, intensity and share of the peak at every level, and the distance to the nearest roof;
+    the bytes per second in place of the intensity where there is no arithmetic.
     """
     fields = [VERSION]
     if not ablation.moves_only:
+        rate = of_levels(lambda p: figure_cell(p.flops_per_second / TERA) if p.flops else NONE)
         share = of_levels(lambda p: percent(p.compute_share))
         fields += [
+            field("rate", "TFLOP/s", rate, right=True),
             field("arithmetic", "arithmetic", of_levels(compute_roof)),
             field("compute_share", "share", share, right=True),
         ]
@@ -154,7 +90,7 @@ def levels(ablation: Ablation) -> Table:
                 right=True,
             )
         )
-    return table("levels", fields, ablation.everything, key=lambda r: r.variant, kind=kind)
+    return table("roofline", fields, ablation.everything, key=lambda r: r.variant, kind=kind)
 
 
 def of_levels(make: Callable[[Point], Content]) -> Callable[[Row], Content]:
@@ -191,7 +127,7 @@ def _away(share: float) -> str:
 
 
 def notes(ablation: Ablation) -> tuple[Text, ...]:
-    """What a reader must know of the levels, and of tensor instructions slower than the card."""
+    """What a reader must know of the levels and of the ceilings."""
     told = [
         line(
             "A share is of the level's peak bandwidth, or of the arithmetic's peak rate, at the "
@@ -204,7 +140,6 @@ def notes(ablation: Ablation) -> tuple[Text, ...]:
             "local memory return; shared memory, cp.async and TMA do not pass there."
         ),
         *_clocks(ablation),
-        *_mma_sync(ablation),
     ]
     low = [r.variant for r in ablation.everything if r.point and r.point.undercounted]
     if low:
@@ -241,31 +176,6 @@ def _clocks(ablation: Ablation) -> list[Text]:
             "clock of the measured ceiling of their arithmetic, which is in brackets: ",
             joined(apart),
             ". Their shares of that ceiling are off by as much.",
-        )
-    ]
-
-
-def _mma_sync(ablation: Ablation) -> list[Text]:
-    """Variants whose tensor instruction cannot reach the card's dense rate."""
-    slower = [
-        (row.variant, point)
-        for row in ablation.everything
-        if (point := row.point) and point.ceiling == TENSOR and point.path == "mma.sync"
-        if point.path_share > 1.01 * point.compute_share
-    ]
-    if not slower:
-        return []
-    most = slower[0][1].compute_share / slower[0][1].path_share
-    return [
-        line(
-            names([name for name, _ in slower]),
-            ": ",
-            code("mma.sync"),
-            f" reaches at most {percent(most)} of this GPU's dense tensor rate, which only ",
-            code("wgmma"),
-            " does; of what ",
-            code("mma.sync"),
-            f" can do they reach {', '.join(percent(point.path_share) for _, point in slower)}.",
         )
     ]
 
