@@ -66,15 +66,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 # The files that take longest begin: with two processes both end at about the same time.
 LONGEST = (
     "test_style.py",
+    "test_remote.py",
     "test_ship.py",
+    "test_gate.py",
     "test_problems.py",
     "test_try.py",
-    "test_gate.py",
     "test_bisect.py",
-    "test_evidence.py",
-    "test_newcomer.py",
-    "test_library.py",
-    "test_run.py",
+    "test_fault_streams.py",
+    "test_fault_followed.py",
+    "test_page.py",
 )
 
 

@@ -46,12 +46,8 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         "--help",
         "doctor",
-        "list",
         "list --json",
         "ablate tiled",
-        "ablate tiled --json",
-        "show tiled",
-        "diff tiled padded",
         "diff tiled padded --source",
         f"show {REPORT}",
     ],
