@@ -35,6 +35,7 @@ from workbench.cuda.launch import Kernel
 from workbench.derive.intervals import Ratio
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
+from workbench.evidence.layout import gpu_slug
 from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime, Timing
 from workbench.run import machine, trial
 from workbench.run.gpu import Gpu
@@ -948,7 +949,12 @@ def on_gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_on_a_gpu_the_package_passes_its_tests_and_is_as_fast_as_its_evidence(
     on_gpu: Path, capsys: Capture
 ) -> None:
-    study = ship_check.opened(on_gpu).facts.study
+    package = ship_check.opened(on_gpu)
+    gpu, recorded = machine.find_gpu(), package.shipped.environment.gpu or ""
+    assert gpu is not None
+    if gpu.slug != gpu_slug(recorded):
+        pytest.skip(f"its evidence is of {recorded}")
+    study = package.facts.study
     code, told, err = check(capsys, str(on_gpu), *WELL_KNOWN.get(study, ()), root=ROOT)
     assert "skipped" not in told["tests"], told["tests"]
     assert code == 0, err
