@@ -9,10 +9,9 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import UsageError
-from workbench.study.config import CacheControl
 from workbench.study.users_code import users_code
 from workbench.study.values import Shape as Shape
 from workbench.study.values import Tolerance as Tolerance
@@ -20,6 +19,9 @@ from workbench.study.values import ToleranceRule as ToleranceRule
 from workbench.study.values import Work as Work
 from workbench.study.values import tolerance_at as tolerance_at
 from workbench.words import Change, Parameter, Written
+
+if TYPE_CHECKING:
+    from workbench.study.config import CacheControl
 
 EXAMPLE = "see 'A whole workspace' in docs/variants.md"
 
