@@ -37,7 +37,6 @@ def told(done: Attempt) -> document.Told:
         itself=done.problem.itself,
         in_place=done.trial.in_place,
         destinations=done.trial.destinations,
-        notes=done.problem.notes,
     )
 
 

@@ -15,7 +15,7 @@ from workbench.problems.expressions import (
 )
 from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem, Request
 from workbench.problems.python_function import made_text
-from workbench.problems.sources import COMPILE, find_versus, study_name, together, variant_name
+from workbench.problems.sources import COMPILE, find_versus, modules, together
 from workbench.study.text import read_text
 
 _KERNEL = re.compile(
@@ -60,24 +60,22 @@ def read(request: Request) -> Problem:
             hint="such as --vs 'torch.softmax(x, dim=-1)', or --vs FILE.py:FUNCTION",
         )
     compared = find_versus(request, path.parent)
-    files = together(path) | dict(compared.files)
-    parameters = {one.name: one.call or one.value or 0 for one in made}
-    parameters |= {one.name: one.value for one in made if one.value is not None}
+    files = together(path)
+    references = modules([compared], files)
     called = launch.kernel
     if called == bare and 'extern "C"' not in text:
         called = f"::{bare}"
     return Problem(
         kind=Kind.CUDA,
         what=f"{path.name}, {Kind.CUDA}: its kernel {launch.kernel}",
-        name=request.name or study_name(bare),
+        name=bare,
         title=f"{launch.kernel} of {path.name}",
         files=files,
-        shapes={DEFAULT_SHAPE: GivenShape(parameters)},
+        shapes={DEFAULT_SHAPE: GivenShape({one.name: one.parameter for one in made})},
         default_shape=DEFAULT_SHAPE,
         loads=compared.loads,
         made=made_text(made),
-        exact=compared.expression,
-        plain=compared.expression,
+        expression=compared.expression,
         baseline=Module(
             "baseline",
             f"{path.name}:{launch.kernel}",
@@ -92,7 +90,7 @@ def read(request: Request) -> Problem:
             ),
         ),
         against=compared.called,
-        references=(compared.module(variant_name(compared.called, files)),),
+        references=references,
     )
 
 

@@ -17,7 +17,7 @@ from workbench.problems import (
     python_function,
 )
 from workbench.problems.problem import Kind, Problem, Request, require
-from workbench.problems.sources import parsed
+from workbench.problems.sources import parsed, study_name
 
 KNOWN = (
     "a Python file (a function and inputs(), a KernelBench problem, a function for nsight-python), "
@@ -35,7 +35,7 @@ OPTIONS: Mapping[str, tuple[Kind, ...]] = {
 
 
 def read(request: Request) -> Problem:
-    """The problem that was asked for."""
+    """The problem that was asked for, under a name that a study can have."""
     problem = _read(request)
     for option, kinds in OPTIONS.items():
         if getattr(request, option) and problem.kind not in kinds:
@@ -44,7 +44,7 @@ def read(request: Request) -> Problem:
                 f"{request.source.name} is one",
                 hint=f"it belongs to {' or '.join(kinds)}; leave it out",
             )
-    return problem
+    return replace(problem, name=request.name or study_name(problem.name))
 
 
 def _read(request: Request) -> Problem:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from workbench.errors import UsageError, nearest
@@ -45,6 +45,11 @@ class Made:
     call: str | None
     value: Parameter | None = None
 
+    @property
+    def parameter(self) -> Parameter:
+        """What a shape has of it."""
+        return self.call or 0 if self.value is None else self.value
+
 
 def _parsed(text: str, hint: str) -> ast.expr:
     try:
@@ -76,12 +81,7 @@ def read_input(text: str) -> Made:
             f"--input '{text}': '{called}' makes no input",
             hint=f"{nearest(called, MAKERS)}; {INPUT_HINT}",
         )
-    for keyword in node.keywords:
-        if keyword.arg != "dtype":
-            raise UsageError(
-                f"--input '{text}': '{keyword.arg}' cannot be given", hint="only dtype="
-            )
-        _check_dtype(text, keyword.value)
+    _dtype(f"--input '{text}'", node)
     if not node.args or not all(map(_plain, node.args)):
         raise UsageError(f"--input '{text}' has sizes that are no numbers", hint=INPUT_HINT)
     return Made(name, ast.unparse(node).replace("torch.", ""))
@@ -94,12 +94,18 @@ def _value(text: str, node: ast.expr) -> Parameter:
     raise UsageError(f"--input '{text}' is neither a tensor nor a number", hint=INPUT_HINT)
 
 
-def _check_dtype(text: str, node: ast.expr) -> None:
-    called = ast.unparse(node).removeprefix("torch.").strip("'\"")
-    if called not in DTYPES:
-        raise UsageError(
-            f"--input '{text}': unknown dtype '{called}'", hint=nearest(called, DTYPES)
-        )
+def _dtype(option: str, node: ast.Call) -> str:
+    """That of a call, "" for none. Raises UsageError for one that torch has not, and for any other
+    keyword.
+    """
+    found = ""
+    for keyword in node.keywords:
+        if keyword.arg != "dtype":
+            raise UsageError(f"{option}: '{keyword.arg}' cannot be given", hint="only dtype=")
+        found = ast.unparse(keyword.value).removeprefix("torch.").strip("'\"")
+        if found not in DTYPES:
+            raise UsageError(f"{option}: unknown dtype '{found}'", hint=nearest(found, DTYPES))
+    return found
 
 
 @dataclass(frozen=True)
@@ -156,9 +162,7 @@ def read_launch(text: str, names: Collection[str]) -> Launch:
     extents = node.func.slice
     if not isinstance(extents, ast.Tuple) or len(extents.elts) not in (2, 3):
         raise UsageError(f"--launch '{text}' gives no grid and block", hint=LAUNCH_HINT)
-    for part in (*extents.elts, *node.args):
-        if wrong := next(_refused(part, names), None):
-            raise UsageError(f"--launch '{text}': {wrong}", hint=LAUNCH_HINT)
+    _check_sizes(f"--launch '{text}'", (*extents.elts, *node.args), names, LAUNCH_HINT)
     kernel = kernel or ast.unparse(node.func.value)
     return Launch(
         kernel=kernel,
@@ -178,39 +182,25 @@ def read_output(text: str, names: Collection[str]) -> tuple[str, str]:
         raise UsageError(
             f"--output '{text}': '{node.func.id}' makes no output", hint=nearest(node.func.id, LIKE)
         )
-    for keyword in node.keywords:
-        if keyword.arg != "dtype":
-            raise UsageError(f"--output '{text}': '{keyword.arg}' cannot be given", hint=hint)
-        _check_dtype(text, keyword.value)
-        dtype = ast.unparse(keyword.value).removeprefix("torch.").strip("'\"")
-        keyword.value = ast.parse(f"torch.{dtype}", mode="eval").body
-    for part in node.args:
+    dtype = _dtype(f"--output '{text}'", node)
+    _check_sizes(f"--output '{text}'", node.args, names, hint)
+    parts = [ast.unparse(part) for part in node.args]
+    parts += [f"dtype=torch.{dtype}"] if dtype else []
+    parts += [] if node.func.id.endswith("_like") else ["device='cuda'"]
+    return name, f"torch.{node.func.id}({', '.join(parts)})"
+
+
+def _check_sizes(option: str, parts: Iterable[ast.expr], names: Collection[str], hint: str) -> None:
+    """Raises UsageError for anything but sizes, numbers, arithmetic and inputs."""
+    for part in parts:
         if wrong := next(_refused(part, names), None):
-            raise UsageError(f"--output '{text}': {wrong}", hint=hint)
-    if not node.func.id.endswith("_like"):
-        device = ast.parse("'cuda'", mode="eval").body
-        node.keywords.append(ast.keyword("device", device))
-    return name, f"torch.{ast.unparse(node)}"
+            raise UsageError(f"{option}: {wrong}", hint=hint)
 
 
 def _refused(node: ast.expr, names: Collection[str]) -> Iterator[str]:
-    """What in an expression is none of sizes, numbers, arithmetic and inputs."""
     if isinstance(node, ast.Name):
         if node.id not in names:
             yield f"'{node.id}' is no input or output; {nearest(node.id, names)}"
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
-        yield from _refused(node.left, names)
-        yield from _refused(node.right, names)
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, _OPERATORS):
-        yield from _refused(node.operand, names)
-    elif isinstance(node, ast.Tuple):
-        for part in node.elts:
-            yield from _refused(part, names)
-    elif isinstance(node, ast.Subscript):
-        yield from _refused(node.value, names)
-        yield from _refused(node.slice, names)
-    elif isinstance(node, ast.Attribute) and node.attr == "shape":
-        yield from _refused(node.value, names)
     elif isinstance(node, ast.Call) and not node.keywords:
         if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
             yield from _refused(node.func.value, names)
@@ -218,6 +208,12 @@ def _refused(node: ast.expr, names: Collection[str]) -> Iterator[str]:
             yield f"'{ast.unparse(node.func)}' cannot be called here"
         for part in node.args:
             yield from _refused(part, names)
+    elif isinstance(node, ast.Tuple | ast.Subscript) or (
+        isinstance(getattr(node, "op", None), _OPERATORS) or getattr(node, "attr", "") == "shape"
+    ):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                yield from _refused(child, names)
     elif not _plain(node):
         yield f"'{ast.unparse(node)}' is no size, number or input"
 

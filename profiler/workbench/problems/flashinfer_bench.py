@@ -8,16 +8,14 @@ themselves where they stand beside the definition, or as in the data set.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, nearest
 from workbench.problems.expressions import DTYPES, literal
-from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request, require
-from workbench.problems.sources import COMPILE, Versus, find_versus, variant_name
-from workbench.problems.sources import study_name as named
+from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request, largest, require
+from workbench.problems.sources import Versus, baseline, compared_with, modules, study_name
 from workbench.study.text import read_text
 from workbench.words import Parameter
 
@@ -37,46 +35,40 @@ def read(request: Request) -> Problem:
             hint=f"a definition has {', '.join(PARTS)}",
         )
     inputs, outputs = (_tensors(path, data, key) for key in ("inputs", "outputs"))
-    shapes, files = _workloads(request, path, data)
+    loads, files = _workloads(request, path, data)
+    shapes, default_shape = largest(loads, MOST_SHAPES)
     solution = _solution(request, path, data["name"])
-    reference_file = f"{named(data['name'])}_reference.py"
+    reference_file = f"{study_name(data['name'])}_reference.py"
     files |= {reference_file: f"{data['reference'].rstrip()}\n".encode()}
     names = literal(list(outputs))
     own = Versus(
         f"the reference of {data['name']}",
         f'_reference = given.File(__file__, "{reference_file}")',
         f"given.by_name(given.called(_reference.run, inputs, reads=True), {names})",
+        "definition",
     )
-    baseline, style = own.module("baseline"), False
+    tried, written = baseline(own.called, own.loads, own.expression), {}
     if solution is not None:
-        baseline, style, sources = _baseline(solution, list(outputs))
+        tried, style, sources = _baseline(solution, list(outputs))
         files |= sources
-    references = [own] if solution is not None else []
-    if request.versus == COMPILE:
-        call = own.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
-        references.insert(0, Versus("torch.compile of the reference", own.loads, call))
-    elif request.versus:
-        references.insert(0, find_versus(request, path.parent))
-        files |= references[0].files
-    written = outputs if style else {}
+        written = outputs if style else {}
+    call = own.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
+    compiled = Versus("torch.compile of the reference", own.loads, call)
+    references = compared_with(request, path.parent, [own] if solution else [], compiled)
     told = f"with the solution {solution['name']}" if solution else "without a solution"
     return Problem(
         kind=Kind.FLASHINFER,
         what=f"{path.name}, {Kind.FLASHINFER}, {len(shapes)} workloads, {told}",
-        name=request.name or named(data["name"]),
+        name=data["name"],
         title=solution["name"] if solution else data["name"],
         files=files,
         shapes=shapes,
-        default_shape=max(shapes, key=lambda name: _size(shapes[name])),
+        default_shape=default_shape,
         loads=f"INPUTS = {literal(inputs)}\nOUTPUTS = {literal(written)}\n{own.loads}",
         made="given.workload(INPUTS, OUTPUTS, shape, generator, __file__)",
-        exact=own.expression,
-        plain=own.expression,
-        baseline=baseline,
-        references=tuple(
-            one.module("definition" if one is own else variant_name(one.called, files))
-            for one in references
-        ),
+        expression=own.expression,
+        baseline=tried,
+        references=modules(references, files),
         against=own.called,
         itself=solution is None,
     )
@@ -170,8 +162,7 @@ def _workloads(
         raise UsageError(
             f"{file.name} has no workload of '{data['name']}'", hint="one JSON object a line"
         )
-    largest = sorted(found, key=lambda name: _size(found[name]), reverse=True)[:MOST_SHAPES]
-    return {name: shape for name, shape in found.items() if name in largest}, files
+    return found, files
 
 
 def _workload_file(request: Request, path: Path, name: str) -> Path | None:
@@ -223,10 +214,6 @@ def _given(load: Mapping[str, Any], file: Path, files: dict[str, bytes]) -> dict
     return found
 
 
-def _size(shape: GivenShape) -> float:
-    return math.prod(v for v in shape.parameters.values() if type(v) is int)
-
-
 def _solution(request: Request, path: Path, name: str) -> dict[str, Any] | None:
     """The one named, else the only one of this definition around it."""
     if request.solution is not None:
@@ -271,7 +258,8 @@ def _baseline(
         loads = f'_given = given.File(__file__, "{file}")'
     elif binding == "torch":
         compiled = [name for name in sources if name.endswith((".cu", ".cpp", ".cc", ".cxx", ".c"))]
-        loads = f"_given = given.Extension(__file__, {literal(named(called))}, {literal(compiled)})"
+        given = f"__file__, {literal(study_name(called))}, {literal(compiled)}"
+        loads = f"_given = given.Extension({given})"
     else:
         raise UsageError(
             f"the solution {called} is in {language} with the binding {binding or 'tvm-ffi'}",
@@ -279,5 +267,4 @@ def _baseline(
         )
     out = f"given.called(_given.{entry}, inputs)"
     out = out if style else f"given.by_name({out}, {literal(outputs)})"
-    text = f"{loads}\n\n\ndef run(**inputs):\n    return {out}\n"
-    return Module("baseline", f"{called}, {file}::{entry}", text), style, sources
+    return baseline(f"{called}, {file}::{entry}", loads, out), style, sources

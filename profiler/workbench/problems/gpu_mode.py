@@ -13,9 +13,16 @@ from typing import Any
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import literal
-from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request, require
-from workbench.problems.sources import Versus, bound, find_versus, functions, parsed, variant_name
-from workbench.problems.sources import study_name as named
+from workbench.problems.problem import GivenShape, Kind, Problem, Request, require
+from workbench.problems.sources import (
+    Versus,
+    baseline,
+    bound,
+    compared_with,
+    functions,
+    modules,
+    parsed,
+)
 from workbench.study.text import read_text
 
 TASK = "task.yml"
@@ -57,36 +64,29 @@ def read(request: Request) -> Problem:
         f"{REFERENCE}:{KERNEL}",
         f'_reference = given.File(__file__, "{REFERENCE}")',
         f"given.call(_reference.{KERNEL}, inputs, data=True)",
+        KERNEL,
     )
-    references = [own]
-    if request.versus:
-        references.insert(0, find_versus(request, folder))
-        files |= references[0].files
+    references = modules(compared_with(request, folder, [own]), files)
     shapes = _shapes(task, folder / TASK)
     timed = [name for name, shape in shapes.items() if shape.timed]
     return Problem(
         kind=Kind.GPU_MODE,
         what=f"{folder.name}/, {Kind.GPU_MODE}: {len(shapes) - len(timed)} tests, "
         f"{len(timed)} benchmarks, {submission.name}",
-        name=request.name or named(folder.name),
+        name=folder.name,
         title=f"{ENTRY} of {submission.name}",
         files=files,
         shapes=shapes,
         default_shape=timed[-1],
         loads=own.loads,
         made=f"given.structured(given.case(_reference.{GENERATE}, shape, generator), {names})",
-        exact=own.expression,
-        plain=own.expression,
-        baseline=Module(
-            "baseline",
+        expression=own.expression,
+        baseline=baseline(
             f"{submission.name}:{ENTRY}",
-            f'_given = given.File(__file__, "{SUBMITTED}")\n\n\n'
-            f"def run(**inputs):\n    return given.call(_given.{ENTRY}, inputs, data=True)\n",
+            f'_given = given.File(__file__, "{SUBMITTED}")',
+            f"given.call(_given.{ENTRY}, inputs, data=True)",
         ),
-        references=tuple(
-            one.module(KERNEL if one is own else variant_name(one.called, files))
-            for one in references
-        ),
+        references=references,
         against=own.called,
         accepts=f"given.accepted(_reference.{CHECK}, inputs, out)",
     )

@@ -11,28 +11,19 @@ import ast
 
 from workbench.errors import UsageError
 from workbench.problems.expressions import literal
-from workbench.problems.problem import (
-    DEFAULT_SHAPE,
-    GivenShape,
-    Kind,
-    Module,
-    Problem,
-    Request,
-    require,
-)
+from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Problem, Request, require
 from workbench.problems.sources import (
-    COMPILE,
     Versus,
+    baseline,
     bound,
     classes,
-    find_versus,
+    compared_with,
     functions,
+    modules,
     parameters,
     parsed,
     together,
-    variant_name,
 )
-from workbench.problems.sources import study_name as named
 
 MODEL, NEW, INPUTS = "Model", "ModelNew", "get_inputs"
 
@@ -66,21 +57,14 @@ def read(request: Request) -> Problem:
     model = f'_model = given.Network(given.File(__file__, "{path.name}"))'
     loads = model if not solution else _with_new(path.name, solution.name)
     call = "_model(inputs)"
-    eager = Versus(f"{path.name}:{MODEL}", model, call)
-    references = []
-    if request.versus == COMPILE:
-        text = f"{model[:-1]}, compiled=True)"
-        references.append(Versus(f"torch.compile of {MODEL}", text, call))
-    elif request.versus:
-        references.append(find_versus(request, path.parent))
-        files |= references[0].files
-    if solution:
-        references.append(eager)
+    eager = Versus(f"{path.name}:{MODEL}", model, call, "eager")
+    compiled = Versus(f"torch.compile of {MODEL}", f"{model[:-1]}, compiled=True)", call)
+    references = compared_with(request, path.parent, [eager] if solution else [], compiled)
     own = f"with the {NEW} of {tried}" if solution else f"without {NEW}: its {MODEL} is tried"
     return Problem(
         kind=Kind.KERNELBENCH,
         what=f"{path.name}, {Kind.KERNELBENCH}, {own}",
-        name=request.name or named(path.stem),
+        name=path.stem,
         title=f"{name} of {tried}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape({})},
@@ -88,12 +72,9 @@ def read(request: Request) -> Problem:
         loads=model,
         made=f"given.listed(_model.file.{INPUTS}, {literal(_names(tree))}, generator)",
         exact="_model.double(inputs)",
-        plain=call,
-        baseline=Module("baseline", f"{tried}:{name}", _run(loads, call)),
-        references=tuple(
-            one.module("eager" if one is eager else variant_name(one.called, files))
-            for one in references
-        ),
+        expression=call,
+        baseline=baseline(f"{tried}:{name}", loads, call),
+        references=modules(references, files),
         against=eager.called,
         itself=not solution,
     )
@@ -104,10 +85,6 @@ def _with_new(problem: str, solution: str) -> str:
         "_model = given.Network(\n"
         f'    given.File(__file__, "{problem}"), given.File(__file__, "{solution}")\n)'
     )
-
-
-def _run(loads: str, call: str) -> str:
-    return f"{loads}\n\n\ndef run(**inputs):\n    return {call}\n"
 
 
 def _names(tree: ast.Module) -> list[str]:

@@ -17,17 +17,17 @@ from typing import Any
 from workbench.errors import UsageError, unknown
 from workbench.problems.expressions import literal, read_input
 from workbench.problems.given.annotated import ranges_of
-from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request
+from workbench.problems.problem import GivenShape, Kind, Problem, Request, largest
 from workbench.problems.sources import (
-    COMPILE,
     Versus,
-    find_versus,
+    baseline,
+    compared_with,
     functions,
+    modules,
     parameters,
     parsed,
     study_name,
     together,
-    variant_name,
 )
 from workbench.study.users_code import users_code
 from workbench.words import Parameter
@@ -60,17 +60,18 @@ def read(request: Request) -> Problem:
             f"{path}:{node.lineno}: {node.name}() has no range",
             hint='with nsight.annotate("name"): around the call that is measured',
         )
-    shapes = _shapes(request, path, tree, node)
+    shapes, default_shape = largest(_shapes(request, path, tree, node), MOST_CONFIGS)
     against = _keyword(node, "normalize_against")
     first = ast.literal_eval(against) if isinstance(against, ast.Constant) else ""
     tried = next(name for name in reversed(ranges) if name != first or len(ranges) == 1)
     others = sorted((n for n in ranges if n != tried), key=lambda name: name != first)
     load = f'{FILE} = given.Annotated(__file__, "{path.name}", "{node.name}")'
-    references = [Versus(n, load, f"{FILE}.range({literal(n)}, inputs)") for n in others]
+    ranges_too = [
+        Versus(n, load, f"{FILE}.range({literal(n)}, inputs)", study_name(f"{n}_range"))
+        for n in others
+    ]
     files = together(path)
-    if request.versus and request.versus != COMPILE:
-        references.insert(0, find_versus(request, path.parent))
-        files |= references[0].files
+    references = compared_with(request, path.parent, ranges_too)
     own = f"{FILE}.range({literal(tried)}, inputs)"
     expression = references[0].expression if references else own
     loads = [load, *([references[0].loads] if request.versus and references else [])]
@@ -78,26 +79,16 @@ def read(request: Request) -> Problem:
         kind=Kind.NSIGHT,
         what=f"{path.name}, {Kind.NSIGHT}: {node.name}({', '.join(parameters(node))}), "
         f"{len(shapes)} configurations, ranges {', '.join(ranges)}",
-        name=request.name or study_name(node.name),
+        name=node.name,
         title=f"{tried} of {path.name}:{node.name}",
         files=files,
         shapes=shapes,
-        default_shape=max(shapes, key=lambda name: _size(shapes[name])),
+        default_shape=default_shape,
         loads="\n".join(dict.fromkeys(loads)),
         made=f"{FILE}.setup(shape, generator)",
-        exact=expression,
-        plain=expression,
-        baseline=Module(
-            "baseline",
-            f"{path.name}:{tried}",
-            f"{load}\n\n\ndef run(**inputs):\n    return {own}\n",
-        ),
-        references=tuple(
-            one.module(
-                variant_name(f"{one.called}_range" if one.called in ranges else one.called, files)
-            )
-            for one in references
-        ),
+        expression=expression,
+        baseline=baseline(f"{path.name}:{tried}", load, own),
+        references=modules(references, files),
         against=references[0].called if references else "",
         itself=not references,
     )
@@ -147,8 +138,7 @@ def _shapes(
         given = {n: _parameter(path, v) for n, v in zip(names, values, strict=False)}
         label = "_".join(f"{n}{str(v).removeprefix('torch.')}" for n, v in given.items())
         found[study_name(label) if label else "given"] = GivenShape(given)
-    largest = sorted(found, key=lambda name: _size(found[name]), reverse=True)[:MOST_CONFIGS]
-    return {name: shape for name, shape in found.items() if name in largest}
+    return found
 
 
 def _parameter(path: Path, value: object) -> Parameter:
@@ -160,10 +150,6 @@ def _parameter(path: Path, value: object) -> Parameter:
         f"{path.name}: {value!r} in a configuration is no number, text or dtype",
         hint="--input 'n=1024' gives a configuration by hand",
     )
-
-
-def _size(shape: GivenShape) -> float:
-    return math.prod(v for v in shape.parameters.values() if type(v) is int)
 
 
 def _calls(tree: ast.Module, name: str) -> list[tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,6 +43,16 @@ class GivenShape:
     parameters: Mapping[str, Parameter]
     timed: bool = True
 
+    @property
+    def size(self) -> float:
+        return math.prod(v for v in self.parameters.values() if type(v) is int)
+
+
+def largest(shapes: Mapping[str, GivenShape], most: int) -> tuple[dict[str, GivenShape], str]:
+    """The ``most`` largest in the order that they have, and the name of the largest."""
+    names = sorted(shapes, key=lambda name: shapes[name].size, reverse=True)[:most]
+    return {name: shape for name, shape in shapes.items() if name in names}, names[0]
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -49,9 +60,10 @@ class Problem:
 
     ``files`` are copied beside ``study.py``, by name; ``what`` tells them apart from other formats
     in the first line of the output. ``made`` is the body of ``inputs(shape, generator)``.
-    ``exact`` is an expression for the reference in double precision and ``plain`` one for it as it
-    is, both of the dict ``inputs``; ``accepts`` one for the format's own check of ``inputs`` and
-    ``out``, "" where it has none. ``loads`` are lines of ``study.py`` that these need.
+    ``expression`` is one for the reference, of the dict ``inputs``, and ``exact`` another for it in
+    double precision, "" where the first takes doubles; ``accepts`` one for the format's own check
+    of ``inputs`` and ``out``, "" where it has none. ``loads`` are lines of ``study.py`` that these
+    need.
 
     ``against`` is what the reference is called. ``itself``: nothing was named to compare with, and
     the reference is the baseline in float64.
@@ -66,14 +78,13 @@ class Problem:
     default_shape: str
     loads: str
     made: str
-    exact: str
-    plain: str
+    expression: str
     baseline: Module
     references: tuple[Module, ...] = ()
+    exact: str = ""
     accepts: str = ""
     against: str = "its reference"
     itself: bool = False
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

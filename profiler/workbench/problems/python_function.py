@@ -8,24 +8,22 @@ with where ``--vs`` names nothing else.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.expressions import Made, literal, read_input
-from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem, Request
+from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Problem, Request
 from workbench.problems.sources import (
-    COMPILE,
     Versus,
+    baseline,
     bound,
-    find_versus,
+    compared_with,
     functions,
+    modules,
     parameters,
     parsed,
-    study_name,
     together,
-    variant_name,
 )
 from workbench.words import Parameter
 
@@ -50,37 +48,43 @@ def read(request: Request) -> Problem:
         require_inputs(path, function, node, taken)
     elif node:
         require_parameters(function, node, [one.name for one in taken], own)
-    shape = own | {one.name: one.call or 0 if one.value is None else one.value for one in made}
-    compared = find_reference(request, path, tree, function)
-    files = {**together(path), **(compared.reference.files if compared.reference else {})}
+    shape = own | {one.name: one.parameter for one in made}
+    load, call = (
+        f'{FILE} = given.File(__file__, "{path.name}")',
+        f"given.call({FILE}.{function}, inputs)",
+    )
+    compiled = Versus(
+        f"torch.compile of {function}",
+        load,
+        f"given.call(given.compiled({FILE}, {literal(function)}), inputs)",
+    )
+    theirs = Versus(
+        f"{path.name}:{REFERENCE}",
+        f'_versus = given.File(__file__, "{path.name}")',
+        f"given.call(_versus.{REFERENCE}, inputs)",
+    )
+    has_own = REFERENCE in functions(tree) and not request.versus
+    references = compared_with(request, path.parent, [theirs] if has_own else [], compiled)
+    itself = not references or references[0] is compiled
+    files = together(path)
     given = "{}" if not has_inputs else _own_inputs(tree, known)
     told = f"its function {function}({', '.join(known)})"
     return Problem(
         kind=Kind.FUNCTION,
         what=f"{path.name}, {Kind.FUNCTION}: {told}",
-        name=request.name or study_name(function if function != path.stem else path.stem),
+        name=function,
         title=f"{function} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
         default_shape=DEFAULT_SHAPE,
-        loads=f'{FILE} = given.File(__file__, "{path.name}")\n{compared.loads}',
+        loads=f"{load}\n{'' if itself else references[0].loads}",
         made=f"{given} | {made_text(taken)}" if taken else given,
-        exact=compared.expression,
-        plain=compared.expression,
-        baseline=baseline(path.name, function),
-        references=compared.modules(files),
-        against=compared.reference.called if compared.reference else "",
-        itself=compared.itself,
+        expression=call if itself else references[0].expression,
+        baseline=baseline(f"{path.name}:{function}", load, call),
+        references=modules(references, files),
+        against=references[0].called if references else "",
+        itself=itself,
     )
-
-
-def baseline(file: str, function: str) -> Module:
-    """The user's own function as it is."""
-    text = (
-        f'{FILE} = given.File(__file__, "{file}")\n\n\n'
-        f"def run(**inputs):\n    return given.call({FILE}.{function}, inputs)\n"
-    )
-    return Module("baseline", f"{file}:{function}", text)
 
 
 def pick(path: Path, tree: ast.Module, wanted: str) -> str:
@@ -194,37 +198,3 @@ def made_text(made: Sequence[Made]) -> str:
         for one in made
     ]
     return f"{{{', '.join(parts)}}}"
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What a function is compared with. ``itself``: with nothing but its own result in float64."""
-
-    expression: str
-    loads: str = ""
-    reference: Versus | None = None
-    itself: bool = False
-
-    def modules(self, taken: Mapping[str, object]) -> tuple[Module, ...]:
-        if self.reference is None:
-            return ()
-        return (self.reference.module(variant_name(self.reference.called, taken)),)
-
-
-def find_reference(request: Request, path: Path, tree: ast.Module, function: str) -> Compared:
-    """Of ``--vs``, else ``reference`` of the file, else the function itself."""
-    own = f"given.call({FILE}.{function}, inputs)"
-    if request.versus == COMPILE:
-        loads = f'{FILE} = given.File(__file__, "{path.name}")'
-        call = f"given.call(given.compiled({FILE}, {literal(function)}), inputs)"
-        compiled = Versus(f"torch.compile of {function}", loads, call)
-        return Compared(own, "", compiled, itself=True)
-    if request.versus:
-        found = find_versus(request, path.parent)
-        return Compared(found.expression, found.loads, found)
-    if REFERENCE in functions(tree):
-        loads = f'_versus = given.File(__file__, "{path.name}")'
-        call = f"given.call(_versus.{REFERENCE}, inputs)"
-        found = Versus(f"{path.name}:{REFERENCE}", loads, call)
-        return Compared(call, loads, found)
-    return Compared(own, itself=True)

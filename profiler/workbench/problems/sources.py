@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import Call, read_call
@@ -117,26 +118,50 @@ def parameters(node: ast.FunctionDef) -> list[str]:
 
 
 COMPILE = "compile"  # torch.compile of the format's own reference, or of what is tried
-VARIANT = "versus"
 
 
 @dataclass(frozen=True)
 class Versus:
     """``called`` is how a reader knows it; ``loads`` are lines of a module that calls it, and
-    ``expression`` the call of the dict ``inputs`` then.
+    ``expression`` the call of the dict ``inputs`` then. ``name``: of the module, "" for one after
+    what it is called.
     """
 
     called: str
     loads: str
     expression: str
+    name: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
 
-    def module(self, name: str = VARIANT) -> Module:
+    def module(self, taken: Mapping[str, object] = MappingProxyType({})) -> Module:
         return Module(
-            name=name,
+            name=self.name or variant_name(self.called, taken),
             called=self.called,
             text=f"{self.loads}\n\n\ndef run(**inputs):\n    return {self.expression}\n",
         )
+
+
+def baseline(called: str, loads: str, expression: str) -> Module:
+    """What is tried."""
+    return Versus(called, loads, expression, "baseline").module()
+
+
+def compared_with(
+    request: Request, folder: Path, own: Sequence[Versus], compiled: Versus | None = None
+) -> list[Versus]:
+    """What ``--vs`` names, then the references that a format has of its ``own``. ``compiled`` is
+    what ``--vs compile`` means. Raises what ``find_versus`` does.
+    """
+    if compiled and request.versus == COMPILE:
+        return [compiled, *own]
+    return [*([find_versus(request, folder)] if request.versus else []), *own]
+
+
+def modules(references: Sequence[Versus], files: dict[str, bytes]) -> tuple[Module, ...]:
+    """Variants of the references, whose files are added to those of a problem."""
+    for one in references:
+        files |= one.files
+    return tuple(one.module(files) for one in references)
 
 
 def find_versus(request: Request, folder: Path) -> Versus:
@@ -200,7 +225,7 @@ def _of_file(text: str, folder: Path) -> Versus:
         )
     loads = f'_versus = given.File(__file__, "{path.name}")'
     call = f"given.call(_versus.{function}, inputs)"
-    return Versus(f"{path.name}:{function}", loads, call, together(path))
+    return Versus(f"{path.name}:{function}", loads, call, files=together(path))
 
 
 def variant_name(called: str, taken: Mapping[str, object]) -> str:

@@ -96,7 +96,8 @@ def study_text(problem: Problem, facts: Facts) -> str:
         f"    {literal(name)}: Shape({_shape(given.parameters, given.timed, name, problem)}),\n"
         for name, given in problem.shapes.items()
     )
-    exact, plain = problem.exact, problem.plain
+    plain = problem.expression
+    exact = problem.exact or plain
     if problem.itself:
         exact, plain = (f"given.afterwards(inputs, {one}, in_place)" for one in (exact, plain))
     accepts = (

@@ -44,7 +44,6 @@ class Told:
     itself: bool
     in_place: Sequence[str] = ()
     destinations: Sequence[str] = ()
-    notes: Sequence[str] = ()
 
 
 def introduction(told: Told) -> list[Block]:
@@ -55,7 +54,6 @@ def introduction(told: Told) -> list[Block]:
     lines.append(words(checked_by(told)))
     if told.in_place:
         lines.append(words(f"changes its inputs in place: {', '.join(told.in_place)}"))
-    lines += map(words, told.notes)
     return [Paragraph(lines[0]), Bullets(tuple(lines[1:]))]
 
 
