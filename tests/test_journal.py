@@ -24,10 +24,9 @@ from workbench.evidence.records import (
     SessionEntry,
     Timing,
 )
-from workbench.judge.environment import Gone, Recordings, recordings
+from workbench.judge.environment import recordings
 from workbench.judge.ladder import judge
-from workbench.render.document.blocks import Bullets, plain
-from workbench.render.document.method import recorded, recorded_at, sessions
+from workbench.render.document.method import recorded
 from workbench.run import recording
 from workbench.run.protocol import Timed
 from workbench.run.recording import Recorder
@@ -274,27 +273,6 @@ def test_what_was_cut_short_is_counted_and_told() -> None:
         "Recordings: 2 timing runs at this shape; none superseded; 1 cut short and not kept "
         "(library over fix1: 1.20x)."
     )
-
-
-def test_recordings_at_other_shapes_are_told() -> None:
-    times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
-    found = judge(snapshot([step("baseline", None), step("fix1", "baseline")], times), Config())
-    gone = Gone(date=DATE, regime=HEADLINE, medians={})
-    at = {
-        "long": Recordings(noted=3, kept=1, superseded=(gone,), cut_short=(gone,)),
-        "odd": Recordings(noted=1, kept=1),
-        "wide": Recordings(noted=1, kept=1),
-        "not timed": Recordings(),
-    }
-    told = (
-        "Recordings at other shapes: 3 timing runs at long (1 superseded, 1 cut short); "
-        "one at each of 2 others."
-    )
-    assert recorded_at(at) == [told]
-    assert recorded_at({"odd": at["odd"]}) == ["Recordings at other shapes: one at 1 other."]
-    assert recorded_at({"not timed": Recordings()}) == []
-    shown = sessions(dataclasses.replace(found, recorded_at=at))
-    assert any(isinstance(b, Bullets) and told in map(plain, b.items) for b in shown)
 
 
 def test_an_entry_of_a_prediction_names_its_step() -> None:

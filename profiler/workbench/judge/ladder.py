@@ -85,11 +85,6 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         ladders=ladders,
         timing=ladders[0].timing,
         recordings=recordings(snapshot, snapshot.shape),
-        recorded_at={
-            shape: recordings(snapshot, shape)
-            for shape in snapshot.shapes
-            if shape != snapshot.shape
-        },
         sizes=tuple(_sizes(snapshot)),
         trials=trials,
         record=record(snapshot.study, trials),

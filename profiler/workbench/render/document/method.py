@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS
-from workbench.judge.environment import Gone, Recordings
+from workbench.judge.environment import Gone
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import TimingFacts
 from workbench.render.document import ladder_table, timings
@@ -71,9 +71,8 @@ def method(ablation: Ablation) -> list[Block]:
 
 def sessions(ablation: Ablation) -> list[Block]:
     """What the regimes are, and what shows that the intervals hold."""
-    elsewhere = recorded_at(ablation.recorded_at)
     told: list[Block] = [
-        Bullets(tuple(map(words, [_regimes(ablation.timing), *_company(ablation), *elsewhere])))
+        Bullets(tuple(map(words, [_regimes(ablation.timing), *_company(ablation)])))
     ]
     shown = timings.twins(ablation)
     if not shown.rows:
@@ -136,16 +135,13 @@ def _company(ablation: Ablation) -> list[str]:
 def recorded(ablation: Ablation) -> str:
     """How many timing runs there were at this shape, and what became of those that are gone."""
     found = ablation.recordings
-    told = [_runs(found, "this shape"), _superseded(ablation)]
+    older = f", {found.unnoted} from before the journal" if found.unnoted else ""
+    runs = f"{found.total} timing run{'s' * (found.total != 1)} at this shape{older}"
+    told = [runs, _superseded(ablation)]
     if found.cut_short:
         ratios = _ratios(ablation, found.cut_short)
         told.append(f"{len(found.cut_short)} cut short and not kept{ratios}")
     return f"Recordings: {'; '.join(told)}."
-
-
-def _runs(found: Recordings, shape: str) -> str:
-    older = f", {found.unnoted} from before the journal" if found.unnoted else ""
-    return f"{found.total} timing run{'s' * (found.total != 1)} at {shape}{older}"
 
 
 def _superseded(ablation: Ablation) -> str:
@@ -161,24 +157,6 @@ def _ratios(ablation: Ablation, gone: Iterable[Gone]) -> str:
     over = [run.ratio(ablation.reference, best.variant) for run in gone] if best else []
     ratios = ", ".join(factor(value) for value in over if value is not None)
     return f" ({ablation.reference} over {best.variant}: {ratios})" if best and ratios else ""
-
-
-def recorded_at(by_shape: Mapping[str, Recordings]) -> list[str]:
-    """Of other shapes those that were timed more than once, and how many there are of the rest."""
-    known = {shape: found for shape, found in by_shape.items() if found.total}
-    several = [
-        f"{_runs(found, shape)}{_went(found)}" for shape, found in known.items() if found.total > 1
-    ]
-    once = len(known) - len(several)
-    rest = f"one at {'each of ' if once > 1 else ''}{once} other{'s' * (once > 1)}"
-    told = [*several, *([rest] if once else [])]
-    return [f"Recordings at other shapes: {'; '.join(told)}."] if told else []
-
-
-def _went(found: Recordings) -> str:
-    counts = {"superseded": len(found.superseded), "cut short": len(found.cut_short)}
-    told = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
-    return f" ({told})" if told else ""
 
 
 def _profile(options: Mapping[str, str]) -> str:
