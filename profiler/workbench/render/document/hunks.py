@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from workbench.derive.diff.costs import NUMBERS, Cost
 from workbench.derive.diff.model import NOTHING, Hunk, Line, Shift, SourceDiff, base
@@ -76,16 +77,20 @@ def _adds(hunk: Hunk) -> bool:
     return bool(hunk.tied) and hunk.together != (hunk.before, hunk.after)
 
 
-def tied(hunk: Hunk, text: Callable[[Cost], str]) -> str:
-    """``; with 6, 8: 6.72 µs → 3.26 µs``; "" where none did anything."""
+def together(hunk: Hunk, text: Callable[[Cost], str]) -> str:
+    """``6, 8: 6.72 µs → 3.26 µs``, a dash for a side on which none has a line; "" where no hunk
+    that belongs to it did anything.
+    """
     if not _adds(hunk):
         return ""
-    return f"; with {', '.join(map(str, hunk.tied))}: {_together(hunk, text)}"
+    costs = pair(*(text(cost) if cost != NOTHING else NONE for cost in hunk.together))
+    return f"{', '.join(map(str, hunk.tied))}: {costs}"
 
 
-def _together(hunk: Hunk, text: Callable[[Cost], str]) -> str:
-    """A dash for a side on which none of them has a line."""
-    return pair(*(text(cost) if cost != NOTHING else NONE for cost in hunk.together))
+def _times(hunk: Hunk, text: Callable[[Cost], str]) -> str:
+    """Its own before and after, and with the hunks that belong to it."""
+    more = together(hunk, text)
+    return sides(hunk, text) + (f"; with {more}" if more else "")
 
 
 def counter(name: str) -> Callable[[Cost], str]:
@@ -157,29 +162,24 @@ class _CostRow:
 
 
 def _rows(changes: SourceDiff) -> list[_CostRow]:
-    rows = [_of_hunk(hunk) for hunk in active(changes)]
-    return rows + [_of_sum(*each) for each in sums(changes)]
+    rows = [
+        _CostRow(
+            str(hunk.number),
+            where(hunk),
+            hot_place(hunk),
+            partial(sides, hunk),
+            together(hunk, stall_time),
+        )
+        for hunk in active(changes)
+    ]
+    return rows + [
+        _CostRow("", label, "", partial(_both, before, after))
+        for label, before, after in sums(changes)
+    ]
 
 
-def _of_hunk(hunk: Hunk) -> _CostRow:
-    return _CostRow(
-        str(hunk.number),
-        where(hunk),
-        hot_place(hunk),
-        lambda text: sides(hunk, text),
-        together(hunk),
-    )
-
-
-def together(hunk: Hunk) -> str:
-    """``6, 8: 6.72 µs (43 %) → 3.26 µs (26 %)``; "" where none belongs to it."""
-    if not _adds(hunk):
-        return ""
-    return f"{', '.join(map(str, hunk.tied))}: {_together(hunk, stall_time)}"
-
-
-def _of_sum(label: str, before: Cost, after: Cost) -> _CostRow:
-    return _CostRow("", label, "", lambda text: pair(text(before), text(after)))
+def _both(before: Cost, after: Cost, text: Callable[[Cost], str]) -> str:
+    return pair(text(before), text(after))
 
 
 def hunk_table(changes: SourceDiff) -> Table:
@@ -206,7 +206,7 @@ def _counted(label: str, name: str) -> Field[_CostRow]:
 
 def costs(hunk: Hunk) -> list[str]:
     """The stall time of a hunk before and after, and every counter that was not zero."""
-    told = [f"stall time {sides(hunk, stall_time)}{tied(hunk, stall_time)}"]
+    told = [f"stall time {_times(hunk, stall_time)}"]
     ran = [cost for side, cost in enumerate((hunk.before, hunk.after)) if hunk.span(side)]
     for label, name in COUNTERS:
         if any(getattr(cost, name) for cost in ran):
@@ -221,7 +221,7 @@ def costliest_lines(changes: SourceDiff, most: int = COSTLIEST) -> tuple[Text, .
         line(
             f"hunk {hunk.number}, ",
             code(where(hunk)),
-            f": {sides(hunk, stalled)}{tied(hunk, stalled)}",
+            f": {_times(hunk, stalled)}",
         )
         for hunk in costliest(changes)[:most]
         if weight(hunk) >= WORTH_TELLING * total
