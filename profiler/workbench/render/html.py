@@ -196,14 +196,11 @@ class Writer:
         ladder = block.name.startswith(LADDER)
         heads = "".join(_head(column, ladder) for column in block.columns)
         rows = "\n".join(self._row(row, block.columns, ladder) for row in block.rows)
-        words = plain(block.caption) or f"{block.name.replace('_', ' ')} {about}".strip()
+        words = f"{block.name.replace('_', ' ')} {about}".strip()
         caption = tag("caption", escape(words), class_="hidden")
         inside = f"{caption}<thead>{tag('tr', heads)}</thead>\n<tbody>{rows}</tbody>"
         made = tag("table", inside, class_=f"data {block.name}{' is-ladder' if ladder else ''}")
-        shown = tag("p", inline(block.caption), class_="note") if block.caption else ""
-        return shown + tag(
-            "div", made, class_="scroll", tabindex=0, role="region", aria_label=words
-        )
+        return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=words)
 
     def _row(self, row: TableRow, columns: Sequence[Column], ladder: bool) -> str:
         head, *rest = columns

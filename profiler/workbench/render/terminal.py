@@ -138,7 +138,7 @@ class Shown:
 
 
 def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
-    """The table with the columns that fit into ``width``, None for all of them; its caption."""
+    """The table with the columns that fit into ``width``, None for all of them."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Drawn
 
@@ -164,8 +164,6 @@ def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
     yield shown
     if left := [label(c, notes=False) for c in table.columns if c not in _columns(columns)]:
         yield _more(", ".join(left))
-    if table.caption:
-        yield styled(table.caption)
 
 
 def _columns(shown: Sequence[Shown]) -> list[Column]:

@@ -8,7 +8,7 @@ svg.inline(scene), svg.page_style()     # for a page
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from workbench.judge.rows import Ablation
@@ -52,7 +52,8 @@ FILES = tuple(f"{name}-{shade}.svg" for name in CHARTS for shade in ("light", "d
 
 def scene(name: str, ablation: Ablation) -> Scene:
     """One of ``CHARTS``."""
-    return CHARTS[name].build(ablation)
+    alt, caption = told(name, ablation)
+    return replace(CHARTS[name].build(ablation), alt=alt, caption=caption)
 
 
 def size_charts(ablation: Ablation) -> list[Scene]:

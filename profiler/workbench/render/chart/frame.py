@@ -33,8 +33,6 @@ def framed(
     name: str,
     title: str,
     subtitle: str,
-    alt: str,
-    caption: str,
 ) -> Scene:
     """What is ``drawn``, or in its place the words that say why nothing is; ``absent`` are named at
     the foot.
@@ -47,8 +45,6 @@ def framed(
         height=height,
         title=title,
         subtitle=subtitle,
-        alt=alt,
-        caption=caption,
         items=(*items, *foot),
     )
 

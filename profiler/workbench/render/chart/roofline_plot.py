@@ -84,8 +84,6 @@ def roofline(ablation: Ablation) -> Scene:
         name="roofline",
         title="How close does each version come to the hardware's limit?",
         subtitle=f"{where(ablation)}; percentages are of the roof drawn over each point",
-        alt=ALT.format(level=ablation.base.upper()),
-        caption=CAPTION.format(level=ablation.base.upper()) if known else "",
     )
 
 

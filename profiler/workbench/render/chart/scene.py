@@ -160,9 +160,9 @@ class Scene:
     height: float
     title: str
     subtitle: str
-    alt: str
-    caption: str
     items: tuple[Item, ...]
+    alt: str = ""
+    caption: str = ""
 
 
 @dataclass(frozen=True)

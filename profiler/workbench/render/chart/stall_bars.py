@@ -12,7 +12,7 @@ from math import fsum
 from workbench.derive.figures import ISSUING
 from workbench.derive.stalls import UNSAMPLED
 from workbench.judge.comparison import Comparison
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import Ablation
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
@@ -81,17 +81,10 @@ class Pair:
         )
 
 
-def pair_of(row: Row) -> Pair | None:
-    """A step beside its parent; None where one of them was not sampled."""
-    against = row.against_parent
-    if against is None or not against.stall_times:
-        return None
-    return Pair(against, (row.variant,), kind_of(row))
-
-
 def pairs(ablation: Ablation) -> list[Pair]:
-    """The steps, and the whole ladder last."""
-    steps = [pair for row in ablation.rows if (pair := pair_of(row))]
+    """The steps beside their parents where both were sampled, and the whole ladder last."""
+    against = [(row, row.against_parent) for row in ablation.rows]
+    steps = [Pair(c, (r.variant,), kind_of(r)) for r, c in against if c and c.stall_times]
     whole = ablation.whole
     if len(steps) > 1 and whole and whole.stall_times:
         steps.append(Pair(whole, (whole.before, whole.after), Kind.PLAIN))
@@ -105,11 +98,7 @@ def stall_time(ablation: Ablation) -> Scene:
         if not (row.against_parent and row.against_parent.stall_times)
         and (row.status != Status.CURRENT or (row.step and row.step.parent))
     ]
-    return of_pairs(pairs(ablation), where(ablation), absent)
-
-
-def of_pairs(shown: Sequence[Pair], of_what: str, absent: Sequence[Row] = ()) -> Scene:
-    """Of any pairs, such as one step alone; ``of_what`` is in the subtitle."""
+    shown = pairs(ablation)
     drawn = _draw(shown) if shown else "stall samples not collected"
     return framed(
         drawn,
@@ -117,9 +106,7 @@ def of_pairs(shown: Sequence[Pair], of_what: str, absent: Sequence[Row] = ()) ->
         absent,
         name="stall-time",
         title="Where did the time go, step by step?",
-        subtitle=f"{of_what}; µs under ncu, each pair on the scale of its parent",
-        alt=ALT,
-        caption=CAPTION,
+        subtitle=f"{where(ablation)}; µs under ncu, each pair on the scale of its parent",
     )
 
 

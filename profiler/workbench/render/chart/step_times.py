@@ -54,8 +54,6 @@ def step_times(ablation: Ablation) -> Scene:
         name="times",
         title="How fast is each step?",
         subtitle=f"{where(ablation)}; µs a call, chained, logarithmic",
-        alt=ALT,
-        caption=CAPTION,
     )
 
 

@@ -90,7 +90,6 @@ class Table:
     name: str
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
-    caption: Text = ()
 
 
 @dataclass(frozen=True)
@@ -265,18 +264,15 @@ def table(
     *,
     key: Callable[[T], str] = lambda _: "",
     kind: Callable[[T], Kind] = lambda _: Kind.PLAIN,
-    caption: Text = (),
 ) -> Table:
     rows = tuple(
         TableRow({f.column.key: f.cell(item) for f in fields}, key(item), kind(item))
         for item in items
     )
-    return Table(name, tuple(f.column for f in fields), rows, caption)
+    return Table(name, tuple(f.column for f in fields), rows)
 
 
 def only(shown: Table, keys: Sequence[str]) -> Table:
     """The table with these columns alone, in this order; a key that it lacks is passed over."""
     by_key = {column.key: column for column in shown.columns}
-    return Table(
-        shown.name, tuple(by_key[k] for k in keys if k in by_key), shown.rows, shown.caption
-    )
+    return Table(shown.name, tuple(by_key[k] for k in keys if k in by_key), shown.rows)
