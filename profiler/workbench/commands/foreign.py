@@ -13,7 +13,6 @@ from workbench.commands.source_listing import (
     instructions_of,
     listed,
     print_listing,
-    print_sass,
 )
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.diff.model import SourceDiff
@@ -165,9 +164,7 @@ def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> N
     without = "the report has no text of this file: profile with --import-source yes"
     Output(options.wide, options.markdown).show(launches.about(report))
     print()
-    if found:
-        return print_sass(shown, found, options)
-    return print_listing(shown, options, dict.fromkeys(bare, without))
+    return print_listing(shown, options, dict.fromkeys(bare, without), found)
 
 
 @dataclass(frozen=True)

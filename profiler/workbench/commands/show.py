@@ -11,7 +11,6 @@ from workbench.commands.source_listing import (
     instructions_of,
     listed,
     print_listing,
-    print_sass,
 )
 from workbench.commands.target import Target, find_recorded
 from workbench.commands.track_record import with_record
@@ -98,10 +97,8 @@ def show_source(target: Target, name: str, options: ShowOptions) -> None:
     if options.json:
         sass = {"sass": sass_json.instructions(found)} if found else {}
         show_json({"variant": name, "files": files, **sass})
-    elif found:
-        print_sass(files, found, options)
     else:
-        print_listing(files, options)
+        print_listing(files, options, {}, found)
 
 
 def run(options: ShowOptions) -> None:

@@ -51,29 +51,17 @@ def instructions_of(capture: Capture, name: str) -> sass.Listing:
     return found
 
 
-def print_sass(
-    files: Mapping[str, Sequence[SourceLine]], found: sass.Listing, options: ShowOptions
-) -> None:
-    """Every source with its instructions, or the hottest lines of all."""
-    out = Output(options.wide, options.markdown)
-    if options.top is not None:
-        most = options.top
-        return out.lines(lambda width: source_lines.sass_hottest(files, found.by_line, most, width))
-    return out.lines(lambda width: source_lines.sass_source(files, found.by_line, width))
-
-
 def print_listing(
     files: Mapping[str, Sequence[SourceLine]],
     options: ShowOptions,
-    notes: Mapping[str, str] | None = None,
+    notes: Mapping[str, str],
+    found: sass.Listing | None,
 ) -> None:
-    """Every file with its stalls, or the hottest lines of all; ``notes`` stand under a file."""
+    """Every file with its stalls, or the hottest lines of all, with their instructions if
+    ``found``; ``notes`` stand under a file's heading.
+    """
     out = Output(options.wide, options.markdown)
-    if options.top is not None:
-        most = options.top
-        return out.lines(lambda width: source_lines.hottest(files, most, width))
-    for file, lines in files.items():
-        note = (notes or {}).get(file, "")
-        out.lines(partial(source_lines.source, file, lines, note))
-        out.gap()
-    return None
+    code = found.by_line if found else {}
+    if options.top is None:
+        return out.lines(partial(source_lines.sources, files, notes, code))
+    return out.lines(partial(source_lines.hottest, files, options.top, code))

@@ -136,33 +136,58 @@ def hottest_first(files: Listing) -> Listing:
     return dict(sorted(files.items(), key=lambda item: -sum(x.samples or 0 for x in item[1])))
 
 
-def source(
-    file: str, lines: Sequence[SourceLine], note: str, width: int | None
+def sources(
+    files: Listing,
+    notes: Mapping[str, str],
+    sass: Mapping[tuple[str, int], Sequence[Costed]],
+    width: int | None,
 ) -> Iterator[Pieces]:
-    """A source with the share of all samples and the top stall reason before each line; hot ones
-    are marked.
+    """Every source with the share of all samples and the top stall reason before each line; hot
+    ones are marked. ``notes`` stand under the headings of files, ``sass`` under its lines.
     """
-    if not any(line.ran for line in lines):
-        yield [(f"{printable(file)}: no instruction was executed there", "")]
-        return
-    total = sum(line.samples or 0 for line in lines)
-    heading = "stall samples by line, as a share of all samples, +1 for a reason that ties"
-    yield [(f"{printable(file)}: {heading} ({total} here)", "bold")]
-    yield from ([(note, "yellow")] for _ in range(bool(note)))
-    yield [("", "")]
-    yield from (source_line(line, width) for line in lines)
+    of = "by line and by instruction" if sass else "by line"
+    heading = f"stall samples {of}, as a share of all samples, +1 for a reason that ties"
+    for file, lines in files.items():
+        if any(line.ran for line in lines):
+            total = sum(line.samples or 0 for line in lines)
+            yield [(f"{printable(file)}: {heading} ({total} here)", "bold")]
+            yield from ([(note, "yellow")] for note in [notes.get(file, "")] if note)
+            yield [("", "")]
+            for line in lines:
+                yield source_line(line, width)
+                yield from (instruction(one, width) for one in sass.get((file, line.line), ()))
+        else:
+            yield [(f"{printable(file)}: no instruction was executed there", "")]
+        yield [("", "")]
+    shown = {(file, line.line) for file, lines in files.items() for line in lines}
+    if rest := [one for place, found in sass.items() if place not in shown for one in found]:
+        yield [("instructions of no line that is shown:", "bold")]
+        yield from (instruction(one, width) for one in rest)
 
 
-def hottest(files: Listing, most: int, width: int | None) -> Iterator[Pieces]:
-    """The hottest lines of all files, with their places."""
+def hottest(
+    files: Listing,
+    most: int,
+    sass: Mapping[tuple[str, int], Sequence[Costed]],
+    width: int | None,
+) -> Iterator[Pieces]:
+    """The hottest lines of all files with their places, each with its instructions in ``sass``;
+    where no line is known, the hottest instructions.
+    """
     known = [(file, line) for file, lines in files.items() for line in lines if line.samples]
     ranked = sorted(known, key=lambda item: -(item[1].samples or 0))[:most]
+    if sass and not ranked:
+        every = sorted((one for found in sass.values() for one in found), key=_coldness)[:most]
+        yield [(f"no line is known; the {len(every)} hottest instructions:", "bold")]
+        yield from (instruction(one, width) for one in every)
+        return
     yield [(f"the {len(ranked)} hottest lines, by share of all stall samples:", "bold")]
     yield [("", "")]
     for file, line in ranked:
         name = f"{base(file)}:{line.line}"
         text = clip(printable(line.text.strip()), None if width is None else width - 51)
-        yield [*marks(line), (f" {name:<20} ", "dim"), (text, "")]
+        yield [*marks(line), (f" {name:<20} ", "dim"), (text, "bold" if sass else "")]
+        yield from (instruction(one, width) for one in sass.get((file, line.line), ()))
 
 
 def marks(line: SourceLine) -> Pieces:
@@ -192,8 +217,6 @@ def text_of(lines: Iterable[Pieces]) -> Iterator[str]:
 
 SASS_WIDTH = 56
 PTX_FROM = 140  # columns of a terminal
-Files = Mapping[str, Sequence[SourceLine]]
-Lines = Mapping[tuple[str, int], Sequence[Costed]]
 
 
 def instruction(one: Costed, width: int | None) -> Pieces:
@@ -212,45 +235,6 @@ def instruction(one: Costed, width: int | None) -> Pieces:
         left = None if room is None else room - max(len(sass), SASS_WIDTH)
         return [*pieces, (clip(printable(ptx), left), "dim")]
     return [*pieces, (clip(sass, room), "bold" if share >= HOT else "")]
-
-
-def sass_source(files: Files, lines: Lines, width: int | None) -> Iterator[Pieces]:
-    """Every source with each line's instructions under it, then those of no shown line."""
-    heading = "stall samples by line and by instruction, as a share of all samples; executions"
-    for file, text in files.items():
-        if not any(line.ran for line in text):
-            yield [(f"{printable(file)}: no instruction was executed there", "")]
-            continue
-        yield [(f"{printable(file)}: {heading}", "bold")]
-        for line in text:
-            yield source_line(line, width)
-            yield from (instruction(one, width) for one in lines.get((file, line.line), ()))
-        yield [("", "")]
-    shown = {(file, line.line) for file, text in files.items() for line in text}
-    if rest := [one for place, found in lines.items() if place not in shown for one in found]:
-        yield [("instructions of no line that is shown:", "bold")]
-        yield from (instruction(one, width) for one in rest)
-
-
-def sass_hottest(files: Files, lines: Lines, most: int, width: int | None) -> Iterator[Pieces]:
-    """The hottest source lines of all files, each with its instructions; where no line is known,
-    the hottest instructions.
-    """
-    known = [(file, line) for file, text in files.items() for line in text if line.samples]
-    ranked = sorted(known, key=lambda item: -(item[1].samples or 0))[:most]
-    if not ranked:
-        every = sorted((one for found in lines.values() for one in found), key=_coldness)[:most]
-        yield [(f"no line is known; the {len(every)} hottest instructions:", "bold")]
-        yield from (instruction(one, width) for one in every)
-        return
-    yield [(f"the {len(ranked)} hottest lines, by share of all stall samples:", "bold")]
-    for file, line in ranked:
-        name = f"{base(file)}:{line.line}"
-        room = None if width is None else width - 51
-        yield [("", "")]
-        text = clip(printable(line.text.strip()), room)
-        yield [*marks(line), (f" {name:<20} ", "dim"), (text, "bold")]
-        yield from (instruction(one, width) for one in lines.get((file, line.line), ()))
 
 
 def _coldness(one: Costed) -> tuple[float, int, int]:
