@@ -21,8 +21,9 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.limits import bullets
 from workbench.render.document.phrases import call_of, figure, took, with_cycles
-from workbench.render.document.variant import limited, numbered, origin
+from workbench.render.document.variant import limited, origin
 from workbench.render.numbers import factor, number
 from workbench.words import ABSENT, CheckResult, Status
 
@@ -99,7 +100,7 @@ def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
     failed = [gate for gate in row.gates if gate.passed is False]
     told += [Paragraph(words(f"{gate.name}: {gate.why}")) for gate in failed]
     if row.bottlenecks:
-        told += [Paragraph(words("What limits it:")), numbered(row.bottlenecks)]
+        told += [Paragraph(words("What limits it:")), bullets(row.bottlenecks)]
         told.append(Paragraph(words(limited(row.limiters))))
     else:
         told.append(Paragraph(words(f"profile: {ABSENT if profiled else 'not asked for'}")))

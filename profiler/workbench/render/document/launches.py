@@ -11,7 +11,7 @@ from workbench.derive.sums import added
 from workbench.judge.advice.advise import Advice
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.ncu.report import Launch, Report
-from workbench.render.document import advice, variant
+from workbench.render.document import advice, limits, variant
 from workbench.render.document.blocks import (
     Block,
     Field,
@@ -124,7 +124,7 @@ def details(read: Details, launches: int = 1) -> Section:
 
 def bottlenecks(read: Details) -> list[Block]:
     """Numbered; without rules the top stalls stand in, which is said."""
-    numbered: list[Block] = [variant.numbered(read.bottlenecks)] if read.bottlenecks else []
+    numbered: list[Block] = [limits.bullets(read.bottlenecks)] if read.bottlenecks else []
     if not read.has_rules:
         stand_in = "; the top stalls instead:" if numbered else ""
         return [Paragraph(words(f"ncu's rules: {ABSENT}{stand_in}")), *numbered]

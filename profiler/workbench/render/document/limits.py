@@ -25,20 +25,6 @@ from workbench.render.numbers import number, percent, shorten
 from workbench.words import ABSENT
 
 MESSAGE_WIDTH = 700
-SCOPES = {"global": "of the whole runtime", "local": "of the part this rule covers"}
-
-
-def estimate(limit: Bottleneck) -> str:
-    if not math.isfinite(limit.estimated_speedup_pct):
-        return f"estimated speedup {ABSENT}"
-    scope = SCOPES.get(limit.scope, limit.scope or "of an unnamed scope")
-    if limit.scope == "global" and limit.part < 1:
-        scope = "of that kernel's runtime"
-    return f"NVIDIA's estimated speedup {number(limit.estimated_speedup_pct)} % {scope}"
-
-
-def title(limit: Bottleneck) -> Text:
-    return line(strong(limit.title), of_several(limit), f", {estimate(limit)}")
 
 
 def of_several(limit: Bottleneck) -> Text:
@@ -48,32 +34,32 @@ def of_several(limit: Bottleneck) -> Text:
     return line(" in ", code(limit.kernel), f", {percent(limit.part)} of the durations")
 
 
-def proof(limit: Bottleneck) -> Text:
-    """The metric and its value."""
-    value = number(limit.value) if math.isfinite(limit.value) else ABSENT
-    return line(code(limit.metric), f" = {value}") if limit.metric else words(ABSENT)
-
-
 def hot_line(limit: Bottleneck) -> Text:
-    """``file:line`` and its share; ``none named`` where the rule speaks of the whole launch."""
+    """``; hottest line``, its place and share; empty where a rule names none."""
     hot = limit.hot_line
     if hot is None:
-        return words("none named")
+        return ()
     counter = "stall" if hot.counter == "stalls" else hot.counter.replace("_", " ")
     counted = counter if counter.startswith("excess") else f"{counter} samples"
     place = code(f"{hot.file.rsplit('/', 1)[-1]}:{hot.line}")
-    return line(place, f", {percent(hot.share)} of its {counted}")
+    return line("; hottest line ", place, f", {percent(hot.share)} of its {counted}")
 
 
-def bullets(limits: tuple[Bottleneck, ...]) -> Bullets:
-    """Each in a line or two: title and estimate, metric, hottest line."""
-    return Bullets(
-        tuple(
-            line(title(limit), "; ", proof(limit), "; hottest line: ", hot_line(limit))
-            for limit in limits
-        ),
-        ordered=True,
+def brief(limit: Bottleneck) -> Text:
+    """One line: the rule, its metric, NVIDIA's estimate and of what, and the hottest line."""
+    known = math.isfinite(limit.estimated_speedup_pct)
+    told = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % ({limit.scope})"
+    value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
+    return line(
+        strong(limit.title),
+        of_several(limit),
+        f": {limit.metric}{value}; {told if known else 'no estimate'}",
+        hot_line(limit),
     )
+
+
+def bullets(limits: Sequence[Bottleneck]) -> Bullets:
+    return Bullets(tuple(map(brief, limits)), ordered=True)
 
 
 def no_lines(why: str) -> list[Block]:
@@ -81,27 +67,13 @@ def no_lines(why: str) -> list[Block]:
     return [Paragraph(words(f"{why[0].upper()}{why[1:]}."))] if why else []
 
 
-def messages(limits: tuple[Bottleneck, ...]) -> Block:
+def messages(limits: Sequence[Bottleneck]) -> Block:
     """ncu's own words."""
     return Bullets(
         tuple(
             line(strong(limit.title), f": {shorten(limit.message, MESSAGE_WIDTH) or ABSENT}")
             for limit in limits
         )
-    )
-
-
-def brief(limit: Bottleneck) -> Text:
-    """One line for a terminal."""
-    known = math.isfinite(limit.estimated_speedup_pct)
-    told = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % ({limit.scope})"
-    value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
-    place = line("; hottest line ", hot_line(limit)) if limit.hot_line else ()
-    return line(
-        strong(limit.title),
-        of_several(limit),
-        f": {limit.metric}{value}; {told if known else 'no estimate'}",
-        place,
     )
 
 

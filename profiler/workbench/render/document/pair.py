@@ -10,7 +10,7 @@ from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
 from workbench.judge.advice.record import Record
 from workbench.judge.pairs import VariantPair
 from workbench.judge.rows import Row
-from workbench.render.document import advice, hunks, variant, why
+from workbench.render.document import advice, hunks, limits, variant, why
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -108,8 +108,7 @@ def variants(
     told.append(figure_pairs(names, rows[0].figures, rows[1].figures))
     told.append(memory(names, rows[0].figures, rows[1].figures))
     told.append(limiters(names, rows[0].limiters, rows[1].limiters))
-    limits = [(row.variant, _limits(row)) for row in rows]
-    told.append(bottlenecks(limits))
+    told.append(bottlenecks([(row.variant, _limits(row)) for row in rows]))
     if not source:
         told += costliest(changes, names)
     told += advice.to_try(rows[1].advice, record, names[1])
@@ -120,7 +119,7 @@ def variants(
 
 
 def _limits(row: Row) -> list[Block]:
-    return [variant.numbered(row.bottlenecks) if row.bottlenecks else Paragraph(words(ABSENT))]
+    return [limits.bullets(row.bottlenecks) if row.bottlenecks else Paragraph(words(ABSENT))]
 
 
 def bottlenecks(sides: Sequence[tuple[str, Sequence[Block]]]) -> Fold:

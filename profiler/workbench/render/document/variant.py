@@ -149,16 +149,12 @@ def profile(
     else:
         told.append(Paragraph(words(f"stall samples: {ABSENT}")))
     if limits:
-        told += [Paragraph(words("Top bottlenecks:")), numbered(limits)]
+        told += [Paragraph(words("Top bottlenecks:")), bottlenecks.bullets(limits)]
     return told
 
 
 def limited(limiters: Sequence[str]) -> str:
     return f"occupancy limited by: {', '.join(limiters) or ABSENT}"
-
-
-def numbered(limits: Sequence[Bottleneck]) -> Bullets:
-    return Bullets(tuple(map(bottlenecks.brief, limits)), ordered=True)
 
 
 def variant(row: Row, ablation: Ablation) -> Section:
