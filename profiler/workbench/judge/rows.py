@@ -156,8 +156,8 @@ class Ablation:
     no step was kept. ``across`` has the ladder's outcome at all shapes where it was timed; None but
     at the study's default shape. ``measured`` are the card's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first. ``recordings`` are the timing runs at ``shape``. ``trials`` are its steps as answers to what was advised at their parents;
-    ``record`` what came of all such, of other ladders too.
+    first. ``recordings`` are the timing runs at ``shape``. ``trials`` are its steps as answers to
+    what was advised at their parents; ``record`` what came of all such, of other ladders too.
     """
 
     study: str

@@ -238,7 +238,10 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
     title = line(code(row.variant), ": where it loses its time")
     blocks: tuple[Block, ...] = (Paragraph(words(f"Bottlenecks of the baseline: {ABSENT}.")),)
     if row.bottlenecks:
-        note = "Estimates are upper bounds by ncu's rules; they overlap and do not add up."
+        note = (
+            "Estimates are upper bounds by ncu's rules, of the whole runtime (global) or of the "
+            "part that a rule covers (local); they overlap and do not add up."
+        )
         blocks = (
             limits.bullets(row.bottlenecks),
             *limits.no_lines(row.no_lines),
