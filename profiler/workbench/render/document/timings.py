@@ -53,7 +53,7 @@ def regimes(row: Row, reference: str = "") -> Table:
     fields: list[Field[_Timed]] = [
         field("regime", "regime", lambda t: t.regime),
         field("time", "time", lambda t: time_cell(t.known.time), unit="µs", right=True),
-        field("range", "95 % interval", lambda t: spread(t.known.time), right=True, rank=1),
+        field("range", "95 % interval", lambda t: spread(t.known.time), right=True, rank=3),
         field(
             "parent", f"vs {parent}", lambda t: with_cycles(t.known.over_parent), right=True, rank=1
         ),
@@ -64,7 +64,7 @@ def regimes(row: Row, reference: str = "") -> Table:
             right=True,
             rank=2,
         ),
-        field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=3),
+        field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=1),
         field("clock", "SM clock", lambda t: clock(t.known.time), unit="GHz", right=True, rank=4),
         field(
             "sessions",

@@ -39,7 +39,6 @@ from workbench.render.document.phrases import (
     otherwise,
     parent_of,
     verdict,
-    with_cycles,
 )
 from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown
 from workbench.words import ABSENT
@@ -192,14 +191,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
 
 
 def _ratios(row: Row, ablation: Ablation) -> list[str]:
-    told = []
-    if ablation.reference not in ("", row.variant):
-        told.append(f"vs {ablation.reference}: {with_cycles(row.over_reference)}")
-    if not row.is_reference and row.chained.fastest not in ("", ablation.reference):
-        told.append(
-            f"vs {row.chained.fastest} (the fastest reference): {with_cycles(row.over_fastest)}"
-        )
-    told += _calls(row, ablation)
+    told = _calls(row, ablation)
     told += [
         f"vs its twin, {twin.regime}: {interval(twin.ratio)}"
         for twin in (ablation.timing.twins if ablation.timing else ())
@@ -215,8 +207,6 @@ def _ratios(row: Row, ablation: Ablation) -> list[str]:
     if row.price:
         told.append(f"no longer supports {', '.join(row.price)}")
     parent, first = parent_of(row), ablation.rows[0].variant
-    if parent:
-        told.append(f"vs {parent} (parent): {with_cycles(row.over_parent)}")
     if parent and parent != first:
         told.append(f"vs {first}: {ratio(row.over_baseline)}")
     if row.chosen:
