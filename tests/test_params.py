@@ -57,10 +57,11 @@ def test_a_name_is_its_module_and_what_differs(
 @pytest.mark.parametrize(
     ("name", "told", "hint"),
     [
-        ("fix[wraps=4]", "unknown parameter 'wraps'", "warps"),
+        ("fix[wraps=4]", "fix has no parameter 'wraps'", "warps"),
         ("fix[warps=x]", "parameter 'warps' is int, not 'x'", ""),
         ("fix[fast=2]", "parameter 'fast' is bool, not '2'", ""),
-        ("fix[warps]", "'warps' in fix[warps]", "NAME[param=value,...]"),
+        ("fix[warps]", "'warps' gives no parameter a value", "name="),
+        ("fix[warps=4|8]", "'warps' has several values", "sweep"),
         ("plain[warps=4]", "plain has no parameters", "cuda.params"),
         ("fxi[warps=4]", "unknown variant 'fxi'", "fix"),
         ("fix[warps=4", "is no variant", "NAME[param=value,...]"),

@@ -29,15 +29,16 @@ from workbench.words import INSTALL, Parameter
 @dataclass(frozen=True)
 class KernelBuild:
     """What ptxas reports of one kernel; sizes in bytes, registers per thread. ``code`` is the
-    sha256 of its machine code (see ``cubin``); "" of one that is not launched.
+    sha256 of its machine code (see ``cubin``); "" of one that is not launched. Zero is what the
+    log does not name.
     """
 
     kernel: str
-    registers: int
-    shared_bytes: int
-    stack_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
+    registers: int = 0
+    shared_bytes: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
     code: str = ""
 
 
@@ -72,20 +73,7 @@ def parse_log(log: str) -> tuple[list[KernelBuild], list[str]]:
             shared = _SHARED.search(line)
             entries[entry]["registers"] = int(match[1])
             entries[entry]["shared_bytes"] = int(shared[1]) if shared else 0
-    builds = [_build(name, found) for name, found in entries.items()]
-    return builds, warnings
-
-
-def _build(kernel: str, found: Mapping[str, int]) -> KernelBuild:
-    """What the log does not name is zero."""
-    return KernelBuild(
-        kernel=kernel,
-        registers=found.get("registers", 0),
-        shared_bytes=found.get("shared_bytes", 0),
-        stack_bytes=found.get("stack_bytes", 0),
-        spill_store_bytes=found.get("spill_store_bytes", 0),
-        spill_load_bytes=found.get("spill_load_bytes", 0),
-    )
+    return [KernelBuild(name, **found) for name, found in entries.items()], warnings
 
 
 def compiler_message(text: str) -> str:

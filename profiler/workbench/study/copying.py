@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,8 @@ def _with(text: str, renamed: Mapping[str, str]) -> str:
     )
 
 
-_HEADER = re.compile(r"""\s*\[\[?\s*["']?([\w-]+)[^\]]*\]\]?\s*(?:#.*)?""")
+# The first table of the references, and the comment right above it.
+_REFERENCES = re.compile(r"^(?:[ \t]*#.*\n)*[ \t]*\[\[\s*[\"']?reference\b", re.MULTILINE)
 UNPREDICTED = """\
 # What you expect, as a factor of the parent's value; write it before you measure.
 # [[step.prediction]]
@@ -126,16 +127,16 @@ def quoted(text: str) -> str:
 
 
 def with_step(path: Path, text: str, added: str) -> str:
-    """The ladder's text with the step behind the last one.
+    """The ladder's text with the step behind the last one: before the references, or at its end.
 
     What TOML reads of it afterwards is compared with what it should be, so that a layout that is
     not understood is refused, not spoilt. Raises UsageError.
     """
     wanted = tomllib.loads(text)
     wanted["step"] = [*wanted.get("step", []), *tomllib.loads(added)["step"]]
-    lines = text.splitlines(keepends=True)
-    for place in (_behind_the_steps(lines), len(lines)):
-        tried = _inserted(lines, place, added)
+    references = _REFERENCES.search(text)
+    for place in (references.start() if references else len(text), len(text)):
+        tried = _inserted(text[:place], text[place:], added)
         if _read(tried) == wanted:
             return tried
     raise UsageError(
@@ -151,19 +152,8 @@ def _read(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _behind_the_steps(lines: Sequence[str]) -> int:
-    """Before the table that follows the last step, and the comment right above it."""
-    found = [(n, match[1]) for n, line in enumerate(lines) if (match := _HEADER.fullmatch(line))]
-    last = max((n for n, name in found if name == "step"), default=len(lines))
-    place = min((n for n, _ in found if n > last), default=len(lines))
-    while place > last + 1 and place < len(lines) and lines[place - 1].lstrip().startswith("#"):
-        place -= 1
-    return place
-
-
-def _inserted(lines: Sequence[str], place: int, added: str) -> str:
+def _inserted(above: str, below: str, added: str) -> str:
     """With one empty line on either side, and the line ends that the file has."""
-    above, below = "".join(lines[:place]), "".join(lines[place:])
     end = "\r\n" if "\r\n" in above + below else "\n"
     kept = above.rstrip()
     return (

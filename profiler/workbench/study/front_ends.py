@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,15 +13,14 @@ from pathlib import Path
 @dataclass(frozen=True)
 class FrontEnd:
     """``name`` in words, ``package`` its name for pip. It is used where a source imports one of
-    ``modules`` or calls one of ``calls`` of torch.
+    ``modules``; torch.compile also where a source names it.
 
     ``no_lines`` says why its kernels may have no source lines, and ``lines`` what gives them.
     """
 
     name: str
     package: str
-    modules: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
+    modules: tuple[str, ...]
     no_lines: str = "it was compiled without line information"
     lines: str = ""
 
@@ -68,7 +67,7 @@ FRONT_ENDS = (
         ("torch.utils.cpp_extension",),
         lines='extra_cuda_cflags=["-lineinfo"]',
     ),
-    FrontEnd(TORCH_COMPILE, "torch", calls=("compile",)),
+    FrontEnd(TORCH_COMPILE, "torch", (TORCH_COMPILE,)),
     FrontEnd(
         "torch",
         "torch",
@@ -77,7 +76,6 @@ FRONT_ENDS = (
     ),
 )
 LIBRARY = "torch"  # whose kernels nobody compiles here
-OTHERS = ""  # packages that may bring kernels of their own
 NOT_PACKAGES = {*sys.stdlib_module_names, "workbench"}
 NO_KERNELS = {*NOT_PACKAGES, "numpy", "torch"}
 OWN_STREAMS = frozenset(("CuPy", "Numba"))
@@ -92,7 +90,7 @@ def front_end(name: str) -> FrontEnd | None:
 def package_of(module: str) -> str:
     """What pip calls what a module is imported from; its own first name where it is not known."""
     for known in FRONT_ENDS:
-        if any(module == name or module.startswith(f"{name}.") for name in known.modules):
+        if any(_within(module, name) for name in known.modules):
             return known.package
     return module.partition(".")[0]
 
@@ -101,10 +99,14 @@ def front_ends_of(paths: Iterable[Path]) -> tuple[str, ...]:
     """The names of those that some sources use; torch's own kernels only where nothing else can
     have compiled any.
     """
-    texts = [path.read_text(errors="replace") for path in paths if path.suffix == ".py"]
-    used = {name for text in texts for name in _used(text)}
-    found = tuple(known.name for known in FRONT_ENDS if known.name in used)
-    alone = found == (LIBRARY,) and OTHERS not in used
+    imported = {name for path in paths for names in _named(path) for name in names}
+    others = {name.partition(".")[0] for name in imported} - NO_KERNELS
+    found = tuple(
+        known.name
+        for known in FRONT_ENDS
+        if any(_within(name, module) for name in imported for module in known.modules)
+    )
+    alone = found == (LIBRARY,) and not others
     return found if alone else tuple(name for name in found if name != LIBRARY)
 
 
@@ -112,9 +114,10 @@ def imported_by(paths: Iterable[Path]) -> tuple[str, ...]:
     """Modules of packages that sources import, and those behind what they call of torch, which
     imports them at the first call. Their own files and what Python brings are not among them.
     """
-    texts = [path.read_text(errors="replace") for path in paths if path.suffix == ".py"]
-    found = dict.fromkeys(name for text in texts for name in _packages(text))
-    compiles = any(TORCH_COMPILE in _used(text) for text in texts)
+    named = [_named(path) for path in paths]
+    modules = dict.fromkeys(name for modules, _ in named for name in modules)
+    found = [name for name in modules if name.partition(".")[0] not in NOT_PACKAGES]
+    compiles = any(TORCH_COMPILE in parts for _, parts in named)
     return (*found, *(BEHIND_TORCH_COMPILE if compiles else ()))
 
 
@@ -143,63 +146,31 @@ def without_configuration(text: str) -> int:
     return 0
 
 
-@lru_cache(maxsize=TEXTS)
-def _used(text: str) -> frozenset[str]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return frozenset()
-    nodes = list(ast.walk(tree))
-    imported, called = set(_imported(nodes)), set(_called(nodes))
-    others = {name.partition(".")[0] for name in imported} - NO_KERNELS
-    return frozenset([OTHERS] if others else []) | frozenset(
-        known.name
-        for known in FRONT_ENDS
-        if any(_within(name, module) for name in imported for module in known.modules)
-        or called & {f"torch.{call}" for call in known.calls}
-    )
-
-
-@lru_cache(maxsize=TEXTS)
-def _packages(text: str) -> tuple[str, ...]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return ()
-    return tuple(n for n in _modules(ast.walk(tree)) if n.partition(".")[0] not in NOT_PACKAGES)
-
-
 def _within(name: str, module: str) -> bool:
     return name == module or name.startswith(f"{module}.")
 
 
-def _modules(nodes: Iterable[ast.AST]) -> Iterator[str]:
+def _named(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Modules that a file in Python imports, and what is taken out of them, with dots."""
+    return _imported(path.read_text(errors="replace")) if path.suffix == ".py" else ((), ())
+
+
+@lru_cache(maxsize=TEXTS)
+def _imported(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return (), ()
+    modules: list[str] = []
+    parts: list[str] = []
     for node in nodes:
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-
-
-def _imported(nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """Modules, and what is taken out of them, with dots."""
-    yield from _modules(nodes)
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _called(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """What stands with dots anywhere: decorators are no calls."""
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and (name := _dotted(node)):
-            yield name
-
-
-def _dotted(node: ast.expr) -> str:
-    """``a.b.c``; empty for what begins with no name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+            modules.append(node.module)
+            parts += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            # Wherever it stands: decorators are no calls.
+            name = f"{node.value.id}.{node.attr}"
+            parts += [name] if name == TORCH_COMPILE else []
+    return tuple(modules), tuple(parts)

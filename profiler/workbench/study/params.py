@@ -68,11 +68,7 @@ def value_of(name: str, text: str, like: Parameter) -> Parameter:
         value = type(like)(text)
     except (KeyError, ValueError):
         kind = type(like).__name__
-        several = "|" in text or ".." in text
-        raise UsageError(
-            f"parameter '{name}' is {kind}, not '{text}'",
-            hint="`workbench sweep` takes several values at once" if several else "",
-        ) from None
+        raise UsageError(f"parameter '{name}' is {kind}, not '{text}'") from None
     if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) <= _LARGEST):
         raise UsageError(f"parameter '{name}' cannot be '{text}'", hint="give it a finite number")
     return value
@@ -86,6 +82,26 @@ def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Varia
     """
     if name in known:
         return known[name]
+    base, module, own, axes = _read(folder, name, known)
+    if several := [axis.name for axis in axes if len(axis.values) > 1]:
+        raise UsageError(
+            f"'{several[0]}' has several values in {name}",
+            hint="`workbench sweep` takes several values at once",
+        )
+    values = own | {axis.name: axis.values[0] for axis in axes}
+    other = tuple((key, value) for key, value in values.items() if value != own[key])
+    full = with_values(base, dict(other))
+    if not is_plain_name(full):
+        raise UsageError(
+            f"'{full}' is no name of a file", hint="evidence is kept under it: leave out '/'"
+        )
+    return known.get(full) or Variant(full, module, params=other)
+
+
+def _read(
+    folder: Path, name: str, known: Mapping[str, Variant]
+) -> tuple[str, Path, dict[str, Parameter], tuple[Axis, ...]]:
+    """The variant that a name begins with, its module and parameters, and the values named."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise UsageError(f"'{name}' is no variant", hint="write NAME or NAME[param=value,...]")
@@ -94,25 +110,16 @@ def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Varia
         raise unknown("variant", base, known)
     module = folder / f"{base}.py"
     own = declared(module)
-    values = dict(own)
-    for item in filter(None, (given or "").split(",")):
-        key, equals, text = (part.strip() for part in item.partition("="))
-        if not equals:
-            raise UsageError(f"'{item}' in {name}", hint="write NAME[param=value,...]")
-        if key not in own:
-            if not own:
-                raise UsageError(
-                    f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
-                )
-            raise unknown("parameter", key, own)
-        values[key] = value_of(key, text, own[key])
-    other = tuple((key, value) for key, value in values.items() if value != own[key])
-    full = with_values(base, dict(other))
-    if not is_plain_name(full):
+    if given and not own:
         raise UsageError(
-            f"'{full}' is no name of a file", hint="evidence is kept under it: leave out '/'"
+            f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
         )
-    return known.get(full) or Variant(full, module, params=other)
+    return (
+        base,
+        module,
+        own,
+        read_axes(Part(name, len(base) + 1, given), own, base) if given else (),
+    )
 
 
 def with_values(base: str, values: Mapping[str, Parameter]) -> str:
@@ -260,17 +267,7 @@ def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> tuple[Axi
 
     Raises UsageError for a name that is no such, and for more than ``MOST`` combinations.
     """
-    base = base_name(name)
-    plain = find_variant(folder, base, known)
-    if not name.endswith("]"):
-        part = Part(name, len(name) - 1, name[-1:])
-        raise part.wrong(f"'{name}' is no variant", "write NAME[param=values,...]")
-    own = declared(plain.module)
-    if not own:
-        raise UsageError(
-            f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
-        )
-    axes = read_axes(Part(name, len(base) + 1, name[len(base) + 1 : -1]), own, base)
+    *_, axes = _read(folder, name, known)
     require_few(name, axes)
     return axes
 

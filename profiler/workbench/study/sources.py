@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -182,32 +182,36 @@ def host_digest(study: Study, variant: Variant, compiled: Mapping[str, str]) -> 
     written = [p for p in files if p.suffix in CODE and p.suffix != ".py"]
     if all(p.name in compiled for p in written if p.suffix == ".cu") and compiled:
         written = []
-    digest = hashlib.sha256(repr(variant.params).encode())
-    for path in sorted(files):
+
+    def told(path: Path) -> bytes | None:
         if path.suffix == ".py":
             text = meaning(readable_text(path))
             for name, known in compiled.items():
                 text = text.replace(f"value={name!r}", f"source={known}")
-            told = text.encode()
-        elif path.suffix in CODE and path not in written:
-            continue
-        else:
-            told = path.read_bytes()
-        digest.update(path.name.encode() + b"\0" + told + b"\0")
-    return digest.hexdigest()
+            return text.encode()
+        return None if path.suffix in CODE and path not in written else path.read_bytes()
+
+    return _digest(variant, files, told)
 
 
 def plain_digest(study: Study, variant: Variant) -> str:
     """sha256 over what all files of a variant mean."""
+
+    def told(path: Path) -> bytes:
+        if path.suffix not in CODE:
+            return path.read_bytes()
+        read = meaning if path.suffix == ".py" else meaning_of_c
+        return read(readable_text(path)).encode()
+
+    return _digest(variant, source_files(study, variant), told)
+
+
+def _digest(variant: Variant, files: Iterable[Path], told: Callable[[Path], bytes | None]) -> str:
+    """sha256 over the parameters of a variant and what is ``told`` of each file, if anything."""
     digest = hashlib.sha256(repr(variant.params).encode())
-    for path in sorted(source_files(study, variant)):
-        if path.suffix == ".py":
-            told = meaning(readable_text(path)).encode()
-        elif path.suffix in CODE:
-            told = meaning_of_c(readable_text(path)).encode()
-        else:
-            told = path.read_bytes()
-        digest.update(path.name.encode() + b"\0" + told + b"\0")
+    for path in sorted(files):
+        if (content := told(path)) is not None:
+            digest.update(path.name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
 
 

@@ -3,62 +3,26 @@
 Imported without torch too, so every function imports it for itself.
 """
 
-from workbench.problems.given.annotated import Annotated
-from workbench.problems.given.calls import (
-    Dotted,
-    Extension,
-    File,
-    Network,
-    accepted,
-    afterwards,
-    by_name,
-    call,
-    called,
-    compared,
-    compiled,
-    exact,
-    one,
-    plain,
-    put,
-)
-from workbench.problems.given.inputs import (
-    STRUCTURE,
-    Empty,
-    case,
-    listed,
-    made,
-    named,
-    seeded,
-    structured,
-    without,
-    workload,
-)
-
-__all__ = [
-    "STRUCTURE",
-    "Annotated",
-    "Dotted",
-    "Empty",
-    "Extension",
-    "File",
-    "Network",
-    "accepted",
-    "afterwards",
-    "by_name",
-    "call",
-    "called",
-    "case",
-    "compared",
-    "compiled",
-    "exact",
-    "listed",
-    "made",
-    "named",
-    "one",
-    "plain",
-    "put",
-    "seeded",
-    "structured",
-    "without",
-    "workload",
-]
+from workbench.problems.given.annotated import Annotated as Annotated
+from workbench.problems.given.calls import Dotted as Dotted
+from workbench.problems.given.calls import Extension as Extension
+from workbench.problems.given.calls import File as File
+from workbench.problems.given.calls import Network as Network
+from workbench.problems.given.calls import accepted as accepted
+from workbench.problems.given.calls import afterwards as afterwards
+from workbench.problems.given.calls import by_name as by_name
+from workbench.problems.given.calls import call as call
+from workbench.problems.given.calls import called as called
+from workbench.problems.given.calls import compared as compared
+from workbench.problems.given.calls import compiled as compiled
+from workbench.problems.given.calls import exact as exact
+from workbench.problems.given.calls import one as one
+from workbench.problems.given.calls import plain as plain
+from workbench.problems.given.calls import put as put
+from workbench.problems.given.inputs import case as case
+from workbench.problems.given.inputs import listed as listed
+from workbench.problems.given.inputs import made as made
+from workbench.problems.given.inputs import named as named
+from workbench.problems.given.inputs import structured as structured
+from workbench.problems.given.inputs import without as without
+from workbench.problems.given.inputs import workload as workload

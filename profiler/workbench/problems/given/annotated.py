@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from workbench.problems.given.calls import File, only
-from workbench.problems.given.inputs import Empty, seeded
+from workbench.problems.given.inputs import filled, seeded
 
 if TYPE_CHECKING:
     import torch
@@ -85,11 +85,11 @@ class Annotated(File):
         """The tensors that a range binds, or writes into."""
         import torch
 
-        fresh = {n: value.new() for n, value in inputs.items() if isinstance(value, Empty)}
+        whole, fresh = filled(inputs)
         with torch.no_grad():
-            bound = self._parts["ranges"][name](**{**inputs, **fresh})
+            bound = self._parts["ranges"][name](**whole)
         tensors = tuple(value for value in bound if isinstance(value, torch.Tensor))
-        return only(tensors or tuple(fresh.values())) if tensors or fresh else None
+        return only(tensors or fresh) if tensors or fresh else None
 
     @cached_property
     def _parts(self) -> dict[str, Any]:
@@ -169,22 +169,13 @@ def _stand_in() -> ModuleType:
             return Nothing(f"{self.__name__}.{name}")
 
         def __call__(self, *given: Any, **keywords: Any) -> Any:
-            return given[0] if len(given) == 1 and callable(given[0]) else _same
+            """A decorator gives its function; one with arguments, and a range, give this."""
+            return given[0] if len(given) == 1 and callable(given[0]) else self
+
+        def __enter__(self) -> None:
+            return None
+
+        def __exit__(self, *error: object) -> None:
+            return None
 
     return Nothing("nsight")
-
-
-class _Same:
-    """What a decorator with arguments gives, and a range."""
-
-    def __call__(self, function: Any) -> Any:
-        return function
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-
-_same = _Same()

@@ -7,14 +7,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from workbench.errors import UsageError, unknown
-from workbench.problems.given.inputs import Empty, rebuilt
+from workbench.problems.given.inputs import Empty, filled, rebuilt
 from workbench.study.workspace import load_module
 
 
@@ -24,15 +24,16 @@ def call(function: Callable[..., Any], inputs: Mapping[str, Any], *, data: bool 
     ``data``: they are its one argument, put together again. Of a function that returns nothing,
     what it was given to write into.
     """
+    whole, fresh = filled(inputs)
+    return _of(function, [rebuilt(whole)] if data else arguments(function, whole), fresh)
+
+
+def _of(function: Callable[..., Any], given: Iterable[Any], fresh: Sequence[Any]) -> Any:
     import torch
 
-    fresh = {name: value.new() for name, value in inputs.items() if isinstance(value, Empty)}
-    whole = {**inputs, **fresh}
     with torch.no_grad():
-        out = function(rebuilt(whole)) if data else function(*arguments(function, whole))
-    if out is None and fresh:
-        out = tuple(fresh.values())
-    return only(out)
+        out = function(*given)
+    return only(fresh if out is None and fresh else out)
 
 
 def one(inputs: Mapping[str, Any], name: str) -> Any:
@@ -208,14 +209,10 @@ def called(function: Callable[..., Any], inputs: Mapping[str, Any], *, reads: bo
 
     ``reads``: without what is only written into.
     """
-    import torch
-
     if reads:
         inputs = {name: value for name, value in inputs.items() if not isinstance(value, Empty)}
-    fresh = {name: value.new() for name, value in inputs.items() if isinstance(value, Empty)}
-    with torch.no_grad():
-        out = function(*{**inputs, **fresh}.values())
-    return only(tuple(fresh.values()) if out is None and fresh else out)
+    whole, fresh = filled(inputs)
+    return _of(function, whole.values(), fresh)
 
 
 def by_name(out: Any, names: Sequence[str]) -> Any:

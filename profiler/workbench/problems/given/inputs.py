@@ -167,6 +167,12 @@ def without(inputs: Mapping[str, Any], destinations: Sequence[str]) -> dict[str,
     }
 
 
+def filled(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[torch.Tensor, ...]]:
+    """The inputs of one call, and those that were made for it."""
+    fresh = {name: value.new() for name, value in inputs.items() if isinstance(value, Empty)}
+    return {**inputs, **fresh}, tuple(fresh.values())
+
+
 def listed(
     make: Callable[[], Any], names: Sequence[str], generator: torch.Generator
 ) -> dict[str, Any]:
