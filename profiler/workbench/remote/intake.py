@@ -82,7 +82,7 @@ class Intake:
         for build in builds:
             store.write(self.folder.build(build.variant), build)
         for each in checks:
-            self.check(each)
+            self.recorder.add_checks(each)
         for timing in timings:
             self.timing(timing)
         self.cut_short()
@@ -105,18 +105,6 @@ class Intake:
     def require(self, variant: str, found: str, wanted: str | None) -> None:
         if found != wanted:
             raise refused(f"{variant} was measured with other sources")
-
-    def check(self, record: Checks) -> None:
-        """Beside what is on record of these sources at other shapes."""
-        path = self.folder.check(record.variant)
-        with store.alone(self.folder.root):
-            known = store.read(path, Checks).shapes if is_there(path) else {}
-            still = {
-                shape: check
-                for shape, check in known.items()
-                if check.fingerprint == self.expected(record.variant, shape)
-            }
-            store.write(path, structs.replace(record, shapes=still | record.shapes))
 
     def timing(self, timing: Timing) -> None:
         path = self.recorder.free(stamp(timing.provenance.date))

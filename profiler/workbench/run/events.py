@@ -83,19 +83,7 @@ class Listener:
         return {name: known for name in needed if (known := machine.package_version(name))}
 
     def checked(self, event: Checked) -> None:
-        self.recorder.check(
-            event.variant,
-            event.shape,
-            status=event.status,
-            why=event.why,
-            max_abs=event.max_abs,
-            relative=event.relative,
-            times_reference=event.times_reference,
-            kind=event.kind,
-            varies=event.varies,
-            output=event.output,
-            hint=event.hint,
-        )
+        self.recorder.check(**structs.asdict(event))
         if event.status == CheckResult.WRONG:
             self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
             if event.hint:

@@ -18,11 +18,12 @@ from workbench.evidence.records import (
     BuiltKernel,
     Ceiling,
     Environment,
+    Finding,
     GraphNode,
     Session,
 )
 from workbench.shipped.facts import Domain
-from workbench.words import CheckResult, Parameter, Phase
+from workbench.words import Parameter, Phase
 
 JOB = "job.json"
 EVENTS = "events.jsonl"
@@ -162,20 +163,9 @@ class Built(_Event, frozen=True, kw_only=True, tag="built"):
     warnings: tuple[str, ...]
 
 
-class Checked(_Event, frozen=True, kw_only=True, tag="checked"):
-    """See ``records.Check``."""
-
+class Checked(Finding, frozen=True, kw_only=True, tag_field="event", tag="checked"):
     variant: str
     shape: str
-    status: CheckResult
-    why: str
-    max_abs: float | None
-    relative: float | None
-    times_reference: float | None = None
-    kind: str = ""
-    varies: bool = False
-    output: str = ""
-    hint: str = ""
 
 
 class Round(_Event, frozen=True, kw_only=True, tag="round"):

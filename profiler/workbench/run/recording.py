@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from msgspec import UNSET, structs, to_builtins
+from msgspec import structs, to_builtins
 
 import workbench
 from workbench.errors import UsageError
@@ -40,7 +41,6 @@ from workbench.run.protocol import Timed
 from workbench.study.config import Profiler
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, source_files
-from workbench.words import CheckResult
 
 REPEATS_KEPT = 2  # earlier reports of a variant; each is a megabyte or so
 
@@ -218,51 +218,30 @@ class Recorder:
             kernels=kernels,
             warnings=warnings,
             error=error,
-            hint=hint or UNSET,
+            hint=hint,
             provenance=provenance(self.environment),
         )
         self._write(self.folder.build(variant), record)
         return record
 
-    def check(
-        self,
-        variant: str,
-        shape: str,
-        *,
-        status: CheckResult,
-        why: str,
-        max_abs: float | None = None,
-        relative: float | None = None,
-        times_reference: float | None = None,
-        kind: str = "",
-        varies: bool = False,
-        output: str = "",
-        hint: str = "",
-    ) -> None:
-        """Beside what is on record of these sources at other shapes."""
+    def check(self, variant: str, shape: str, **found: Any) -> None:
+        """``found`` are the fields of a ``Finding``."""
         own = self._checks.setdefault(variant, {})
-        own[shape] = Check(
-            status=status,
-            why=why,
-            max_abs=max_abs,
-            relative=relative,
-            times_reference=times_reference,
-            kind=kind,
-            varies=varies,
-            output=output or UNSET,
-            hint=hint or UNSET,
-            fingerprint=self.fingerprint(variant, shape),
-        )
-        path = self.folder.check(variant)
+        own[shape] = Check(fingerprint=self.fingerprint(variant, shape), **found)
+        origin = provenance(self.environment)
+        self.add_checks(Checks(variant=variant, shapes=own, provenance=origin))
+
+    def add_checks(self, new: Checks) -> None:
+        """Beside what is on record of these sources at other shapes."""
+        path = self.folder.check(new.variant)
         with store.alone(self.folder.root):
-            on_record = store.read(path, Checks).shapes if is_there(path) else {}
+            known = store.read(path, Checks).shapes if is_there(path) else {}
             still = {
-                name: known
-                for name, known in on_record.items()
-                if known.fingerprint == self._prints.get((variant, name))
+                shape: check
+                for shape, check in known.items()
+                if check.fingerprint == self.expected(new.variant, shape)
             }
-            origin = provenance(self.environment)
-            self._write(path, Checks(variant=variant, shapes=still | own, provenance=origin))
+            self._write(path, structs.replace(new, shapes=still | new.shapes))
 
     def drop_timing(self) -> None:
         """What was timed so far in this run is not kept, but for a line of the journal: one that is

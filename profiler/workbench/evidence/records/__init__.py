@@ -16,6 +16,7 @@ from workbench.evidence.records.base import Check as Check
 from workbench.evidence.records.base import Checks as Checks
 from workbench.evidence.records.base import DerivedShape as DerivedShape
 from workbench.evidence.records.base import Environment as Environment
+from workbench.evidence.records.base import Finding as Finding
 from workbench.evidence.records.base import Number as Number
 from workbench.evidence.records.base import Provenance as Provenance
 from workbench.evidence.records.base import Record as Record

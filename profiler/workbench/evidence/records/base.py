@@ -26,7 +26,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return content
 
 
-def without_defaults(content: Mapping[str, Any], kind: type[Record]) -> dict[str, Any]:
+def without_defaults(content: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Of a record of this kind what is not as its fields begin."""
     begin = {each.name: each.default for each in msgspec.structs.fields(kind)}
     return {name: value for name, value in content.items() if value != begin[name]}
@@ -100,34 +100,38 @@ class Build(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     error: str = ""
     provenance: Provenance
-    hint: str | msgspec.UnsetType = msgspec.UNSET
+    hint: str = ""
 
     def written(self, content: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **content,
-            "kernels": [without_defaults(each, BuiltKernel) for each in content["kernels"]],
-        }
+        kernels = [without_defaults(each, BuiltKernel) for each in content["kernels"]]
+        left_out = () if self.hint else ("hint",)
+        return {k: v for k, v in {**content, "kernels": kernels}.items() if k not in left_out}
 
 
-class Check(Record, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A variant against the float64 reference at one shape; errors are None where it has none.
 
     ``times_reference`` is the worst error as a multiple of the primary reference's error on the
     same inputs, and ``kind`` the kind of inputs that it comes from: empty for the plain ones.
     ``varies``: the same inputs gave other bits. ``output`` is the one of several that decided, and
-    ``hint`` the way out of what is wrong; they are not written where there is nothing to say.
+    ``hint`` the way out of what is wrong.
     """
 
     status: CheckResult
     why: str = ""
     max_abs: Number | None = None
     relative: Number | None = None
-    fingerprint: str
     times_reference: Number | None = None
     kind: str = ""
     varies: bool = False
-    output: str | msgspec.UnsetType = msgspec.UNSET
-    hint: str | msgspec.UnsetType = msgspec.UNSET
+    output: str = ""
+    hint: str = ""
+
+
+class Check(Finding, frozen=True, kw_only=True):
+    """A finding of the sources with this fingerprint."""
+
+    fingerprint: str
 
 
 class Checks(Record, frozen=True, kw_only=True):

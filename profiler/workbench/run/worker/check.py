@@ -12,8 +12,10 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from msgspec import structs
 
 from workbench.errors import UsageError, nearest
+from workbench.evidence.records import Finding
 from workbench.run.worker.deviation import compare as compare
 from workbench.run.worker.deviation import newly_unwritten, same_bits
 from workbench.run.worker.output import (
@@ -192,50 +194,42 @@ def beside(
     return replace(one, reference=found[worst][1], times=rated[worst], output=worst)
 
 
-@dataclass(frozen=True)
-class CheckOutcome:
-    """How a variant stood; errors are None where there is no finite one. See ``records.Check``."""
-
-    status: CheckResult
-    why: str = ""
-    max_abs: float | None = None
-    relative: float | None = None
-    times_reference: float | None = None
-    kind: str = ""
-    varies: bool = False
-    output: str = ""
-    hint: str = ""
-
-    def with_(self, one: Checked, kind: str) -> CheckOutcome:
-        """The worst of this and of one more call, on inputs of a ``kind``."""
-        times = one.times_reference
-        worse = times is not None and (self.times_reference or 0.0) < times
-        larger = self.times_reference is None and (self.relative or 0.0) <= one.relative
-        return replace(
-            self,
-            max_abs=max(self.max_abs or 0.0, one.absolute),
-            relative=max(self.relative or 0.0, one.relative),
-            times_reference=times if worse else self.times_reference,
-            kind=kind if worse else self.kind,
-            varies=self.varies or one.varies,
-            output=one.output if worse or (larger and times is None) else self.output,
-        )
+def worse_of(found: Finding, one: Checked, kind: str) -> Finding:
+    """The worst of what was found and of one more call, on inputs of a ``kind``."""
+    times = one.times_reference
+    worse = times is not None and (found.times_reference or 0.0) < times
+    larger = found.times_reference is None and (found.relative or 0.0) <= one.relative
+    return structs.replace(
+        found,
+        max_abs=max(found.max_abs or 0.0, one.absolute),
+        relative=max(found.relative or 0.0, one.relative),
+        times_reference=times if worse else found.times_reference,
+        kind=kind if worse else found.kind,
+        varies=found.varies or one.varies,
+        output=one.output if worse or (larger and times is None) else found.output,
+    )
 
 
-def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
+def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> Finding:
     """The worst of two plain draws, and of one of every adversarial kind that the study has."""
-    worst, drawn = CheckOutcome(CheckResult.CORRECT, max_abs=0.0, relative=0.0), [("", None)] * 2
+    worst = Finding(status=CheckResult.CORRECT, max_abs=0.0, relative=0.0)
+    drawn = [("", None)] * 2
     for name, kind in [*drawn, *getattr(study, "adversarial", {}).items()]:
         try:
             one = check_once(study, run, shape, kind, peer)
         except NotImplementedError as error:
-            return CheckOutcome(CheckResult.UNSUPPORTED, str(error))
+            return Finding(status=CheckResult.UNSUPPORTED, why=str(error))
         if one.why:
-            why = f"with {name} inputs: {one.why}" if name else one.why
-            errors = finite(one.absolute), finite(one.relative)
-            wrong = CheckOutcome(CheckResult.WRONG, why, *errors, kind=name, output=one.output)
-            return replace(wrong, hint=one.hint)
-        worst = worst.with_(one, name)
+            return Finding(
+                status=CheckResult.WRONG,
+                why=f"with {name} inputs: {one.why}" if name else one.why,
+                max_abs=finite(one.absolute),
+                relative=finite(one.relative),
+                kind=name,
+                output=one.output,
+                hint=one.hint,
+            )
+        worst = worse_of(worst, one, name)
     return worst
 
 

@@ -11,9 +11,10 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from workbench import cuda
 from workbench.cuda.includes import source_text
@@ -201,8 +202,8 @@ class Worker:
                 raise ToolFailed(f"at {shape}: {told.message}", hint=told.hint) from error
             wrong = outcome.status == CheckResult.WRONG
             if wrong and not outcome.hint and has_own_streams(self.sources(name)):
-                outcome = replace(outcome, hint=STREAM_HINT)
-            self.journal.write(Checked(variant=name, shape=shape, **vars(outcome)))
+                outcome = structs.replace(outcome, hint=STREAM_HINT)
+            self.journal.write(Checked(variant=name, shape=shape, **structs.asdict(outcome)))
             unsupported = outcome.status == CheckResult.UNSUPPORTED and shape == self.job.shape
             if wrong or unsupported:
                 self.failed.add(name)
