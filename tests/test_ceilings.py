@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 
 from handmade import metrics
 from synthetic import ablation, with_row
@@ -18,8 +19,9 @@ from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings, other_clock
 from workbench.derive.roofline.point import Point, point
 from workbench.errors import UsageError
-from workbench.evidence.ceilings import Calibration, CeilingRecord, load_calibration
 from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import load_calibration
+from workbench.evidence.records import CeilingsFile
 from workbench.judge.rows import Ablation
 from workbench.ncu.capture import Table
 from workbench.render import markdown
@@ -81,12 +83,12 @@ def folder(tmp_path: Path) -> EvidenceFolder:
     return EvidenceFolder(tmp_path / "nvidia-h200")
 
 
-def calibration(**clocks: float) -> Calibration:
+def calibration(**clocks: float) -> CeilingsFile:
     found = {
-        name: CeilingRecord(name, unit, value, value, 15, "made up", clocks.get(name, 1000.0))
-        for name, (unit, value) in MADE_UP.items()
+        name: {**entry(*made_up), "sm_clock_mhz": clocks.get(name, 1000.0)}
+        for name, made_up in MADE_UP.items()
     }
-    return Calibration("NVIDIA H200", "2026-01-02T03:04:05Z", found, {"fp64": "it | broke"})
+    return convert(on_file(ceilings=found, not_collected={"fp64": "it | broke"}), CeilingsFile)
 
 
 def test_what_was_written_is_read(folder: EvidenceFolder) -> None:
@@ -96,8 +98,7 @@ def test_what_was_written_is_read(folder: EvidenceFolder) -> None:
     assert found.values == {name: value for name, (_, value) in MADE_UP.items()}
     assert found.ceilings["dram"].sm_clock_mhz == 1000
     assert found.ceilings["dram"].memory_clock_mhz is None
-    assert found.absent == {"fp64": "made up to be absent"}
-    assert found.value("fp64") is None
+    assert found.not_collected == {"fp64": "made up to be absent"}
 
 
 def without(key: str) -> dict[str, Any]:
@@ -112,17 +113,17 @@ def without(key: str) -> dict[str, Any]:
         ("{", "cannot be read"),
         ("{}", "has no schema_version"),
         (json.dumps(on_file(schema_version=99)), "is of schema 99"),
-        (json.dumps(on_file(provenance={"gpu": "NVIDIA H200"})), "'provenance' has no 'date'"),
+        (json.dumps(on_file(provenance={"gpu": "NVIDIA H200"})), "`date` - at `$.provenance`"),
         (json.dumps(on_file(ceilings=[])), "is damaged"),
-        (json.dumps(without("sm_clock_mhz")), "'ceilings.fp32' has no 'sm_clock_mhz'"),
-        (json.dumps(without("ran")), "'ceilings.fp32' has no 'ran'"),
+        (json.dumps(without("sm_clock_mhz")), "field `sm_clock_mhz` - at `$.ceilings[...]`"),
+        (json.dumps(without("ran")), "field `ran` - at `$.ceilings[...]`"),
         (
             json.dumps(on_file(ceilings={"fp32": entry("FLOP/s", 0.0)})),
-            "fp32' is 0 FLOP/s",
+            "is 0 FLOP/s - at `$.ceilings[...]`",
         ),
         (
             json.dumps(on_file(ceilings={"fp32": entry("TFLOP/s", 60.0)})),
-            "fp32' is 60 TFLOP/s",
+            "is 60 TFLOP/s - at `$.ceilings[...]`",
         ),
         (
             json.dumps(on_file(provenance={"gpu": "NVIDIA A100", "date": ""})),
@@ -191,7 +192,7 @@ def test_above_theory_is_an_error_in_the_data() -> None:
     low = measured_ceilings(
         calibration(), Peaks(1e9, {"fp32": 1.9e13 / 1.04, "dram": 1.8e12 / 1.06})
     )
-    assert [roof.measured.id for roof in low.wrong] == ["dram"]
+    assert [roof.id for roof in low.wrong] == ["dram"]
     assert "above theory: an error in the data" in markdown.table(rooflines.ceilings(low))
     assert not measured_ceilings(calibration(), None).wrong
 

@@ -14,8 +14,8 @@ from snapshots import timing
 from workbench.cli import main
 from workbench.errors import UsageError
 from workbench.evidence import frames, store
-from workbench.evidence.ceilings import load_calibration
 from workbench.evidence.layout import EvidenceFolder, timing_name
+from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import (
     Build,
     CaptureIndex,
@@ -152,65 +152,77 @@ def take(*path: str) -> Change:
 
 
 WRONG: list[tuple[str, Change, str]] = [
-    ("build", take("fingerprint"), "it has no 'fingerprint'"),
-    ("build", take("provenance", "date"), "'provenance' has no 'date'"),
+    ("build", take("fingerprint"), "Object missing required field `fingerprint`"),
+    (
+        "build",
+        take("provenance", "date"),
+        "Object missing required field `date` - at `$.provenance`",
+    ),
     (
         "build",
         put("kernels", 0, "registers", value="many"),
-        "'kernels[0].registers' must be a whole number, not a string",
+        "Expected `int`, got `str` - at `$.kernels[0].registers`",
     ),
-    ("build", put("warnings", value={}), "'warnings' must be a list, not an object"),
-    ("check", take("shapes"), "it has no 'shapes'"),
-    ("check", take("shapes", SHAPE, "status"), f"'shapes.{SHAPE}' has no 'status'"),
+    ("build", put("warnings", value={}), "Expected `array`, got `object` - at `$.warnings`"),
+    ("check", take("shapes"), "Object missing required field `shapes`"),
+    (
+        "check",
+        take("shapes", SHAPE, "status"),
+        "Object missing required field `status` - at `$.shapes[...]`",
+    ),
     (
         "check",
         put("shapes", SHAPE, "max_abs", value="0"),
-        f"'shapes.{SHAPE}.max_abs' must be a whole number or a number or null, not a string",
+        "Expected `int | float | null`, got `str` - at `$.shapes[...].max_abs`",
     ),
     (
         "check",
         put("shapes", SHAPE, "status", value="corect"),
-        f"'shapes.{SHAPE}.status' must be one of correct, wrong,",
+        "Invalid enum value 'corect' - at `$.shapes[...].status`",
     ),
-    ("capture", take("provenance"), "it has no 'provenance'"),
-    ("capture", put("launches", value=True), "'launches' must be a whole number, not true"),
-    ("capture", put("repeats", value=[1]), "'repeats[0]' must be a string, not a whole number"),
-    ("timing", take("fingerprints"), "it has no 'fingerprints'"),
-    ("timing", take("sessions"), "it has no 'sessions'"),
+    ("capture", take("provenance"), "Object missing required field `provenance`"),
+    ("capture", put("launches", value=True), "Expected `int`, got `bool` - at `$.launches`"),
+    ("capture", put("repeats", value=[1]), "Expected `str`, got `int` - at `$.repeats[0]`"),
+    ("timing", take("fingerprints"), "Object missing required field `fingerprints`"),
+    ("timing", take("sessions"), "Object missing required field `sessions`"),
     (
         "timing",
         put("sessions", 1, "series", 0, "regime", value="warm"),
-        "'sessions[1].series[0].regime' must be one of chained, back to back, cold, not 'warm'",
+        "Invalid enum value 'warm' - at `$.sessions[1].series[0].regime`",
     ),
     (
         "timing",
         put("nodes", "sdpa", 0, "kind", value="thought"),
-        "'nodes.sdpa[0].kind' must be one of kernel, memset, memcpy, other, not 'thought'",
+        "Invalid enum value 'thought' - at `$.nodes[...][0].kind`",
     ),
     (
         "timing",
         put("fingerprints", "fix2[warps=12]", value=3),
-        "'fingerprints.fix2[warps=12]' must be a string, not a whole number",
+        "Expected `str`, got `int` - at `$.fingerprints[...]`",
     ),
     (
         "timing",
         put("sessions", 0, "series", 1, "microseconds", 2, value=None),
-        "'sessions[0].series[1].microseconds[2]' must be a whole number or a number, not null",
+        "Expected `int | float`, got `null` - at `$.sessions[0].series[1].microseconds[2]`",
     ),
     (
         "timing",
         put("sessions", 0, "series", 0, "mhz", value=[1980]),
-        "'sessions[0].series[0]' has 'mhz' of another length than 'microseconds', 3",
+        "has 'mhz' of another length than 'microseconds', 3 - at `$.sessions[0].series[0]`",
     ),
     (
         "timing",
         put("sessions", 0, "series", 0, "microseconds", value=[]),
-        "'sessions[0].series[0]' has ",
+        "has 'around' of another length than 'microseconds', 0 - at `$.sessions[0].series[0]`",
     ),
-    ("ceilings", take("not_collected"), "it has no 'not_collected'"),
-    ("ceilings", take("provenance", "gpu"), "'provenance' has no 'gpu'"),
-    ("ceilings", take("ceilings", "fp32", "ran"), "'ceilings.fp32' has no 'ran'"),
-    ("ceilings", put("ceilings", "dram", "value", value=0), "'ceilings.dram' is 0 byte/s"),
+    ("ceilings", take("not_collected"), "Object missing required field `not_collected`"),
+    ("ceilings", take("provenance", "gpu"), "its provenance has no `gpu`"),
+    (
+        "ceilings",
+        take("ceilings", "fp32", "ran"),
+        "Object missing required field `ran` - at `$.ceilings[...]`",
+    ),
+    ("ceilings", put("ceilings", "dram", "value", value=0), "is 0 byte/s - at `$.ceilings[...]`"),
 ]
 
 
@@ -257,7 +269,7 @@ def test_a_wrong_field_is_named_with_what_was_expected(
     [
         (b"[]", "has no schema_version"),
         (b'{"schema_version": "1"}', "has no schema_version"),
-        (b'{"schema_version": 1}', "is damaged: it has no '"),
+        (b'{"schema_version": 1}', "is damaged: Object missing required field"),
         (b'{"schema_version": 9}', "is of schema 9; this workbench reads up to "),
         (b'{"schema_version": 1', "cannot be read"),
         (b"\xff\xfe", "cannot be read"),
@@ -289,7 +301,7 @@ def test_a_verb_names_the_file_and_ends_in_exit_code_2(
         out, err = capsys.readouterr()
         assert out == ""
         first, hint = err.splitlines()
-        assert first.startswith(f"error: {path} is damaged: it has no '")
+        assert first.startswith(f"error: {path} is damaged: Object missing required field `")
         assert hint.startswith("hint: ")
         if whole:
             path.write_bytes(whole)

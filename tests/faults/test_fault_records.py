@@ -17,8 +17,8 @@ from faulty import examples
 from workbench.cli import main
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.ceilings import load_calibration
 from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
+from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import Build, CaptureIndex, Checks, Record, Timing
 from workspaces import EVIDENCE, copy_of_fixture, told_in
 

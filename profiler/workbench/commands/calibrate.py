@@ -16,9 +16,8 @@ from workbench.commands.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import measured_ceilings
 from workbench.errors import BadCapture, ToolFailed
-from workbench.evidence.ceilings import load_calibration
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.recorded import Evidence
+from workbench.evidence.recorded import Evidence, load_calibration
 from workbench.ncu.captures import Captures
 from workbench.remote.target import Task
 from workbench.render.as_json.ladder import ceilings
@@ -94,6 +93,6 @@ def run(options: CalibrateOptions) -> None:
             note("no capture of this GPU is on record, so theoretical ceilings are not known")
     for roof in measured.wrong:
         note(
-            f"warning: the measured {rooflines.ceiling_name(roof.measured.id)} ceiling is above "
+            f"warning: the measured {rooflines.ceiling_name(roof.id)} ceiling is above "
             "what the hardware can do: an error in the data"
         )

@@ -8,12 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.ceilings import Calibration, load_calibration
-from workbench.evidence.layout import EvidenceFolder, is_there
+from workbench.evidence.layout import EvidenceFolder, gpu_slug, is_there
 from workbench.evidence.records import (
     Build,
     CaptureIndex,
+    CeilingsFile,
     Check,
     Checks,
     DerivedShape,
@@ -131,7 +132,7 @@ class Evidence:
         return entry
 
     @cached_property
-    def calibration(self) -> Calibration | None:
+    def calibration(self) -> CeilingsFile | None:
         """The measured ceilings of this GPU: the study's, else the newest of another study's, since
         they are the card's. None where it was not calibrated.
         """
@@ -139,7 +140,7 @@ class Evidence:
         if own is not None:
             return own
         others = (load_calibration(folder) for folder in self.folder.every_study)
-        return max(filter(None, others), key=lambda found: found.date, default=None)
+        return max(filter(None, others), key=lambda found: found.provenance.date, default=None)
 
     @cached_property
     def timings(self) -> tuple[TimingFile, ...]:
@@ -214,3 +215,19 @@ def derived_shapes(folder: EvidenceFolder) -> dict[str, dict[str, Parameter]]:
     paths = (folder.shape(path.name) for path in folder.shapes)
     records = (store.read(path, DerivedShape) for path in paths if is_there(path))
     return {record.shape: record.parameters for record in records}
+
+
+def load_calibration(folder: EvidenceFolder) -> CeilingsFile | None:
+    """The ceilings that ``workbench calibrate`` measured; None without a file. Raises UsageError
+    for one that is damaged or of another GPU.
+    """
+    path = folder.ceilings
+    if not is_there(path):
+        return None
+    file = store.read(path, CeilingsFile)
+    gpu = file.provenance.gpu
+    if gpu is None:
+        raise UsageError(f"{path} is damaged: its provenance has no `gpu`", hint=CeilingsFile.mend)
+    if gpu_slug(gpu) != folder.gpu:
+        raise UsageError(f"{path} is of another GPU: {gpu}", hint=CeilingsFile.mend)
+    return file

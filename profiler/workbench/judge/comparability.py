@@ -53,7 +53,7 @@ def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[str]:
     """Of measured ceilings that lie above the theoretical ones."""
     for roof in measured.wrong if measured else ():
         yield (
-            f"the measured {roof.measured.id} ceiling is {100 * roof.share:.0f} % of the "
+            f"the measured {roof.id} ceiling is {100 * roof.share:.0f} % of the "
             "theoretical one: an error in the data; run `workbench calibrate` again"
         )
 

@@ -15,9 +15,16 @@ from workbench.study.model import Step
 from workbench.words import Status
 
 if TYPE_CHECKING:
-    from workbench.evidence.ceilings import Calibration
     from workbench.evidence.journal import Journal
-    from workbench.evidence.records import Build, CaptureIndex, Check, GraphNode, Provenance, Timing
+    from workbench.evidence.records import (
+        Build,
+        CaptureIndex,
+        CeilingsFile,
+        Check,
+        GraphNode,
+        Provenance,
+        Timing,
+    )
     from workbench.ncu.capture import Capture, Table
     from workbench.study.model import Ladder, Step, Work
     from workbench.words import Parameter
@@ -162,7 +169,7 @@ class Snapshot:
     shape: str
     default_shape: str
     shapes: Mapping[str, ShapeEvidence]
-    calibration: Calibration | None = None
+    calibration: CeilingsFile | None = None
     told: tuple[str, ...] = ()
     journal: Journal | None = None
     ranges: tuple[tuple[str, tuple[ShapeEvidence, ...]], ...] = ()

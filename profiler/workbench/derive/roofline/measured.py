@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, Peaks
 from workbench.derive.roofline.point import ERROR_MARGIN, Point
-from workbench.evidence.ceilings import Calibration, CeilingRecord
+from workbench.evidence.records import Ceiling, CeilingsFile
 from workbench.words import CLOCK_TOLERANCE
 
 OWN_CLOCK = (DRAM, L2)
@@ -26,7 +26,8 @@ OWN_CLOCK = (DRAM, L2)
 class MeasuredCeiling:
     """A measured ceiling; ``theoretical`` in its unit, at its clock, None where not known."""
 
-    measured: CeilingRecord
+    id: str
+    measured: Ceiling
     theoretical: float | None
 
     @property
@@ -60,22 +61,22 @@ class MeasuredCeilings:
         return [roof for roof in self.by_id.values() if roof.above_theory]
 
 
-def measured_ceilings(calibration: Calibration, peaks: Peaks | None) -> MeasuredCeilings:
+def measured_ceilings(calibration: CeilingsFile, peaks: Peaks | None) -> MeasuredCeilings:
     """``peaks`` are of a capture on the same GPU, None where there is none."""
     return MeasuredCeilings(
-        gpu=calibration.gpu,
-        date=calibration.date,
+        gpu=calibration.provenance.gpu or "",
+        date=calibration.provenance.date,
         by_id={
-            name: MeasuredCeiling(measured, _theoretical(measured, peaks) if peaks else None)
-            for name, measured in calibration.ceilings.items()
+            name: MeasuredCeiling(name, found, _theoretical(name, found, peaks) if peaks else None)
+            for name, found in calibration.ceilings.items()
         },
-        absent=calibration.absent,
+        absent=calibration.not_collected,
     )
 
 
-def _theoretical(measured: CeilingRecord, peaks: Peaks) -> float | None:
-    rate = peaks.rates.get(measured.id)
-    if rate is None or measured.id in OWN_CLOCK:
+def _theoretical(name: str, measured: Ceiling, peaks: Peaks) -> float | None:
+    rate = peaks.rates.get(name)
+    if rate is None or name in OWN_CLOCK:
         return rate
     if measured.sm_clock_mhz is None:
         return None

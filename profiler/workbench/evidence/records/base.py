@@ -238,3 +238,8 @@ class CeilingsFile(Record, frozen=True, kw_only=True):
     ceilings: dict[str, Ceiling]
     not_collected: dict[str, str]
     provenance: Provenance
+
+    @property
+    def values(self) -> dict[str, float]:
+        """FLOP/s or byte/s by id: dram, l2, l1, fp32, fp64, half, ``tensor <type>``."""
+        return {name: float(ceiling.value) for name, ceiling in self.ceilings.items()}

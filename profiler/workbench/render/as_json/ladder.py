@@ -228,6 +228,9 @@ def across(found: AcrossShapes | None) -> Data | None:
     }
 
 
+CEILING = ("unit", "value", "best", "rounds", "ran", "sm_clock_mhz", "memory_clock_mhz")
+
+
 def ceilings(found: MeasuredCeilings) -> Data:
     """As ``calibrate --json`` prints it; FLOP/s and bytes/s, clocks in MHz."""
     return {
@@ -240,10 +243,8 @@ def ceilings(found: MeasuredCeilings) -> Data:
 
 
 def _ceiling(roof: MeasuredCeiling) -> Data:
-    data: Data = plain_data(roof.measured)
-    del data["id"]
     return {
-        **data,
+        **{key: getattr(roof.measured, key) for key in CEILING},
         "theoretical": roof.theoretical,
         "share_of_theoretical": roof.share,
         "above_theory": roof.above_theory,

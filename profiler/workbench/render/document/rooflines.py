@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from workbench.derive.roofline.ceilings import DRAM, L1, L2
 from workbench.derive.roofline.measured import MeasuredCeiling, MeasuredCeilings, other_clock
 from workbench.derive.roofline.point import LevelPoint, Point
-from workbench.evidence.ceilings import CeilingRecord
+from workbench.evidence.records import Ceiling
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (
     Content,
@@ -201,7 +201,7 @@ def amount(value: float | None, unit: str) -> str:
     return f"{number(value / TERA)} {'TB/s' if unit == 'byte/s' else 'TFLOP/s'}"
 
 
-def clock(ceiling: CeilingRecord) -> str:
+def clock(ceiling: Ceiling) -> str:
     return ABSENT if ceiling.sm_clock_mhz is None else f"{ceiling.sm_clock_mhz:.0f}"
 
 
