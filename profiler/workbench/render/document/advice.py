@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.advice import record as ranked
 from workbench.judge.advice.advise import Advice
-from workbench.judge.advice.candidate import CATALOGUE, LEAST
+from workbench.judge.advice.candidate import LEAST
 from workbench.judge.advice.record import KindRecord, Record
 from workbench.judge.advice.subject import Spot
 from workbench.judge.rows import Ablation, Row, best_of
 from workbench.render.document.blocks import (
     Block,
     Bullets,
-    Field,
     Fold,
     Paragraph,
     Section,
-    Table,
     Text,
     code,
-    field,
     joined,
     line,
     strong,
-    table,
     words,
 )
 from workbench.render.document.phrases import names
@@ -130,32 +126,6 @@ def tried(one: Advice) -> list[Text]:
     return [line("tried here: ", joined(steps))] if steps else []
 
 
-Kept = tuple[Change, KindRecord]
-RECORDS: list[Field[Kept]] = [
-    field("kind", "kind of change", lambda kept: CATALOGUE[kept[0]].title),
-    field("id", "id", lambda kept: code(kept[0]), rank=2),
-    field("tried", "steps", lambda kept: str(kept[1].tried), right=True),
-    field("kept", "kept", lambda kept: str(kept[1].kept), right=True),
-    field(
-        "ratio",
-        "median ratio",
-        lambda kept: factor(kept[1].ratio) if kept[1].ratio else ABSENT,
-        right=True,
-    ),
-    field("advised", "advised before", lambda kept: str(kept[1].advised), right=True),
-    field("true", "came true", lambda kept: str(kept[1].came_true), right=True),
-]
-
-
-def kind_table(record: Record) -> Table:
-    """What came of every kind of change that was tried."""
-    return table("kinds", RECORDS, _most(record.kinds.items()), key=lambda kept: kept[0])
-
-
-def _most(kinds: Iterable[Kept]) -> list[Kept]:
-    return sorted(kinds, key=lambda kept: (-kept[1].tried, -kept[1].kept, kept[0]))
-
-
 def size(record: Record) -> Text:
     """Of what the record is made."""
     if not record.steps:
@@ -192,12 +162,9 @@ def section(ablation: Ablation) -> Section:
         told += listed(row.advice, ablation.record)
     if not told:
         return Section("next", words(TITLE), (Paragraph(words(f"{ABSENT}.")),))
-    records: list[Block] = [Paragraph(size(ablation.record))]
-    if ablation.record.kinds:
-        records.append(kind_table(ablation.record))
     why = Fold(words("Why, and at which line"), tuple(told), brief=True)
-    fold = Fold(words("How often such advice was realised"), tuple(records))
-    return Section("next", words(TITLE), (*shown, why, fold))
+    record = Paragraph(size(ablation.record))
+    return Section("next", words(TITLE), (*shown, why, record))
 
 
 def _brief(advice: Sequence[Advice] | None) -> list[Block]:
