@@ -253,7 +253,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
 
 def _failures(ablation: Ablation) -> Section:
     told = said.failures(ablation)
-    nothing = Paragraph(words("Every step was kept and no prediction was refuted."))
+    nothing = Paragraph(words("Every step was kept."))
     blocks = (Bullets(told) if told else nothing,)
     return Section("failures", words("What did not work"), blocks)
 

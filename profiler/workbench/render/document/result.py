@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from workbench.derive.intervals import Ratio
-from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import step
 from workbench.render.document.authored import first_sentence
@@ -22,8 +21,8 @@ from workbench.render.document.phrases import (
     took,
     with_cycles,
 )
-from workbench.render.numbers import factor, interval, quantity, ratio
-from workbench.words import ABSENT, Origin, PredictionResult, Regime, Status, Verdict
+from workbench.render.numbers import factor, interval, ratio
+from workbench.words import ABSENT, Origin, Regime, Status, Verdict
 
 UNWRITTEN = "no lesson is written yet"
 
@@ -187,7 +186,7 @@ def _short_verdict(row: Row) -> str:
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
-    """What did not work: steps that were not kept, and predictions that did not come true."""
+    """What did not work: steps that were not kept."""
     return tuple(text for row in steps(ablation) for text in _failures(row))
 
 
@@ -215,23 +214,7 @@ def _failures(row: Row) -> list[Text]:
                 f": {why}.",
             )
         )
-    told += [
-        line(
-            code(row.variant),
-            f", {outcome.label}: expected {outcome.expected}, measured {measured_words(outcome)}.",
-        )
-        for outcome in row.predictions
-        if outcome.result == PredictionResult.REFUTED
-    ]
     return told
-
-
-def measured_words(outcome: PredictionOutcome) -> str:
-    before, after = outcome.before, outcome.after
-    told = quantity(after, outcome.unit)
-    if not before or after is None:
-        return told
-    return f"{told} ({factor(after / before)} of {quantity(before, outcome.unit)})"
 
 
 def across(ablation: Ablation) -> Text:
