@@ -27,15 +27,17 @@ from workbench.judge.pairs import ladder_sources
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
-from workbench.render.chart.scene import Group, Item, Label
+from workbench.render.chart.placing import text_width
+from workbench.render.chart.scene import XY, Anchor, Box, Group, Item, Label
 from workbench.render.document.report import report
-from workbench.render.page import page_environment, render_page
+from workbench.render.page import render_page
+from workbench.render.report import template_environment
 from workbench.study.config import Config
 from workbench.study.sources import virtual_name
 from workbench.words import GateState, PredictionResult, RuleMove
 from workspaces import FIXTURE, ROOT
 
-ENVIRONMENT = page_environment([ROOT / "templates"])
+ENVIRONMENT = template_environment([ROOT / "templates"], html=True)
 STEPS = 12
 NASTY = (
     '</script><script>window.planted = 1</script><!-- <img src=x onerror="window.planted = 2"> \''
@@ -176,3 +178,22 @@ def labels(items: Sequence[Item]) -> list[Label]:
         elif isinstance(item, Group):
             texts += labels(item.items)
     return texts
+
+
+def text_box(label: Label) -> Box:
+    """What a label covers that is not turned."""
+    (x, y), size = label.at, label.size
+    wide = text_width(label.text, size, bold=label.bold)
+    x -= {Anchor.START: 0.0, Anchor.MIDDLE: wide / 2, Anchor.END: wide}[label.anchor]
+    return Box(x, y - size, x + wide, y + 0.3 * size)
+
+
+def overlap(one: Box, other: Box) -> bool:
+    across = one.x0 < other.x1 and other.x0 < one.x1
+    return across and one.y0 < other.y1 and other.y0 < one.y1
+
+
+def holds(box: Box, at: XY, margin: float = 0.0) -> bool:
+    x, y = at
+    across = box.x0 - margin <= x <= box.x1 + margin
+    return across and box.y0 - margin <= y <= box.y1 + margin

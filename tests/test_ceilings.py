@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec import convert
 
+import pages
 from handmade import metrics
 from synthetic import ablation, with_row
 from test_roofline import LEVELS, ROOF, WGMMA
@@ -267,7 +268,7 @@ def test_a_roofline_has_one_dashed_line_a_measured_ceiling() -> None:
     assert plain is not None
     lines = roofline_plot.measured_lines(at, known)
     assert len(lines) == 3
-    assert all(box.grown(0.1).holds(end) for line in lines for end in line)
+    assert all(pages.holds(box, end, 0.1) for line in lines for end in line)
     assert not roofline_plot.measured_lines(at, plain)
 
 

@@ -154,7 +154,7 @@ def test_every_choice_can_be_reached_at_its_last_area(name: str) -> None:
     for group in chosen:
         assert group.words
         middle = group.areas[-1].middle
-        over = [g for g in chosen if any(a.holds(middle) for a in g.areas)]
+        over = [g for g in chosen if any(pages.holds(a, middle) for a in g.areas)]
         assert over[-1] == group
     reached = {variant for group in pages.groups(one.items) for variant in group.variants}
     steps = {row.variant for row in found.rows if row.step and row.step.parent}

@@ -10,7 +10,7 @@ import pages
 from synthetic import ablation
 from workbench.judge.rows import Ablation
 from workbench.render.chart.charts import scene
-from workbench.render.chart.placing import spread, text_box
+from workbench.render.chart.placing import spread
 from workbench.render.chart.scene import Box, Label, Line, Sign
 
 
@@ -47,8 +47,8 @@ def test_names_overlap_no_name_and_lead_to_their_marks(name: str) -> None:
         assert isinstance(label, Label)
         assert isinstance(mark, Sign)
         assert line.points[0] == mark.at
-        boxes.append(text_box(label.at, label.text, label.size, label.anchor, bold=label.bold))
+        boxes.append(pages.text_box(label))
         assert boxes[-1].x0 > line.points[-1][0]
         assert boxes[-1].x1 <= one.width
     for first, second in itertools.combinations(boxes, 2):
-        assert not first.grown(-1).overlaps(second.grown(-1))
+        assert not pages.overlap(first, second)

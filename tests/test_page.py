@@ -29,8 +29,9 @@ from workbench.render.document.hunks import weight
 from workbench.render.document.phrases import has_figures
 from workbench.render.document.report import report
 from workbench.render.numbers import factor, interval
-from workbench.render.page import CODE, page_environment, render_page
+from workbench.render.page import CODE, render_page
 from workbench.render.page_sources import tokens
+from workbench.render.report import template_environment
 from workbench.study.sources import virtual_name
 from workspaces import ROOT, copy_of_fixture
 
@@ -394,6 +395,6 @@ def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
 def test_own_template_wins(tmp_path: Path) -> None:
     (tmp_path / "report.css").write_text("body { color: teal }")
     found = ablation(0)
-    environment = page_environment([tmp_path, ROOT / "templates"])
+    environment = template_environment([tmp_path, ROOT / "templates"], html=True)
     text = render_page(report(found, {}), found, Sources(), environment)
     assert "color: teal" in text

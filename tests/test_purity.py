@@ -122,7 +122,7 @@ def writers() -> Mapping[str, Writer]:
     """Every output of judged evidence by its name; their templates are loaded."""
     templates = [ROOT / "templates"]
     to_markdown = loaded(report.template_environment(templates))
-    to_page = loaded(page.page_environment(templates))
+    to_page = loaded(report.template_environment(templates, html=True))
     return {
         "report": lambda x: report.render_report(x.ablation, to_markdown),
         "page": lambda x: page.render_page(

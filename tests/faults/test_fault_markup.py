@@ -220,7 +220,7 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
 def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:
     found, sources = pages.hostile(text)
     assert_harmless_markdown(render_report(found, ENVIRONMENT))
-    assert_harmless_markdown(markdown.document(report(found, sources.diffs)))
+    assert_harmless_markdown(markdown.blocks(report(found, sources.diffs).blocks))
     assert_every_output_harmless(found, pages.render(found, sources))
     console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=120)
     terminal.write(report(found, sources.diffs).blocks, console, wide=True)

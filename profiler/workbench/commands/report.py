@@ -62,11 +62,11 @@ def write_reports(
     files = {REPORT: render_report(judged, environment)}
     if page or (folder / PAGE).is_file():
         from workbench.render.document.report import report
-        from workbench.render.page import page_environment, render_page
+        from workbench.render.page import render_page
 
         sources = ladder_sources(evidence, judged)
         document = report(judged, sources.diffs)
-        environment = page_environment(workspace.template_folders)
+        environment = template_environment(workspace.template_folders, html=True)
         files[PAGE] = render_page(document, judged, sources, environment)
     texts = {**chart_files(judged), **files}
     write_files(workspace, folder, texts)

@@ -27,9 +27,7 @@ from workbench.render.document.blocks import (
     Text,
     plain,
 )
-from workbench.render.numbers import harmless, with_unit
-from workbench.render.numbers import one_line as one_line
-from workbench.render.numbers import shorten as shorten  # until the page imports it from there
+from workbench.render.numbers import harmless, one_line, with_unit
 
 TOP = 2  # level of a document's sections; its title is above them
 
@@ -202,11 +200,6 @@ def block(content: Block, level: int) -> str:
 
 def blocks(contents: Sequence[Block], level: int = TOP) -> str:
     return "\n\n".join(text for each in contents if (text := block(each, level)))
-
-
-def document(whole: Document) -> str:
-    """With its title, and no contents."""
-    return f"# {spans(whole.title)}\n\n{blocks(whole.blocks)}"
 
 
 def contents(document: Document) -> str:

@@ -9,7 +9,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -34,7 +33,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.phrases import steps
 from workbench.render.document.variant import figure_table
-from workbench.render.numbers import fine, harmless, number
+from workbench.render.numbers import fine, number
 from workbench.render.page_sources import Files, tokens
 from workbench.words import ABSENT, Verdict
 
@@ -44,21 +43,6 @@ if TYPE_CHECKING:
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
 CODE = "Sources, line by line"
-
-
-def page_environment(folders: list[Path]) -> jinja2.Environment:
-    """Templates from ``folders``, the first that has one winning; everything is escaped."""
-    import jinja2
-
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folders),
-        autoescape=True,
-        finalize=lambda value: harmless(value) if type(value) is str else value,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
 
 
 def render_page(

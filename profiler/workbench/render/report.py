@@ -9,6 +9,7 @@ from workbench.judge.rows import Ablation
 from workbench.render import markdown
 from workbench.render.document.blocks import Callout, Section
 from workbench.render.document.report import summary
+from workbench.render.numbers import harmless
 
 if TYPE_CHECKING:
     import jinja2
@@ -16,18 +17,25 @@ if TYPE_CHECKING:
 TEMPLATE = "OPTIMIZATION_REPORT.md.j2"
 
 
-def template_environment(folders: list[Path]) -> jinja2.Environment:
-    """Templates from ``folders``, the first that has one winning file by file."""
+def template_environment(folders: list[Path], *, html: bool = False) -> jinja2.Environment:
+    """Templates from ``folders``, the first that has one winning file by file. For ``html``
+    everything is escaped; Markdown is given as such.
+    """
     import jinja2
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),
-        autoescape=False,  # what it is given is Markdown already
+        autoescape=html,
+        finalize=_harmless if html else None,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def _harmless(value: object) -> object:
+    return harmless(value) if type(value) is str else value
 
 
 def render_report(ablation: Ablation, environment: jinja2.Environment) -> str:

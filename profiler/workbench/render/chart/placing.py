@@ -10,17 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workbench.render.chart.scene import XY, Anchor, Box, Segment
-
-BELOW = 0.3  # of the size: how far a text's box reaches below its place
-
-
-def text_box(
-    at: XY, text: str, size: float, anchor: Anchor = Anchor.START, *, bold: bool = False
-) -> Box:
-    wide = text_width(text, size, bold=bold)
-    x = at[0] - {Anchor.START: 0.0, Anchor.MIDDLE: wide / 2, Anchor.END: wide}[anchor]
-    return Box(x, at[1] - (LINE - BELOW) * size, x + wide, at[1] + BELOW * size)
+from workbench.render.chart.scene import XY, Box, Segment
 
 
 def block(mark: XY, half: float = 8.0) -> Box:

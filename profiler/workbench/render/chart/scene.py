@@ -51,16 +51,6 @@ class Box:
     def middle(self) -> XY:
         return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
 
-    def grown(self, by: float) -> Box:
-        return Box(self.x0 - by, self.y0 - by, self.x1 + by, self.y1 + by)
-
-    def overlaps(self, other: Box) -> bool:
-        across = self.x0 < other.x1 and other.x0 < self.x1
-        return across and self.y0 < other.y1 and other.y0 < self.y1
-
-    def holds(self, at: XY) -> bool:
-        return self.x0 <= at[0] <= self.x1 and self.y0 <= at[1] <= self.y1
-
     def clipped(self, segment: Segment) -> Segment | None:
         """The part of a segment that lies inside (Liang and Barsky); None where none does."""
         (ax, ay), (bx, by) = segment

@@ -239,12 +239,3 @@ def ceilings(measured: MeasuredCeilings) -> Table:
     items = [_Ceiling(name, roof) for name, roof in measured.by_id.items()]
     items += [_Ceiling(name, None, why) for name, why in measured.absent.items()]
     return table("ceilings", CEILINGS, items, key=lambda c: c.id)
-
-
-def beside(measured: MeasuredCeilings | None, ceiling: str) -> str:
-    """What is said after a theoretical ceiling; nothing where none was measured."""
-    roof = measured.by_id.get(ceiling) if measured else None
-    if roof is None:
-        return ""
-    value = amount(roof.measured.value, roof.measured.unit)
-    return f"; measured {value} at an SM clock of {clock(roof.measured)} MHz"
