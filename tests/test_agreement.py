@@ -453,7 +453,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
     every = {after for _, after in ladder_steps()}
     assert rows["fix3"]["against_parent"] is None
     for after in every - {"fix3"}:
-        made = rows[after]["against_parent"]["anatomy"]
+        made = rows[after]["against_parent"]["decomposition"]
         assert made["ratio"] == pytest.approx(
             made["residual"] * _product(f["gain"] for f in made["factors"].values())
         )
@@ -467,14 +467,14 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
         assert came is not None
         made_here = speedup_factors(was, came, (parent, at))
         if rows[at]["against_parent_at"] is None:
-            told = rows[at]["against_parent"]["anatomy"]["factors"]
+            told = rows[at]["against_parent"]["decomposition"]["factors"]
             assert {key: part["gain"] for key, part in told.items()} == {
                 part.id: part.gain for part in made_here.factors
             }
         for part in made_here.factors:
             gains[part.id] = gains.get(part.id, 1.0) * part.gain
         at = parent
-    whole = data["whole"]["anatomy"]["factors"]
+    whole = data["whole"]["decomposition"]["factors"]
     assert {key: factor["gain"] for key, factor in whole.items()} == pytest.approx(gains)
     absent = {row["variant"] for row in data["versions"] if row["status"] != "current"}
     assert absent == {"fix3"}
@@ -486,7 +486,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
         key = word.replace(" ", "_")
         assert score[key] == outcomes.count(word)
     assert score["restated"] == len(predictions) - len(outcomes) > 0
-    assert data["noise"] == {"from": "assumed", "captures": 0}
+    assert data["noise"] == {"captures": 0}
 
 
 def _product(values: Any) -> float:
@@ -506,10 +506,7 @@ def test_repeated_captures_on_record_replace_the_assumed_noise(
     path = folder / CAUSAL / "captures" / "fix10.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "repeats": [copy, "gone"]}))
     assert main(["ablate", "--json", "--shape", CAUSAL, "--project", str(root)]) == 0
-    assert json.loads(capsys.readouterr().out)["noise"] == {
-        "from": "repeated captures",
-        "captures": 2,
-    }
+    assert json.loads(capsys.readouterr().out)["noise"] == {"captures": 2}
 
 
 def test_what_is_wrong_is_rejected() -> None:
@@ -532,9 +529,9 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     data = json.loads(output_of("ablate --json"))
     out = output_of("ablate")
     whole, score = data["whole"], data["predictions"]
-    gains = whole["anatomy"]["factors"]
+    gains = whole["decomposition"]["factors"]
     assert (
-        f"baseline to {whole['after']} under ncu: {factor(whole['anatomy']['ratio'])} = "
+        f"baseline to {whole['after']} under ncu: {factor(whole['decomposition']['ratio'])} = "
         f"{factor(gains['instructions']['gain'])} (fewer instructions) × "
         f"{factor(gains['issue_rate']['gain'])}"
     ) in out

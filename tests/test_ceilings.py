@@ -26,8 +26,8 @@ from workbench.evidence.records import CeilingsFile
 from workbench.judge.rows import Ablation
 from workbench.ncu.capture import Table
 from workbench.render import markdown
-from workbench.render.as_json import dumps
-from workbench.render.as_json import ladder as as_json
+from workbench.render.as_json import dumps, plain_data
+from workbench.render.as_json import forms as as_json
 from workbench.render.chart import roofline_plot, svg
 from workbench.render.chart.charts import scene
 from workbench.render.chart.marks import roofs
@@ -275,7 +275,7 @@ def test_a_roofline_has_one_dashed_line_a_measured_ceiling() -> None:
 def test_json_has_them_only_where_the_card_was_calibrated() -> None:
     made = calibrated()
     assert made.measured is not None
-    known = json.loads(dumps(as_json.ceilings(made.measured)))
+    known = json.loads(dumps(plain_data(made.measured)))
     assert known["ceilings"]["fp32"]["share_of_theoretical"] == 0.95
     assert known["not_collected"] == {"fp64": "it | broke"}
     found = json.loads(dumps(as_json.ablation(made, full=True)))

@@ -141,7 +141,7 @@ def test_json_has_every_hunk_with_both_costs(
     assert copy["before"] is None
     assert copy["after"]["excess_shared_wavefronts"] > 1e5
     assert data["speedup"]["low"] <= data["speedup"]["ratio"] <= data["speedup"]["high"]
-    made = data["comparison"]["anatomy"]
+    made = data["comparison"]["decomposition"]
     product = math.prod(factor["gain"] for factor in made["factors"].values())
     assert made["ratio"] == pytest.approx(product * made["residual"])
     assert (

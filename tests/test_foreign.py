@@ -228,7 +228,7 @@ def test_diff_of_a_report_with_itself_moves_nothing(
         assert all(f["before"] == f["after"] for f in item["figures"].values())
         assert item["source"]["hunks"] == []
         told = item["comparison"]
-        assert told["anatomy"]["ratio"] == 1
+        assert told["decomposition"]["ratio"] == 1
         assert told["moves"] == told["launch"] == []
         assert {rule["change"] for rule in told["rules"]} == {"same"}
 
@@ -238,7 +238,7 @@ def test_diff_tells_how_two_kernels_multiply_out(capsys: pytest.CaptureFixture[s
     text = run(capsys, "diff", PACKED, RAW, "--kernel", "attention_forward")
     assert found["kernels"]
     for item in found["kernels"]:
-        made = item["comparison"]["anatomy"]
+        made = item["comparison"]["decomposition"]
         product = math.prod(factor["gain"] for factor in made["factors"].values())
         assert made["ratio"] == pytest.approx(product * made["residual"])
         assert made["ratio"] == pytest.approx(

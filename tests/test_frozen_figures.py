@@ -45,6 +45,17 @@ RENAMED: dict[str, str | None] = {
     r".*/effort(/|$)": None,
     r".*/sharpness(/|$)": None,
     r".*/predictions/(groups/|alpha$)": None,
+    # `diff` has what else moved, `advise` the details of its advice and of the track record.
+    r".*/(whole|against_parent)/(moves|launch|rules|following_duration)(/|$)": None,
+    r".*/(versions|references)/[^/]+/advice/.+/(limit|line|record|tried)(/|$)": None,
+    r".*/track_record/": None,
+    r".*/timing/(alone|copies|is_chained|most|stride|wrong|fewer)(/|$)": None,
+    r".*/timing/company/(alone|together|in_cycles|by_time)(/|$)": None,
+    r"(.*)/timing/company(?=/|$)": r"\1/timing/interference",
+    r"(.*)/anatomy(?=/)": r"\1/decomposition",
+    r"(.*)/regimes/chained(?=/)": r"\1",
+    r".*/regimes/[^/]+/fastest$": None,
+    r".*/(build|tables/\d+)/schema_version$": None,
 }
 VERDICTS = ("verdict", "result", "status", "state")
 # The keys that name a row of a list, in the order in which they are tried.

@@ -23,7 +23,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
 from workbench.judge.sizes import over_sizes
 from workbench.render.as_json import dumps, plain_data
-from workbench.render.as_json import ladder as as_json
+from workbench.render.as_json import forms as as_json
 from workbench.render.document import method, phrases, result, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
 from workbench.render.document.ladder_table import account, ladder_table
@@ -406,8 +406,8 @@ def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> N
     more = msgspec.structs.replace(known, sessions=(*known.sessions, *added), planned=5)
     told = []
     for each in (known, more):
-        row = as_json.row(found := judged(each), found.row("fix11[early=1]"))
-        over = plain_data(row["speedup_over_parent"])
+        row = plain_data(as_json.row(found := judged(each), found.row("fix11[early=1]")))
+        over = row["speedup_over_parent"]
         told.append((over["level"], over["cycles"]["level"]))
         assert row["microseconds"].get("level", 95) == 95
         assert row["gates"]["faster"]["binding"] is True
@@ -529,15 +529,15 @@ def test_ratios_without_an_interval_are_no_verdict() -> None:
 def test_every_regime_is_in_the_json_with_its_ratios() -> None:
     data = json.loads(dumps(as_json.ablation(judged(in_regimes(EARLY, alone=9.7)))))
     row = data["versions"][1]
-    assert list(row["regimes"]) == ["chained", "back to back", "cold"]
+    assert list(row["regimes"]) == ["back to back", "cold"]
     behind = row["regimes"]["back to back"]
     assert behind["microseconds"]["value"] == pytest.approx(4.92, rel=1e-3)
     assert behind["speedup_over_parent"]["ratio"] == pytest.approx(1.158, abs=0.003)
-    assert behind["fastest"] == REFERENCE
+    assert behind["speedup_over_fastest"]["of"] == REFERENCE
     assert row["microseconds"]["regime"] == "chained"
     assert row["elsewhere"][0]["would_be_kept"] is True
     assert row["price"] == []
-    assert data["timing"]["company"]["reference"] == REFERENCE
+    assert data["timing"]["interference"]["reference"] == REFERENCE
     assert data["timing"]["sessions"] == 5
 
 

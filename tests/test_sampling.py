@@ -22,7 +22,7 @@ from workbench.derive.stalls import lead_error, standard_error, top_stall
 from workbench.evidence import frames
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
-from workbench.render.as_json.ladder import stall_certainty
+from workbench.render.as_json.forms import stall_certainty
 from workbench.render.document.limits import in_column, of_line, reasons, share
 from workbench.render.document.limits import top_stall as top_stall_of
 
@@ -92,7 +92,7 @@ def test_the_ladder_says_that_it_is_a_tie() -> None:
     assert found is not None
     assert found.reasons == ("wait", "barrier")
     told = stall_certainty(row.stalls, row.figures)
-    assert told["top_stalls"] == ["wait", "barrier"]
+    assert told["top_stalls"] == ("wait", "barrier")
     assert told["stall_standard_errors"]["wait"] == pytest.approx(0.0237, rel=1e-2)
 
 

@@ -13,7 +13,7 @@ from workbench.derive.diff.alignment import is_wait
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import Hunk, Profiled, SourceDiff
 from workbench.derive.diff.source_diff import source_diff
-from workbench.render.as_json.diff import hunk as as_json
+from workbench.render.as_json import plain_data as as_json
 from workbench.render.document.blocks import plain
 from workbench.render.document.hunks import costliest_lines, costs, hunk_table
 

@@ -31,8 +31,8 @@ from workbench.judge.ladder import judge
 from workbench.judge.leave_one_out import Switch, introduced_by, judge_left_out, names_of
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import at_one_shape, snapshot
-from workbench.render.as_json import ladder as as_json
-from workbench.render.as_json.sweep import left_out
+from workbench.render.as_json import plain_data
+from workbench.render.as_json.forms import ablation as as_data
 from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Section
 from workbench.render.document.leave_one_out import left_out_view
@@ -128,7 +128,7 @@ def run(options: AblateOptions) -> None:
     ensured = ensure(target, named(target, fixes), fresh=options.fresh)
     judged, failed = measured(target, fixes, ensured, everywhere=options.json)
     if options.json:
-        show_json(as_json.ablation(judged))
+        show_json(as_data(judged))
     else:
         out = Output(options.wide, options.markdown, options.csv)
         table = ladder_table.ablation(judged, own=out.on_terminal and not options.wide)
@@ -188,7 +188,7 @@ def run_all(options: AblateOptions) -> None:
             out.show(*ladder_table.ablation(judged))
             out.gap()
     if options.json:
-        show_json({"tables": [as_json.ablation(each) for each in tables]})
+        show_json({"tables": [as_data(each) for each in tables]})
     elif options.csv:
         shown = ((each.shape, ladder_table.ablation(each)) for each in tables)
         out.show(*(Section(shape, (), tuple(blocks)) for shape, blocks in shown))
@@ -247,7 +247,7 @@ def leave_one_out(options: AblateOptions) -> None:
         reference=ladder.primary_reference,
     )
     if options.json:
-        show_json(left_out(found))
+        show_json(plain_data(found))
     else:
         Output(options.wide, options.markdown, options.csv).show(*left_out_view(found))
     for name, why in ensured.failures.items():

@@ -13,7 +13,7 @@ from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.report import is_report
-from workbench.render.as_json import advice as as_json
+from workbench.render.as_json.forms import advised
 from workbench.render.document import advice, variant
 from workbench.render.document.blocks import Paragraph
 
@@ -33,6 +33,6 @@ def run(options: AdviseOptions) -> None:
     judged = with_record(judge(evidence, target.workspace.config), target)
     row = judged.row(name)
     if options.json:
-        return show_json(as_json.variant(judged, row))
+        return show_json(advised(judged, row))
     out = Output(options.wide, options.markdown)
     return out.show(Paragraph(variant.origin(judged)), advice.advised(row, judged))

@@ -20,7 +20,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence, load_calibration
 from workbench.ncu.captures import Captures
 from workbench.remote.target import Task
-from workbench.render.as_json.ladder import ceilings
+from workbench.render.as_json import plain_data
 from workbench.render.document import rooflines
 from workbench.render.document.blocks import Paragraph, words
 from workbench.run import machine
@@ -84,7 +84,7 @@ def run(options: CalibrateOptions) -> None:
         raise ToolFailed(f"{folder.ceilings} is gone")
     measured = measured_ceilings(calibration, capture_peaks(found, folder))
     if options.json:
-        show_json(ceilings(measured))
+        show_json(plain_data(measured))
     else:
         title = f"measured ceilings: {measured.gpu}, {measured.date[:10]}; {found.name}"
         out = Output(options.wide, options.markdown)

@@ -44,11 +44,7 @@ from workbench.ncu.capture import (
 )
 from workbench.ncu.report import Launch, Report, pick_kernel, pick_launch, read_report
 from workbench.render import source_lines
-from workbench.render.as_json import advice as advice_json
-from workbench.render.as_json import diff as diff_json
-from workbench.render.as_json import diff as sass_json
-from workbench.render.as_json import launches as launch_json
-from workbench.render.as_json.ladder import bottleneck, comparison
+from workbench.render.as_json import forms, plain_data
 from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
 
@@ -86,12 +82,12 @@ def show(path: Path, options: ShowOptions) -> None:
     if options.json:
         return show_json(
             {
-                **launch_json.report(report),
-                "launches": launch_json.launches(picked),
+                **plain_data(report),
+                "launches": picked,
                 "kernels": [
                     {
                         "launches": [x.index for x in group.launches],
-                        **launch_json.details(read(report, group.typical)[1]),
+                        **plain_data(read(report, group.typical)[1]),
                     }
                     for group in found
                 ],
@@ -115,7 +111,7 @@ def show_metric(report: Report, picked: tuple[Launch, ...], options: ShowOptions
     rows = find_metric(report.path, tuple(x.index for x in picked), options.metric)
     rows = [{**row, "launch": picked[row["launch"]].index} for row in rows]
     if options.json:
-        return show_json({**launch_json.report(report), "metrics": rows})
+        return show_json({**plain_data(report), "metrics": rows})
     title = Paragraph(words(f"{options.metric} ({report.name})"))
     return Output(options.wide, options.markdown, options.csv).show(
         title, variant.metric_table(rows)
@@ -153,12 +149,12 @@ def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> N
     if options.json:
         return show_json(
             {
-                **launch_json.report(report),
+                **plain_data(report),
                 "launch": launch.index,
                 "kernel": launch.kernel,
                 "without_text": sorted(bare),
                 "files": shown,
-                **({"sass": sass_json.instructions(found)} if found else {}),
+                **({"sass": found.instructions} if found else {}),
             }
         )
     without = "the report has no text of this file: profile with --import-source yes"
@@ -278,14 +274,14 @@ def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> 
 
 def diff_data(before: Report, after: Report, matching: Matching, told: list[str]) -> dict[str, Any]:
     return {
-        "before": launch_json.report(before),
-        "after": launch_json.report(after),
+        "before": before,
+        "after": after,
         "warnings": told,
         "kernels": [
             pair_data(read_pair(before, after, group.typical), group) for group in matching.groups
         ],
-        "only_before": launch_json.launches(matching.only_before),
-        "only_after": launch_json.launches(matching.only_after),
+        "only_before": matching.only_before,
+        "only_after": matching.only_after,
     }
 
 
@@ -293,12 +289,12 @@ def pair_data(read: PairRead, group: PairGroup) -> dict[str, Any]:
     return {
         "launches": [[p.before.index, p.after.index] for p in group.pairs],
         "matched_by": group.typical.how,
-        "before": launch_json.launch(group.typical.before),
-        "after": launch_json.launch(group.typical.after),
-        "comparison": comparison(read.comparison),
-        "figures": diff_json.figure_pairs(read.before.figures, read.after.figures),
-        "bottlenecks_before": [bottleneck(b) for b in read.before.bottlenecks],
-        "bottlenecks_after": [bottleneck(b) for b in read.after.bottlenecks],
-        "advice": advice_json.to_try(read.after.advice),
-        "source": diff_json.source_diff(read.lines),
+        "before": group.typical.before,
+        "after": group.typical.after,
+        "comparison": read.comparison,
+        "figures": forms.figure_pairs(read.before.figures, read.after.figures),
+        "bottlenecks_before": read.before.bottlenecks,
+        "bottlenecks_after": read.after.bottlenecks,
+        "advice": forms.to_try(read.after.advice),
+        "source": forms.source_diff(read.lines),
     }

@@ -26,7 +26,6 @@ from workbench.evidence.store import write_bytes
 from workbench.judge.commits import Change, Rules, Spot, judge_change, with_controls
 from workbench.judge.differences import is_same
 from workbench.ncu.captures import Captures
-from workbench.render.as_json import commits as as_json
 from workbench.render.ci import junit, sarif
 from workbench.render.document import commits as document
 from workbench.run import machine
@@ -284,7 +283,11 @@ def run(options: GateOptions) -> None:
     inside = {each.study: f"{where}/{each.folder}".removeprefix("./") for each in compared}
     told = {each.study: each.changes for each in compared}
     if options.json:
-        show_json(as_json.gate(commits[0].sha, commits[1].sha, tier, told, inside))
+        studies = [
+            {"study": study, "folder": inside[study], "changes": its} for study, its in told.items()
+        ]
+        ends = {"base": commits[0].sha, "head": commits[1].sha}
+        show_json({**ends, "tier": tier, "studies": studies})
     else:
         out = Output(options.wide, options.markdown)
         out.show(*document.gate(_said(changes, commits), told, wide=options.wide))

@@ -32,8 +32,7 @@ from workbench.ncu.captures import Captures
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
-from workbench.render.as_json import diff as sass_json
-from workbench.render.as_json import ladder as as_json
+from workbench.render.as_json import forms
 from workbench.render.document import variant
 from workbench.render.document.blocks import Callout, Paragraph, words
 from workbench.render.source_lines import Listing
@@ -95,7 +94,7 @@ def show_source(target: Target, name: str, options: ShowOptions) -> None:
     files = source_lines.hottest_first(files)
     found = instructions_of(capture, name) if options.sass else None
     if options.json:
-        sass = {"sass": sass_json.instructions(found)} if found else {}
+        sass = {"sass": found.instructions} if found else {}
         show_json({"variant": name, "files": files, **sass})
     else:
         print_listing(files, options, {}, found)
@@ -129,9 +128,7 @@ def run(options: ShowOptions) -> None:
     row = judged.row(name)
     damaged = tuple(map(words, file_warnings(evidence, [name])))
     if options.json:
-        return show_json(
-            {"study": judged.study, "gpu": judged.gpu, **as_json.full_row(judged, row)}
-        )
+        return show_json({"study": judged.study, "gpu": judged.gpu, **forms.full_row(judged, row)})
     return Output(options.wide, options.markdown, options.csv).show(
         Paragraph(variant.origin(judged)),
         *([Callout("Read this first", damaged)] if damaged else []),

@@ -24,7 +24,6 @@ from workbench.commands.target import (
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.sizes import OverSizes, over_sizes, ranges
 from workbench.judge.snapshot import at_one_shape
-from workbench.render.as_json import ladder as as_json
 from workbench.render.chart.size_lines import size_lines
 from workbench.render.document import sizes as document
 from workbench.study.model import Study
@@ -133,7 +132,7 @@ def tell(
     """
     study, every = found.targets[0].study, found.over()
     if out is None:
-        show_json({"sizes": [as_json.sizes(over) for over in every]})
+        show_json({"sizes": every})
     else:
         out.show(*(block for over in every for block in document.sizes_view(over)))
     write(found.targets[0], [over for over in every if over.timed], part)

@@ -28,7 +28,6 @@ from workbench.evidence.records import Build, Provenance
 from workbench.judge.deciding import Deciding
 from workbench.judge.snapshot import at_one_shape
 from workbench.judge.sweep import Sweep, judge_builds, judge_sweep, refusal
-from workbench.render.as_json import sweep as as_json
 from workbench.render.document import sweep as document
 from workbench.run.build import build_only
 from workbench.run.plan import Plan
@@ -156,7 +155,7 @@ def swept(options: SweepOptions) -> None:
                 out.show(*document.sweep_view(sweep))
             write(target, space, sweep)
     if options.json:
-        show_json({"sweeps": [as_json.sweep(each) for each in found]})
+        show_json({"sweeps": found})
     if not all(sweep.timed for sweep in found):
         raise typer.Exit(1)
 
@@ -182,7 +181,7 @@ def run_build_only(options: SweepOptions, study: Study, config: Config) -> None:
     require_arch(options.arch)
     found = [compiled(*space_of(study, text), options.arch, config) for text in options.variants]
     if options.json:
-        show_json({"sweeps": [as_json.sweep(each) for each in found]})
+        show_json({"sweeps": found})
     else:
         out = Output(options.wide, options.markdown, options.csv)
         out.show(*(block for each in found for block in document.built_view(each)))

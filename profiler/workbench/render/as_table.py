@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.derive.figures import Figure, figure_label
 from workbench.judge.rows import Ablation
 from workbench.ncu.report import Launch
-from workbench.render.as_json import ladder, launches, plain_data
+from workbench.render.as_json import forms, plain_data
 from workbench.render.document.blocks import Block, Cell, Column, Fold, Section, Table, plain
 from workbench.render.numbers import printable
 from workbench.words import Status
@@ -62,7 +62,7 @@ def versions(found: Ablation) -> pd.DataFrame:
     """One row a step, then the references: what the columns of the ladder have, with intervals."""
     return frame(
         (
-            {**ladder.columns(found, row), "status": row.status, "problem": row.problem}
+            {**forms.columns(found, row), "status": row.status, "problem": row.problem}
             for row in found.everything
         ),
         "variant",
@@ -91,7 +91,7 @@ def launched(known: Iterable[Launch]) -> pd.DataFrame:
     return frame(
         (
             {
-                **launches.launch(each),
+                **plain_data(each),
                 **{k: "*".join(map(str, getattr(each, k) or ())) for k in ("grid", "block")},
             }
             for each in known

@@ -19,13 +19,21 @@ def plain_data(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, msgspec.Struct):
         return plain_data(msgspec.to_builtins(value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain_data(getattr(value, f.name)) for f in fields(value)}
+    if is_dataclass(value):
+        return plain_data(_as_form(value))
     if isinstance(value, Mapping):
         return {key: plain_data(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain_data(each) for each in value]
     return value
+
+
+def _as_form(value: Any) -> Mapping[str, Any]:
+    """A record by its declaration, else with all of its fields."""
+    from workbench.render.as_json.forms import FORMS
+
+    form = FORMS.get(type(value))
+    return form(value) if form else {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 def dumps(data: Mapping[str, Any]) -> str:
