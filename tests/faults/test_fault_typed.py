@@ -17,7 +17,8 @@ from faulty import examples
 from nasty import WORST, steering, texts
 from workbench.cli import main
 from workbench.commands import foreign
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress
+from workbench.commands.streams import note
 from workbench.ncu.report import Report, read_report
 from workbench.run.protocol import Captured, ErrorText, Failed
 from workbench.words import Phase

@@ -13,8 +13,8 @@ from workbench.commands.executor import on_target
 from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each, ensure_timed
 from workbench.commands.options import AblateOptions, SweepOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import note
 from workbench.commands.report import REPORT, is_due, reported
+from workbench.commands.streams import note
 from workbench.commands.target import (
     Target,
     find_study,

@@ -12,7 +12,7 @@ from workbench.commands import executor
 from workbench.commands.options import BisectOptions
 from workbench.commands.printing import say as print_lines
 from workbench.commands.printing import show_json
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress
 from workbench.commands.sides import (
     Side,
     build_all,
@@ -21,6 +21,7 @@ from workbench.commands.sides import (
     side_of,
     wrong_in,
 )
+from workbench.commands.streams import note
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import (
     CannotTell,

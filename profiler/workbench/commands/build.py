@@ -9,7 +9,8 @@ import typer
 
 from workbench.commands.options import BuildOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import Progress, note, with_hint
+from workbench.commands.progress import Progress, with_hint
+from workbench.commands.streams import note
 from workbench.commands.target import find_study, in_place, require_arch
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import BuiltKernel

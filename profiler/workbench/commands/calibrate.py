@@ -10,8 +10,8 @@ from workbench.commands import executor
 from workbench.commands.executor import INTERRUPTED
 from workbench.commands.options import CalibrateOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import note
 from workbench.commands.spending import spending
+from workbench.commands.streams import note
 from workbench.commands.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.measured import measured_ceilings

@@ -11,7 +11,7 @@ from workbench.commands import executor
 from workbench.commands.measuring import collectable, settled, task
 from workbench.commands.options import CheckOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import note
+from workbench.commands.streams import note
 from workbench.commands.target import (
     Target,
     find_study,

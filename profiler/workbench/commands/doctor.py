@@ -203,7 +203,7 @@ def run(options: DoctorOptions) -> None:
 
 def run_on(options: DoctorOptions, name: str) -> None:
     """Its own `workbench doctor`. Exit code 3 where it cannot measure."""
-    from workbench.commands.progress import note
+    from workbench.commands.streams import note
     from workbench.remote.target import remote_of
 
     about = remote_of(name, note).look(doctor=True)

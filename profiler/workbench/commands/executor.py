@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import typer
 
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress
 from workbench.commands.spending import begin, charge, spending
+from workbench.commands.streams import note
 from workbench.run import machine
 
 if TYPE_CHECKING:  # a verb that only reads needs none of them

@@ -15,8 +15,9 @@ from workbench.commands import executor
 from workbench.commands.measuring import collectable
 from workbench.commands.options import GateOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress
 from workbench.commands.sides import Side, Together, build_all, measure_together, recorded_anew
+from workbench.commands.streams import note
 from workbench.commands.target import require_arch
 from workbench.derive.diff.side_by_side import kernel_line
 from workbench.derive.diff.source_diff import gained, profiled, source_diff

@@ -18,7 +18,6 @@ from workbench.judge.predictions import check_figures
 from workbench.render.document import listing as document
 from workbench.render.document.blocks import Paragraph, Section, words
 from workbench.render.document.listing import Listed, Recorded
-from workbench.run.commits import repository_of
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace, find_workspace
@@ -79,6 +78,8 @@ def changed_files(
     stale = [n for n, es in known.items() if any(r.state == Status.STALE for r, _ in es)]
     if not stale or workspace.packaged:
         return {}
+    from workbench.run.commits import repository_of
+
     found = {}
     with suppress(WorkbenchError):
         repository, others = repository_of(workspace), dict[str, set[Path]]()

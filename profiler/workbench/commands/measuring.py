@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from workbench.commands import executor
-from workbench.commands.progress import note, with_hint
+from workbench.commands.progress import with_hint
+from workbench.commands.streams import note
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Build

@@ -11,7 +11,7 @@ from shlex import quote
 from workbench.commands.init import write_new
 from workbench.commands.options import NewOptions
 from workbench.commands.printing import say, show_json
-from workbench.commands.progress import note
+from workbench.commands.streams import note
 from workbench.commands.target import find_recorded, find_study, shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown

@@ -10,7 +10,7 @@ from workbench.commands.executor import on_target
 from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each
 from workbench.commands.options import ProfileOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import note
+from workbench.commands.streams import note
 from workbench.commands.target import (
     Target,
     find_study,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -193,8 +192,3 @@ def _many(count: int, what: str) -> str:
 def with_hint(why: str, hint: str) -> str:
     """An error as it is printed, its own way out in a line below."""
     return f"{why}\nhint: {hint}" if hint else why
-
-
-def note(text: str) -> None:
-    """One line or several on stderr."""
-    print(printable_lines(text), file=sys.stderr)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.commands.options import ReportOptions
-from workbench.commands.progress import note
+from workbench.commands.streams import note
 from workbench.commands.target import Target, find_recorded, shown_path
 from workbench.commands.track_record import with_record
 from workbench.errors import EnvironmentLacks, UsageError

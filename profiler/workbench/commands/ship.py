@@ -15,7 +15,6 @@ import workbench
 from workbench.commands import packaging
 from workbench.commands.options import ShipOptions
 from workbench.commands.printing import say, show_json
-from workbench.commands.progress import note
 from workbench.commands.report import REPORT
 from workbench.commands.shipped_subject import (
     Subject,
@@ -27,6 +26,7 @@ from workbench.commands.shipped_subject import (
     sources,
     subject_of,
 )
+from workbench.commands.streams import note
 from workbench.commands.target import find_recorded, shown_path
 from workbench.errors import UsageError
 from workbench.evidence import store

@@ -20,8 +20,9 @@ from workbench.commands import packaging
 from workbench.commands.executor import INTERRUPTED
 from workbench.commands.options import ShipOptions
 from workbench.commands.printing import say, show_json
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress
 from workbench.commands.shipped_subject import timed
+from workbench.commands.streams import note
 from workbench.derive.intervals import LEVEL_AGAIN, Ratio, at_other_level
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageError
 from workbench.evidence import store

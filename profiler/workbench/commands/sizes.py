@@ -11,8 +11,8 @@ import typer
 from workbench.commands.measuring import Wanted, ensure_each
 from workbench.commands.options import SweepOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import note
 from workbench.commands.report import write_document
+from workbench.commands.streams import note
 from workbench.commands.target import (
     Target,
     in_place,

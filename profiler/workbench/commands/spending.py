@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from workbench.commands import VERB
-from workbench.commands.progress import note
+from workbench.commands.streams import note
 from workbench.errors import GateFailed
 from workbench.evidence import store
 from workbench.evidence.recorded import Evidence

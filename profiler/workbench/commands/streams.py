@@ -16,6 +16,13 @@ class NotWritten(OSError):
     """Stdout takes no more, as on a full disk."""
 
 
+def note(text: str) -> None:
+    """One line or several on stderr."""
+    from workbench.render.numbers import printable_lines
+
+    print(printable_lines(text), file=sys.stderr)
+
+
 @contextmanager
 def printing() -> Iterator[None]:
     """Inside, an OSError is stdout's: it tells no file, and what could not be written is lost.

@@ -12,8 +12,9 @@ from workbench.commands.executor import on_target
 from workbench.commands.measuring import carry_out, ensure_timed
 from workbench.commands.options import SweepOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress
 from workbench.commands.report import write_document
+from workbench.commands.streams import note
 from workbench.commands.target import (
     Target,
     find_study,

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workbench.commands import executor
-from workbench.commands.progress import note
+from workbench.commands.streams import note
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
 from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
-from workbench.run import machine
 from workbench.study.model import Step, Study
 from workbench.study.shapes import Picked, pick_shapes
 from workbench.study.sources import virtual_name
@@ -101,6 +99,8 @@ def find_study(
 
 def tell_packaged(studies: list[str]) -> None:
     """On stderr: nothing here says which study is meant, so that it is none of the reader's own."""
+    from workbench.run import machine
+
     names = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
     files = f"what is measured goes to {PACKAGED_EVIDENCE}" if machine.can_measure() else READ_ONLY
     note(
@@ -234,12 +234,16 @@ def recorded(target: Target) -> list[EvidenceFolder]:
 def target_at(workspace: Workspace, picked: Picked) -> Target:
     """Raises EnvironmentLacks with neither a GPU nor evidence at that shape."""
     found, name = picked.study, picked.name
+    from workbench.commands import executor  # with all that measures
+
     gpu = executor.gpu()
     if gpu is not None:
         base = workspace.evidence_base(found.name)
         return Target(workspace, found, name, EvidenceFolder(base / gpu.slug), True)
     folder = latest(evidence_folders(workspace.ablations, found.name), name)
     if folder is None:
+        from workbench.run import machine
+
         lacks = machine.why_not_measuring()
         raise EnvironmentLacks(
             f"no evidence is recorded for {found.name} at {name}, and nothing can be measured "

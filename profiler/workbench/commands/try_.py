@@ -11,7 +11,7 @@ from workbench.commands.attempt import Attempt, attempt
 from workbench.commands.executor import on_target
 from workbench.commands.options import TryOptions
 from workbench.commands.printing import Output, show_json
-from workbench.commands.progress import note
+from workbench.commands.streams import note
 from workbench.commands.target import shown_path
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
 from workbench.problems.problem import Module

@@ -17,7 +17,8 @@ from pathlib import Path
 from workbench.commands import executor
 from workbench.commands.options import WatchOptions
 from workbench.commands.printing import say
-from workbench.commands.progress import Progress, note
+from workbench.commands.progress import Progress
+from workbench.commands.streams import note
 from workbench.commands.target import (
     find_study,
     in_place,

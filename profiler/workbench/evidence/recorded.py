@@ -92,10 +92,10 @@ class Evidence:
     def files(self) -> Files:
         return self.known or Files(self.study)
 
-    @cached_property
-    def _prints(self) -> dict[str, str]:
-        of = self.files.fingerprints.of
-        return {name: of(name, self.shape) for name in self.study.variants}
+    def _print(self, variant: str) -> str:
+        """Of its sources as they are now; "" of a variant that the study has not."""
+        known = variant in self.study.variants
+        return self.files.fingerprints.of(variant, self.shape) if known else ""
 
     def build(self, variant: str) -> OnRecord[Build]:
         record = self.files.record(self.folder.build(variant), Build)
@@ -120,7 +120,7 @@ class Evidence:
         there belongs to another report than was recorded.
         """
         index = self.files.record(self.folder.capture_index(self.shape, variant), CaptureIndex)
-        entry = _against(index, self._prints[variant])
+        entry = _against(index, self._print(variant))
         if entry.current is None:
             return entry
         name = entry.current.report
@@ -168,7 +168,7 @@ class Evidence:
     def timed(self, timing: Timing | TimingHead) -> list[str]:
         """Variants of a timing whose sources have not changed since."""
         prints = timing.fingerprints
-        return [name for name in prints if self._prints.get(name) == prints[name]]
+        return [name for name in prints if self._print(name) == prints[name]]
 
     def chained(self, timing: Timing) -> list[str]:
         """Those of them that were timed in the regime that decides; none of an older timing."""
@@ -190,7 +190,8 @@ class Evidence:
 
     def state(self, variant: str) -> dict[str, Status]:
         """current, stale or missing, for each kind of evidence."""
-        timed = any(self._prints[variant] == head.fingerprints.get(variant) for head in self.heads)
+        now = self._print(variant)
+        timed = any(now == head.fingerprints.get(variant) for head in self.heads)
         late = Status.STALE if self.was_timed(variant) else Status.MISSING
         return {
             "build": self.build(variant).state,

@@ -40,6 +40,9 @@ CONTENT = b',"content":"'  # what stands in tables between their report's sha256
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
 
+_FIRST = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*([0-9]{1,9})\s*[,}]')
+
+
 class _Header(msgspec.Struct):
     schema_version: int
 
@@ -72,7 +75,8 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
 def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int:
     """The version of a file. Raises UsageError for one above ``newest``, or without any."""
     try:
-        version = msgspec.json.decode(data, type=_Header).schema_version
+        first = _FIRST.match(data)  # as it is written; else all of it has to be read twice
+        version = int(first[1]) if first else msgspec.json.decode(data, type=_Header).schema_version
     except msgspec.ValidationError:
         raise UsageError(
             f"{path} has no schema_version", hint="it is not evidence of the workbench"

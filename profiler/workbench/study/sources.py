@@ -46,6 +46,18 @@ def source_files(study: Study, variant: Variant) -> list[Path]:
     return named_from(study.folder, variant.module.name)
 
 
+@lru_cache(maxsize=256)  # variants share most of their files
+def _named(text: str) -> list[str]:
+    """Files that a module names in strings, those of variants that it calls among them."""
+    variants = _NAMED_VARIANT.findall(text)
+    return [*_NAMED_SOURCE.findall(text), *(f"{one}.py" for one in variants)]
+
+
+@lru_cache(maxsize=256)
+def _included(text: str) -> list[str]:
+    return _INCLUDE.findall(text)
+
+
 def named_from(folder: Path, first: str) -> list[Path]:
     """A file and all that it names, and those name."""
     found: dict[Path, None] = {}
@@ -57,12 +69,10 @@ def named_from(folder: Path, first: str) -> list[Path]:
             continue
         found[path] = None
         if path.suffix == ".py":
-            text = readable_text(path)
-            queue += [(one, False) for one in _NAMED_SOURCE.findall(text)]
-            queue += [(f"{one}.py", False) for one in _NAMED_VARIANT.findall(text)]
+            queue += [(one, False) for one in _named(readable_text(path))]
         elif is_included or path.suffix in CODE:
             beside = Path(name).parent  # as the compiler looks for them
-            named = _INCLUDE.findall(readable_text(path))
+            named = _included(readable_text(path))
             queue += [(os.path.normpath(beside / one), True) for one in named]
     return list(found)
 
