@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from handmade import metrics
-from synthetic import comparison, rule_change
 from workbench.derive.factors import (
     BUSIEST,
     WHOLE,
@@ -27,8 +25,7 @@ from workbench.judge.comparison import rule_changes
 from workbench.judge.predictions import PredictionOutcome, score
 from workbench.ncu.capture import RULE_COLUMNS, Table
 from workbench.ncu.catalog import catalog
-from workbench.render.document import why
-from workbench.words import PredictionResult, RuleMove
+from workbench.words import PredictionResult
 
 PREFIX = "smsp__pcsamp_warps_issue_stalled_"
 
@@ -304,9 +301,6 @@ def test_rules_appear_vanish_and_change() -> None:
         "same": "same",
         "unrated": "same",
     }
-    assert found["Wait Stalls"].promise == pytest.approx(1 / 0.7)
-    assert found["less"].promise is None  # of its own part only
-    assert found["Barrier Stalls"].promise is None
 
 
 def test_of_several_kernels_a_rules_largest_estimate_counts() -> None:
@@ -332,16 +326,3 @@ def test_the_score_counts_every_outcome() -> None:
     ]
     found = score(outcomes)
     assert (found.confirmed, found.refuted, found.not_measurable, found.total) == (2, 1, 1, 4)
-
-
-def test_a_rule_that_stays_is_not_held_against_the_step() -> None:
-    """ "Promised 3.75x, realised 1.26x" set an occupancy rule beside a step that prefetches."""
-    pair = comparison("a", "b", 15.68, 12.42)
-    stays = rule_change("Achieved occupancy below theoretical", RuleMove.CHANGED, 73.4, 66.8)
-    gone = rule_change("Long Scoreboard Stalls", RuleMove.VANISHED, 31.5, math.nan)
-    told = why.estimate_kept(replace(pair, rules=(stays, gone)))
-    assert "Long Scoreboard Stalls, 31 % (1.46x)" in told or "31.5 % (1.46x)" in told
-    assert "3.7" not in told
-    alone = replace(pair, rules=(stays,))
-    assert why.answered(alone) is None
-    assert why.estimate_kept(alone).startswith("No rule with an estimate")

@@ -247,7 +247,6 @@ def test_diff_tells_how_two_kernels_multiply_out(capsys: pytest.CaptureFixture[s
         assert f"Against before: {times(made['ratio'])} = " in text
         before = sum(t["before"] for t in item["comparison"]["stall_microseconds"].values())
         assert before == pytest.approx(item["before"]["microseconds"])
-    assert 1 <= text.count("realised under ncu: ") <= len(found["kernels"])
 
 
 def test_diff_matches_by_name_and_lists_the_rest(capsys: pytest.CaptureFixture[str]) -> None:

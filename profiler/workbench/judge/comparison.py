@@ -82,12 +82,6 @@ class RuleChange:
     estimated_before_pct: float
     estimated_after_pct: float
 
-    @property
-    def promise(self) -> float | None:
-        """The estimate at the parent as a factor, for the whole runtime only."""
-        left = 1 - self.estimated_before_pct / 100
-        return 1 / left if self.scope == "global" and math.isfinite(left) and left > 0 else None
-
 
 @dataclass(frozen=True)
 class _Advice:

@@ -23,7 +23,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.limits import stall_words
 from workbench.render.numbers import factor, number, quantity, signed, with_unit
-from workbench.words import ABSENT, NONE, RuleMove
+from workbench.words import NONE, RuleMove
 
 UNCHANGED = 0.005  # a factor nearer to one than this is called the same
 # Of a factor: what a gain above one is called, below one, and what it is called by itself.
@@ -211,44 +211,8 @@ def account(pair: Comparison) -> list[Block]:
     told += standouts(pair)
     if pair.rules:
         told.append(Fold(words("ncu's rules, before and after"), tuple(rules(pair))))
-        text = estimate_kept(pair)
-        told.append(Paragraph(words(text)))
     return told
 
 
 def cut(percent: float) -> str:
     return f"{number(percent)} %" if math.isfinite(percent) else "no estimate"
-
-
-def answered(pair: Comparison) -> RuleChange | None:
-    """The parent's rule with the largest estimate for the whole runtime, of those that the step
-    made vanish: an estimate says nothing of a step that does not address its rule.
-    """
-    known = [r for r in pair.rules if r.promise is not None and r.change == RuleMove.VANISHED]
-    return max(known, key=lambda r: (r.estimated_before_pct, r.title), default=None)
-
-
-def promised(rule: RuleChange | None) -> str:
-    if rule is None or rule.promise is None:
-        return NONE
-    return f"{cut(rule.estimated_before_pct)} ({factor(rule.promise)})"
-
-
-def realised(pair: Comparison) -> str:
-    """The cut of the duration under ncu, as NVIDIA's estimates are given."""
-    if pair.factors is None:
-        return ABSENT
-    less = 100 * (1 - pair.factors.after_us / pair.factors.before_us)
-    sign = "−" if less < 0 else ""
-    return f"{sign}{number(abs(less))} % ({factor(pair.factors.measured)})"
-
-
-def estimate_kept(pair: Comparison) -> str:
-    """The promise that the step answers beside what it brought."""
-    rule = answered(pair)
-    if rule is None:
-        return f"No rule with an estimate for the whole runtime vanished at {pair.after}."
-    return (
-        f"Of the rules that vanished, the largest estimate for the whole runtime: {rule.title}, "
-        f"{promised(rule)}; realised under ncu: {realised(pair)}"
-    )
