@@ -197,3 +197,17 @@ def holds(box: Box, at: XY, margin: float = 0.0) -> bool:
     x, y = at
     across = box.x0 - margin <= x <= box.x1 + margin
     return across and box.y0 - margin <= y <= box.y1 + margin
+
+
+def contrast(one: str, other: str) -> float:
+    """Ratio of the relative luminances of two ``#rrggbb`` colours, 1 to 21 (WCAG 2)."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

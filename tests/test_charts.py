@@ -25,7 +25,6 @@ from workbench.render.chart.scene import (
     Item,
     Line,
     Sign,
-    contrast,
     ink_on,
 )
 from workbench.render.chart.stall_bars import COLOURS, ISSUING_FILL, OTHER_FILL, fills, parts
@@ -229,11 +228,11 @@ def test_text_is_readable_in_both_themes() -> None:
     for name in ("ink", "muted", "step", "reference", "rejected"):
         for theme in ("light", "dark"):
             text, paper = (getattr(PALETTE[one], theme) for one in (name, "paper"))
-            assert contrast(text, paper) >= 4.5
+            assert pages.contrast(text, paper) >= 4.5
     for fill in {*COLOURS.values(), ISSUING_FILL, OTHER_FILL}:
         for theme in ("light", "dark"):
             text, under = (getattr(PALETTE[one], theme) for one in (ink_on(fill), fill))
-            assert contrast(text, under) >= 4.5
+            assert pages.contrast(text, under) >= 4.5
 
 
 @pytest.mark.parametrize("name", CHARTS)

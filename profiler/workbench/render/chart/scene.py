@@ -174,8 +174,6 @@ PALETTE: Mapping[str, Shades] = MappingProxyType(
         "step": Shades("#0068b0", "#58a6ff"),
         "reference": Shades("#8a5a00", "#e3a008"),
         "rejected": Shades("#c24e00", "#ff8a4c"),
-        "chained": Shades("#c24e00", "#ff8a4c"),
-        "cold": Shades("#0068b0", "#58a6ff"),
         "black": _both("#000000"),
         "white": _both("#ffffff"),
         "blue": _both("#0072b2"),
@@ -190,23 +188,9 @@ PALETTE: Mapping[str, Shades] = MappingProxyType(
 )
 
 
-def contrast(one: str, other: str) -> float:
-    """Ratio of the relative luminances of two ``#rrggbb`` colours, 1 to 21 (WCAG 2)."""
-    low, high = sorted((_luminance(one), _luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (
-        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 def ink_on(fill: str) -> str:
-    """The name of the colour of text on a fill: of black and white the one that reads better."""
+    """The name of the colour of text on a fill: white on blue alone reads better than black."""
     shades = PALETTE[fill]
     if shades.light != shades.dark:
         return "ink"
-    return max(("black", "white"), key=lambda name: contrast(PALETTE[name].light, shades.light))
+    return "white" if fill == "blue" else "black"

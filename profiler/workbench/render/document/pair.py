@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
@@ -37,13 +36,7 @@ Figures = Mapping[str, Figure]
 Names = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class _Both:
-    """A figure on both sides."""
-
-    id: str
-    before: Figure | None
-    after: Figure | None
+Both = tuple[str, Figure | None, Figure | None]  # a figure on both sides, by its id
 
 
 def figure_pairs(
@@ -54,14 +47,14 @@ def figure_pairs(
     name: str = "figures",
 ) -> Table:
     """One row a figure; what neither side has is "not collected" on both."""
-    rows = [_Both(key, before.get(key), after.get(key)) for key in keys]
-    fields: list[Field[_Both]] = [
-        field("figure", "figure", lambda b: with_unit(*figure_label(b.id))),
-        field("before", names[0], lambda b: _value(b.before), right=True),
-        field("after", names[1], lambda b: _value(b.after), right=True),
+    rows = [(key, before.get(key), after.get(key)) for key in keys]
+    fields: list[Field[Both]] = [
+        field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
+        field("before", names[0], lambda b: _value(b[1]), right=True),
+        field("after", names[1], lambda b: _value(b[2]), right=True),
         field("factor", "factor", _factor, right=True),
     ]
-    return table(name, fields, rows, key=lambda b: b.id)
+    return table(name, fields, rows, key=lambda b: b[0])
 
 
 def memory(names: Names, before: Figures, after: Figures) -> Fold:
@@ -81,8 +74,8 @@ def _value(figure: Figure | None) -> str:
     return quantity(figure.value, figure.unit) if figure else ABSENT
 
 
-def _factor(both: _Both) -> str:
-    before, after = both.before, both.after
+def _factor(both: Both) -> str:
+    _, before, after = both
     return times(before.value if before else None, after.value if after else None)
 
 

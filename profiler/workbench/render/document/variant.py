@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
 from workbench.derive.stalls import top_stall
@@ -84,35 +83,21 @@ def origin(ablation: Ablation) -> Text:
     )
 
 
-@dataclass(frozen=True)
-class Known:
-    """A figure by its id, None where it was not collected."""
-
-    id: str
-    figure: Figure | None
-
-    @property
-    def label(self) -> str:
-        return figure_label(self.id)[0]
+Known = tuple[str, Figure | None]  # a figure by its id, None where it was not collected
 
 
-def value_of(figure: Figure | None) -> Cell:
+def _value(known: Known) -> Cell:
+    figure = known[1]
     if figure is None:
         return Cell(words(ABSENT))
     return figure_cell(figure.value, quantity(figure.value, figure.unit))
 
 
 FIGURES: list[Field[Known]] = [
-    field("figure", "figure", lambda k: k.label),
-    field(
-        "value",
-        "value",
-        lambda k: value_of(k.figure),
-        right=True,
-        json="value",
-    ),
-    field("unit", "unit", lambda k: unit_shown(k.figure.unit) if k.figure else ""),
-    field("metric", "ncu metric", lambda k: k.figure.metric if k.figure else "", rank=1),
+    field("figure", "figure", lambda k: figure_label(k[0])[0]),
+    field("value", "value", _value, right=True, json="value"),
+    field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
+    field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
 ]
 STALLS: list[Field[tuple[str, str]]] = [
     field("reason", "stall reason", lambda stall: stall_words(stall[0])),
@@ -123,8 +108,8 @@ STALLS: list[Field[tuple[str, str]]] = [
 def figure_table(
     figures: Mapping[str, Figure], keys: Sequence[str] = SHOWN, name: str = "figures"
 ) -> Table:
-    known = [Known(key, figures.get(key)) for key in keys]
-    return table(name, FIGURES, known, key=lambda k: k.id)
+    known = [(key, figures.get(key)) for key in keys]
+    return table(name, FIGURES, known, key=lambda k: k[0])
 
 
 def profile(
