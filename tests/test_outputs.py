@@ -198,11 +198,15 @@ def test_in_place_must_name_a_tensor() -> None:
 @pytest.mark.parametrize("names", ["x", 3, ("x", 3)])
 @pytest.mark.parametrize("part", ["in_place", "constant"])
 def test_names_of_inputs_are_a_tuple(names: Any, part: str, tmp_path: Any) -> None:
+    from workbench import Shape, Tolerance
     from workbench.errors import UsageError
-    from workbench.study.workspace import check_names
+    from workbench.study.workspace import check_study_module
 
+    parts = dict.fromkeys(("inputs", "reference", "work"), len) | {part: names}
+    shapes, tolerance = {"s": Shape(n=1)}, Tolerance(1, 1)
+    module: Any = SimpleNamespace(shapes=shapes, default_shape="s", tolerance=tolerance, **parts)
     with pytest.raises(UsageError, match=f"'{part}' must be the names of the inputs"):
-        check_names(tmp_path, part, names, "that matter")
+        check_study_module(tmp_path, module)
 
 
 # ---- gradients --------------------------------------------------------------------------------

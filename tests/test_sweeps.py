@@ -16,7 +16,7 @@ from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of
 from workbench.errors import UsageError
 from workbench.judge.sweep import fastest
 from workbench.run import build, machine
-from workbench.study.params import Axis, Part, expanded, is_space, names_of, read_axes
+from workbench.study.params import Axis, expanded, is_space, names_of, read_axes
 from workbench.study.workspace import find_workspace
 from workbench.words import Parameter
 from workspaces import GOOD, KERNEL, make
@@ -35,7 +35,7 @@ def run(x):
 
 
 def axes(text: str) -> tuple[Axis, ...]:
-    return read_axes(Part(text, 0, text), KNOWN, "fix")
+    return read_axes(text, KNOWN, "fix")
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_a_parameter_has_the_values_that_were_written(text: str, values: tuple[A
 
 
 @pytest.mark.parametrize(
-    ("text", "marked", "told"),
+    ("text", "part", "told"),
     [
         ("warps=2..16", "2..16", "does not say its step"),
         ("warps=4,warps=8", "warps", "stands there twice"),
         ("warps=4,BLOCK=x", "x", "parameter 'Block' is int, not 'x'"),
-        ("warps=4|", "^", "has no value here"),
+        ("warps=4|", "", "has no value here"),
         ("warps=16..2*2", "16..2*2", "ends before it begins"),
         ("warps=2..16*1", "2..16*1", "does not grow"),
         ("warps=0..16*2", "0..16*2", "does not grow"),
@@ -78,18 +78,15 @@ def test_a_parameter_has_the_values_that_were_written(text: str, values: tuple[A
         ("warps=1..99999999+1", "1..99999999+1", "99999999 values"),
         ("warps=1|2,wraps=3", "wraps", "has no parameter 'wraps'"),
         ("warps", "warps", "gives no parameter a value"),
-        ("warps=4,", "^", "gives no parameter a value"),
+        ("warps=4,", "", "gives no parameter a value"),
     ],
 )
-def test_a_mistake_is_shown_in_its_place(text: str, marked: str, told: str) -> None:
+def test_a_mistake_is_named(text: str, part: str, told: str) -> None:
     with pytest.raises(UsageError) as error:
         axes(text)
-    message, shown, marks = error.value.message.split("\n")
-    assert told in message
+    assert told in error.value.message
+    assert f"'{part}'" in error.value.message or not part
     assert error.value.hint
-    start, end = marks.index("^"), marks.rindex("^") + 1
-    assert shown.strip() == text
-    assert (shown[start:end] or "^") == marked
 
 
 @pytest.fixture

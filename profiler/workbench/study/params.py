@@ -68,7 +68,7 @@ def value_of(name: str, text: str, like: Parameter) -> Parameter:
         value = type(like)(text)
     except (KeyError, ValueError):
         kind = type(like).__name__
-        raise UsageError(f"parameter '{name}' is {kind}, not '{text}'") from None
+        raise UsageError(f"parameter '{name}' is {kind}, not '{text}'", hint=HINT) from None
     if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) <= _LARGEST):
         raise UsageError(f"parameter '{name}' cannot be '{text}'", hint="give it a finite number")
     return value
@@ -82,7 +82,7 @@ def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Varia
     """
     if name in known:
         return known[name]
-    base, module, own, axes = _read(folder, name, known)
+    base, own, axes = _read(folder, name, known)
     if several := [axis.name for axis in axes if len(axis.values) > 1]:
         raise UsageError(
             f"'{several[0]}' has several values in {name}",
@@ -95,31 +95,25 @@ def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Varia
         raise UsageError(
             f"'{full}' is no name of a file", hint="evidence is kept under it: leave out '/'"
         )
-    return known.get(full) or Variant(full, module, params=other)
+    return known.get(full) or Variant(full, folder / f"{base}.py", params=other)
 
 
 def _read(
     folder: Path, name: str, known: Mapping[str, Variant]
-) -> tuple[str, Path, dict[str, Parameter], tuple[Axis, ...]]:
-    """The variant that a name begins with, its module and parameters, and the values named."""
+) -> tuple[str, dict[str, Parameter], tuple[Axis, ...]]:
+    """The variant that a name begins with, its parameters, and the values that it names."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise UsageError(f"'{name}' is no variant", hint="write NAME or NAME[param=value,...]")
     base, given = match[1], match[2]
     if base not in {base_name(k) for k in known}:
         raise unknown("variant", base, known)
-    module = folder / f"{base}.py"
-    own = declared(module)
+    own = declared(folder / f"{base}.py")
     if given and not own:
         raise UsageError(
             f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
         )
-    return (
-        base,
-        module,
-        own,
-        read_axes(Part(name, len(base) + 1, given), own, base) if given else (),
-    )
+    return base, own, read_axes(given, own, base) if given else ()
 
 
 def with_values(base: str, values: Mapping[str, Parameter]) -> str:
@@ -146,114 +140,79 @@ class Axis:
     values: tuple[Parameter, ...]
 
 
-@dataclass(frozen=True)
-class Part:
-    """A piece of what was typed, and where in it: what a mistake is shown in."""
-
-    whole: str
-    start: int
-    text: str
-
-    def split(self, by: str) -> Iterator[Part]:
-        at = self.start
-        for text in self.text.split(by):
-            yield Part(self.whole, at, text)
-            at += len(text) + len(by)
-
-    @property
-    def stripped(self) -> Part:
-        lead = len(self.text) - len(self.text.lstrip())
-        return Part(self.whole, self.start + lead, self.text.strip())
-
-    def wrong(self, why: str, hint: str) -> UsageError:
-        """With what was typed on a line of its own, and the mistake marked below it."""
-        marks = " " * self.start + "^" * max(1, len(self.text))
-        return UsageError(f"{why}\n  {self.whole}\n  {marks}", hint=hint)
-
-
 HINT = "a value, a|b|c, lo..hi*k (times k) or lo..hi+k (plus k)"
 
 
-def read_axes(part: Part, known: Mapping[str, Parameter], kind: str) -> tuple[Axis, ...]:
+def read_axes(text: str, known: Mapping[str, Parameter], kind: str) -> tuple[Axis, ...]:
     """``a=1|2,b=8..64*2``. ``known`` are the parameters with values whose type theirs have; their
     names may be written in other letters, large or small. ``kind`` says what they are of.
 
-    Raises UsageError with the place of the mistake.
+    Raises UsageError with what was typed and the part of it that is wrong.
     """
     axes: dict[str, Axis] = {}
-    for item in part.split(","):
-        name, equals, _ = item.text.partition("=")
-        key = Part(item.whole, item.start, name).stripped
-        if not equals or not key.text:
-            raise item.wrong(f"'{item.text}' gives no parameter a value", "write name=" + HINT)
-        exact = _named(key, known, kind)
-        if exact in axes:
-            raise key.wrong(f"'{exact}' stands there twice", "give it all its values at once: a|b")
-        values = Part(item.whole, item.start + len(name) + 1, item.text[len(name) + 1 :])
-        found = [v for each in values.split("|") for v in _values(exact, each, known[exact])]
-        axes[exact] = Axis(exact, tuple(dict.fromkeys(found)))
+    for item in text.split(","):
+        key, equals, values = (part.strip() for part in item.partition("="))
+        if not equals or not key:
+            raise UsageError(
+                f"'{item}' gives no parameter a value in '{text}'", hint="write name=" + HINT
+            )
+        name = _named(key, known, kind)
+        if name in axes:
+            raise UsageError(
+                f"'{name}' stands there twice in '{text}'",
+                hint="give it all its values at once: a|b",
+            )
+        found = [v for each in values.split("|") for v in _values(name, each.strip(), known[name])]
+        axes[name] = Axis(name, tuple(dict.fromkeys(found)))
     return tuple(axes.values())
 
 
-def _named(key: Part, known: Mapping[str, Parameter], kind: str) -> str:
-    if key.text in known:
-        return key.text
-    alike = [name for name in known if name.lower() == key.text.lower()]
+def _named(key: str, known: Mapping[str, Parameter], kind: str) -> str:
+    if key in known:
+        return key
+    alike = [name for name in known if name.lower() == key.lower()]
     if len(alike) == 1:
         return alike[0]
-    raise key.wrong(f"{kind} has no parameter '{key.text}'", nearest(key.text, alike or known))
+    raise UsageError(f"{kind} has no parameter '{key}'", hint=nearest(key, alike or known))
 
 
-def _values(name: str, part: Part, like: Parameter) -> list[Parameter]:
-    part = part.stripped
-    if not part.text:
-        raise part.wrong(f"'{name}' has no value here", HINT)
-    if ".." not in part.text or isinstance(like, bool | str):
-        return [_value(name, part, like)]
-    match = _RANGE.fullmatch(part.text)
+def _values(name: str, text: str, like: Parameter) -> list[Parameter]:
+    if not text:
+        raise UsageError(f"'{name}' has no value here", hint=HINT)
+    if ".." not in text or isinstance(like, bool | str):
+        return [value_of(name, text, like)]
+    match = _RANGE.fullmatch(text)
     if match is None or not match["high"]:
-        raise part.wrong(f"'{part.text}' is no range", "write lo..hi*k or lo..hi+k")
+        raise UsageError(f"'{text}' of '{name}' is no range", hint="write lo..hi*k or lo..hi+k")
     if not match["by"]:
-        raise part.wrong(
-            f"the range '{part.text}' does not say its step",
-            f"write {match['low']}..{match['high']}*2 or {match['low']}..{match['high']}+1",
+        raise UsageError(
+            f"the range '{text}' of '{name}' does not say its step",
+            hint=f"write {match['low']}..{match['high']}*2 or {match['low']}..{match['high']}+1",
         )
-    ends = [_number(name, part, match, group, like) for group in ("low", "high", "by")]
-    return _ranged(part, *ends, geometric=match["how"] == "*")
-
-
-def _number(
-    name: str, part: Part, match: re.Match[str], group: str, like: Parameter
-) -> int | float:
-    piece = Part(part.whole, part.start + match.start(group), match[group])
-    value = _value(name, piece, like)
-    assert isinstance(value, int | float)
-    return value
+    low, high, by = (value_of(name, match[part], like) for part in ("low", "high", "by"))
+    return _ranged(f"'{text}' of '{name}'", low, high, by, geometric=match["how"] == "*")
 
 
 def _ranged(
-    part: Part, low: int | float, high: int | float, by: int | float, *, geometric: bool
+    said: str, low: Parameter, high: Parameter, by: Parameter, *, geometric: bool
 ) -> list[Parameter]:
+    assert isinstance(low, int | float)
+    assert isinstance(high, int | float)
+    assert isinstance(by, int | float)
     if low > high:
-        raise part.wrong(f"the range '{part.text}' ends before it begins", "the lower end first")
-    if geometric and (by <= 1 or low <= 0):
-        raise part.wrong(
-            f"'{part.text}' does not grow", "from above 0, by a factor above 1: 2..16*2"
+        raise UsageError(f"the range {said} ends before it begins", hint="the lower end first")
+    if (by <= 1 or low <= 0) if geometric else by <= 0:
+        raise UsageError(
+            f"{said} does not grow",
+            hint="from above 0, by a factor above 1: 2..16*2"
+            if geometric
+            else "by a step above 0: 2..16+2",
         )
-    if not geometric and by <= 0:
-        raise part.wrong(f"'{part.text}' does not grow", "by a step above 0: 2..16+2")
     steps = math.log(high / low) / math.log(by) if geometric else (high - low) / by
     count = math.floor(steps + ROOM) + 1
     if count > MOST_STEPS:
-        raise part.wrong(f"'{part.text}' has {count} values", NARROW)
+        raise UsageError(f"{said} has {count} values", hint=NARROW)
     return [low * by**i if geometric else low + by * i for i in range(count)]
-
-
-def _value(name: str, part: Part, like: Parameter) -> Parameter:
-    try:
-        return value_of(name, part.text, like)
-    except UsageError as error:
-        raise part.wrong(error.message, error.hint or HINT) from None
 
 
 def is_space(name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.errors import UsageError, unknown
 from workbench.study.model import Shape, Study, tolerance_at
-from workbench.study.params import Axis, Part, combinations, read_axes, require_few
+from workbench.study.params import Axis, combinations, read_axes, require_few
 from workbench.study.text import is_plain_name
 from workbench.study.users_code import users_code
 from workbench.words import Parameter
@@ -30,17 +30,16 @@ class Picked:
 
 def pick_shapes(study: Study, text: str | None) -> tuple[list[Picked], tuple[Axis, ...]]:
     """Those that ``--shape`` names, and what varies among them; the default one where nothing is
-    said. Raises UsageError for what is no shape, with the place of the mistake.
+    said. Raises UsageError for what is no shape.
     """
     if not text or text in study.shapes:
         return [Picked(study, text or study.default_shape)], ()
     base = next((n for n in sorted(study.shapes, key=len)[::-1] if text.startswith(f"{n},")), "")
-    start = len(base) + 1 if base else 0
     if "=" not in text:
         raise unknown("shape", text, study.shapes)
     base = base or study.default_shape
     own = {name: v for name, v in study.shapes[base].items() if isinstance(v, Parameter)}
-    axes = read_axes(Part(text, start, text[start:]), own, f"shape '{base}'")
+    axes = read_axes(text.removeprefix(f"{base},"), own, f"shape '{base}'")
     require_few(text, axes, hint="take larger steps, or fewer parameters")
     return [derived(study, base, values) for values in combinations(axes)], axes
 

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -84,7 +84,7 @@ class Workspace:
     @property
     def ledger(self) -> Path:
         """What runs have cost, of all studies."""
-        top = self.output / "workbench-evidence" if self.packaged else self.ablations
+        top = self.output / PACKAGED_EVIDENCE if self.packaged else self.ablations
         return top / "ledger.jsonl"
 
     @property
@@ -153,57 +153,54 @@ STUDY_PARTS = ("shapes", "default_shape", "tolerance", "inputs", "reference", "w
 
 
 def check_study_module(path: Path, module: ModuleType) -> None:
+    """Raises UsageError for a study.py that lacks a part, or has one of another kind."""
+    for right, wrong, hint in _conditions(module):
+        if not right:
+            raise UsageError(f"{path}{wrong}", hint=hint)
+
+
+def _conditions(module: ModuleType) -> Iterator[tuple[bool, str, str]]:
+    """What must hold, what is wrong where it does not, and a hint: each builds on those before."""
     for part in STUDY_PARTS:
-        if not hasattr(module, part):
-            raise UsageError(
-                f"{path} does not define '{part}'",
-                hint=EXAMPLE,
-            )
+        yield hasattr(module, part), f" does not define '{part}'", EXAMPLE
     for part in ("inputs", "reference", "work"):
-        if not callable(getattr(module, part)):
-            raise UsageError(
-                f"{path}: '{part}' must be a function",
-                hint=EXAMPLE,
-            )
+        yield callable(getattr(module, part)), f": '{part}' must be a function", EXAMPLE
     shapes, default = module.shapes, module.default_shape
-    if not (isinstance(shapes, dict) and all(isinstance(s, Shape) for s in shapes.values())):
-        raise UsageError(
-            f"{path}: 'shapes' must be a dict of name to workbench.Shape",
-            hint='such as shapes = {"large": Shape(n=1024)}',
-        )
+    yield (
+        isinstance(shapes, dict) and all(isinstance(s, Shape) for s in shapes.values()),
+        ": 'shapes' must be a dict of name to workbench.Shape",
+        'such as shapes = {"large": Shape(n=1024)}',
+    )
     for name in shapes:
-        if not (isinstance(name, str) and name.isprintable() and is_plain_name(name)):
-            raise UsageError(
-                f"{path}: the shape {name!r} has no name that a folder can have",
-                hint='write a string without "/", such as "large"',
-            )
-    if not isinstance(default, str) or default not in shapes:
-        raise UsageError(
-            f"{path}: default_shape '{default}' is none of its shapes",
-            hint=nearest(str(default), shapes),
+        yield (
+            isinstance(name, str) and name.isprintable() and is_plain_name(name),
+            f": the shape {name!r} has no name that a folder can have",
+            'write a string without "/", such as "large"',
         )
-    if not isinstance(module.tolerance, Tolerance) and not callable(module.tolerance):
-        raise UsageError(
-            f"{path}: 'tolerance' must be a workbench.Tolerance, or a function of a shape",
-            hint="such as tolerance = Tolerance(absolute=1e-3, relative=1e-3)",
+    yield (
+        isinstance(default, str) and default in shapes,
+        f": default_shape '{default}' is none of its shapes",
+        nearest(str(default), shapes),
+    )
+    yield (
+        isinstance(module.tolerance, Tolerance) or callable(module.tolerance),
+        ": 'tolerance' must be a workbench.Tolerance, or a function of a shape",
+        "such as tolerance = Tolerance(absolute=1e-3, relative=1e-3)",
+    )
+    which = {"in_place": "that run() changes", "constant": "that no call finds changed"}
+    for part, those in which.items():
+        names = getattr(module, part, ())
+        yield (
+            isinstance(names, tuple | list) and all(isinstance(name, str) for name in names),
+            f": '{part}' must be the names of the inputs {those}",
+            f'such as {part} = ("x",)',
         )
-    check_names(path, "in_place", getattr(module, "in_place", ()), "that run() changes")
-    check_names(path, "constant", getattr(module, "constant", ()), "that no call finds changed")
     kinds = getattr(module, "adversarial", {})
-    if not (isinstance(kinds, dict) and all(map(callable, kinds.values()))):
-        raise UsageError(
-            f"{path}: 'adversarial' must be a dict of names to functions",
-            hint="each takes the inputs and a generator, and returns inputs: see docs/variants.md",
-        )
-
-
-def check_names(path: Path, part: str, names: object, which: str) -> None:
-    """Raises UsageError for anything but names of inputs."""
-    if not (isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)):
-        raise UsageError(
-            f"{path}: '{part}' must be the names of the inputs {which}",
-            hint=f'such as {part} = ("x",)',
-        )
+    yield (
+        isinstance(kinds, dict) and all(map(callable, kinds.values())),
+        ": 'adversarial' must be a dict of names to functions",
+        "each takes the inputs and a generator, and returns inputs: see docs/variants.md",
+    )
 
 
 def read_study(workspace: Workspace, name: str) -> Study:
@@ -254,25 +251,19 @@ def check_shapes(ladder: Ladder, shapes: Mapping[str, Shape]) -> None:
     """Raises UsageError for a step that is judged at a shape where nothing is measured, or that
     drops one that there is none of, and for a part of the ladder at such a one.
     """
-    for name in ladder.partial:
-        if name not in shapes:
-            raise UsageError(
-                f"{ladder.path}: 'partial' names '{name}', which is no shape of the study",
-                hint=nearest(name, shapes),
-            )
+    profiled = [name for name in shapes if shapes[name].profiled]
+    named: list[tuple[str, str, str, Collection[str]]]
+    named = [("'partial' names", name, "shape", shapes) for name in ladder.partial]
     for step in ladder.steps:
-        for dropped in step.drops:
-            if dropped not in shapes:
-                raise UsageError(
-                    f"{ladder.path}: step '{step.variant}' drops '{dropped}', "
-                    "which is no shape of the study",
-                    hint=nearest(dropped, shapes),
-                )
-        if step.shape and not (step.shape in shapes and shapes[step.shape].profiled):
+        said = f"step '{step.variant}'"
+        named += [(f"{said} drops", name, "shape", shapes) for name in step.drops]
+        if step.shape:
+            named.append((f"{said} is judged at", step.shape, "profiled shape", profiled))
+    for said, name, what, known in named:
+        if name not in known:
             raise UsageError(
-                f"{ladder.path}: step '{step.variant}' is judged at '{step.shape}', "
-                "which is no profiled shape of the study",
-                hint=nearest(step.shape, [name for name in shapes if shapes[name].profiled]),
+                f"{ladder.path}: {said} '{name}', which is no {what} of the study",
+                hint=nearest(name, known),
             )
 
 
