@@ -50,7 +50,8 @@ class Output:
         """A page by itself: as Markdown its title is a heading of the first level."""
         if self.on_terminal:
             return self.show(Section("", document.title, document.blocks))
-        return print(printable_lines(markdown_writer.document(document)))
+        title = f"# {markdown_writer.spans(document.title)}"
+        return print(printable_lines(f"{title}\n\n{markdown_writer.blocks(document.blocks)}"))
 
     @printing()
     def lines(self, lines: Callable[[int | None], Iterator[Pieces]]) -> None:

@@ -216,8 +216,8 @@ def _brief_steps(ablation: Ablation) -> Section:
 
 
 def _step_by_step(ablation: Ablation, note: Text, sections: Sequence[Section]) -> Section:
-    first = (*paragraphs(ablation.summary), Paragraph(note)) if sections else ()
-    blocks = (*first, *_baseline(ablation), *sections)
+    told = (*paragraphs(ablation.summary), Paragraph(note)) if sections else ()
+    blocks: tuple[Block, ...] = (*told, *_baseline(ablation), *sections)
     return Section("steps", words("Step by step"), blocks)
 
 

@@ -58,10 +58,10 @@ def roofline(ablation: Ablation) -> Table:
     """
     fields = [VERSION]
     if not ablation.moves_only:
-        rate = of_levels(lambda p: figure_cell(p.flops_per_second / TERA) if p.flops else NONE)
+        flops = of_levels(lambda p: figure_cell(p.flops_per_second / TERA) if p.flops else NONE)
         share = of_levels(lambda p: percent(p.compute_share))
         fields += [
-            field("rate", "TFLOP/s", rate, right=True),
+            field("rate", "TFLOP/s", flops, right=True),
             field("arithmetic", "arithmetic", of_levels(compute_roof)),
             field("compute_share", "share", share, right=True),
         ]
