@@ -11,7 +11,7 @@ from workbench.cuda.build import kept_cubin
 from workbench.errors import UsageError
 from workbench.study.model import Variant
 from workbench.study.params import declared, find_variant
-from workbench.study.sources import fingerprint, source_files
+from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, including, load_module
 from workspaces import FIXTURE
 
@@ -114,7 +114,7 @@ def test_other_parameters_are_other_evidence_and_a_step_of_their_own() -> None:
     assert step is not None
     assert (step.parent, step.key_change) == ("fix2", "warps = 8")
     shape = study.default_shape
-    assert fingerprint(study, "fix2[warps=8]", shape) != fingerprint(study, "fix2", shape)
+    assert Fingerprints(study).of("fix2[warps=8]", shape) != Fingerprints(study).of("fix2", shape)
 
 
 def test_a_serialised_wgmma_counts_as_a_warning() -> None:

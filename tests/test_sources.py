@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.study.sources import fingerprint, source_files
+from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make
 
@@ -40,10 +40,10 @@ def test_every_file_that_is_compiled_counts(
     study = find_workspace(root).study()
     found = source_files(study, study.variants["baseline"])
     assert {p.relative_to(folder).as_posix() for p in found} == {"baseline.py", *files}
-    seen = {fingerprint(study, "baseline", "large")}
+    seen = {Fingerprints(study).of("baseline", "large")}
     for name, text in files.items():
         (folder / name).write_text(f"{text}// other\n")
-        seen.add(fingerprint(study, "baseline", "large"))
+        seen.add(Fingerprints(study).of("baseline", "large"))
     assert len(seen) == len(files) + 1
 
 

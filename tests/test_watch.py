@@ -28,7 +28,7 @@ from workbench.run.protocol import Built, ErrorText, Failed
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
 from workbench.study.model import Study
-from workbench.study.sources import fingerprint
+from workbench.study.sources import Fingerprints
 from workbench.words import CheckResult, Phase
 
 KERNEL = BuiltKernel(
@@ -246,7 +246,7 @@ class Measured:
         timing = Timing(
             study=self.study.name,
             shape=shape,
-            fingerprints={name: fingerprint(self.study, name, shape) for name in names},
+            fingerprints={name: Fingerprints(self.study).of(name, shape) for name in names},
             nodes={},
             stride=1,
             sessions=(session(0, times),),

@@ -25,7 +25,7 @@ from workbench.run.worker.check import compare
 from workbench.run.worker.guard import Opened, unseen
 from workbench.run.worker.output import refuse_output
 from workbench.study.model import Study, Tolerance
-from workbench.study.sources import fingerprint, source_files
+from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, load_module
 
 BOUND = Tolerance(absolute=1e-3, relative=1e-3)
@@ -326,24 +326,24 @@ def test_whatever_a_module_names_is_in_its_fingerprint(study: Study) -> None:
     module, table = study.folder / "registers.py", study.folder / "table.bin"
     table.write_bytes(b"\0\xff\1")
     module.write_text(module.read_text() + '\nTABLE = "table.bin"\n')
-    before = fingerprint(study, "registers", "rows")
+    before = Fingerprints(study).of("registers", "rows")
     table.write_bytes(b"\0\xff\2")
-    assert fingerprint(study, "registers", "rows") != before
+    assert Fingerprints(study).of("registers", "rows") != before
 
 
 def test_files_that_the_study_names_are_in_every_fingerprint(study: Study) -> None:
     code, weights = study.folder / "study.py", study.folder / "weights.bin"
     weights.write_bytes(b"1")
     code.write_text(code.read_text() + '\nWEIGHTS = "weights.bin"\n')
-    before = fingerprint(study, "baseline", "rows")
+    before = Fingerprints(study).of("baseline", "rows")
     weights.write_bytes(b"2")
-    assert fingerprint(study, "baseline", "rows") != before
+    assert Fingerprints(study).of("baseline", "rows") != before
 
 
 def test_the_harness_is_in_every_fingerprint(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(study, "baseline", "rows")
+    before = Fingerprints(study).of("baseline", "rows")
     monkeypatch.setattr("workbench.study.sources.HARNESS", 99)
-    assert fingerprint(study, "baseline", "rows") != before
+    assert Fingerprints(study).of("baseline", "rows") != before
 
 
 @pytest.mark.parametrize("line", ["#include HIDDEN", "# include\tCAT(hid, den)"])

@@ -53,7 +53,7 @@ _WARNING = re.compile(r"\bwarning\b|potential performance loss", re.IGNORECASE)
 
 def parse_log(log: str) -> tuple[list[KernelBuild], list[str]]:
     """Resources per entry function, and the warnings, from an NVRTC and ptxas ``-v`` log."""
-    entries: dict[str, dict[str, int]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     warnings: list[str] = []
     entry = function = ""
     for line in log.splitlines():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,26 +16,19 @@ Extent = int | tuple[int, ...]
 SHARED_BY_DEFAULT = 48 * 1024  # bytes, static and dynamic together; more has to be asked for
 
 
+@dataclass(eq=False)
 class Kernel:
     """A kernel of a source file, launched as ``kernel[grid, block, shared_bytes](*args)``."""
 
-    def __init__(
-        self,
-        path: Path,
-        name: str,
-        defines: dict[str, Parameter],
-        options: tuple[str, ...],
-        early_start: bool = False,
-        carveout: int | None = None,
-        cooperative: bool = False,
-    ) -> None:
-        self.path = path
-        self.name = name
-        self.defines = defines
-        self.options = options
-        self.early_start = early_start
-        self.carveout = carveout
-        self.cooperative = cooperative
+    path: Path
+    name: str
+    defines: dict[str, Parameter]
+    options: tuple[str, ...]
+    early_start: bool = False
+    carveout: int | None = None
+    cooperative: bool = False
+
+    def __post_init__(self) -> None:
         self._carved: set[int] = set()  # devices where the driver knows
         self._shared: dict[int, tuple[int, int]] = {}  # by device, see _static_and_most
         self._allowed: dict[int, int] = {}  # by device, dynamic bytes that the driver knows of

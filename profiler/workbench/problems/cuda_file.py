@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 from workbench.errors import UsageError, unknown
 from workbench.problems.expressions import (
     LAUNCH_HINT,
+    Launch,
     literal,
     read_input,
     read_launch,
@@ -79,15 +81,7 @@ def read(request: Request) -> Problem:
         baseline=Module(
             "baseline",
             f"{path.name}:{launch.kernel}",
-            _module(
-                path.name,
-                called,
-                [one.name for one in made],
-                outputs,
-                launch.extents,
-                launch.arguments,
-                {n: v for n, v in _DEFINES.items() if re.search(rf"\b{n}\b", text)},
-            ),
+            _module(path, called, [one.name for one in made], outputs, launch),
         ),
         against=compared.called,
         references=references,
@@ -95,22 +89,22 @@ def read(request: Request) -> Problem:
 
 
 def _module(
-    file: str,
+    path: Path,
     kernel: str,
     inputs: Sequence[str],
     outputs: Sequence[tuple[str, str]],
-    extents: str,
-    arguments: Sequence[str],
-    defines: Mapping[str, str],
+    launch: Launch,
 ) -> str:
     """What one would write by hand."""
+    text = read_text(path)
+    defines = {n: v for n, v in _DEFINES.items() if re.search(rf"\b{n}\b", text)}
     made = "".join(f"    {name} = {text}\n" for name, text in outputs)
     back = f"    return {', '.join(name for name, _ in outputs)}\n" if outputs else ""
-    macros = f", defines={literal(dict(defines))}" if defines else ""
+    macros = f", defines={literal(defines)}" if defines else ""
     return f"""import torch
 from workbench import cuda
 
-kernel = cuda.kernel("{file}", "{kernel}"{macros})
+kernel = cuda.kernel("{path.name}", "{kernel}"{macros})
 
 
 def cdiv(a, b):
@@ -118,5 +112,5 @@ def cdiv(a, b):
 
 
 def run({", ".join(inputs)}):
-{made}    kernel[{extents}]({", ".join(arguments)})
+{made}    kernel[{launch.extents}]({", ".join(launch.arguments)})
 {back}"""

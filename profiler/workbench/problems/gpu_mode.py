@@ -47,7 +47,7 @@ def read(request: Request) -> Problem:
     task = _task(folder / TASK)
     submission = _submission(request, path, folder)
     files = _files(task, folder, submission)
-    reference = parsed(folder / _source(task, REFERENCE))
+    reference = parsed(folder / _listed(task).get(REFERENCE, REFERENCE))
     for part in (GENERATE, CHECK, KERNEL):
         if part not in bound(reference):
             raise UsageError(
@@ -128,28 +128,24 @@ def _submission(request: Request, path: Path, folder: Path) -> Path:
     )
 
 
-def _listed(task: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    listed = task.get("files") or []
-    return [one for one in listed if isinstance(one, dict) and {"name", "source"} <= set(one)]
-
-
-def _source(task: Mapping[str, Any], name: str) -> str:
-    """Where a file of the task stands, in terms of the folder."""
-    return next((one["source"] for one in _listed(task) if one["name"] == name), name)
+def _listed(task: Mapping[str, Any]) -> dict[str, str]:
+    """Files of the task, and where each stands in terms of the folder."""
+    listed = [one for one in task.get("files") or [] if isinstance(one, dict)]
+    return {one["name"]: one["source"] for one in listed if {"name", "source"} <= set(one)}
 
 
 def _files(task: Mapping[str, Any], folder: Path, submission: Path) -> dict[str, bytes]:
     found = {}
-    for one in _listed(task):
-        if one["source"] == SUBMISSION or one["name"] == EVAL:
+    for name, source in _listed(task).items():
+        if source == SUBMISSION or name == EVAL:
             continue
-        file = folder / one["source"]
+        file = folder / source
         if not file.is_file():
             raise UsageError(
-                f"{folder.name}/{TASK} names {one['source']}, which is not there",
+                f"{folder.name}/{TASK} names {source}, which is not there",
                 hint="a task is a folder of its checkout: the files around it belong to it",
             )
-        found[one["name"]] = file.read_bytes()
+        found[name] = file.read_bytes()
     found.setdefault(REFERENCE, (folder / REFERENCE).read_bytes())
     return found | {SUBMITTED: submission.read_bytes()}
 

@@ -55,7 +55,10 @@ def read(request: Request) -> Problem:
         solution = path
     tried, name = (solution.name, NEW) if solution else (path.name, MODEL)
     model = f'_model = given.Network(given.File(__file__, "{path.name}"))'
-    loads = model if not solution else _with_new(path.name, solution.name)
+    loads = model
+    if solution:
+        files_too = f'"{path.name}"), given.File(__file__, "{solution.name}")'
+        loads = f"_model = given.Network(\n    given.File(__file__, {files_too}\n)"
     call = "_model(inputs)"
     eager = Versus(f"{path.name}:{MODEL}", model, call, "eager")
     compiled = Versus(f"torch.compile of {MODEL}", f"{model[:-1]}, compiled=True)", call)
@@ -77,13 +80,6 @@ def read(request: Request) -> Problem:
         references=modules(references, files),
         against=eager.called,
         itself=not solution,
-    )
-
-
-def _with_new(problem: str, solution: str) -> str:
-    return (
-        "_model = given.Network(\n"
-        f'    given.File(__file__, "{problem}"), given.File(__file__, "{solution}")\n)'
     )
 
 

@@ -174,5 +174,5 @@ def ladder_text(problem: Problem) -> str:
 
 
 def _toml(text: str) -> str:
-    plain = "".join(c if c.isprintable() else " " for c in text)
-    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """A string of TOML: JSON's escapes are among its own."""
+    return literal("".join(c if c.isprintable() else " " for c in text))

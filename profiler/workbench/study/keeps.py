@@ -60,9 +60,12 @@ def _of_function(function: Function) -> Iterator[tuple[int, str]]:
             yield function.lineno, f"{function.name}() has a default that can be changed"
     own = _bound(function)
     for node in ast.walk(function):
-        for target in _targets(node):
-            if isinstance(target, ast.Attribute) or _root(target) not in own:
-                yield target.lineno, f"{ast.unparse(target)} is set"
+        if (
+            isinstance(node, ast.Subscript | ast.Attribute)
+            and not isinstance(node.ctx, ast.Load)
+            and (isinstance(node, ast.Attribute) or _root(node) not in own)
+        ):
+            yield node.lineno, f"{ast.unparse(node)} is set"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             root = _root(node.func.value)
             if node.func.attr in CHANGES and root and root not in own:
@@ -80,22 +83,6 @@ def _bound(function: Function) -> set[str]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
     return names
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    """Parts of something that are set or deleted."""
-    if isinstance(node, ast.Assign | ast.Delete):
-        targets = node.targets
-    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-        targets = [node.target]
-    else:
-        return []
-    parts = [part for target in targets for part in ast.walk(target)]
-    return [
-        p
-        for p in parts
-        if isinstance(p, ast.Subscript | ast.Attribute) and isinstance(p.ctx, ast.Store | ast.Del)
-    ]
 
 
 def _made_outside(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:

@@ -139,11 +139,6 @@ class Fingerprints:
         return self._sources(variant).hexdigest()
 
 
-def fingerprint(study: Study, variant: str, shape: str) -> str:
-    """See ``Fingerprints.of``; from the sources as they are now."""
-    return Fingerprints(study).of(variant, shape)
-
-
 def source_texts(study: Study, variant: Variant) -> dict[str, str]:
     """The variant's sources by the name they have in the line table of a capture."""
     return {

@@ -98,13 +98,14 @@ def fill(kind: type[Filled], path: Path, table: str, found: Mapping[str, Any]) -
     """``kind``, a dataclass, with the values found, by the types of its fields. Raises UsageError
     naming file and key.
     """
-    hints = _hints(kind)
+    untyped: Any = kind
+    hints = _hints(untyped)
     check_keys(path, table, found, hints)
     values: dict[str, Any] = {}
     for key, value in found.items():
         where = f"{table}.{key}" if table else key
         want = hints[key]
-        if is_dataclass(want):
+        if is_dataclass(hints[key]):
             if not isinstance(value, dict):
                 raise UsageError(f"{path}: '{where}' must be a table", hint=f"write [{where}]")
             values[key] = fill(want, path, where, value)
@@ -118,7 +119,7 @@ def fill(kind: type[Filled], path: Path, table: str, found: Mapping[str, Any]) -
                 hint=nearest(str(value), known) if known else f"leave '{key}' out for the default",
             ) from None
         _check_text(path, where, values[key])
-    for field in fields(kind):
+    for field in fields(untyped):
         if field.name not in values and field.default is field.default_factory is MISSING:
             raise UsageError(f"{path}: {table} has no '{field.name}'")
     return kind(**values)
