@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from workbench.commands.target import find_target
-from workbench.judge.advice.advise import TOP
-from workbench.judge.advice.record import Trial, record, to_try
+from workbench.judge.advice.advise import TOP, Trial, record, to_try
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.words import Change

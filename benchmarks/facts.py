@@ -16,9 +16,8 @@ from functools import cached_property
 from pathlib import Path
 
 from workbench.commands.target import find_target
-from workbench.derive.figures import TIME
+from workbench.derive.figures import TIME, stall_times
 from workbench.derive.intervals import Ratio
-from workbench.derive.stalls import stall_times
 from workbench.judge.advice.candidate import CATALOGUE
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation

@@ -16,10 +16,10 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import Profiled, Sources
 from workbench.derive.diff.source_diff import source_diff
-from workbench.derive.stalls import StallTime
+from workbench.derive.figures import StallTime
 from workbench.derive.standouts import Standouts
+from workbench.judge.comparability import Environment
 from workbench.judge.comparison import RuleChange
-from workbench.judge.environment import Environment
 from workbench.judge.gates import Gate
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge

@@ -11,16 +11,15 @@ import math
 from typing import Any
 
 from workbench.derive.factors import Factor, SpeedupFactors
-from workbench.derive.figures import Figure, stall_label
+from workbench.derive.figures import Figure, StallTime, stall_label
 from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import Ceilings
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.derive.speedup import Time
-from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout, Standouts
 from workbench.judge.bottlenecks import Bottleneck, HotLine
+from workbench.judge.comparability import Environment
 from workbench.judge.comparison import Comparison, RuleChange
-from workbench.judge.environment import Environment
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.regimes import InRegime

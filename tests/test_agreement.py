@@ -24,11 +24,10 @@ import pytest
 import rawcsv
 from workbench.cli import main
 from workbench.derive.factors import duration_parts, speedup_factors
-from workbench.derive.figures import figures
+from workbench.derive.figures import figures, stall_times
 from workbench.derive.noise import ASSUMED_NOISE
 from workbench.derive.roofline.ceilings import ceilings
 from workbench.derive.roofline.point import Point, point
-from workbench.derive.stalls import stall_times
 from workbench.judge.comparison import compare
 from workbench.ncu.capture import Capture, load_capture
 from workbench.ncu.catalog import catalog, needed_metrics

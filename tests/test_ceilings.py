@@ -17,17 +17,21 @@ from synthetic import ablation, with_row
 from test_roofline import LEVELS, ROOF, WGMMA
 from workbench.cli import main
 from workbench.derive.roofline.ceilings import Peaks, peaks
-from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings, other_clock
-from workbench.derive.roofline.point import Point, point
+from workbench.derive.roofline.point import (
+    MeasuredCeilings,
+    Point,
+    measured_ceilings,
+    other_clock,
+    point,
+)
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import CeilingsFile
 from workbench.judge.rows import Ablation
 from workbench.ncu.capture import Table
-from workbench.render import markdown
+from workbench.render import as_json, markdown
 from workbench.render.as_json import dumps, plain_data
-from workbench.render.as_json import forms as as_json
 from workbench.render.chart import roofline_plot, svg
 from workbench.render.chart.charts import scene
 from workbench.render.chart.marks import roofs

@@ -10,9 +10,8 @@ from rich.console import Console
 
 from synthetic import ablation
 from workbench.judge.rows import Ablation, Row
-from workbench.render import markdown, terminal
+from workbench.render import as_json, markdown, terminal
 from workbench.render.as_json import dumps
-from workbench.render.as_json import forms as as_json
 from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Field, field, figure_cell
 from workbench.render.document.phrases import figure

@@ -11,7 +11,7 @@ import pytest
 from handmade import metrics
 from snapshots import snapshot, step, timing, together
 from workbench.evidence.records import CaptureIndex, Provenance, Session
-from workbench.judge.environment import environment
+from workbench.judge.comparability import environment
 from workbench.judge.inputs import Snapshot, TimedTogether
 from workbench.judge.ladder import judge
 from workbench.judge.sessions import Throttling, throttling_warnings, timing_facts

@@ -17,9 +17,8 @@ from workbench.derive.factors import (
     duration_parts,
     speedup_factors,
 )
-from workbench.derive.figures import Figure
+from workbench.derive.figures import UNSAMPLED, Figure, compare_times, stall_times
 from workbench.derive.noise import ASSUMED, ASSUMED_NOISE, Noise, Size, noise_of
-from workbench.derive.stalls import UNSAMPLED, compare_times, stall_times
 from workbench.derive.standouts import standouts
 from workbench.judge.comparison import rule_changes
 from workbench.judge.predictions import PredictionOutcome, score

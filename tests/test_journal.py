@@ -24,7 +24,7 @@ from workbench.evidence.records import (
     SessionEntry,
     Timing,
 )
-from workbench.judge.environment import recordings
+from workbench.judge.comparability import recordings
 from workbench.judge.ladder import judge
 from workbench.render.document.method import recorded
 from workbench.run import recording

@@ -30,8 +30,8 @@ from workbench.judge.pairs import VariantPair, judge_pair, ladder_sources, pair_
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.render import as_json, markdown, page, report, terminal
-from workbench.render.as_json import forms as diff_json
-from workbench.render.as_json import forms as ladder_json
+from workbench.render import as_json as diff_json
+from workbench.render import as_json as ladder_json
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_table, pair
 from workbench.render.document import report as document

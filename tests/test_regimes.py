@@ -22,8 +22,8 @@ from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
 from workbench.judge.sizes import over_sizes
+from workbench.render import as_json
 from workbench.render.as_json import dumps, plain_data
-from workbench.render.as_json import forms as as_json
 from workbench.render.document import method, phrases, result, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
 from workbench.render.document.ladder_table import account, ladder_table

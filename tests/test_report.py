@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, time, with_row
 from workbench.derive.intervals import Interval, Ratio
-from workbench.judge.environment import Environment
+from workbench.judge.comparability import Environment
 from workbench.judge.gates import Gate
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation

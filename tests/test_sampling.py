@@ -16,13 +16,20 @@ import pytest
 
 from synthetic import ablation, with_row
 from workbench.derive.diff.costs import Cost
-from workbench.derive.figures import SAMPLES, Figure, figures, stall_shares
+from workbench.derive.figures import (
+    SAMPLES,
+    Figure,
+    figures,
+    lead_error,
+    stall_shares,
+    standard_error,
+    top_stall,
+)
 from workbench.derive.noise import ASSUMED, FLOOR, noise_of
-from workbench.derive.stalls import lead_error, standard_error, top_stall
 from workbench.evidence import frames
 from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
-from workbench.render.as_json.forms import stall_certainty
+from workbench.render.as_json import stall_certainty
 from workbench.render.document.limits import in_column, of_line, reasons, share
 from workbench.render.document.limits import top_stall as top_stall_of
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from workbench.derive.roofline.counted import counted_flops
+from workbench.derive.roofline.ceilings import counted_flops
 from workbench.evidence.records import (
     Audit,
     CaptureIndex,

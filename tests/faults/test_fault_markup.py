@@ -22,7 +22,7 @@ from nasty import WORST, steering, texts
 from workbench.cli import complain
 from workbench.judge.rows import Ablation
 from workbench.render import as_json, html, markdown, terminal
-from workbench.render.as_json import forms as ladder_json
+from workbench.render import as_json as ladder_json
 from workbench.render.chart import svg
 from workbench.render.chart.charts import chart_files
 from workbench.render.document.authored import authored

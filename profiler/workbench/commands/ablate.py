@@ -31,8 +31,8 @@ from workbench.judge.ladder import judge
 from workbench.judge.leave_one_out import Switch, introduced_by, judge_left_out, names_of
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import at_one_shape, snapshot
+from workbench.render.as_json import ablation as as_data
 from workbench.render.as_json import plain_data
-from workbench.render.as_json.forms import ablation as as_data
 from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Section
 from workbench.render.document.leave_one_out import left_out_view

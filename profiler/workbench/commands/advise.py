@@ -13,7 +13,7 @@ from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.report import is_report
-from workbench.render.as_json.forms import advised
+from workbench.render.as_json import advised
 from workbench.render.document import advice, variant
 from workbench.render.document.blocks import Paragraph
 

@@ -14,7 +14,7 @@ from workbench.commands.spending import spending
 from workbench.commands.streams import note
 from workbench.commands.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
-from workbench.derive.roofline.measured import measured_ceilings
+from workbench.derive.roofline.point import measured_ceilings
 from workbench.errors import BadCapture, ToolFailed
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence, load_calibration

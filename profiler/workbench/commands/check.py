@@ -22,7 +22,7 @@ from workbench.commands.target import (
 )
 from workbench.errors import UsageError
 from workbench.evidence.recorded import Evidence
-from workbench.judge.deciding import Deciding
+from workbench.judge.open_verdicts import Deciding
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Block, Paragraph, words
 from workbench.render.document.checks import Checked

@@ -15,7 +15,7 @@ from workbench.judge.pairs import judge_pair, pair_sources
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
-from workbench.render.as_json.forms import variant_pair
+from workbench.render.as_json import variant_pair
 from workbench.render.document import hunks, pair, variant
 from workbench.render.document.blocks import Paragraph, words
 

@@ -43,8 +43,8 @@ from workbench.ncu.capture import (
     load_sources,
 )
 from workbench.ncu.report import Launch, Report, pick_kernel, pick_launch, read_report
-from workbench.render import source_lines
-from workbench.render.as_json import forms, plain_data
+from workbench.render import as_json, source_lines
+from workbench.render.as_json import plain_data
 from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
 
@@ -292,9 +292,9 @@ def pair_data(read: PairRead, group: PairGroup) -> dict[str, Any]:
         "before": group.typical.before,
         "after": group.typical.after,
         "comparison": read.comparison,
-        "figures": forms.figure_pairs(read.before.figures, read.after.figures),
+        "figures": as_json.figure_pairs(read.before.figures, read.after.figures),
         "bottlenecks_before": read.before.bottlenecks,
         "bottlenecks_after": read.after.bottlenecks,
-        "advice": forms.to_try(read.after.advice),
-        "source": forms.source_diff(read.lines),
+        "advice": as_json.to_try(read.after.advice),
+        "source": as_json.source_diff(read.lines),
     }

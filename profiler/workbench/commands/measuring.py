@@ -12,7 +12,7 @@ from workbench.commands.streams import note
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Build
-from workbench.judge.deciding import Deciding
+from workbench.judge.open_verdicts import Deciding
 from workbench.remote.target import Task
 from workbench.run.plan import Measured, Plan
 from workbench.study.config import for_study

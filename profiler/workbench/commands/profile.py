@@ -22,7 +22,7 @@ from workbench.commands.track_record import on_record, with_record
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
-from workbench.render.as_json import forms
+from workbench.render import as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Block, Callout, Paragraph, words
 from workbench.study.workspace import including
@@ -81,7 +81,7 @@ def profiled(
     rows = [judged.row(name) for name in names]
     data: dict[str, Any] = {}
     if options.json:
-        data = forms.ablation(judged, full=True)
+        data = as_json.ablation(judged, full=True)
         for key in ("versions", "references"):
             data[key] = [item for item in data[key] if item["variant"] in names]
     else:

@@ -31,8 +31,7 @@ from workbench.ncu.capture import (
 from workbench.ncu.captures import Captures
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report import is_report
-from workbench.render import source_lines
-from workbench.render.as_json import forms
+from workbench.render import as_json, source_lines
 from workbench.render.document import variant
 from workbench.render.document.blocks import Callout, Paragraph, words
 from workbench.render.source_lines import Listing
@@ -128,7 +127,9 @@ def run(options: ShowOptions) -> None:
     row = judged.row(name)
     damaged = tuple(map(words, file_warnings(evidence, [name])))
     if options.json:
-        return show_json({"study": judged.study, "gpu": judged.gpu, **forms.full_row(judged, row)})
+        return show_json(
+            {"study": judged.study, "gpu": judged.gpu, **as_json.full_row(judged, row)}
+        )
     return Output(options.wide, options.markdown, options.csv).show(
         Paragraph(variant.origin(judged)),
         *([Callout("Read this first", damaged)] if damaged else []),

@@ -18,11 +18,10 @@ from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.judge.commits import Timed
-from workbench.judge.deciding import Deciding
 from workbench.judge.differences import AtCommit
 from workbench.judge.gates import HARMLESS
 from workbench.judge.inputs import TimedTogether
-from workbench.judge.open_verdicts import timed_pair
+from workbench.judge.open_verdicts import Deciding, timed_pair
 from workbench.judge.sessions import timing_facts
 from workbench.ncu.captures import Captures
 from workbench.remote.target import Task

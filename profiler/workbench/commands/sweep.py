@@ -26,7 +26,7 @@ from workbench.commands.target import (
 )
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.records import Build, Provenance
-from workbench.judge.deciding import Deciding
+from workbench.judge.open_verdicts import Deciding
 from workbench.judge.snapshot import at_one_shape
 from workbench.judge.sweep import Sweep, judge_builds, judge_sweep, refusal
 from workbench.render.document import sweep as document

@@ -17,7 +17,7 @@ from workbench.commands.target import Target
 from workbench.errors import WorkbenchError
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import write_bytes
-from workbench.judge.advice.record import Record, together
+from workbench.judge.advice.advise import Record, together
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation

@@ -15,7 +15,7 @@ from workbench.commands.streams import note
 from workbench.commands.target import shown_path
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
 from workbench.problems.problem import Module
-from workbench.render.as_json import forms
+from workbench.render import as_json
 from workbench.render.document import attempt as document
 from workbench.render.document.blocks import Block, Text, code, line
 from workbench.render.document.machine import Save
@@ -61,8 +61,8 @@ def as_data(done: Attempt) -> dict[str, Any]:
         },
         "tolerance": {"max_abs": done.facts.absolute, "relative": done.facts.relative},
         "trial_errors": {n: {"max_abs": a, "relative": r} for n, (a, r) in errors(done).items()},
-        "tried": forms.full_row(judged, row) if judged and row else None,
-        "references": [forms.row(judged, r) for r in done.references] if judged else [],
+        "tried": as_json.full_row(judged, row) if judged and row else None,
+        "references": [as_json.row(judged, r) for r in done.references] if judged else [],
         "warnings": list(judged.warnings) if judged else [],
         "failures": done.failures,
         "kept": str(done.kept) if done.kept else None,

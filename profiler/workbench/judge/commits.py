@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import LEVEL
 from workbench.derive.noise import Noise
+from workbench.judge.comparability import COMPILERS, HARDWARE, LIBRARIES
 from workbench.judge.differences import (
     SPILLS,
     WARNINGS,
@@ -23,7 +24,6 @@ from workbench.judge.differences import (
     is_same,
     same_code,
 )
-from workbench.judge.environment import COMPILERS, HARDWARE, LIBRARIES
 from workbench.ncu.command import counting
 from workbench.study.config import CommitGate, Gates
 from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move

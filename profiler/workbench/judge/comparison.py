@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
-from workbench.derive.figures import Figure, figures
+from workbench.derive.figures import Figure, StallTime, compare_times, figures, stall_times
 from workbench.derive.noise import ASSUMED_NOISE, Noise
-from workbench.derive.stalls import StallTime, compare_times, stall_times
 from workbench.derive.standouts import Standouts, standouts
 from workbench.judge.bottlenecks import READABLE
 from workbench.words import RuleMove

@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
-from workbench.derive.roofline.measured import MeasuredCeilings, measured_ceilings
-from workbench.judge.advice.record import Trial, record, told_what_was_tried, trials_of
+from workbench.derive.roofline.point import MeasuredCeilings, measured_ceilings
+from workbench.judge.advice.advise import Trial, record, told_what_was_tried, trials_of
 from workbench.judge.comparability import (
+    Environment,
     ceiling_warnings,
     choice_warnings,
+    environment,
     file_warnings,
     ladder_warnings,
+    recordings,
 )
 from workbench.judge.comparison import Comparison
-from workbench.judge.environment import Environment, environment, recordings
 from workbench.judge.evaluate import reference_row, start_row, step_row
 from workbench.judge.inputs import (
     Snapshot,

@@ -11,14 +11,12 @@ from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
 from workbench.derive.noise import ASSUMED_NOISE, Noise
 from workbench.derive.roofline.ceilings import DRAM, Ceilings
-from workbench.derive.roofline.measured import MeasuredCeilings
-from workbench.derive.roofline.point import Point
+from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Time
-from workbench.judge.advice.advise import Advice
-from workbench.judge.advice.record import Record, Trial
+from workbench.judge.advice.advise import Advice, Record, Trial
 from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.comparability import Environment, Recordings
 from workbench.judge.comparison import Comparison
-from workbench.judge.environment import Environment, Recordings
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.regimes import AcrossShapes, Elsewhere, InRegime

@@ -18,7 +18,7 @@ import msgspec
 
 import workbench
 from workbench.errors import ToolFailed
-from workbench.judge.deciding import Deciding
+from workbench.judge.open_verdicts import Deciding
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan
 from workbench.run.protocol import Broken, CeilingsJob, ErrorText, Learned, TrialJob

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
-from workbench.judge.deciding import Deciding
+from workbench.judge.open_verdicts import Deciding
 from workbench.remote.intake import Intake
 from workbench.remote.job import (
     About,

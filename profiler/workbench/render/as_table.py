@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from workbench.derive.figures import Figure, figure_label
 from workbench.judge.rows import Ablation
 from workbench.ncu.report import Launch
-from workbench.render.as_json import forms, plain_data
+from workbench.render import as_json
+from workbench.render.as_json import plain_data
 from workbench.render.document.blocks import Block, Cell, Column, Fold, Section, Table, plain
 from workbench.render.numbers import printable
 from workbench.words import Status
@@ -62,7 +63,7 @@ def versions(found: Ablation) -> pd.DataFrame:
     """One row a step, then the references: what the columns of the ladder have, with intervals."""
     return frame(
         (
-            {**forms.columns(found, row), "status": row.status, "problem": row.problem}
+            {**as_json.columns(found, row), "status": row.status, "problem": row.problem}
             for row in found.everything
         ),
         "variant",

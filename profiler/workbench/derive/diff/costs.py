@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, ISSUING
-from workbench.derive.stalls import top_stall
+from workbench.derive.figures import DURATION, ISSUING, top_stall
 from workbench.derive.sums import added
 
 if TYPE_CHECKING:

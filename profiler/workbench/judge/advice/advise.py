@@ -1,14 +1,29 @@
-"""The candidates of all rules, ranked by what they could bring: three kinds of change at most."""
+"""The candidates of all rules, ranked by what they could bring: three kinds of change at most.
+
+The track record: what came of advice where a step followed it. Pure.
+
+A trial is a step, with what was advised at its parent by the parent's capture alone. A promise came
+true if the step answered it (it is of that kind), was kept, and saved at least half of what was
+promised of the duration under ncu. A promise that nobody tried says nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import TYPE_CHECKING
 
 from workbench.judge.advice import latency, memory, pipes
 from workbench.judge.advice.candidate import CATALOGUE, LEAST, Candidate, Kind, Limit, resource
 from workbench.judge.advice.subject import Spot, Subject
 from workbench.words import Change, Stage, Verdict
+
+if TYPE_CHECKING:
+    from workbench.judge.comparison import Comparison
+    from workbench.judge.rows import Row
+    from workbench.judge.view import View, Views
+
 
 TOP = 3
 SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the work evenly
@@ -96,3 +111,189 @@ def _advice(subject: Subject, candidate: Candidate) -> Advice:
         sure=candidate.sure,
         spot=subject.spot(*candidate.limit.counters),
     )
+
+
+HALF = 0.5
+JUDGED = (Verdict.KEPT, Verdict.REJECTED)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A step of a ladder as an answer to its parent; ``shape`` is where it is judged.
+
+    ``advised`` is what the parent's capture says, the best first; None without a capture.
+    ``ratio`` is the chained one that decided, ``saved`` the share of the duration under ncu that
+    went; None is not collected.
+    """
+
+    variant: str
+    parent: str
+    shape: str
+    kind: Change | None
+    verdict: Verdict | None
+    ratio: float | None
+    saved: float | None
+    advised: tuple[Advice, ...] | None
+
+    @property
+    def was_kept(self) -> bool:
+        return self.verdict == Verdict.KEPT
+
+    @property
+    def answered(self) -> Advice | None:
+        """The advice of its kind; None if that was not among the first."""
+        return next((one for one in (self.advised or ())[:TOP] if one.change == self.kind), None)
+
+    def fulfils(self, promised: float) -> bool:
+        """Whether it was kept and saved at least half of this share of the duration."""
+        return self.was_kept and self.saved is not None and self.saved >= HALF * promised
+
+
+@dataclass(frozen=True)
+class KindRecord:
+    """A kind of change: steps of it that were judged, those kept, the ``ratios`` of all over their
+    parents; those that had been advised at their parent, and of these those that came true.
+    """
+
+    tried: int = 0
+    kept: int = 0
+    advised: int = 0
+    came_true: int = 0
+    ratios: tuple[float, ...] = ()
+
+    @property
+    def ratio(self) -> float | None:
+        """The median of ``ratios``; None without any."""
+        return median(self.ratios) if self.ratios else None
+
+
+@dataclass(frozen=True)
+class Record:
+    """Of some ladders: judged steps, those that also have a kind, and what came of each kind."""
+
+    studies: tuple[str, ...] = ()
+    steps: int = 0
+    told: int = 0
+    kinds: Mapping[Change, KindRecord] = field(default_factory=dict)
+
+    def of(self, change: Change) -> KindRecord:
+        """Zeros if it was never tried."""
+        return self.kinds.get(change, KindRecord())
+
+
+def record(study: str, trials: Iterable[Trial]) -> Record:
+    """Of one ladder. A step without a verdict is no trial, nor one that only chooses."""
+    judged = [t for t in trials if t.verdict in JUDGED and t.kind != Change.CHOOSE]
+    told = [trial for trial in judged if trial.kind]
+    kinds = dict.fromkeys(trial.kind for trial in told if trial.kind)
+    return Record(
+        studies=(study,) if judged else (),
+        steps=len(judged),
+        told=len(told),
+        kinds={kind: _kind([t for t in told if t.kind == kind]) for kind in kinds},
+    )
+
+
+def _kind(trials: Sequence[Trial]) -> KindRecord:
+    answers = [(trial, trial.answered) for trial in trials]
+    return KindRecord(
+        tried=len(trials),
+        kept=sum(trial.was_kept for trial in trials),
+        advised=sum(advice is not None for _, advice in answers),
+        came_true=sum(advice is not None and t.fulfils(advice.saved) for t, advice in answers),
+        ratios=tuple(trial.ratio for trial in trials if trial.ratio),
+    )
+
+
+def together(records: Sequence[Record]) -> Record:
+    """The record of several ladders."""
+    kinds = dict.fromkeys(kind for each in records for kind in each.kinds)
+    return Record(
+        studies=tuple(study for each in records for study in each.studies),
+        steps=sum(each.steps for each in records),
+        told=sum(each.told for each in records),
+        kinds={kind: _sum([each.of(kind) for each in records]) for kind in kinds},
+    )
+
+
+def _sum(found: Sequence[KindRecord]) -> KindRecord:
+    return KindRecord(
+        tried=sum(each.tried for each in found),
+        kept=sum(each.kept for each in found),
+        advised=sum(each.advised for each in found),
+        came_true=sum(each.came_true for each in found),
+        ratios=tuple(ratio for each in found for ratio in each.ratios),
+    )
+
+
+def trials_of(views: Views, rows: Iterable[Row]) -> Iterator[Trial]:
+    """One a step that changes another to be faster, at the shape where it is judged."""
+    for row in rows:
+        if row.step is not None and row.step.parent is not None and not row.step.corrects:
+            view = views.at(row.judged_at) if row.judged_at else views.table
+            compared = row.compared_at or views.table.shape
+            yield _trial(view, row, row.against_parent if compared == view.shape else None)
+
+
+def _trial(view: View, row: Row, pair: Comparison | None) -> Trial:
+    assert row.step is not None
+    assert row.step.parent is not None
+    return Trial(
+        variant=row.variant,
+        parent=row.step.parent,
+        shape=view.shape,
+        kind=row.step.kind,
+        verdict=row.verdict,
+        ratio=row.deciding.ratio if row.deciding else None,
+        saved=1 - 1 / pair.factors.measured if pair and pair.factors else None,
+        advised=view.advice(row.step.parent),
+    )
+
+
+def told_what_was_tried(
+    rows: Iterable[Row], trials: Iterable[Trial], shape: str
+) -> tuple[Row, ...]:
+    """Rows of one shape, their advice with what came of it so far."""
+    here = [trial for trial in trials if trial.shape == shape and trial.verdict in JUDGED]
+    return tuple(_told(row, [t for t in here if t.parent == row.variant]) for row in rows)
+
+
+def _told(row: Row, trials: Iterable[Trial]) -> Row:
+    if row.advice is None:
+        return row
+    tried: dict[Change, list[Tried]] = {}
+    for trial in trials:
+        if trial.kind and trial.verdict:
+            tried.setdefault(trial.kind, []).append(Tried(trial.variant, trial.verdict))
+    told = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
+    return replace(row, advice=tuple(told))
+
+
+NO_RECORD = Record()
+
+
+def trust(known: KindRecord) -> float:
+    """How often a kind of change was kept over even odds, by Laplace's rule of succession: 1 where
+    it was never tried, at most 2, never 0.
+    """
+    return 2 * (known.kept + 1) / (known.tried + 2)
+
+
+def to_try(
+    advice: Sequence[Advice] | None, record: Record | None = None, top: int = TOP
+) -> tuple[Advice, ...] | None:
+    """The first of it; what was tried on the same variant and rejected stands behind all others.
+    None stays None: not collected.
+    """
+    if advice is None:
+        return None
+    known = record or NO_RECORD
+    ranked = sorted(
+        advice,
+        key=lambda one: (_failed(one), -one.expected * trust(known.of(one.change)), one.id),
+    )
+    return tuple(ranked[:top])
+
+
+def _failed(one: Advice) -> bool:
+    return any(step.verdict == Verdict.REJECTED for step in one.tried)

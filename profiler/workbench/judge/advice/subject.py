@@ -16,8 +16,7 @@ from workbench.derive.figures import (
     occupancy_limiters,
     stall_shares,
 )
-from workbench.derive.roofline.ceilings import DRAM, L2, op_peak
-from workbench.derive.roofline.counted import Used, counted_flops, used
+from workbench.derive.roofline.ceilings import DRAM, L2, Used, counted_flops, op_peak, used
 from workbench.derive.sums import added
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.ncu.catalog import TENSOR_OPS

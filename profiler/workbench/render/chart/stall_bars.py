@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from workbench.derive.figures import ISSUING
-from workbench.derive.stalls import UNSAMPLED
+from workbench.derive.figures import ISSUING, UNSAMPLED
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation
 from workbench.render.chart.frame import (

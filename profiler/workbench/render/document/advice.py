@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.derive.roofline.ceilings import DRAM
-from workbench.judge.advice import record as ranked
-from workbench.judge.advice.advise import Advice
+from workbench.judge.advice import advise as ranked
+from workbench.judge.advice.advise import Advice, KindRecord, Record
 from workbench.judge.advice.candidate import LEAST
-from workbench.judge.advice.record import KindRecord, Record
 from workbench.judge.advice.subject import Spot
 from workbench.judge.rows import Ablation, Row, best_of
 from workbench.render.document.blocks import (

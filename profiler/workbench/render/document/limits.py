@@ -6,9 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 from workbench.derive.diff.costs import Cost
-from workbench.derive.figures import ISSUING, SAMPLES, Figure, stall_label
-from workbench.derive.stalls import NAMED, UNSAMPLED, TopStall, standard_error
-from workbench.derive.stalls import top_stall as leading
+from workbench.derive.figures import (
+    ISSUING,
+    NAMED,
+    SAMPLES,
+    UNSAMPLED,
+    Figure,
+    TopStall,
+    stall_label,
+    standard_error,
+)
+from workbench.derive.figures import top_stall as leading
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Row
 from workbench.render.document.blocks import (

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS
-from workbench.judge.environment import Gone
+from workbench.judge.comparability import Gone
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import TimingFacts
 from workbench.render.document import ladder_table, timings

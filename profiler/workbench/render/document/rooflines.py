@@ -9,8 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from workbench.derive.roofline.ceilings import DRAM, L1, L2
-from workbench.derive.roofline.measured import MeasuredCeiling, MeasuredCeilings, other_clock
-from workbench.derive.roofline.point import LevelPoint, Point
+from workbench.derive.roofline.point import (
+    LevelPoint,
+    MeasuredCeiling,
+    MeasuredCeilings,
+    Point,
+    other_clock,
+)
 from workbench.evidence.records import Ceiling
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (

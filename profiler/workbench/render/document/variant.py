@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
-from workbench.derive.stalls import top_stall
+from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label, top_stall
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import advice, step, timings, why

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from workbench.derive.factors import Factor, SpeedupFactors
+from workbench.derive.figures import StallTime
 from workbench.derive.noise import Noise
-from workbench.derive.stalls import StallTime
 from workbench.derive.standouts import Standout
 from workbench.derive.sums import added
 from workbench.judge.comparison import Comparison, RuleChange

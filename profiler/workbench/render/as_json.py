@@ -1,23 +1,27 @@
-"""What JSON has of each kind of record. A record that is not named here has all of its fields."""
+"""What the verbs print under ``--json``; docs/json.md says what the names mean.
+
+``FORMS`` has the keys of each kind of record; one that is not named there has all of its fields.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
+
+import msgspec
 
 from workbench.derive.diff.model import DiffRow, Hunk, Line, Shift, SourceDiff
 from workbench.derive.diff.relocated import RelocatedBlock
 from workbench.derive.factors import Factor, SpeedupFactors
-from workbench.derive.figures import Figure
-from workbench.derive.roofline.measured import MeasuredCeiling, MeasuredCeilings
-from workbench.derive.roofline.point import LevelPoint, Point
+from workbench.derive.figures import Figure, standard_error, top_stall
+from workbench.derive.roofline.point import LevelPoint, MeasuredCeiling, MeasuredCeilings, Point
 from workbench.derive.sass import Costed
-from workbench.derive.stalls import standard_error, top_stall
 from workbench.derive.standouts import Standout
-from workbench.judge.advice import record as ranked
-from workbench.judge.advice.advise import Advice
-from workbench.judge.advice.record import KindRecord, Record
+from workbench.judge.advice import advise as ranked
+from workbench.judge.advice.advise import Advice, KindRecord, Record
 from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.commits import Change, Timed
@@ -31,12 +35,11 @@ from workbench.judge.sessions import Company, TimingFacts
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine
 from workbench.judge.sweep import Combination, Sweep
 from workbench.ncu.report import Launch, Report
-from workbench.render.as_json import plain_data
 from workbench.render.document import ladder_table
 from workbench.render.document.launches import Details
 from workbench.render.document.limits import samples
 from workbench.render.document.phrases import figure
-from workbench.words import VIRTUAL_ROOT, Regime
+from workbench.words import SCHEMA_VERSION, VIRTUAL_ROOT, Regime
 
 DIGITS = 4
 TOP = VIRTUAL_ROOT.rpartition("/")[0] + "/"
@@ -388,3 +391,30 @@ def _advice(one: Advice, record: Record | None) -> Data:
         "record": known if known.tried else None,
         "tried": one.tried[:MOST_TRIED],
     }
+
+
+def plain_data(value: Any) -> Any:
+    """Records as objects, sequences as lists; what is no number is null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, msgspec.Struct):
+        return plain_data(msgspec.to_builtins(value))
+    if is_dataclass(value):
+        return plain_data(_as_form(value))
+    if isinstance(value, Mapping):
+        return {key: plain_data(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_data(each) for each in value]
+    return value
+
+
+def _as_form(value: Any) -> Mapping[str, Any]:
+    """A record by its declaration, else with all of its fields."""
+    form = FORMS.get(type(value))
+    return form(value) if form else {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def dumps(data: Mapping[str, Any]) -> str:
+    """One object with its ``schema_version``; never NaN."""
+    whole = {"schema_version": SCHEMA_VERSION, **data}
+    return json.dumps(plain_data(whole), indent=1, allow_nan=False)
