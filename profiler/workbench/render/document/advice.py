@@ -162,8 +162,7 @@ def section(ablation: Ablation) -> Section:
     if not told:
         return Section("next", words(TITLE), (Paragraph(words(f"{ABSENT}.")),))
     why = Fold(words("Why, and at which line"), tuple(told), brief=True)
-    record = Paragraph(size(ablation.record))
-    return Section("next", words(TITLE), (*shown, why, record))
+    return Section("next", words(TITLE), (*shown, why))
 
 
 def _brief(advice: Sequence[Advice] | None) -> list[Block]:

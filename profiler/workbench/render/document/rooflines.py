@@ -64,10 +64,14 @@ def roofline(ablation: Ablation) -> Table:
     fields = [VERSION]
     if not ablation.moves_only:
         flops = of_levels(lambda p: figure_cell(p.flops_per_second / TERA) if p.flops else NONE)
-        share = of_levels(lambda p: percent(p.compute_share))
+        share = of_levels(lambda p: percent(p.compute_share) if p.flops else NONE)
         fields += [
             field("rate", "TFLOP/s", flops, right=True),
-            field("arithmetic", "arithmetic", of_levels(compute_roof)),
+            field(
+                "arithmetic",
+                "arithmetic",
+                of_levels(lambda p: compute_roof(p) if p.flops else NONE),
+            ),
             field("compute_share", "share", share, right=True),
         ]
     for level, name in LEVEL_NAMES.items():
