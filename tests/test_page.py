@@ -213,7 +213,7 @@ def test_figures_are_those_of_the_report() -> None:
     assert best.over_baseline is not None
     assert factor(best.over_baseline.ratio) in words
     assert interval(row.over_parent) in words
-    assert f"{found.score.confirmed} of {found.score.total}" in words
+    assert f"of {found.score.total} predictions {found.score.confirmed} confirmed" in words
     for figure in row.figures.values():
         assert figure.metric in words
 

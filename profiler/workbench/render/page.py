@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,6 @@ from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, scene, size_charts
 from workbench.render.chart.scene import PALETTE
 from workbench.render.chart.stall_bars import OTHER, fills
-from workbench.render.document import step
 from workbench.render.document.blocks import (
     Block,
     Document,
@@ -31,11 +29,10 @@ from workbench.render.document.blocks import (
     plain,
     words,
 )
-from workbench.render.document.phrases import steps
 from workbench.render.document.variant import figure_table
 from workbench.render.numbers import fine, number
 from workbench.render.page_sources import Files, tokens
-from workbench.words import ABSENT, Verdict
+from workbench.words import ABSENT
 
 if TYPE_CHECKING:
     import jinja2
@@ -66,7 +63,7 @@ def render_page(
         nav=_nav(sections, after),
         code_title=CODE,
         result=Markup(writer.blocks(head)),
-        tiles=tiles(ablation),
+        tiles=list(tiles(ablation)),
         warnings=Markup(writer.blocks(warnings)),
         story=Markup(writer.blocks(sections[:after])),
         evidence=Markup(writer.blocks(sections[after:])),
@@ -164,11 +161,8 @@ class Tile:
     note: str
 
 
-def tiles(ablation: Ablation) -> list[Tile]:
-    return [*_speed(ablation), *_verdicts(ablation), *_predictions(ablation)]
-
-
-def _speed(ablation: Ablation) -> Iterator[Tile]:
+def tiles(ablation: Ablation) -> Iterator[Tile]:
+    """The best version and its speed; the result counts verdicts and predictions."""
     best = ablation.best
     if best is None or best.time is None:
         return
@@ -185,18 +179,3 @@ def _interval(ratio: Ratio) -> str:
     if ratio.low is None or ratio.high is None:
         return f"interval {ABSENT}"
     return f"{fine(ratio.low)} to {fine(ratio.high)}, {ratio.level} % interval"
-
-
-def _verdicts(ablation: Ablation) -> Iterator[Tile]:
-    count = Counter(row.verdict or row.status for row in steps(ablation))
-    kept = count.pop(Verdict.KEPT, 0)
-    others = ", ".join(f"{n} {word}" for word, n in sorted(count.items()))
-    if total := kept + count.total():
-        yield Tile("steps kept", f"{kept} of {total}", others or "none was rejected")
-
-
-def _predictions(ablation: Ablation) -> Iterator[Tile]:
-    score = ablation.score
-    if score.total:
-        note = step.by_time(score)
-        yield Tile("predictions confirmed", f"{score.confirmed} of {score.total}", note)
