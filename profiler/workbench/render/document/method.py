@@ -26,7 +26,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.phrases import reason, steps
+from workbench.render.document.phrases import ladders, reason, steps
 from workbench.render.document.why import noise
 from workbench.render.numbers import factor, number, shorten
 from workbench.words import ABSENT, NONE, Status
@@ -74,14 +74,15 @@ def sessions(ablation: Ablation) -> list[Block]:
     told: list[Block] = [
         Bullets(tuple(map(words, [_regimes(ablation.timing), *_company(ablation)])))
     ]
-    shown = timings.twins(ablation)
-    if not shown.rows:
+    known = [(ladder.shape, ladder.timing) for ladder in ladders(ablation) if ladder.timing]
+    shown = [f"{shape}: {text}" for shape, facts in known if (text := timings.twin_words(facts))]
+    if not shown:
         return [*told, Paragraph(words(f"Twins: {ABSENT}."))]
     text = (
         "Twins are a second group of instances of the same variant in every session, judged as if "
         "they were another: they must come out as 1, and say how small a difference is none."
     )
-    return [*told, Paragraph(words(text)), shown]
+    return [*told, Paragraph(words(text)), Bullets(tuple(map(words, shown)))]
 
 
 def _timing(facts: TimingFacts | None) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
 from workbench.judge.regimes import InRegime
-from workbench.judge.rows import Ablation, Row
-from workbench.judge.sessions import TimingFacts, Twin
-from workbench.render.document.blocks import Cell, Field, Table, code, field, figure_cell, table
-from workbench.render.document.phrases import ladders, parent_of, with_cycles
+from workbench.judge.rows import Row
+from workbench.judge.sessions import TimingFacts
+from workbench.render.document.blocks import Cell, Field, Table, field, figure_cell, table
+from workbench.render.document.phrases import parent_of, with_cycles
 from workbench.render.numbers import at_level, ends, number
 from workbench.words import ABSENT, NONE, Regime
 
@@ -90,21 +89,6 @@ def _fastest(known: InRegime) -> str:
     return f"{with_cycles(known.over_fastest)} of {known.fastest}"
 
 
-@dataclass(frozen=True)
-class _Twin:
-    shape: str
-    twin: Twin
-
-
-TWINS: list[Field[_Twin]] = [
-    field("version", "twin of", lambda t: code(t.twin.variant)),
-    field("shape", "shape", lambda t: t.shape, rank=1),
-    field("regime", "regime", lambda t: t.twin.regime),
-    field("ratio", "ratio", lambda t: number(t.twin.ratio.ratio, 4), right=True),
-    field("ends", "95 % interval", lambda t: _fine(t.twin.ratio), right=True),
-]
-
-
 def _fine(ratio: Ratio) -> str:
     if ratio.low is None or ratio.high is None:
         return ABSENT
@@ -119,16 +103,3 @@ def twin_words(facts: TimingFacts) -> str:
         if twin.regime == Regime.CHAINED
     ]
     return f"twins, {Regime.CHAINED}: {', '.join(shown)}" if shown else ""
-
-
-def twins(ablation: Ablation) -> Table:
-    """Every twin of the timings behind the ladders: they must come out as 1."""
-    return table("twins", TWINS, _twins(ablation), key=lambda t: t.twin.variant)
-
-
-def _twins(ablation: Ablation) -> Sequence[_Twin]:
-    return [
-        _Twin(ladder.shape, twin)
-        for ladder in ladders(ablation)
-        for twin in (ladder.timing.twins if ladder.timing else ())
-    ]
