@@ -211,12 +211,6 @@ class Ablation:
         return best_of(self.rows)
 
     @property
-    def ends(self) -> tuple[Row, ...]:
-        """The baseline, and the best step where it is another."""
-        first, best = self.rows[:1], self.best
-        return (*first, best) if best is not None and best not in first else first
-
-    @property
     def score(self) -> Score:
         """Predictions of all steps that are judged by current evidence: those of one that failed
         are not measurable, and are not dropped with it.

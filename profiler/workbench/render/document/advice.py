@@ -147,26 +147,16 @@ def advised(row: Row, ablation: Ablation) -> Section:
 
 
 def section(ablation: Ablation) -> Section:
-    """Of the best version at every shape at which steps are judged; the table's is in sight."""
+    """Of the best version; folded away, of those at other shapes at which steps are judged."""
     best = ablation.best
-    shown: list[Block] = []
-    told: list[Block] = []
+    shown: list[Block] = listed(best.advice, ablation.record) if best else []
+    others: list[Block] = []
     for ladder in ablation.ladders:
-        row = best if ladder.shape == ablation.shape else best_of(ladder.rows)
-        if row is None:
-            continue
-        if row is best:
-            shown += _brief(ranked.to_try(row.advice, ablation.record))
-        told.append(Paragraph(line("After ", code(row.variant), " at ", code(ladder.shape), ":")))
-        told += listed(row.advice, ablation.record)
-    if not told:
-        return Section("next", words(TITLE), (Paragraph(words(f"{ABSENT}.")),))
-    why = Fold(words("Why, and at which line"), tuple(told), brief=True)
-    return Section("next", words(TITLE), (*shown, why))
-
-
-def _brief(advice: Sequence[Advice] | None) -> list[Block]:
-    if not advice:
-        return [Paragraph(words(ABSENT if advice is None else NOTHING))]
-    told = [line(strong(one.kind.title), f", ≤ {factor(one.gain)}") for one in advice]
-    return [Bullets(tuple(told), ordered=True)]
+        row = best_of(ladder.rows)
+        if row is not None and ladder.shape != ablation.shape:
+            title = line("After ", code(row.variant), " at ", code(ladder.shape), ":")
+            others += [Paragraph(title), *listed(row.advice, ablation.record)]
+    if others:
+        shown.append(Fold(words("At other shapes"), tuple(others), brief=True))
+    nothing = Paragraph(words(f"{ABSENT}."))
+    return Section("next", words(TITLE), tuple(shown) or (nothing,))

@@ -327,32 +327,24 @@ def across(judged: Ablation) -> list[Section]:
     return [Section("shapes", title, (shapes_table(judged), Paragraph(result.across(judged))))]
 
 
-LAST, INNER, PASSING, CLEAR = "└─ ", "├─ ", "│  ", "   "
-
-
 def tree(ablation: Ablation) -> CodeBlock:
-    """A line a step under its parent, with its verdict; a chain of only children is not indented:
-    it reads from the top down.
+    """A line a step under its parent, with its verdict; steps of one parent are indented, so that a
+    chain of only children reads from the top down.
     """
     children: dict[str, list[Row]] = {}
     for row in ablation.rows:
         children.setdefault(parent_of(row), []).append(row)
-    return CodeBlock("\n".join(_lines(children.get("", []), children, "")))
+    return CodeBlock("\n".join(_lines("", children, "")))
 
 
-def _lines(
-    rows: Sequence[Row], children: Mapping[str, Sequence[Row]], before: str
-) -> Iterator[str]:
-    """``before`` is what stands before every line of these rows and of what follows them."""
-    for place, row in enumerate(rows, start=1):
-        forked, last = len(rows) > 1, place == len(rows)
-        branch = (LAST if last else INNER) if forked else ""
+def _lines(parent: str, children: Mapping[str, Sequence[Row]], indent: str) -> Iterator[str]:
+    rows = children.get(parent, ())
+    deeper = indent + "  " * (len(rows) > 1)
+    for row in rows:
         failed = row.status == Status.FAILED and not row.judged_at
         word = brief_reason(row) if failed else verdict(row)
-        told = "" if row.verdict == Verdict.BASELINE else f"  {word}"
-        yield f"{before}{branch}{row.variant}{told}"
-        deeper = before + ((CLEAR if last else PASSING) if forked else "")
-        yield from _lines(children.get(row.variant, ()), children, deeper)
+        yield f"{deeper}{row.variant}" + f"  {word}" * (row.verdict != Verdict.BASELINE)
+        yield from _lines(row.variant, children, deeper)
 
 
 def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart import charts
-from workbench.render.document import advice, limits, method, pair, rooflines, why
+from workbench.render.document import advice, limits, method, rooflines, why
 from workbench.render.document import result as said
 from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
@@ -175,18 +175,7 @@ def _why(ablation: Ablation) -> Section:
     else:
         blocks.append(Paragraph(words(f"The factors of the speedup: {ABSENT}.")))
     blocks.append(_chart("stall-time", ablation))
-    if ablation.whole and (times := why.stall_table(ablation.whole)):
-        title = f"Where the time went from {ablation.whole.before} to {ablation.whole.after}"
-        blocks.append(Fold(words(title), (times,)))
-    blocks += _memory(ablation)
     return Section("why", words("Why it got faster"), tuple(blocks))
-
-
-def _memory(ablation: Ablation) -> list[Block]:
-    if len(ablation.ends) < 2:
-        return []
-    before, after = ablation.ends
-    return [pair.memory((before.variant, after.variant), before.figures, after.figures)]
 
 
 STEPS = "Each step with its verdict, the factors of its speedup under ncu, "
