@@ -28,7 +28,10 @@ def read(request: Request) -> Problem:
     """Raises UsageError for what is no definition, and for a part that is missing or misfits."""
     path, data = request.source, _json(request.source)
     if {"spec", "sources"} <= set(data):
-        path, data, request = _of_solution(request, data)
+        raise UsageError(
+            f"{path.name} is a solution of '{data.get('definition')}', and no definition",
+            hint=f"workbench try DEFINITION.json --solution {path.name}",
+        )
     if absent := [part for part in PARTS if part not in data]:
         raise UsageError(
             f"{path.name} is no definition of FlashInfer-Bench: it has no '{absent[0]}'",
@@ -82,21 +85,6 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UsageError(f"{path} is no JSON object", hint=f"a definition has {', '.join(PARTS)}")
     return data
-
-
-def _of_solution(request: Request, data: Mapping[str, Any]) -> tuple[Path, dict[str, Any], Request]:
-    """The definition that a solution names, from the files around it."""
-    wanted = str(data.get("definition", ""))
-    for file in _around(request.source, "definitions"):
-        if file.suffix == ".json" and file != request.source:
-            found = _json(file)
-            if found.get("name") == wanted and "axes" in found:
-                made = Request(**{**vars(request), "source": file, "solution": request.source})
-                return file, found, made
-    raise UsageError(
-        f"{request.source.name} is a solution of '{wanted}', which stands nowhere around it",
-        hint="workbench try DEFINITION.json --solution SOLUTION.json",
-    )
 
 
 def _around(path: Path, kind: str) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.problems.given.calls import File, only
 from workbench.problems.given.inputs import filled, seeded
+from workbench.problems.sources import parameters
 
 if TYPE_CHECKING:
     import torch
@@ -38,15 +40,18 @@ def _decorated(tree: ast.Module) -> dict[str, str]:
 def ranges_of(tree: ast.Module, node: ast.FunctionDef) -> dict[str, list[ast.stmt]]:
     """The statements of every range of a function, by name."""
     decorated = _decorated(tree)
-    found: dict[str, list[ast.stmt]] = {}
-    for statement in node.body:
-        if isinstance(statement, ast.With):
-            names = [_annotation(item.context_expr) for item in statement.items]
-            found |= {name: statement.body for name in names if name}
-        elif isinstance(statement, ast.Assign | ast.Expr) and isinstance(statement.value, ast.Call):
-            called = decorated.get(ast.unparse(statement.value.func), "")
-            found |= {called: [statement]} if called else {}
-    return found
+    found = [_ranges_in(statement, decorated) for statement in node.body]
+    return {name: body for each in found for name, body in each.items()}
+
+
+def _ranges_in(statement: ast.stmt, decorated: Mapping[str, str]) -> dict[str, list[ast.stmt]]:
+    if isinstance(statement, ast.With):
+        names = [_annotation(item.context_expr) for item in statement.items]
+        return {name: statement.body for name in names if name}
+    if isinstance(statement, ast.Assign | ast.Expr) and isinstance(statement.value, ast.Call):
+        called = decorated.get(ast.unparse(statement.value.func), "")
+        return {called: [statement]} if called else {}
+    return {}
 
 
 class Annotated(File):
@@ -98,15 +103,9 @@ class Annotated(File):
         node = next(
             n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == self.function
         )
-        ranges = ranges_of(tree, node)
-        inside = {id(statement) for body in ranges.values() for statement in body}
-        first = next(
-            at
-            for at, statement in enumerate(node.body)
-            if id(statement) in inside or (isinstance(statement, ast.With) and _is_range(statement))
-        )
-        setup = node.body[:first]
-        names = sorted({*_parameters(node), *_bound(setup)})
+        ranges, decorated = ranges_of(tree, node), _decorated(tree)
+        setup = list(itertools.takewhile(lambda s: not _ranges_in(s, decorated), node.body))
+        names = sorted({*parameters(node), *_bound(setup)})
         back = ast.parse("locals()", mode="eval").body
         made = _function("setup", node.args, [*setup, ast.Return(back)])
         parts = [_function(f"range_{at}", _keywords(names), _returning(body))
@@ -118,15 +117,6 @@ class Annotated(File):
             name: space[f"range_{at}"] for at, name in enumerate(ranges)
         }
         return {"setup": space["setup"], "ranges": found}
-
-
-def _is_range(node: ast.With) -> bool:
-    return any(_annotation(item.context_expr) for item in node.items)
-
-
-def _parameters(node: ast.FunctionDef) -> list[str]:
-    every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-    return [argument.arg for argument in every]
 
 
 def _bound(body: list[ast.stmt]) -> list[str]:
