@@ -163,10 +163,9 @@ def answer(task: Task, hear: Hear) -> Measured:
     ended, and KeyboardInterrupt after Ctrl-C.
     """
     from workbench.run.protocol import Broken
-    from workbench.run.trial import error_of
 
     (found,) = measured([task], hear)
     if isinstance(found.told, Broken):
         remote = REMOTE.get()
-        raise remote.error(found.told.error) if remote else error_of(found.told)
+        raise remote.error(found.told.error) if remote else found.told.error.error()
     return found

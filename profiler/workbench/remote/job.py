@@ -21,7 +21,7 @@ from workbench.errors import ToolFailed
 from workbench.judge.open_verdicts import Deciding
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan
-from workbench.run.protocol import Broken, CeilingsJob, ErrorText, Learned, TrialJob
+from workbench.run.protocol import CeilingsJob, ErrorText, TrialJob
 from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.study.workspace import CONFIG_FILE
@@ -81,27 +81,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str] = {}
     gpu: str = ""
     seconds: float = 0.0
-    failures: dict[str, str] = {}
-    hints: dict[str, str] = {}
-    unsupported: dict[str, str] = {}
-    refused: dict[str, str] = {}
-    parts: dict[str, float] = {}
-    told: Learned | Broken | None = None
-    interrupted: bool = False
+    measured: Measured = msgspec.field(default_factory=Measured)
     about: About | None = None
     error: ErrorText | None = None
-
-    @property
-    def measured(self) -> Measured:
-        return Measured(
-            failures=self.failures,
-            hints=self.hints,
-            unsupported=self.unsupported,
-            refused=self.refused,
-            seconds=self.parts,
-            told=self.told,
-            interrupted=self.interrupted,
-        )
 
 
 def digest(data: bytes) -> str:

@@ -25,9 +25,8 @@ from workbench.remote.job import (
 )
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan
-from workbench.run.protocol import Broken, CeilingsJob, ErrorText, TrialJob
+from workbench.run.protocol import CeilingsJob, ErrorText, TrialJob
 from workbench.run.recording import Recorder, typed
-from workbench.run.trial import error_of
 from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.study.shapes import parameters_of_derived
@@ -149,7 +148,7 @@ class Remote:
 
     def error(self, text: ErrorText) -> WorkbenchError:
         """As it was raised there: of that machine, and not of this one."""
-        found = error_of(Broken(error=text))
+        found = text.error()
         if not isinstance(found, EnvironmentLacks | ToolFailed):
             return found
         hint = found.hint.replace("`workbench doctor`", f"`workbench doctor --on {self.name}`")

@@ -72,17 +72,13 @@ def carry_out(data: bytes, tell: Callable[[Event], None] = lambda event: None) -
         with one_gpu(job.gpu) as scratch:
             return measured(job, contents, scratch, tell)
     except KeyboardInterrupt:
-        return pack(Result(interrupted=True))
+        return pack(Result(measured=Measured(interrupted=True)))
     except WorkbenchError as error:
-        return pack(Result(error=text_of(error)))
-
-
-def text_of(error: WorkbenchError) -> ErrorText:
-    return ErrorText(kind=type(error).__name__, message=error.message, hint=error.hint)
+        return pack(Result(error=ErrorText.of(error)))
 
 
 def about(*, doctor: bool) -> About:
-    lacks = None if machine.can_measure() else text_of(machine.why_not_measuring())
+    lacks = None if machine.can_measure() else ErrorText.of(machine.why_not_measuring())
     command = [sys.executable, "-P", "-m", "workbench", "doctor", "--json"]
     findings = ""
     if doctor:
@@ -145,13 +141,7 @@ def measured(
         files={name: digest(data) for name, data in files.items()},
         gpu=gpu.name,
         seconds=time.monotonic() - began,
-        failures=done.failures,
-        hints=done.hints,
-        unsupported=done.unsupported,
-        refused=done.refused,
-        parts=done.seconds,
-        told=done.told,
-        interrupted=done.interrupted,
+        measured=done,
     )
     return pack(result, files.values())
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
+from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
 from workbench.run import machine
 from workbench.run.process import Worker, WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
@@ -106,9 +106,8 @@ def worker_stopped(outcome: WorkerEnd) -> WorkbenchError:
     """For a worker that ended with no variant to blame: its own error, where it tells of one."""
     hint = "`workbench doctor` may say why"
     if broken := outcome.of(Broken):
-        error = broken[0].error
-        kind = {"UsageError": UsageError, "EnvironmentLacks": EnvironmentLacks}.get(error.kind)
-        return (kind or ToolFailed)(f"the worker stopped: {error.message}", hint=error.hint or hint)
+        error = broken[0].error.error()
+        return type(error)(f"the worker stopped: {error.message}", hint=error.hint or hint)
     tail = outcome.log.splitlines()[-5:]
     how = "nothing came any more" if outcome.timed_out else f"exit {outcome.returncode}"
     return ToolFailed("\n".join([f"the worker stopped: {how}", *tail]), hint=hint)

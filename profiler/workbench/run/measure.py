@@ -90,7 +90,6 @@ class Measurement:
                 for worker in (ahead, self.clock):
                     if worker is not None:
                         worker.kill()
-        self.result.written += self.recorder.written
         return self.result
 
     @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from workbench.ncu.command import range_name
 from workbench.run.build import params_of, sources_of
@@ -43,8 +42,8 @@ class Plan:
 
 @dataclass
 class Measured:
-    """What came out besides the files: failures by variant with hints, what was written, and the
-    seconds of each part of the run.
+    """What came out besides the files: failures by variant with hints, and the seconds of each
+    part of the run.
 
     A variant that does not support the shape, or whose build was ``refused``, has not failed, and
     is neither timed nor captured. ``told`` is what a job came to that leaves no evidence.
@@ -54,7 +53,6 @@ class Measured:
     hints: dict[str, str] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    written: list[Path] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     told: Learned | Broken | None = None
     interrupted: bool = False

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from workbench.errors import ToolFailed
+from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence.records import (
     BuiltKernel,
     Ceiling,
@@ -123,12 +123,23 @@ class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
 Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob | ShipJob
 
 
+KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFailed, ToolFailed)}
+
+
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
     """An exception in words; ``kind`` is the name of its class."""
 
     kind: str
     message: str
     hint: str = ""
+
+    @classmethod
+    def of(cls, error: WorkbenchError) -> ErrorText:
+        return cls(kind=type(error).__name__, message=error.message, hint=error.hint)
+
+    def error(self, default: type[WorkbenchError] = ToolFailed) -> WorkbenchError:
+        """As it was raised in the other process; ``default`` stands for classes of its own."""
+        return KINDS.get(self.kind, default)(self.message, hint=self.hint)
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):

@@ -30,7 +30,6 @@ from workbench.evidence.records import (
     GraphNode,
     PredictionEntry,
     Provenance,
-    Record,
     Session,
     Timing,
     differing,
@@ -58,22 +57,16 @@ def digest(data: bytes) -> str:
 
 def write_captures(
     folder: EvidenceFolder, name: str, report: bytes, indexes: Iterable[CaptureIndex]
-) -> list[Path]:
+) -> None:
     """Keep a compressed report, then the indexes that name it, and say so in the journal; drop
     what no index names any more.
-
-    Returns what was written.
     """
-    kept = folder.reports / name
-    written = [kept]
     with store.alone(folder.root):  # or the report is nobody's yet when another command cleans up
-        store.write_bytes(kept, report)
+        store.write_bytes(folder.reports / name, report)
         for index in indexes:
-            written.append(folder.capture_index(index.shape, index.variant))
-            store.write(written[-1], index)
+            store.write(folder.capture_index(index.shape, index.variant), index)
             journal.append(folder, journal.capture_entry(index))
         remove_unused(folder)
-    return written
 
 
 def remove_unused(folder: EvidenceFolder) -> None:
@@ -144,7 +137,6 @@ class Recorder:
         self.shape = shape
         self.folder = folder
         self.environment = Environment()
-        self.written: list[Path] = []
         self._checks: dict[str, dict[str, Check]] = {}
         self._sessions: list[Session] = []
         self._nodes: dict[str, tuple[GraphNode, ...]] = {}
@@ -186,7 +178,7 @@ class Recorder:
         if self.shape in self.study.derived:
             parameters = self.study.shapes[self.shape].parameters
             record = DerivedShape(shape=self.shape, parameters=parameters)
-            self._write(self.folder.shape(self.shape), record)
+            store.write(self.folder.shape(self.shape), record)
 
     def fingerprint(self, variant: str, shape: str | None = None) -> str:
         return self._prints[variant, shape or self.shape]
@@ -221,7 +213,7 @@ class Recorder:
             hint=hint,
             provenance=provenance(self.environment),
         )
-        self._write(self.folder.build(variant), record)
+        store.write(self.folder.build(variant), record)
         return record
 
     def check(self, variant: str, shape: str, **found: Any) -> None:
@@ -241,7 +233,7 @@ class Recorder:
                 for shape, check in known.items()
                 if check.fingerprint == self.expected(new.variant, shape)
             }
-            self._write(path, structs.replace(new, shapes=still | new.shapes))
+            store.write(path, structs.replace(new, shapes=still | new.shapes))
 
     def drop_timing(self) -> None:
         """What was timed so far in this run is not kept, but for a line of the journal: one that is
@@ -253,7 +245,6 @@ class Recorder:
                 entry = journal.timing_entry(name, self._on_record, cut_short=True)
                 journal.append(self.folder, entry)
             self._timing.unlink(missing_ok=True)
-            self.written.remove(self._timing)
         self._sessions, self._nodes, self._unsteady = [], {}, set()
         self._timing = self._on_record = None
 
@@ -277,7 +268,6 @@ class Recorder:
         )
         if self._timing is None:
             self._timing = self.free(stamp(record.provenance.date))
-            self.written.append(self._timing)
         store.write(self._timing, record)
         self._on_record = record
         return record
@@ -338,11 +328,7 @@ class Recorder:
             )
             for variant, number in launches.items()
         ]
-        self.written += write_captures(self.folder, name, data, indexes)
-
-    def _write(self, path: Path, record: Record) -> None:
-        store.write(path, record)
-        self.written.append(path)
+        write_captures(self.folder, name, data, indexes)
 
 
 _elsewhere: list[str] = []

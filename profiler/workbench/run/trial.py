@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
+from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.run import machine
 from workbench.run.build import worker_stopped
 from workbench.run.process import run_worker
@@ -19,7 +19,6 @@ from workbench.study.model import Study, Variant
 from workbench.study.sources import virtual_name
 from workbench.words import INSTALL
 
-KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFailed, ToolFailed)}
 SECONDS = 300.0  # the longest silence: an extension may be compiled in it
 
 
@@ -49,11 +48,9 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
     if outcome.interrupted:
         raise KeyboardInterrupt
     if broken := outcome.of(Broken):
-        error = broken[0].error
-        told = error.message.replace(
-            virtual_name(study.name, ""), ""
-        )  # as the user's file is called
-        raise KINDS.get(error.kind, UsageError)(told, hint=error.hint)
+        error = broken[0].error.error(UsageError)
+        error.message = error.message.replace(virtual_name(study.name, ""), "")  # the user's name
+        raise error
     tried = outcome.of(Learned)
     if not tried:
         if outcome.timed_out:
@@ -69,18 +66,10 @@ def told_by(study: Study, job: TrialJob) -> Learned | Broken:
     try:
         return try_once(study, job)
     except WorkbenchError as error:
-        kind = type(error).__name__
-        return Broken(error=ErrorText(kind=kind, message=error.message, hint=error.hint))
-
-
-def error_of(broken: Broken) -> WorkbenchError:
-    """As it was raised where it was told."""
-    error = broken.error
-    return KINDS.get(error.kind, ToolFailed)(error.message, hint=error.hint)
+        return Broken(error=ErrorText.of(error))
 
 
 SHIP_SECONDS = 600.0  # the longest silence: all kernels are compiled in it
-SHIP_KINDS = {"UsageError": UsageError, "EnvironmentLacks": EnvironmentLacks}
 
 
 def packable(
@@ -117,10 +106,9 @@ def packable(
     if outcome.interrupted:
         raise KeyboardInterrupt
     if broken := outcome.of(Broken):
-        error = broken[0].error
-        raise SHIP_KINDS.get(error.kind, ToolFailed)(
-            f"{variant.name} cannot be shipped: {error.message}", hint=error.hint
-        )
+        error = broken[0].error.error()
+        error.message = f"{variant.name} cannot be shipped: {error.message}"
+        raise error
     found = outcome.of(Packable)
     if not found:
         raise worker_stopped(outcome)

@@ -9,12 +9,10 @@ ceiling is what can be had; the median, because one lucky round cannot be had ag
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -29,14 +27,11 @@ from workbench.run.protocol import (
     CeilingFailed,
     CeilingMeasured,
     CeilingsJob,
-    Done,
-    Hello,
     Surroundings,
-    read_job,
 )
 from workbench.run.worker.device import context_lost, environment, gpu_uuid
-from workbench.run.worker.journal import Journal, describe, or_broken
-from workbench.run.worker.startup import end_with_parent
+from workbench.run.worker.journal import Journal, describe
+from workbench.run.worker.startup import job_of
 
 ROUNDS = 15
 ROUND_MICROSECONDS = 8000.0
@@ -323,19 +318,13 @@ BENCHMARKS: Mapping[str, Callable[[Bench], list[Setting]]] = {
 
 
 def main() -> None:
-    end_with_parent()
-    job = read_job(Path(sys.argv[1]))
-    assert isinstance(job, CeilingsJob)
-    with Journal(Path.cwd()) as journal:
-        journal.write(Hello(pid=os.getpid()))
-        with or_broken(journal):
-            journal.write(Surroundings(environment=environment()))
-            bench = Bench()
+    with job_of(CeilingsJob) as (job, journal):
+        journal.write(Surroundings(environment=environment()))
+        bench = Bench()
         for name in job.ceilings:
             journal.current(name)
             measure(name, bench, journal)
         journal.current("")
-        journal.write(Done())
 
 
 def measure(name: str, bench: Bench, journal: Journal) -> None:

@@ -58,11 +58,11 @@ def or_broken(journal: Journal) -> Iterator[None]:
 
 def describe(error: BaseException) -> ErrorText:
     """The error in a line or, for a compiler, in its own words, with the user's file and line."""
-    kind = type(error).__name__
     if isinstance(error, WorkbenchError):
-        return ErrorText(kind=kind, message=error.message, hint=error.hint)
+        return ErrorText.of(error)
     if told := in_words(error):
         return told
+    kind = type(error).__name__
     where = f" ({at})" if (at := place(error)) else ""
     lines = str(error).strip().splitlines()
     return ErrorText(kind=kind, message=f"{kind}: {lines[0] if lines else ''}{where}")

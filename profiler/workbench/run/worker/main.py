@@ -27,17 +27,14 @@ from workbench.run.protocol import (
     Captured,
     Checked,
     ContextLost,
-    Done,
     Failed,
-    Hello,
     Start,
     Surroundings,
     VariantsJob,
-    read_job,
 )
-from workbench.run.worker.journal import STREAM_HINT, Journal, describe, or_broken
+from workbench.run.worker.journal import STREAM_HINT, Journal, describe
 from workbench.run.worker.lines import prepare
-from workbench.run.worker.startup import ENVIRONMENT, end_with_parent, import_ahead, wait_at_gate
+from workbench.run.worker.startup import ENVIRONMENT, import_ahead, job_of, wait_at_gate
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
 from workbench.study.model import Shape
 from workbench.study.params import base_name
@@ -76,7 +73,6 @@ class Worker:
 
     def run(self) -> None:
         phases = self.job.phases
-        self.journal.write(Hello(pid=os.getpid()))
         if self.job.gated:
             self.variants = wait_for_parent(self.folder, self.job)
         if phases != (Phase.BUILD,) or not self.job.arch:  # for the GPU at hand
@@ -89,7 +85,6 @@ class Worker:
             self.each(Phase.CHECK, self.check)
         if Phase.CAPTURE in phases:
             self.each(Phase.CAPTURE, self.capture)
-        self.journal.write(Done())
 
     def tell_surroundings(self) -> None:
         from workbench.run.worker.device import environment
@@ -293,10 +288,7 @@ def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
 
 
 def main() -> None:
-    end_with_parent()
-    job = read_job(Path(sys.argv[1]))
-    assert isinstance(job, VariantsJob)
-    with Journal(Path.cwd()) as journal, or_broken(journal):
+    with job_of(VariantsJob) as (job, journal):
         Worker(job, journal).run()
 
 

@@ -6,8 +6,6 @@ correct, without their values where that is possible. Needs no GPU.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from keyword import iskeyword
@@ -21,9 +19,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from workbench import cuda
 from workbench.cuda.build import compiler_version, key_of, write_cubin
 from workbench.errors import UsageError
-from workbench.run.protocol import Done, Hello, Packable, ShipJob, read_job
-from workbench.run.worker.journal import Journal, or_broken
-from workbench.run.worker.startup import end_with_parent
+from workbench.run.protocol import Packable, ShipJob
+from workbench.run.worker.startup import job_of
 from workbench.shipped.facts import (
     CUBINS,
     NAMED,
@@ -223,13 +220,8 @@ def _told(error: Exception) -> str:
 
 
 def main() -> None:
-    end_with_parent()
-    job = read_job(Path(sys.argv[1]))
-    assert isinstance(job, ShipJob)
-    with Journal(Path.cwd()) as journal, or_broken(journal):
-        journal.write(Hello(pid=os.getpid()))
+    with job_of(ShipJob) as (job, journal):
         journal.write(Shipping(job).run())
-        journal.write(Done())
 
 
 if __name__ == "__main__":

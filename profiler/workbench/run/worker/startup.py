@@ -19,12 +19,13 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from workbench.run.gpu import Gpu
-from workbench.run.protocol import GATE, PARENT, read_gate
+from workbench.run.protocol import GATE, PARENT, Done, Hello, Job, read_gate, read_job
+from workbench.run.worker.journal import Journal, or_broken
 from workbench.study.front_ends import imported_by
 
 POLL_SECONDS = 0.02
@@ -51,6 +52,23 @@ class Parent:
         if self.made_our_group:
             os.killpg(0, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+J = TypeVar("J", bound=Job)
+
+
+@contextmanager
+def job_of(kind: type[J]) -> Iterator[tuple[J, Journal]]:
+    """The job that this process was started for, and the journal that it writes: inside, it does
+    all of it. It ends with its parent.
+    """
+    end_with_parent()
+    job = read_job(Path(sys.argv[1]))
+    assert isinstance(job, kind)
+    with Journal(Path.cwd()) as journal, or_broken(journal):
+        journal.write(Hello(pid=os.getpid()))
+        yield job, journal
+        journal.write(Done())
 
 
 def end_with_parent() -> None:

@@ -7,9 +7,7 @@ the CPU, as far as the code goes there.
 
 from __future__ import annotations
 
-import os
 import secrets
-import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,7 +18,7 @@ import torch
 
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems.given import Dotted, afterwards, without
-from workbench.run.protocol import Done, ErrorText, Hello, Learned, TrialJob, read_job
+from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.deviation import (
     Run,
     copies,
@@ -34,9 +32,9 @@ from workbench.run.worker.deviation import (
     written,
 )
 from workbench.run.worker.device import on_cpu
-from workbench.run.worker.journal import Journal, describe, in_words, or_broken, place
+from workbench.run.worker.journal import describe, in_words, place
 from workbench.run.worker.lines import prepare
-from workbench.run.worker.startup import end_with_parent
+from workbench.run.worker.startup import job_of
 from workbench.study.workspace import load_module
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
@@ -263,14 +261,8 @@ def in_users_words(error: Exception, doing: str) -> WorkbenchError:
 
 
 def main() -> None:
-    end_with_parent()
-    job = read_job(Path(sys.argv[1]))
-    assert isinstance(job, TrialJob)
-    with Journal(Path.cwd()) as journal, or_broken(journal):
-        journal.write(Hello(pid=os.getpid()))
-        with on_cpu() if job.device == "cpu" else nullcontext():
-            journal.write(Trial(job).run())
-        journal.write(Done())
+    with job_of(TrialJob) as (job, journal), on_cpu() if job.device == "cpu" else nullcontext():
+        journal.write(Trial(job).run())
 
 
 if __name__ == "__main__":
