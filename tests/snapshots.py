@@ -30,8 +30,8 @@ from workbench.judge.inputs import (
     VariantEvidence,
     shapes_of,
 )
-from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture, Launched
+from workbench.ncu.captures import Kept
 from workbench.study.model import Ladder, Step, Variant, Work
 from workbench.words import CheckResult, NodeKind, Regime, Status
 

@@ -15,8 +15,8 @@ from workbench.judge.comparability import environment
 from workbench.judge.inputs import Snapshot, TimedTogether
 from workbench.judge.ladder import judge
 from workbench.judge.sessions import Throttling, throttling_warnings, timing_facts
-from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
+from workbench.ncu.captures import Kept
 from workbench.ncu.command import INTERVAL, counting
 from workbench.render.document.blocks import plain
 from workbench.render.document.result import result

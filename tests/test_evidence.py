@@ -18,7 +18,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Environment
 from workbench.ncu.capture import Table, load_capture
 from workbench.ncu.captures import Captures
-from workbench.ncu.counters import stall_metrics
+from workbench.ncu.disassembly import stall_metrics
 from workbench.ncu.reader import launches as opened
 from workbench.run import recording
 from workspaces import (

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from remotes import card
-from workbench.run.gpu import Gpu
-from workbench.run.gpu_lock import held
+from workbench.run.gpu import Gpu, held
 
 
 def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

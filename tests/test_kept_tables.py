@@ -14,8 +14,8 @@ from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.store import digest_of
-from workbench.ncu.cache import Kept, tables_of
 from workbench.ncu.capture import Capture, Decoded, Tables, load_capture
+from workbench.ncu.captures import Kept, tables_of
 from workbench.ncu.catalog import FigureSpec, catalog, needed_metrics
 from workbench.ncu.reader import launches
 from workbench.run.recording import remove_unused

@@ -27,8 +27,8 @@ from workbench.derive.figures import (
 )
 from workbench.derive.noise import ASSUMED, FLOOR, noise_of
 from workbench.evidence import frames
-from workbench.ncu.cache import Kept
 from workbench.ncu.capture import Capture
+from workbench.ncu.captures import Kept
 from workbench.render.as_json import stall_certainty
 from workbench.render.document.limits import in_column, of_line, reasons, share
 from workbench.render.document.limits import top_stall as top_stall_of

@@ -15,8 +15,8 @@ from workbench.derive.sass import Listing, listing
 from workbench.errors import BadCapture
 from workbench.evidence import frames
 from workbench.ncu import cache
-from workbench.ncu.cache import Kept, tables_of
 from workbench.ncu.capture import Capture, Decoded
+from workbench.ncu.captures import Kept, tables_of
 from workbench.ncu.disassembly import packed, unpacked
 from workbench.ncu.reader import actions
 from workspaces import CAUSAL, FIXTURE, SHOWN, output_of, recorded_capture, recorded_report

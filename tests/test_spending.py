@@ -16,7 +16,7 @@ from workbench.commands import spending as spending_verb
 from workbench.evidence import store
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal
-from workbench.run import gpu_lock, machine, measure
+from workbench.run import gpu, machine, measure
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured
 from workbench.study.config import Budget
@@ -51,7 +51,7 @@ def test_two_commands_measure_one_after_the_other(tmp_path: Path, monkeypatch: P
         with spending_verb.alone_on_the_card():
             entered.set()
 
-    with gpu_lock.held([card(0)]):
+    with gpu.held([card(0)]):
         waiting = threading.Thread(target=other, daemon=True)
         waiting.start()
         assert told.wait(60)

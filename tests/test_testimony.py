@@ -34,7 +34,7 @@ from workbench.judge.cross_checks import (
 from workbench.judge.cross_checks import testimony as gates_of
 from workbench.judge.inputs import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, Table
-from workbench.ncu.kernel_names import lasting_kernel, variant_module
+from workbench.ncu.command import lasting_kernel, variant_module
 from workbench.run.worker.timing.instances import Loader
 from workbench.study.model import Work
 from workbench.study.workspace import load_module
@@ -370,7 +370,7 @@ def test_operations_are_counted_by_kind() -> None:
 
 
 def test_tables_kept_without_it_leave_the_kernels_open(tmp_path: Path) -> None:
-    from workbench.ncu.cache import Kept, tables_of
+    from workbench.ncu.captures import Kept, tables_of
 
     found = capture("fix7")
     kept = [Kept(x.kernel, x.metrics, x.lines, x.rules, x.collected) for x in found.launches]

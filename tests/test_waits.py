@@ -17,10 +17,9 @@ import pytest
 from workbench.cuda.cubin import MAGIC
 from workbench.ncu import line_table, places
 from workbench.ncu.capture import Decoded, read_lines
-from workbench.ncu.counters import counted
-from workbench.ncu.instructions import Instruction, instruction
+from workbench.ncu.disassembly import counted
 from workbench.ncu.line_table import Frame, LineTable, Row, line_tables, tables_in
-from workbench.ncu.places import Places, Waits, is_library, source_place
+from workbench.ncu.places import Instruction, Places, Waits, instruction, is_library, source_place
 from workbench.ncu.reader import actions
 from workspaces import CAPTURES, CAUSAL, FLUSHED, recorded_range
 

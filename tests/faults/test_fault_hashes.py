@@ -20,8 +20,7 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED
 from workbench.judge.inputs import Snapshot
 from workbench.judge.snapshot import snapshot
-from workbench.ncu.cache import Kept, tables_of
-from workbench.ncu.captures import Captures
+from workbench.ncu.captures import Captures, Kept, tables_of
 from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace

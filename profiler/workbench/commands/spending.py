@@ -15,8 +15,7 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, refusal
 from workbench.run import machine
-from workbench.run.gpu import gpus
-from workbench.run.gpu_lock import held
+from workbench.run.gpu import gpus, held
 from workbench.run.recording import now
 from workbench.study.workspace import Workspace
 

@@ -111,7 +111,7 @@ class EvidenceFolder:
         return self.root / "reports"
 
     def tables(self, report: str) -> Path:
-        """What was read of a report; see ``ncu.cache``."""
+        """What was read of a report; see ``ncu.captures``."""
         return self.root / "tables" / f"{Path(report).stem}.json.zst"
 
     @property

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.errors import UsageError, unknown
 from workbench.ncu.catalog import needed_metrics
-from workbench.ncu.counters import LINE_COUNTERS, Counted, counted, stall_metrics
-from workbench.ncu.disassembly import Code, read_code
+from workbench.ncu.disassembly import (
+    LINE_COUNTERS,
+    Code,
+    Counted,
+    counted,
+    read_code,
+    stall_metrics,
+)
 from workbench.ncu.line_table import tables_in
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import (

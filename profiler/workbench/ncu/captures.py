@@ -1,21 +1,200 @@
-"""The captures that evidence names, opened once and kept."""
+"""The captures that evidence names, opened once and kept, and the tables of a report's launches:
+with them the report is not decoded again, or not kept.
+
+``ncu_report`` takes tens of milliseconds a launch, and as long again for its lines. Tables belong
+to one report, by its sha256. A metric that they lack is not collected.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from workbench.errors import BadCapture
-from workbench.evidence.layout import EvidenceFolder
+from workbench.errors import BadCapture, EnvironmentLacks
+from workbench.evidence import frames
+from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CaptureIndex
-from workbench.evidence.store import EXCHANGED, report_sha256
-from workbench.ncu.cache import Launches, capture_of, tables_of
-from workbench.ncu.capture import Capture
-from workbench.ncu.reader import Wanted
+from workbench.evidence.store import CONTENT, EXCHANGED, digest_of, report_sha256, write_bytes
+from workbench.ncu.capture import Capture, Decoded, Extents, Launched, Table, Tables
+from workbench.ncu.disassembly import Code, packed, unpacked
+from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
-if TYPE_CHECKING:
-    from workbench.ncu.capture import Table
+Launches = list[tuple[Tables, Sequence[str]]]
+LAUNCHES = b'","launches":'  # what stands between the checksum and the launches
+# What begins a launch, and its last part, four fifths of it. No string of JSON holds a bare quote.
+LAUNCH, INSTRUCTIONS = b'{"kernel":', b',"instructions":'
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One launch from the file; see ``Tables``."""
+
+    kernel: str
+    metrics: Sequence[tuple[Any, ...]]
+    lines: Sequence[tuple[Any, ...]]
+    rules: Sequence[tuple[Any, ...]]
+    collected: frozenset[str]
+    launched: Launched | None = None
+    instructions: bytes = b""
+    report: str = ""  # its sha256
+    index: int = 0  # among the report's launches
+
+    @cached_property
+    def code(self) -> Code | None:
+        """Unpacked when it is asked for: most verbs do not look at it."""
+        found = json.loads(self.instructions or b"null")
+        return unpacked(found, _seen[self.report], self._action) if found else None
+
+    def _action(self) -> Any:
+        """None where the report was not kept."""
+        path = _seen[self.report]
+        if not is_there(path):
+            return None
+        if digest_of(path) != self.report:
+            raise BadCapture(f"{path} {EXCHANGED}", hint=CUT)
+        return launches(path)[self.index][0]
+
+
+class Unusable(ValueError):
+    """Why tables cannot stand for their report."""
+
+
+def tables_of(
+    report: Path, kept: Path, sha256: str = "", tell: Callable[[str], None] | None = None
+) -> Launches:
+    """Every launch of a report with its NVTX ranges, from its tables; where these are missing or
+    damaged, from the report, and the tables are written again.
+
+    ``sha256`` is the report's where the report is not kept; "" takes any. ``tell`` is told of
+    tables that somebody changed. Raises BadCapture where neither is there, or fits.
+    """
+    there = is_there(report)
+    try:
+        found = _read(kept, report, digest_of(report) if there else sha256)
+    except Unusable as error:
+        if not there:
+            raise BadCapture(f"{kept.name} {error}", hint=CUT) from None
+        if tell is not None and str(error) == EXCHANGED:
+            tell(f"{kept.name} {error}: it was read again from {report.name}")
+        found = [(Decoded(action, report), ranges) for action, ranges in launches(report)]
+        packed = _packed(found, report)
+        with suppress(OSError, EnvironmentLacks):  # it only saves time
+            write_bytes(kept, packed)
+    return found
+
+
+def capture_of(every: Launches, wanted: Wanted, report: Path) -> Capture:
+    """The wanted launches. Raises BadCapture where there is none."""
+    return Capture(report, tuple(wanted_of(every, wanted, report)))
+
+
+# By checksum: the shapes of a ladder share reports, and each is asked for on its own.
+_unpacked: dict[bytes, Launches] = {}
+_seen: dict[str, Path] = {}  # where a report was last, by its sha256
+
+
+def _read(path: Path, report: Path, sha256: str) -> Launches:
+    """Raises Unusable for what is missing, damaged or of another report than that of ``sha256``."""
+    try:
+        text = frames.whole(path.read_bytes())
+        head, _, rest = text.partition(CONTENT)
+        of = json.loads(head + b"}")["of"]["report"]
+        if sha256 not in ("", of):
+            raise Unusable(f"is of another report than {report.name}")
+        checksum, _, body = rest.partition(LAUNCHES)
+        if hashlib.sha256(body).hexdigest().encode() != checksum:
+            raise Unusable(EXCHANGED)
+        if checksum not in _unpacked:
+            _unpacked[checksum] = list(_launches(body[:-1], of))
+        _seen[of] = report
+        return list(_unpacked[checksum])
+    except Unusable:
+        raise
+    except FileNotFoundError:
+        raise Unusable("is missing, and its report too") from None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise Unusable(f"cannot be read: {error}") from None
+
+
+def _launches(body: bytes, report: str) -> Iterator[tuple[Kept, Sequence[str]]]:
+    """Raises as ``json.loads``."""
+    texts = body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else []
+    for index, text in enumerate(texts):
+        head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
+        launch = json.loads(LAUNCH + head + b"}")
+        yield _kept(launch, instructions, report, index), launch["ranges"]
+
+
+def _kept(launch: dict[str, Any], instructions: bytes, report: str, index: int) -> Kept:
+    return Kept(
+        launch["kernel"],
+        [tuple(row) for row in launch["metrics"]],
+        [tuple(row) for row in launch["lines"]],
+        [_rule(row) for row in launch["rules"]],
+        frozenset(launch["collected"]),
+        _launched(launch.get("launched")),
+        instructions,
+        report,
+        index,
+    )
+
+
+def _launched(found: dict[str, Any] | None) -> Launched | None:
+    """None of tables that were kept before it was read."""
+    if found is None:
+        return None
+    grid, block = _extents(found["grid"]), _extents(found["block"])
+    return Launched(found["mangled"], grid, block, found["l2_bytes"])
+
+
+def _extents(found: list[int] | None) -> Extents | None:
+    if found is None:
+        return None
+    x, y, z = found
+    return (x, y, z)
+
+
+def _rule(row: list[Any]) -> tuple[Any, ...]:
+    *texts, estimate, focus = row
+    return (*texts, estimate, [(name, value) for name, value in focus])
+
+
+def _packed(found: Launches, report: Path) -> bytes:
+    rows = _rows(found, report)
+    body = json.dumps(rows, separators=(",", ":")).encode() + b"}"
+    of = json.dumps({"of": {"report": digest_of(report)}}, separators=(",", ":")).encode()
+    checksum = hashlib.sha256(body).hexdigest().encode()
+    return frames.compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body)
+
+
+def _rows(found: Launches, report: Path) -> list[dict[str, Any]]:
+    try:
+        return [_row(launch, ranges) for launch, ranges in found]
+    except BadCapture:
+        raise
+    except Exception as error:  # whatever ncu_report makes of bytes that are not ncu's
+        raise BadCapture(f"{report} cannot be read: {error}", hint=CUT) from None
+
+
+def _row(launch: Tables, ranges: Sequence[str]) -> dict[str, Any]:
+    return {
+        "kernel": launch.kernel,
+        "ranges": ranges,
+        "metrics": launch.metrics,
+        "lines": launch.lines,
+        "rules": launch.rules,
+        "collected": sorted(launch.collected),
+        "launched": asdict(launch.launched) if launch.launched else None,
+        "instructions": packed(launch.code) if launch.code else None,
+    }
+
 
 REPORTS = "reports"
 

@@ -24,8 +24,7 @@ from workbench.errors import BadCapture
 from workbench.evidence import frames
 from workbench.evidence.records import CapturedKernel
 from workbench.evidence.store import digest_of
-from workbench.ncu.command import nvtx_ranges
-from workbench.ncu.kernel_names import lasting_kernel
+from workbench.ncu.command import lasting_kernel, nvtx_ranges
 
 T = TypeVar("T")
 # Launches of a report: those of one workbench range, those of some indices, or all.

@@ -42,8 +42,7 @@ from workbench.remote.job import (
 from workbench.remote.pipe import RESULT
 from workbench.run import machine
 from workbench.run.calibrate import calibrate
-from workbench.run.gpu import gpus
-from workbench.run.gpu_lock import environment_of, folder_of, held, own_folder
+from workbench.run.gpu import environment_of, folder_of, gpus, held, own_folder
 from workbench.run.measure import Measurement
 from workbench.run.plan import Measured
 from workbench.run.protocol import CeilingsJob, ErrorText, Event, Passes, TrialJob, encode

@@ -20,7 +20,7 @@ from workbench import cuda
 from workbench.cuda.includes import source_text
 from workbench.errors import ToolFailed, UsageError
 from workbench.evidence.records import BuiltKernel
-from workbench.ncu.kernel_names import variant_module
+from workbench.ncu.command import variant_module
 from workbench.run.protocol import (
     CONTEXT_LOST,
     Built,

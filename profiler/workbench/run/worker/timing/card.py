@@ -13,7 +13,7 @@ import torch
 
 from workbench import cuda
 from workbench.evidence.records import GraphNode
-from workbench.ncu.kernel_names import lasting_kernel
+from workbench.ncu.command import lasting_kernel
 from workbench.words import NodeKind
 
 SLOTS = 8192  # replays whose stamps are held

@@ -16,7 +16,7 @@ import torch
 from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import GraphNode
-from workbench.ncu.kernel_names import variant_module
+from workbench.ncu.command import variant_module
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.journal import STREAM_HINT
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
