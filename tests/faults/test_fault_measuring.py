@@ -68,10 +68,10 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
     built = json.loads(out)["builds"]
     assert [b["variant"] for b in built] == ["baseline", *bad, "last"]
     errors = {b["variant"]: b["error"] for b in built}
-    assert "crashed the compiler's process (exit 9)" in errors["dies"]
+    assert "crashed its process (exit 9)" in errors["dies"]
     assert errors["exits"] == "SystemExit: 0 (exits.py:2)"
     assert errors["raises"] == "BaseException: no (raises.py:1)"
-    assert "takes too long: nothing came for 10 s" in errors["hangs"]
+    assert "hangs: nothing came for 10 s" in errors["hangs"]
     assert [errors[name] for name in ("baseline", "prints", "last")] == ["", "", ""]
     for name in ("dies", "exits", "raises", "hangs"):
         assert f"error: {name}: " in err
@@ -85,7 +85,7 @@ def test_a_variant_that_prints_without_end_hangs(tmp_path: Path, capsys: Capture
     assert main(["build", "--json", "--project", str(tmp_path)]) == 4
     built = json.loads(capsys.readouterr().out)["builds"]
     assert [bool(b["error"]) for b in built] == [True, False]
-    assert "takes too long" in built[0]["error"]
+    assert "hangs" in built[0]["error"]
 
 
 def test_a_worker_ends_where_its_parent_was_killed(tmp_path: Path) -> None:

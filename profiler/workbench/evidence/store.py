@@ -13,7 +13,6 @@ import json
 import os
 import re
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -30,10 +29,6 @@ from workbench.evidence.records import Record
 from workbench.words import SCHEMA_VERSION
 
 R = TypeVar("R", bound=Record)
-EVIDENCE_FILES = (".json", ".json" + PACKED, ".ncu-repz")
-DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
-_TEMPORARY = re.compile(r"\.(?P<of>.+)\.[a-z0-9_]{8}", re.DOTALL)
-
 _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has a line end
 
 CONTENT = b',"content":"'  # what stands in tables between their report's sha256 and their own
@@ -126,7 +121,7 @@ def report_sha256(folder: EvidenceFolder, name: str) -> str | None:
 
 def content(record: Record) -> dict[str, Any]:
     """A record as its file has it."""
-    return {"schema_version": record.schema, **record.written(msgspec.to_builtins(record))}
+    return {"schema_version": record.schema, **msgspec.to_builtins(record)}
 
 
 def encoded(record: Record, path: Path) -> bytes:
@@ -236,22 +231,6 @@ def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:
     )
 
 
-def is_temporary(name: str, path: Path) -> bool:
-    """Whether a name is that of a file being written: of ``path``, or of evidence."""
-    match = _TEMPORARY.fullmatch(name)
-    return match is not None and (match["of"] == path.name or match["of"].endswith(EVIDENCE_FILES))
-
-
-def _sweep(path: Path) -> None:
-    """Delete the temporary files beside ``path`` that nobody is writing any more."""
-    dead = time.time() - DEAD_AFTER_S
-    for beside in path.parent.iterdir():
-        if is_temporary(beside.name, path):
-            with suppress(OSError):  # another process was faster
-                if beside.stat().st_mtime < dead:
-                    beside.unlink()
-
-
 def _is_stream(path: Path) -> bool:
     """Whether a file must not come in its place; one that the shell has opened neither."""
     opened = path.is_symlink() and str(path.readlink()).startswith("/proc/")
@@ -261,7 +240,7 @@ def _is_stream(path: Path) -> bool:
 def write_bytes(path: Path, data: bytes) -> None:
     """Write all of it or nothing: a reader never sees half a file. Raises EnvironmentLacks.
 
-    What killed runs left beside it goes. A pipe or a device, such as /dev/stdout, is written to.
+    A pipe or a device, such as /dev/stdout, is written to.
     """
     try:
         if _is_stream(path):
@@ -271,8 +250,7 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise disk_full(path, error) or error from None
     written: Path | None = None
     try:
-        if not _is_new(path.parent):
-            _sweep(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         written = Path(name)
         with os.fdopen(handle, "wb") as file:
@@ -286,17 +264,6 @@ def write_bytes(path: Path, data: bytes) -> None:
         if written is not None:
             written.unlink(missing_ok=True)
         raise disk_full(path, error) or error from None
-
-
-def _is_new(folder: Path) -> bool:
-    """Make a folder where there is none."""
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise
-        return False
-    return True
 
 
 @contextmanager

@@ -93,12 +93,7 @@ def _culprit(outcome: WorkerEnd, limit: float) -> Failed:
     """The variant that ended the worker."""
     if not outcome.current:
         raise worker_stopped(outcome)
-    why = (
-        f"takes too long: nothing came for {outcome.waited or limit:g} s"
-        if outcome.timed_out
-        else f"crashed the compiler's process (exit {outcome.returncode})"
-    )
-    error = ErrorText(kind="", message=why)
+    error = ErrorText(kind="", message=outcome.why(limit))
     return Failed(variant=outcome.current, phase=Phase.BUILD, error=error)
 
 

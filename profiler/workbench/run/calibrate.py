@@ -103,11 +103,7 @@ class Calibrating:
     def blame(self, outcome: WorkerEnd) -> None:
         """Write down the ceiling that ended the worker; ToolFailed where it was none of them."""
         if outcome.current:
-            self.absent[outcome.current] = (
-                f"hangs: nothing came for {self.limit:g} s"
-                if outcome.timed_out
-                else f"crashed its process (exit {outcome.returncode})"
-            )
+            self.absent[outcome.current] = outcome.why(self.limit)
         elif not outcome.of(CeilingFailed):
             broken = outcome.of(Broken)
             why = broken[0].error.message if broken else outcome.log[-500:].strip()

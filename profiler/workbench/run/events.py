@@ -115,14 +115,13 @@ class Listener:
         phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
         phase = phases[-1] if phases else Phase.BUILD
         status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
-        why = (
-            f"hangs: nothing came for {outcome.waited or limit:g} s ({phase})"
-            if outcome.timed_out
-            else f"crashed its process ({phase}, exit {outcome.returncode})"
-        )
+        self.drop(variant, phase, outcome.why(limit, phase), status)
+        return variant
+
+    def drop(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:
+        """As ``fail``, of a variant whose worker could not say so."""
         self.fail(variant, phase, why, status)
         self.on_event(Failed(variant=variant, phase=phase, error=ErrorText(kind="", message=why)))
-        return variant
 
     def fail_without_kernel(self, outcome: WorkerEnd, stored: list[str]) -> None:
         """Those that ran to their end, and launched nothing that ncu saw."""
@@ -130,9 +129,7 @@ class Listener:
         for event in outcome.of(Captured):
             if event.variant not in stored:
                 why = f"{error.message} ({error.hint})"
-                self.fail(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
-                text = ErrorText(kind="", message=why)
-                self.on_event(Failed(variant=event.variant, phase=Phase.CAPTURE, error=text))
+                self.drop(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
 
 
 def passes(on_event: Callable[[Event], None]) -> Callable[[str], None]:

@@ -71,6 +71,14 @@ class WorkerEnd:
     def finished(self) -> bool:
         return any(isinstance(event, Done) for event in self.events)
 
+    def why(self, limit: float, where: str = "") -> str:
+        """How it ended, in words; ``limit`` is the silence allowed where none was noted."""
+        if self.timed_out:
+            at = f" ({where})" if where else ""
+            return f"hangs: nothing came for {self.waited or limit:g} s{at}"
+        at = f"{where}, " if where else ""
+        return f"crashed its process ({at}exit {self.returncode})"
+
     def of(self, kind: type[E]) -> list[E]:
         """Its events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]

@@ -52,14 +52,8 @@ def compare(
     if not_finite := int(wrong.sum()):
         first = int((wrong > 0).long().argmax())
         where = _index(parts[first], int(places[first, 0]))
-        return (
-            math.nan,
-            math.nan,
-            (
-                f"{not_finite} of {out.numel()} outputs are NaN or infinite, the first at {where}: "
-                "not written, or read out of bounds"
-            ),
-        )
+        why = f"{not_finite} of {out.numel()} outputs are NaN or infinite, the first at {where}: "
+        return math.nan, math.nan, f"{why}not written, or read out of bounds"
     worst = float(absolute.max())
     relative = _ratio(math.sqrt(float(squared.sum())), math.sqrt(float(norm.sum())))
     if worst <= bound.absolute and relative <= bound.relative:
@@ -131,9 +125,8 @@ def tensors(out: Any) -> list[torch.Tensor]:
     """All of one output or of several."""
     if isinstance(out, torch.Tensor):
         return [out]
-    if isinstance(out, dict):
-        out = tuple(out.values())
-    return [t for part in out for t in tensors(part)] if isinstance(out, tuple | list) else []
+    parts = tuple(out.values()) if isinstance(out, dict) else out
+    return [t for part in parts for t in tensors(part)] if isinstance(parts, tuple | list) else []
 
 
 def copies(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,6 +134,7 @@ def copies(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def size_of(tensor: torch.Tensor) -> int:
+    """Bytes of a dense tensor."""
     return tensor.numel() * tensor.element_size()
 
 
@@ -163,8 +157,7 @@ def dtype_of(given: Mapping[str, torch.Tensor]) -> str:
 def is_changed(after: Any, before: Any) -> bool:
     if not isinstance(after, torch.Tensor):
         return False
-    one, other = (t.contiguous().view(-1).view(torch.uint8) for t in (after, before))
-    return not torch.equal(one, other)
+    return not same_bits(after, before)
 
 
 def written(run: Run, inputs: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

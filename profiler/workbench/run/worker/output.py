@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from workbench.errors import ToolFailed, UsageError
+from workbench.run.worker.deviation import tensors
 
 Tensors = dict[str, torch.Tensor]
 RETURN_THEM = "return a tensor, or a tuple, list or dict of tensors, as reference() does"
@@ -239,7 +240,7 @@ def in_order(run: Callable[..., Any]) -> Callable[..., Any]:
 
     def called(**inputs: Any) -> Any:
         result = run(**inputs)
-        for tensor in _tensors(result):
+        for tensor in tensors(result):
             if not tensor.is_contiguous():
                 raise UsageError(
                     f"run() returned a tensor of strides {tensor.stride()}, which is not in order",
@@ -248,10 +249,3 @@ def in_order(run: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return called
-
-
-def _tensors(result: Any) -> Iterator[torch.Tensor]:
-    parts = result.values() if isinstance(result, dict) else result
-    for part in parts if isinstance(result, dict | list | tuple) else (result,):
-        if isinstance(part, torch.Tensor):
-            yield part

@@ -319,14 +319,16 @@ def _attribute(path: str) -> Setting:
     return Setting(path, read, lambda value: setattr(find(), name, value))
 
 
-def _leave_function_modes(before: int) -> None:
-    while torch._C._len_torch_function_stack() > before:
-        torch._C._pop_torch_function_stack()
+def _modes(kind: str) -> Setting:
+    """The depth of a stack of torch's modes, which is only ever cut down to what it was."""
+    depth = getattr(torch._C, f"_len_torch_{kind}_stack")
+    leave = getattr(torch._C, f"_pop_torch_{kind}_stack")
 
+    def cut(before: int) -> None:
+        while depth() > before:
+            leave()
 
-def _leave_dispatch_modes(before: int) -> None:
-    while torch._C._len_torch_dispatch_stack() > before:
-        torch._C._pop_torch_dispatch_stack()
+    return Setting(f"torch's stack of {kind} modes", depth, cut)
 
 
 SETTINGS = (
@@ -342,25 +344,13 @@ SETTINGS = (
             "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
         ),
     ),
-    Setting(
-        "torch.backends.cuda.flash_sdp_enabled",
-        torch.backends.cuda.flash_sdp_enabled,
-        torch.backends.cuda.enable_flash_sdp,
-    ),
-    Setting(
-        "torch.backends.cuda.mem_efficient_sdp_enabled",
-        torch.backends.cuda.mem_efficient_sdp_enabled,
-        torch.backends.cuda.enable_mem_efficient_sdp,
-    ),
-    Setting(
-        "torch.backends.cuda.math_sdp_enabled",
-        torch.backends.cuda.math_sdp_enabled,
-        torch.backends.cuda.enable_math_sdp,
-    ),
-    Setting(
-        "torch.backends.cuda.cudnn_sdp_enabled",
-        torch.backends.cuda.cudnn_sdp_enabled,
-        torch.backends.cuda.enable_cudnn_sdp,
+    *(
+        Setting(
+            f"torch.backends.cuda.{kind}_sdp_enabled",
+            getattr(torch.backends.cuda, f"{kind}_sdp_enabled"),
+            getattr(torch.backends.cuda, f"enable_{kind}_sdp"),
+        )
+        for kind in ("flash", "mem_efficient", "math", "cudnn")
     ),
     Setting(
         "torch.get_float32_matmul_precision",
@@ -374,14 +364,5 @@ SETTINGS = (
         torch.use_deterministic_algorithms,
     ),
     Setting("torch.is_grad_enabled", torch.is_grad_enabled, torch._C._set_grad_enabled),
-    Setting(
-        "torch's stack of function modes",
-        torch._C._len_torch_function_stack,
-        _leave_function_modes,
-    ),
-    Setting(
-        "torch's stack of dispatch modes",
-        torch._C._len_torch_dispatch_stack,
-        _leave_dispatch_modes,
-    ),
+    *map(_modes, ("function", "dispatch")),
 )

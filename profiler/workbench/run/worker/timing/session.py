@@ -223,21 +223,15 @@ class Timing:
         relative, wrong = 0.0, ""
         for name, (mine, its) in paired(found, expected).items():
             out, wanted = found.tensors[mine], expected.tensors[its]
-            why = refuse_kind(out, wanted)
-            one = (math.nan, why) if why else self.compared(instance, out, wanted, bound)
-            relative = relative if math.isnan(relative) or one[0] <= relative else one[0]
-            wrong = wrong or (f"'{name}': {one[1]}" if name and one[1] else one[1])
+            one, why = math.nan, refuse_kind(out, wanted)
+            if not why:
+                _, one, why = compare(*instance.kept_pieces(out, wanted), bound)
+            relative = relative if math.isnan(relative) or one <= relative else one
+            wrong = wrong or (f"'{name}': {why}" if name and why else why)
         del inputs, expected, wanted
         changed = instance.changed_input()
         why = f"the output of a timed call: {wrong}" if wrong else ""
         return relative, why or (changed and f"changes its input '{changed}' in a timed call")
-
-    def compared(
-        self, instance: Instance, out: torch.Tensor, wanted: torch.Tensor, bound: Tolerance
-    ) -> tuple[float, str]:
-        """The relative error of one kept output, and what is wrong with it."""
-        _, relative, wrong = compare(*instance.kept_pieces(out, wanted), bound)
-        return relative, wrong
 
 
 EVERY = {Regime.CHAINED: 1, Regime.BACK_TO_BACK: 2, Regime.COLD: 2}  # how many rounds to one

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from workbench.errors import UsageError, nearest
-from workbench.run.worker.deviation import same_bits
+from workbench.run.worker.deviation import same_bits, size_of
 from workbench.run.worker.timing.card import Card
 from workbench.study.model import Shape
 
@@ -65,11 +65,6 @@ def is_dense(tensor: torch.Tensor) -> bool:
                 return False
             expected *= size
     return True
-
-
-def size_of(tensor: torch.Tensor) -> int:
-    """Bytes of a dense tensor."""
-    return tensor.numel() * tensor.element_size()
 
 
 def in_memory(tensor: torch.Tensor) -> torch.Tensor:
