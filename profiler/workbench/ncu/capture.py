@@ -31,6 +31,7 @@ from workbench.ncu.reader import (
     mangled_name,
     metric_names,
     metric_value,
+    number,
 )
 
 if TYPE_CHECKING:
@@ -232,13 +233,12 @@ def read_metrics(action: Any, names: Iterable[str]) -> list[tuple[Any, ...]]:
 
 
 def read_launched(action: Any) -> Launched:
-    sectors = metric_value(action, L2_SECTORS)
-    counted = sectors is not None and not isinstance(sectors[0], str)
+    sectors = number(action, L2_SECTORS)
     return Launched(
         mangled=mangled_name(action),
         grid=extents(action, "grid"),
         block=extents(action, "block"),
-        l2_bytes=float(sectors[0]) * SECTOR_BYTES if sectors and counted else None,
+        l2_bytes=None if sectors is None else sectors * SECTOR_BYTES,
     )
 
 

@@ -16,13 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from workbench.errors import BadCapture, EnvironmentLacks
 from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CaptureIndex
 from workbench.evidence.store import CONTENT, EXCHANGED, digest_of, report_sha256, write_bytes
-from workbench.ncu.capture import Capture, Decoded, Extents, Launched, Table, Tables
+from workbench.ncu.capture import Capture, Decoded, Launched, Table, Tables
 from workbench.ncu.disassembly import Code, packed, unpacked
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
@@ -37,9 +39,9 @@ class Kept:
     """One launch from the file; see ``Tables``."""
 
     kernel: str
-    metrics: Sequence[tuple[Any, ...]]
-    lines: Sequence[tuple[Any, ...]]
-    rules: Sequence[tuple[Any, ...]]
+    metrics: list[tuple[Any, ...]]
+    lines: list[tuple[Any, ...]]
+    rules: list[tuple[str, str, str, str, str, float, list[tuple[str, float]]]]
     collected: frozenset[str]
     launched: Launched | None = None
     instructions: bytes = b""
@@ -129,41 +131,8 @@ def _launches(body: bytes, report: str) -> Iterator[tuple[Kept, Sequence[str]]]:
     for index, text in enumerate(texts):
         head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
         launch = json.loads(LAUNCH + head + b"}")
-        yield _kept(launch, instructions, report, index), launch["ranges"]
-
-
-def _kept(launch: dict[str, Any], instructions: bytes, report: str, index: int) -> Kept:
-    return Kept(
-        launch["kernel"],
-        [tuple(row) for row in launch["metrics"]],
-        [tuple(row) for row in launch["lines"]],
-        [_rule(row) for row in launch["rules"]],
-        frozenset(launch["collected"]),
-        _launched(launch.get("launched")),
-        instructions,
-        report,
-        index,
-    )
-
-
-def _launched(found: dict[str, Any] | None) -> Launched | None:
-    """None of tables that were kept before it was read."""
-    if found is None:
-        return None
-    grid, block = _extents(found["grid"]), _extents(found["block"])
-    return Launched(found["mangled"], grid, block, found["l2_bytes"])
-
-
-def _extents(found: list[int] | None) -> Extents | None:
-    if found is None:
-        return None
-    x, y, z = found
-    return (x, y, z)
-
-
-def _rule(row: list[Any]) -> tuple[Any, ...]:
-    *texts, estimate, focus = row
-    return (*texts, estimate, [(name, value) for name, value in focus])
+        more = {"instructions": instructions, "report": report, "index": index}
+        yield msgspec.convert({**launch, **more}, Kept), launch["ranges"]
 
 
 def _packed(found: Launches, report: Path) -> bytes:

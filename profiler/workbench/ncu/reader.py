@@ -137,10 +137,15 @@ def mangled_name(action: Any) -> str:
     return lasting_kernel(str(action.name(action.NameBase_MANGLED) or ""))
 
 
+def number(action: Any, name: str) -> float | None:
+    """As ``metric_value``, of a metric that is a number."""
+    found = metric_value(action, name)
+    return None if found is None or isinstance(found[0], str) else found[0]
+
+
 def extents(action: Any, what: str) -> tuple[int, int, int] | None:
     """x, y and z of the ``grid`` or the ``block``; None where not collected."""
-    found = [metric_value(action, f"launch__{what}_dim_{axis}") for axis in "xyz"]
-    x, y, z = (int(value[0]) if value else 0 for value in found)
+    x, y, z = (int(number(action, f"launch__{what}_dim_{axis}") or 0) for axis in "xyz")
     return (x, y, z) if x and y and z else None
 
 
@@ -210,16 +215,15 @@ def resources_of(path: Path, wanted: Wanted) -> tuple[CapturedKernel, ...]:
 
 def resources(action: Any) -> CapturedKernel:
     """Of one launch."""
-    parts = [_number(action, f"{SHARED}_{part}") for part in ("static", "dynamic")]
-    spilled = _number(action, SPILLING)
+    parts = [_whole(action, f"{SHARED}_{part}") for part in ("static", "dynamic")]
     return CapturedKernel(
         kernel=kernel_name(action),
-        registers=_number(action, "launch__registers_per_thread"),
+        registers=_whole(action, "launch__registers_per_thread"),
         shared_bytes=None if None in parts else sum(part or 0 for part in parts),
-        spill_instructions=spilled,
+        spill_instructions=_whole(action, SPILLING),
     )
 
 
-def _number(action: Any, name: str) -> int | None:
-    found = metric_value(action, name)
-    return None if found is None or isinstance(found[0], str) else int(found[0])
+def _whole(action: Any, name: str) -> int | None:
+    found = number(action, name)
+    return None if found is None else int(found)

@@ -17,7 +17,7 @@ from typing import Any
 
 from workbench.errors import UsageError, nearest
 from workbench.evidence import frames
-from workbench.ncu.reader import kernel_name, metric_value
+from workbench.ncu.reader import extents, kernel_name, metric_value, number
 from workbench.ncu.reader import launches as launches_in
 
 PLAIN, PACKED = SUFFIXES = (".ncu-rep", ".ncu-repz")
@@ -108,27 +108,12 @@ def require_file(path: Path) -> None:
     """
     if _is_file(path):
         return _require_readable(path)
-    if path.is_symlink():
-        raise UsageError(
-            f"{path} is a link that leads to no file", hint=f"see `ls -l {quote(str(path))}`"
-        )
-    if _exists(path) and not path.is_dir():
-        raise UsageError(f"{path} is a pipe or a device, not a report", hint="name a regular file")
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder, not a report", hint=_nearest_in(path, path))
-    raise UsageError(f"there is no file {path}", hint=_nearest_in(path.parent, path))
-
-
-def _nearest_in(folder: Path, path: Path) -> str:
-    found = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}")]
-    return nearest(str(path), found) if found else "there is no report in that folder"
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
+    folder = path if path.is_dir() else path.parent
+    found = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
+    raise UsageError(
+        f"there is no file {path}",
+        hint=nearest(str(path), found) if found else "there is no report in that folder",
+    )
 
 
 def _require_readable(path: Path) -> None:
@@ -147,16 +132,13 @@ def _require_readable(path: Path) -> None:
 
 
 def _dimensions(action: Any, what: str) -> tuple[int, ...] | None:
-    found = [metric_value(action, f"launch__{what}_dim_{axis}") for axis in "xyz"]
-    if all(found):
-        return tuple(int(f[0]) for f in found if f)
-    total = metric_value(action, f"launch__{what}_size")
-    return (int(total[0]),) if total else None
+    total = number(action, f"launch__{what}_size")
+    return extents(action, what) or (None if total is None else (int(total),))
 
 
-def _number(action: Any, name: str, scale: float) -> float | None:
-    found = metric_value(action, name)
-    return float(found[0]) * scale if found and not isinstance(found[0], str) else None
+def _scaled(action: Any, name: str, scale: float) -> float | None:
+    found = number(action, name)
+    return None if found is None else found * scale
 
 
 def _launch(index: int, action: Any, ranges: Sequence[str]) -> Launch:
@@ -168,8 +150,8 @@ def _launch(index: int, action: Any, ranges: Sequence[str]) -> Launch:
         KINDS.get(int(action.workload_type()), "other"),
         _dimensions(action, "grid"),
         _dimensions(action, "block"),
-        _number(action, "gpu__time_duration.sum", 1e-3),
-        _number(action, "gpc__cycles_elapsed.avg.per_second", 1e-9),
+        _scaled(action, "gpu__time_duration.sum", 1e-3),
+        _scaled(action, "gpc__cycles_elapsed.avg.per_second", 1e-9),
         str(gpu[0]) if gpu else "",
         "; ".join(ranges),
     )
@@ -180,11 +162,9 @@ def read_report(path: Path) -> Report:
     require_file(path)
     found = launches_in(path)
     launches = tuple(_launch(i, action, ranges) for i, (action, ranges) in enumerate(found))
-    parts = [
-        metric_value(found[0][0], f"device__attribute_compute_capability_{part}")
-        for part in ("major", "minor")
-    ]
-    capability = ".".join(str(int(p[0])) for p in parts if p) if all(parts) else ""
+    attribute = "device__attribute_compute_capability"
+    parts = [number(found[0][0], f"{attribute}_{part}") for part in ("major", "minor")]
+    capability = "" if None in parts else ".".join(str(int(part or 0)) for part in parts)
     gpus = tuple(dict.fromkeys(launch.gpu for launch in launches if launch.gpu))
     return Report(path, launches, gpus, capability, *_written_by(path))
 

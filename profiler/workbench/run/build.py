@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
@@ -63,10 +62,10 @@ def build_only(
     left = list(variants)
     with (
         scratch_folder(study, cubins) as scratch,
-        compilers(scratch, left, partial(_job, study), arch),
+        compilers(scratch, left, study, arch),
     ):
         while left:
-            outcome = run_worker(scratch, _job(study, left, arch), limit, on_event)
+            outcome = run_worker(scratch, build_job(study, left, arch), limit, on_event)
             if outcome.interrupted:
                 raise KeyboardInterrupt
             events = [event for event in outcome.events if isinstance(event, Built | Failed)]
@@ -79,7 +78,7 @@ def build_only(
     return [results[name] for name in variants if name in results]
 
 
-def _job(study: Study, variants: Sequence[str], arch: str) -> VariantsJob:
+def build_job(study: Study, variants: Sequence[str], arch: str) -> VariantsJob:
     return VariantsJob(
         study=study.name,
         variants=tuple(variants),
@@ -133,13 +132,12 @@ def has_own_compiler(scratch: Path, variant: str) -> bool:
 def compilers(
     scratch: Path,
     variants: Sequence[str],
-    job: Callable[[Sequence[str], str], VariantsJob],
+    study: Study,
     arch: str = "",
 ) -> Iterator[int]:
     """Inside, so many processes compile ``variants`` from the last to the first, each its share,
-    for whoever shares the cubins of ``scratch``. ``job`` is one of some variants for an
-    architecture, which is that of the GPU where none is said. What comes of it is told by the
-    worker that asks for the same build.
+    for whoever shares the cubins of ``scratch``; for the GPU at hand where no ``arch`` is said.
+    What comes of it is told by the worker that asks for the same build.
     """
     gpu = machine.find_gpu()
     arch = arch or (gpu.arch if gpu else "")
@@ -154,7 +152,7 @@ def compilers(
             copy_sources(scratch, folder)
             share = list(reversed(variants))[place::number]
             if share:
-                started.append(Worker(folder, job(share, arch), cubins=scratch))
+                started.append(Worker(folder, build_job(study, share, arch), cubins=scratch))
         yield len(started)
     finally:
         for worker in started:

@@ -19,7 +19,7 @@ from workbench.run.build import compilers, copy_sources
 from workbench.run.events import Listener, Reports, passes
 from workbench.run.plan import Measured, Plan, sessions_job, variants_job
 from workbench.run.process import Worker, run_worker
-from workbench.run.protocol import Captured, Event, SessionsDone, Timed, VariantsJob
+from workbench.run.protocol import Captured, Event, SessionsDone, Timed
 from workbench.run.recording import Recorder
 from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
@@ -104,17 +104,13 @@ class Measurement:
     def prepare(self, scratch: Path) -> None:
         """Build and check."""
         variants, together = self.plan.built, (Phase.BUILD, Phase.CHECK)
-        with compilers(scratch, variants, self.build_job):
+        with compilers(scratch, variants, self.study):
             if self.refused is None:
                 return self.work(scratch, variants, together)
             self.work(scratch, variants, (Phase.BUILD,))
         left = [v for v in variants if v not in self.result.out]
         if not self.result.interrupted:
             self.work(scratch, left, (Phase.CHECK,))
-
-    def build_job(self, variants: Sequence[str], arch: str) -> VariantsJob:
-        """Of a process that compiles ahead."""
-        return variants_job(self.study, self.plan.shape, variants, (Phase.BUILD,), arch=arch)
 
     def work(self, scratch: Path, variants: list[str], phases: tuple[Phase, ...]) -> None:
         """Again without the one that broke the worker."""
