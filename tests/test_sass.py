@@ -14,7 +14,7 @@ from workbench.derive.diff.costs import line_costs
 from workbench.derive.sass import Listing, listing
 from workbench.errors import BadCapture
 from workbench.evidence import frames
-from workbench.ncu import cache
+from workbench.ncu import captures
 from workbench.ncu.capture import Capture, Decoded
 from workbench.ncu.captures import Kept, tables_of
 from workbench.ncu.disassembly import packed, unpacked
@@ -92,7 +92,7 @@ def test_ptx_is_of_the_report_that_the_tables_are_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a copy, once the first is gone; of another file in its place it is not read."""
-    monkeypatch.setattr(cache, "_unpacked", {})
+    monkeypatch.setattr(captures, "_unpacked", {})
     first, second = tmp_path / "a.ncu-repz", tmp_path / "b.ncu-repz"
     kept = tmp_path / "kept.json.zst"
     for path in (first, second):

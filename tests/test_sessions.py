@@ -557,7 +557,7 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
     def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
         if shape == worker.study.shapes[failing]:
             raise ValueError("n must be even")
-        return check.CheckOutcome(CheckResult.CORRECT)
+        return check.Finding(status=CheckResult.CORRECT)
 
     monkeypatch.setattr(check, "check_variant", fails)
     monkeypatch.setattr(main.Worker, "load", lambda *given: None)

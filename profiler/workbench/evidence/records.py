@@ -92,7 +92,7 @@ class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
     arch: str
     kernels: tuple[BuiltKernel, ...]
     warnings: tuple[str, ...]
-    error: str = ""
+    error: str
     provenance: Provenance
     hint: str = ""
 

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
@@ -62,7 +63,7 @@ def build_only(
     left = list(variants)
     with (
         scratch_folder(study, cubins) as scratch,
-        compilers(scratch, left, study, arch),
+        compilers(scratch, left, partial(build_job, study), arch),
     ):
         while left:
             outcome = run_worker(scratch, build_job(study, left, arch), limit, on_event)
@@ -132,12 +133,12 @@ def has_own_compiler(scratch: Path, variant: str) -> bool:
 def compilers(
     scratch: Path,
     variants: Sequence[str],
-    study: Study,
+    job: Callable[[Sequence[str], str], VariantsJob],
     arch: str = "",
 ) -> Iterator[int]:
     """Inside, so many processes compile ``variants`` from the last to the first, each its share,
-    for whoever shares the cubins of ``scratch``; for the GPU at hand where no ``arch`` is said.
-    What comes of it is told by the worker that asks for the same build.
+    for whoever shares the cubins of ``scratch``. ``job`` is as ``build_job``, for the GPU at hand
+    where no ``arch`` is said. What comes of it is told by the worker that asks for the same build.
     """
     gpu = machine.find_gpu()
     arch = arch or (gpu.arch if gpu else "")
@@ -152,7 +153,7 @@ def compilers(
             copy_sources(scratch, folder)
             share = list(reversed(variants))[place::number]
             if share:
-                started.append(Worker(folder, build_job(study, share, arch), cubins=scratch))
+                started.append(Worker(folder, job(share, arch), cubins=scratch))
         yield len(started)
     finally:
         for worker in started:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Build, Timing
 from workbench.ncu import command as ncu
 from workbench.run import machine
-from workbench.run.build import compilers, copy_sources
+from workbench.run.build import build_job, compilers, copy_sources
 from workbench.run.events import Listener, Reports, passes
 from workbench.run.plan import Measured, Plan, sessions_job, variants_job
 from workbench.run.process import Worker, run_worker
@@ -104,7 +105,7 @@ class Measurement:
     def prepare(self, scratch: Path) -> None:
         """Build and check."""
         variants, together = self.plan.built, (Phase.BUILD, Phase.CHECK)
-        with compilers(scratch, variants, self.study):
+        with compilers(scratch, variants, partial(build_job, self.study)):
             if self.refused is None:
                 return self.work(scratch, variants, together)
             self.work(scratch, variants, (Phase.BUILD,))
