@@ -78,8 +78,8 @@ class Budget:
     workspace's ledger holds.
     """
 
-    rate_per_hour: Annotated[float, Meta(gt=0, le=1e6)] = 0.0
-    max_gpu_seconds: Annotated[float, Meta(gt=0, le=1e9)] = 0.0
+    rate_per_hour: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    max_gpu_seconds: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
 
 
 @dataclass(frozen=True)
