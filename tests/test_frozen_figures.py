@@ -55,6 +55,7 @@ RENAMED: dict[str, str | None] = {
     r"(.*)/anatomy(?=/)": r"\1/decomposition",
     r"(.*)/regimes/chained(?=/)": r"\1",
     r".*/regimes/[^/]+/fastest$": None,
+    r"/moved/": None,
     r".*/(build|tables/\d+)/schema_version$": None,
 }
 VERDICTS = ("verdict", "result", "status", "state")

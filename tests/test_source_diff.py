@@ -257,27 +257,6 @@ def test_two_kernels_of_one_file_are_aligned_with_each_other() -> None:
     assert shift.change == pytest.approx(60)
 
 
-def test_code_that_moved_into_an_included_file_is_found_again() -> None:
-    helper = "int help(int x) {\n    // first\n    int y = x + 1;\n    return y * y;\n}\n"
-    main, other = FILE.format("one"), FILE.format("two")
-    header = FILE.format("tools") + "h"
-    rest = "void k() {\n    go();\n}\n"
-    before = costed(f"{helper}\n{rest}", "one", {3: 40, 8: 10})
-    table = lines_table((0, header, 3, "wait", 30.0), (0, other, 3, "wait", 70.0))
-    moved = helper.replace("// first", "// moved")
-    after = Profiled(
-        {other: f'#include "tools.cuh"\n{rest}', header: f"#pragma once\n{moved}"},
-        line_costs(table, durations(100_000), ALL),
-    )
-    found = source_diff(before, after)
-    (block,) = found.relocated
-    assert (block.files, block.before_lines, block.after_lines) == ((main, header), (1, 5), (2, 6))
-    assert block.before.microseconds == pytest.approx(40)
-    assert any("one.cu:1-5 → tools.cuh:2-6" in line for line in texts(found, None))
-    swapped = source_diff(costed("a();\nb();\n", "one", {}), costed("c();\na();\nd();", "two", {}))
-    assert swapped.relocated == ()
-
-
 def test_lines_are_counted_as_compilers_do() -> None:
     assert source("a;\fb;\r\nc;\u2028d;\n").lines == ("a;\fb;", "c;\u2028d;")
 

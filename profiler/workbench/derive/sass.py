@@ -12,14 +12,14 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, ISSUING
+from workbench.derive.diff.costs import NS_PER_US, sample_weights
+from workbench.derive.figures import ISSUING
 from workbench.derive.sums import added
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
     from workbench.ncu.disassembly import Code
 
-NS_PER_US = 1e3
 Place = tuple[str, int]
 NO_STALLS: Mapping[str, float] = MappingProxyType({})
 
@@ -78,31 +78,22 @@ class Listing:
 def listing(codes: Sequence[Code | None], metrics: Table) -> Listing:
     """From a capture's ``code`` and ``metrics``."""
     known = {launch: code for launch, code in enumerate(codes) if code is not None}
-    durations = {
-        int(launch): float(value)
-        for launch, name, value in metrics.rows("launch", "metric", "value")
-        if name == DURATION
-    }
     taken = {launch: _samples(code) for launch, code in known.items()}
-    timed = bool(taken) and taken.keys() <= durations.keys()
-    whole = added(durations.values()) if timed else added(taken.values())
-    # A launch's samples weigh as much as its duration: sampling intervals may differ.
-    weights = {k: (durations[k] / n if timed else 1.0) / whole for k, n in taken.items() if n}
+    weights, whole = sample_weights(taken, metrics)
     found = [
         one
         for launch, code in known.items()
-        for one in _costed(launch, code, weights.get(launch), whole if timed else None)
+        for one in _costed(launch, code, weights.get(launch), whole)
     ]
-    return Listing(tuple(found), whole / NS_PER_US if timed else None, len(known) == len(codes))
+    duration = None if whole is None else whole / NS_PER_US
+    return Listing(tuple(found), duration, len(known) == len(codes))
 
 
 def _samples(code: Code) -> float:
     return added(count for found in code.samples.values() for count in found.values())
 
 
-def _costed(
-    launch: int, code: Code, weight: float | None, nanoseconds: float | None
-) -> Iterable[Costed]:
+def _costed(launch: int, code: Code, weight: float | None, whole: float | None) -> Iterable[Costed]:
     """``weight`` of a sample in all of the variant's; None where the launch has none."""
     stalls: dict[int, dict[str, float]] = {}
     for reason, found in code.samples.items():
@@ -123,9 +114,7 @@ def _costed(
             executed=code.executed[index] if code.executed is not None else None,
             samples=None if weight is None else samples,
             share=share,
-            microseconds=None
-            if share is None or nanoseconds is None
-            else share * nanoseconds / NS_PER_US,
+            microseconds=None if share is None or whole is None else share * whole / NS_PER_US,
             stalls=MappingProxyType(mine) if mine else NO_STALLS,
             code=code,
             index=index,

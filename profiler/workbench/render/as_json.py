@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from workbench.derive.diff.model import DiffRow, Hunk, Line, Shift, SourceDiff
-from workbench.derive.diff.relocated import RelocatedBlock
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import Figure, standard_error, top_stall
 from workbench.derive.roofline.point import LevelPoint, MeasuredCeiling, MeasuredCeilings, Point
@@ -201,11 +200,6 @@ FORMS: Mapping[type, Form] = {
         " top_stall=cost.top_stall top_stalls=cost.top_stalls"
     ),
     Shift: keys("file_before=files.0 file_after=files.1 change_microseconds=change before after"),
-    RelocatedBlock: keys(
-        "before after",
-        lines_before=lambda block: _span(block.files[0], block.before_lines),
-        lines_after=lambda block: _span(block.files[1], block.after_lines),
-    ),
     Costed: keys(
         "launch address sass ptx? file=place.0? executed samples share microseconds stalls",
         line=lambda one: one.place[1] or None,
@@ -328,7 +322,6 @@ def source_diff(changes: SourceDiff) -> Data:
         "outside_hunks": _sides(changes.unchanged),
         "outside_sources": [{"file": file or None, **_sides(costs)} for file, costs in outside],
         "total": _sides(changes.totals),
-        "moved": changes.relocated,
         "unchanged_lines": changes.shifts[:MOST_SHIFTS],
     }
 

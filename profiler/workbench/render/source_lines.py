@@ -14,7 +14,7 @@ from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, SourceDiff, bas
 from workbench.derive.diff.side_by_side import signed, with_context
 from workbench.derive.sass import Costed
 from workbench.render.document import hunks
-from workbench.render.document.blocks import Text, plain
+from workbench.render.document.blocks import plain
 from workbench.render.document.limits import in_column, stall_words
 from workbench.render.numbers import clip, count, printable
 
@@ -82,12 +82,10 @@ def diff(changes: SourceDiff, names: tuple[str, str], width: int | None) -> Iter
         yield from hunk_lines(file, hunk, width)
     if not changes.hunks:
         yield [("the sources are the same", "")]
-    yield from _listed(
-        "code that moved as it was, part of the hunks above:", hunks.moved(changes), width
-    )
-    yield from _listed(
-        "unchanged lines whose stall time changed most:", hunks.shifts(changes), width
-    )
+    if shifts := hunks.shifts(changes):
+        yield [("", "")]
+        yield [(clip("unchanged lines whose stall time changed most:", width), "bold")]
+    yield from ([(clip(f"  {printable(plain(shift))}", width), "")] for shift in shifts)
     if changes.has_costs:
         sums = (
             f"stall time, {name}: {hunks.pair(hunks.stall_time(before), hunks.stall_time(after))}"
@@ -101,13 +99,6 @@ def _costliest_first(changes: SourceDiff) -> list[tuple[FileDiff, Hunk]]:
     """Where costs are known; what costs nothing keeps its order, at the end."""
     known = [(file, hunk) for file in changes.files for hunk in file.hunks]
     return sorted(known, key=lambda pair: -hunks.weight(pair[1]))
-
-
-def _listed(title: str, items: Sequence[Text], width: int | None) -> Iterator[Pieces]:
-    if items:
-        yield [("", "")]
-        yield [(clip(title, width), "bold")]
-    yield from ([(clip(f"  {printable(plain(item))}", width), "")] for item in items)
 
 
 @dataclass(frozen=True)

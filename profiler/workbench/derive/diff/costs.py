@@ -75,19 +75,7 @@ def add(costs: Iterable[Cost]) -> Cost:
                 sums[name] = (sums[name] or 0.0) + part
         for reason, samples in cost.stalls.items():
             stalls[reason] = stalls.get(reason, 0.0) + samples
-    return _cost(sums, stalls)
-
-
-def _cost(numbers: Mapping[str, float | None], stalls: Mapping[str, float]) -> Cost:
-    return Cost(
-        samples=numbers["samples"],
-        share=numbers["share"],
-        microseconds=numbers["microseconds"],
-        instructions=numbers[INSTRUCTIONS],
-        excess_global_sectors=numbers[SECTORS],
-        excess_shared_wavefronts=numbers[WAVEFRONTS],
-        stalls=MappingProxyType(dict(stalls)),
-    )
+    return Cost(**sums, stalls=MappingProxyType(stalls))
 
 
 @dataclass(frozen=True)
@@ -128,26 +116,31 @@ def line_costs(lines: Table, metrics: Table, collected: Collection[str]) -> Line
     ``collected`` names the counters of ``COUNTERS`` that the report holds, zero or not, and
     "samples" where it holds warp state samples.
     """
-    durations, samples = _durations(metrics), _samples_by_launch(lines)
-    timed = bool(samples) and samples.keys() <= durations.keys()
-    whole = added(durations.values()) if timed else added(samples.values())
-    # A launch's samples weigh as much as its duration: sampling intervals may differ.
-    weights = {k: (durations[k] / n if timed else 1.0) / whole for k, n in samples.items() if n}
-    zeros = _zeros(collected, timed)
+    weights, whole = sample_weights(_samples_by_launch(lines), metrics)
+    zeros = _zeros(collected, whole is not None)
     return LineCosts(
         lines={place: s.cost(zeros, whole) for place, s in _sums(lines, weights).items()},
-        nothing=_cost(zeros, {}),
-        duration=whole / NS_PER_US if timed else None,
+        nothing=Cost(**zeros),
+        duration=None if whole is None else whole / NS_PER_US,
     )
 
 
-def _durations(metrics: Table) -> dict[int, float]:
-    """Launch to its nanoseconds."""
-    return {
+def sample_weights(
+    samples: Mapping[int, float], metrics: Table
+) -> tuple[dict[int, float], float | None]:
+    """Launch to the share of all samples that one of its own is, and the duration of all launches
+    in nanoseconds; None where one was not timed.
+    """
+    durations = {
         int(launch): float(value)
         for launch, name, value in metrics.rows("launch", "metric", "value")
         if name == DURATION
     }
+    timed = bool(samples) and samples.keys() <= durations.keys()
+    whole = added(durations.values()) if timed else added(samples.values())
+    # A launch's samples weigh as much as its duration: sampling intervals may differ.
+    weights = {k: (durations[k] / n if timed else 1.0) / whole for k, n in samples.items() if n}
+    return weights, whole if timed else None
 
 
 def _samples_by_launch(lines: Table) -> dict[int, float]:
@@ -185,13 +178,13 @@ class _LineSums:
         self.add("share", samples * weight)
         self.stalls[reason] = self.stalls.get(reason, 0.0) + samples
 
-    def cost(self, zeros: Mapping[str, float | None], whole: float) -> Cost:
+    def cost(self, zeros: Mapping[str, float | None], whole: float | None) -> Cost:
         known = {
             k: self.numbers.get(k, zero) if zero is not None else None for k, zero in zeros.items()
         }
-        if known["microseconds"] is not None:
+        if known["microseconds"] is not None and whole is not None:
             known["microseconds"] = (known["share"] or 0.0) * whole / NS_PER_US
-        return _cost(known, self.stalls)
+        return Cost(**known, stalls=MappingProxyType(self.stalls))
 
 
 def _sums(lines: Table, weights: Mapping[int, float]) -> dict[Place, _LineSums]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from workbench.derive.diff.costs import Cost, LineCosts
-from workbench.derive.diff.relocated import RelocatedBlock
 from workbench.derive.sums import added
 from workbench.words import LineKind
 
@@ -154,8 +153,7 @@ class SourceDiff:
     ``unchanged``: cost of all lines outside of the hunks, before and after. ``elsewhere``: cost of
     code that stands in none of the sources, such as CUDA's headers, by file; "" is code without a
     known line. ``totals``: cost of everything; ``durations``: microseconds under ncu. ``why`` says
-    for each side why it has no costs, "" where it has. ``relocated``: blocks of code that the
-    hunks remove in one place and add in another.
+    for each side why it has no costs, "" where it has.
     """
 
     files: tuple[FileDiff, ...]
@@ -165,7 +163,6 @@ class SourceDiff:
     totals: tuple[Cost, Cost]
     durations: tuple[float | None, float | None] = (None, None)
     why: tuple[str, str] = ("", "")
-    relocated: tuple[RelocatedBlock, ...] = ()
 
     @property
     def hunks(self) -> tuple[Hunk, ...]:

@@ -31,7 +31,6 @@ from workbench.derive.diff.model import (
     base,
     is_host,
 )
-from workbench.derive.diff.relocated import ChangedLine, relocated_blocks
 from workbench.derive.diff.side_by_side import Text, changed_spans, numbered, side_by_side, text_of
 
 if TYPE_CHECKING:
@@ -98,7 +97,6 @@ def source_diff(before: Profiled, after: Profiled) -> SourceDiff:
         totals=(_total(costs[0]), _total(costs[1])),
         durations=(_duration(costs[0]), _duration(costs[1])),
         why=(before.why, after.why),
-        relocated=relocated_blocks(_changed_lines(files, 0), _changed_lines(files, 1)),
     )
 
 
@@ -138,17 +136,6 @@ def _total(costs: LineCosts | None) -> Cost:
 
 def _duration(costs: LineCosts | None) -> float | None:
     return costs.duration if costs else None
-
-
-def _changed_lines(files: Iterable[FileDiff], side: int) -> list[ChangedLine]:
-    """Lines of GPU code that a hunk has on one side, in order."""
-    return [
-        ChangedLine(file=name, number=line.number, code=line.code, cost=line.cost)
-        for file in files
-        if not is_host(name := (file.before, file.after)[side])
-        for row in file.rows
-        if row.differs and (line := (row.before, row.after)[side]) and line.code
-    ]
 
 
 def _file_diff(

@@ -282,17 +282,6 @@ def shifts(changes: SourceDiff) -> tuple[Text, ...]:
     )
 
 
-def moved(changes: SourceDiff) -> tuple[Text, ...]:
-    """Each block of code that only stands elsewhere now."""
-    told = []
-    for block in changes.relocated:
-        spans = zip(block.files, (block.before_lines, block.after_lines), strict=True)
-        places = pair(*(f"{base(file)}:{first}-{last}" for file, (first, last) in spans))
-        cost = f": {pair(stall_time(block.before), stall_time(block.after))}"
-        told.append(words(places + cost * changes.has_costs))
-    return tuple(told)
-
-
 def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
     """Why one side or both have no costs by line, as one sentence; "" where both have."""
     told = [f"{name}: {why}" for name, why in zip(sides, changes.why, strict=True) if why]
@@ -300,14 +289,11 @@ def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
 
 
 def line_costs(changes: SourceDiff, sides: tuple[str, str]) -> list[Block]:
-    """The table of hunks, the code that moved and the unchanged lines that cost otherwise."""
+    """The table of hunks, and the unchanged lines that cost otherwise."""
     if not changes.has_costs:
         return [Paragraph(words(absences(changes, sides)))]
     blocks: list[Block] = [hunk_table(changes)]
-    for title, lines in (
-        ("Code that moved as it was, part of the hunks above:", moved(changes)),
-        ("Unchanged lines whose stall time changed most:", shifts(changes)),
-    ):
-        if lines:
-            blocks += [Paragraph(words(title)), Bullets(lines)]
+    if lines := shifts(changes):
+        title = "Unchanged lines whose stall time changed most:"
+        blocks += [Paragraph(words(title)), Bullets(lines)]
     return blocks
