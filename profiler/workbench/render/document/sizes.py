@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from workbench.judge.sizes import OverSizes, SizeLine, size_words
 from workbench.render.document.blocks import (
@@ -60,11 +61,11 @@ def sizes_sections(every: Sequence[OverSizes]) -> list[Section]:
 
 def sizes_section(name: str, over: OverSizes, which: str = "", *, again: bool = False) -> Section:
     """With the chart of that name. ``again``: what it shows was said in the section before."""
-    origin, *head, times, rates, best = sizes_view(over)
+    origin, *head, times, best = sizes_view(over)
     chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words("" if again else CAPTION))
     head = head if again else [origin, *head]
     whole = [Bullets(told)] if (told := tuple(overall(over))) else []
-    tables = Fold(words("Each size, the times, and the rates"), (best, times, rates))
+    tables = Fold(words("Each size, and the times"), (best, times))
     title = line("Over ", code(over.parameter), f": {which}" * bool(which))
     return Section(name, title, (*head, chart, *whole, tables))
 
@@ -79,12 +80,11 @@ def rate(over: OverSizes, value: float) -> float:
 
 
 def sizes_view(over: OverSizes) -> list[Block]:
-    """The times, the rates, and which is the fastest where."""
+    """The times, and which is the fastest where, with its rate."""
     return [
         Paragraph(origin(over)),
         *warned(over.warnings),
         times_table(over),
-        rates_table(over),
         Bullets((*fastest(over), *overall(over))),
     ]
 
@@ -97,46 +97,23 @@ def origin(over: OverSizes) -> Text:
 
 
 def times_table(over: OverSizes) -> Table:
-    fields = [
-        _field(over, shape, "µs", lambda one, shape=shape: _time(one, shape))
-        for shape in over.sizes
-    ]
-    return _table(f"{NAME}-time", "time, chained", over, fields)
-
-
-def rates_table(over: OverSizes) -> Table:
-    fields = [
-        _field(over, shape, rate_unit(over), lambda one, shape=shape: _rate(over, one, shape))
-        for shape in over.sizes
-    ]
-    return _table(f"{NAME}-rate", "rate", over, fields)
-
-
-def _field(over: OverSizes, shape: str, unit: str, make: object) -> Field[SizeLine]:
-    label = f"{over.parameter}={size_words(over.sizes[shape])}"
-    note = "[95 % interval]" if unit == "µs" else ""
-    return Field(Column(shape, label, unit, Align.RIGHT, 1, note=note), make)  # type: ignore[arg-type]
-
-
-def _table(name: str, label: str, over: OverSizes, fields: list[Field[SizeLine]]) -> Table:
-    first: Field[SizeLine] = field("variant", label, lambda one: code(one.variant))
+    fields: list[Field[SizeLine]] = [field("variant", "time, chained", lambda o: code(o.variant))]
+    for shape, size in over.sizes.items():
+        label = f"{over.parameter}={size_words(size)}"
+        column = Column(shape, label, "µs", Align.RIGHT, 1, note="[95 % interval]")
+        fields.append(Field(column, partial(_time, shape)))
     return table(
-        name,
-        [first, *fields],
+        f"{NAME}-time",
+        fields,
         over.lines,
         key=lambda one: one.variant,
         kind=lambda one: Kind.REFERENCE if one.is_reference else Kind.PLAIN,
     )
 
 
-def _time(one: SizeLine, shape: str) -> Cell:
+def _time(shape: str, one: SizeLine) -> Cell:
     point = one.at(shape)
     return figure_cell(point.time.value, note=ends(point.time)) if point else Cell(words(NONE))
-
-
-def _rate(over: OverSizes, one: SizeLine, shape: str) -> Cell:
-    point = one.at(shape)
-    return figure_cell(rate(over, point.rate)) if point else Cell(words(NONE))
 
 
 def overall(over: OverSizes) -> list[Text]:
