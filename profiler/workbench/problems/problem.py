@@ -123,7 +123,6 @@ def require(path: Path, what: str = "file or folder") -> Path:
         return path.resolve()
     folder = path.parent
     beside = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    hint = nearest(path.name, beside) if beside else f"there is no folder {folder}"
-    if folder.is_dir() and not beside:
-        hint = f"the folder {folder.resolve()} is empty"
+    bare = f"the folder {folder.resolve()} is {'empty' if folder.is_dir() else 'not there'}"
+    hint = nearest(path.name, beside) if beside else bare
     raise UsageError(f"there is no {what} {path}", hint=hint)

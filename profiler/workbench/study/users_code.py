@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -69,30 +69,19 @@ def line_in(path: Path, error: BaseException) -> str:
 @contextmanager
 def prints_to_stderr() -> Iterator[None]:
     """Also those of processes that are started inside."""
+    kept = None
     with redirect_stdout(sys.stderr):
-        kept = _swap_stdout()
+        with suppress(OSError, ValueError):  # where a descriptor or a stream is closed
+            if sys.__stdout__ is not None:
+                sys.__stdout__.flush()
+            kept = os.dup(1)
+            os.dup2(2, 1)
         try:
             yield
         finally:
             if kept is not None:
                 os.dup2(kept, 1)
                 os.close(kept)
-
-
-def _swap_stdout() -> int | None:
-    """Stderr as descriptor 1; the old one, or None where either of them is closed."""
-    try:
-        if sys.__stdout__ is not None:
-            sys.__stdout__.flush()
-        kept = os.dup(1)
-    except (OSError, ValueError):
-        return None
-    try:
-        os.dup2(2, 1)
-    except OSError:
-        os.close(kept)
-        return None
-    return kept
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def find_workspace(project: Path | None = None) -> Workspace:
     Outside any workspace the built-in one is used, and what is written goes below the current
     directory.
     """
-    here = Path.cwd()
+    here, packaged = Path.cwd(), False
     if project is not None:
         if not stands(project / CONFIG_FILE):
             raise UsageError(
@@ -129,13 +129,10 @@ def find_workspace(project: Path | None = None) -> Workspace:
         root = project.resolve()
     else:
         above = [p for p in (here, *here.parents) if stands(p / CONFIG_FILE)]
-        if not above:
-            root = packaged_content()
-            return Workspace(
-                root=root, config=read_config(root / CONFIG_FILE), packaged=True, output=here
-            )
-        root = above[0]
-    return Workspace(root=root, config=read_config(root / CONFIG_FILE), packaged=False, output=root)
+        packaged = not above
+        root = packaged_content() if packaged else above[0]
+    output = here if packaged else root
+    return Workspace(root, read_config(root / CONFIG_FILE), packaged, output)
 
 
 def load_module(path: Path, name: str) -> ModuleType:
