@@ -113,7 +113,7 @@ def test_an_empty_workspace_says_what_to_do(
     ],
 )
 def test_the_shell_is_told_what_may_follow(kind: str, typed: str, offered: str) -> None:
-    from workbench.commands.options.shared import names
+    from workbench.commands.option_types import names
 
     assert offered in names(kind, {"project": FIXTURE}, typed)
     assert all(name.startswith(typed) for name in names(kind, {"project": FIXTURE}, typed))

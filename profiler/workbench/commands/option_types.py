@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Context, Option
 
 
-def completed(kind: str) -> Callable[[typer.Context, str], list[str]]:
+def completed(kind: str) -> Callable[[Context, str], list[str]]:
     """What the shell may offer; see ``names``."""
 
-    def complete(context: typer.Context, incomplete: str) -> list[str]:
+    def complete(context: Context, incomplete: str) -> list[str]:
         return names(kind, context.params, incomplete)
 
     return complete
@@ -23,53 +23,53 @@ study_names = completed("study")
 shape_names = completed("shape")
 
 Project = Annotated[
-    Path | None, typer.Option("--project", help="Top folder of the workspace.", metavar="DIR")
+    Path | None, Option("--project", help="Top folder of the workspace.", metavar="DIR")
 ]
 StudyName = Annotated[
     str | None,
-    typer.Option("--study", help="Study; default in workbench.toml.", autocompletion=study_names),
+    Option("--study", help="Study; default in workbench.toml.", autocompletion=study_names),
 ]
 Shapes = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--shape",
         help="Shape, or a range: 'S=512..4096*2', 'NAME,S=512|1024'.",
         autocompletion=shape_names,
     ),
 ]
-Arch = Annotated[str, typer.Option("--arch", help="GPU architecture to compile for.")]
+Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.")]
 ShapeName = Annotated[
-    str | None,
-    typer.Option("--shape", help="Shape; default in study.py.", autocompletion=shape_names),
+    str | None, Option("--shape", help="Shape; default in study.py.", autocompletion=shape_names)
 ]
 GpuName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--gpu",
         help="Evidence of this GPU, where there is of several.",
         metavar="NAME",
         autocompletion=completed("gpu"),
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print the table as CSV, numbers unrounded.")]
-Wide = Annotated[bool, typer.Option("--wide", help="All columns and rows, however wide.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+Csv = Annotated[bool, Option("--csv", help="Print the table as CSV, numbers unrounded.")]
+Wide = Annotated[bool, Option("--wide", help="All columns and rows, however wide.")]
 Markdown = Annotated[
-    bool, typer.Option("--markdown", help="Print Markdown, as where the output is piped.")
+    bool, Option("--markdown", help="Print Markdown, as where the output is piped.")
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Measure again what is already on record.")]
+Fresh = Annotated[bool, Option("--fresh", help="Measure again what is already on record.")]
 On = Annotated[
-    str | None,
-    typer.Option("--on", help="Measure on this SSH host or Dask cluster.", metavar="TARGET"),
+    str | None, Option("--on", help="Measure on this SSH host or Dask cluster.", metavar="TARGET")
 ]
 Kernel = Annotated[
-    str | None, typer.Option("--kernel", help="Of a report: kernels of this name.", metavar="NAME")
+    str | None, Option("--kernel", help="Of a report: kernels of this name.", metavar="NAME")
 ]
 Launch = Annotated[
-    int | None, typer.Option("--launch", help="Of a report: this launch, from 0.", metavar="N")
+    int | None, Option("--launch", help="Of a report: this launch, from 0.", metavar="N")
 ]
+Variant = Annotated[str, Argument(metavar="VARIANT", autocompletion=variant_names)]
+Fixes = Annotated[list[str] | None, Argument(metavar="[FIX]...", autocompletion=variant_names)]
 Variants = Annotated[
-    list[str] | None, typer.Argument(metavar="[VARIANT]...", autocompletion=variant_names)
+    list[str] | None, Argument(metavar="[VARIANT]...", autocompletion=variant_names)
 ]
 
 
