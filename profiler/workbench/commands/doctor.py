@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from workbench.commands.options import DoctorOptions
@@ -25,127 +24,87 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 MIN_FREE_GB = 2.0
 
 
-def package(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+def row(
+    name: str, good: bool, found: str, fix: str, needed_for: str = "measure", bad: str = FAIL
+) -> Finding:
+    """``fix`` is what helps where it is not good, which is as ``bad`` as that."""
+    return Finding(name, OK if good else bad, found, "" if good else fix, needed_for)
 
 
 def python_row() -> Finding:
     good = sys.version_info >= (3, 11)
-    return Finding(
-        "Python",
-        OK if good else FAIL,
-        platform.python_version(),
-        "" if good else "install Python 3.11 or newer",
-        "read",
-    )
+    return row("Python", good, platform.python_version(), "install Python 3.11 or newer", "read")
 
 
 def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> Finding:
-    found = package(name)
-    result = OK if found else FAIL
-    return Finding(label or name, result, found or "missing", "" if found else fix, needed_for)
+    found = machine.package_version(name)
+    return row(label or name, bool(found), found or "missing", fix, needed_for)
 
 
 def gpu_row() -> Finding:
     gpu = machine.find_gpu()
-    if gpu is not None:
-        text = f"{gpu.name}, compute capability {gpu.compute_capability}"
-        return Finding("GPU", OK, text, "", "measure")
-    return Finding("GPU", FAIL, "none", why_none(), "measure")
+    if gpu is None:
+        return row("GPU", False, "none", why_none())
+    return row("GPU", True, f"{gpu.name}, compute capability {gpu.compute_capability}", "")
 
 
 def driver_row() -> Finding:
     found = look().driver
-    fix = "" if found else "install NVIDIA's driver"
-    return Finding("driver", OK if found else FAIL, found or "none", fix, "measure")
+    return row("driver", bool(found), found or "none", "install NVIDIA's driver")
 
 
 def ncu_row() -> Finding:
     path = machine.find_ncu()
     if path is None:
-        return Finding(
-            "ncu", FAIL, "not found", "install Nsight Compute, or put ncu on PATH", "measure"
-        )
+        return row("ncu", False, "not found", "install Nsight Compute, or put ncu on PATH")
     found = machine.ncu_version(path)
-    return Finding(
-        "ncu",
-        OK if found else FAIL,
-        f"{found or 'does not run'} ({path})",
-        "" if found else f"run {path} --version to see why",
-        "measure",
-    )
+    told = f"{found or 'does not run'} ({path})"
+    return row("ncu", bool(found), told, f"run {path} --version to see why")
 
 
 def permission_row() -> Finding:
-    restricted = machine.counters_restricted()
+    name, restricted = "counter permission", machine.counters_restricted()
     if restricted is None:
-        return Finding(
-            "counter permission", WARN, "unknown: the driver does not say", "", "measure"
-        )
-    if restricted and os.geteuid() != 0:
-        return Finding(
-            "counter permission",
-            FAIL,
-            "RmProfilingAdminOnly: 1 (ERR_NVGPUCTRPERM)",
-            "run as root, add --cap-add=SYS_ADMIN to the container, or load the driver with "
-            "NVreg_RestrictProfilingToAdminUsers=0",
-            "measure",
-        )
-    return Finding(
-        "counter permission", OK, f"RmProfilingAdminOnly: {int(restricted)}", "", "measure"
+        return row(name, False, "unknown: the driver does not say", "", bad=WARN)
+    good = not restricted or os.geteuid() == 0
+    return row(
+        name,
+        good,
+        f"RmProfilingAdminOnly: {int(restricted)}{'' if good else ' (ERR_NVGPUCTRPERM)'}",
+        "run as root, add --cap-add=SYS_ADMIN to the container, or load the driver with "
+        "NVreg_RestrictProfilingToAdminUsers=0",
     )
 
 
 def headers_row() -> Finding:
     folders = header_folders()
-    return Finding(
-        "CUDA headers",
-        OK if folders else FAIL,
-        folders[0] if folders else "missing",
-        "" if folders else INSTALL,
-        "build",
-    )
+    return row("CUDA headers", bool(folders), next(iter(folders), "missing"), INSTALL, "build")
 
 
 def disk_row() -> Finding:
     free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
-    good = free >= MIN_FREE_GB
-    return Finding(
-        "disk",
-        OK if good else WARN,
-        f"{free:.0f} GB free",
-        "" if good else f"free {MIN_FREE_GB:g} GB or more",
-        "measure",
-    )
+    fix = f"free {MIN_FREE_GB:g} GB or more"
+    return row("disk", free >= MIN_FREE_GB, f"{free:.0f} GB free", fix, bad=WARN)
 
 
 def slices_row() -> Finding:
     divided = is_divided()
-    return Finding(
+    return row(
         "MIG",
-        WARN if divided else OK,
+        not divided,
         "on: a card is divided into slices" if divided else "off",
         "a slice shares power and clocks with its neighbours, and ncu has fewer counters of it; "
-        "`nvidia-smi -mig 0` (root) makes one card of them"
-        if divided
-        else "",
-        "measure",
+        "`nvidia-smi -mig 0` (root) makes one card of them",
+        bad=WARN,
     )
 
 
 def lock_row() -> Finding:
     """ncu waits for a lock in a file, which another user's may not be opened."""
     foreign = machine.foreign_lock(Path(tempfile.gettempdir()))
-    return Finding(
-        "ncu lock",
-        FAIL if foreign else OK,
-        f"{foreign} belongs to another user (InterprocessLockFailed)" if foreign else "free",
-        "set TMPDIR to a folder of your own, or have that file removed" if foreign else "",
-        "measure",
-    )
+    told = f"{foreign} belongs to another user (InterprocessLockFailed)" if foreign else "free"
+    fix = "set TMPDIR to a folder of your own, or have that file removed"
+    return row("ncu lock", not foreign, told, fix)
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
@@ -187,32 +146,23 @@ def conclusion(can: dict[str, bool]) -> str:
 
 
 def run(options: DoctorOptions) -> None:
+    """Exit code 3 where nothing can be read, or on a remote target where it cannot measure."""
     if options.on is not None:
-        return run_on(options, options.on)
-    found = [check() for check in CHECKS]
-    can = works(found)
-    told = conclusion(can)
-    if options.json:
-        show_json({"rows": found, "works": can, "conclusion": told})
+        from workbench.commands.streams import note
+        from workbench.remote.target import remote_of
+
+        about = remote_of(options.on, note).look(doctor=True)
+        data = json.loads(about.doctor)
+        rows, can = [Finding(**each) for each in data["rows"]], data["works"]
+        where, told, needed = {"host": about.host}, data["conclusion"], "measure"
+        title = f"{about.host}: {told}"
     else:
-        out = Output(options.wide, options.markdown)
-        out.show(*findings(found, told))
-    if not can["read"]:
-        raise SystemExit(3)
-
-
-def run_on(options: DoctorOptions, name: str) -> None:
-    """Its own `workbench doctor`. Exit code 3 where it cannot measure."""
-    from workbench.commands.streams import note
-    from workbench.remote.target import remote_of
-
-    about = remote_of(name, note).look(doctor=True)
-    data = json.loads(about.doctor)
+        rows = [check() for check in CHECKS]
+        can, where, needed = works(rows), {}, "read"
+        title = told = conclusion(can)
     if options.json:
-        show_json({"host": about.host, **data})
+        show_json({**where, "rows": rows, "works": can, "conclusion": told})
     else:
-        rows = [Finding(**row) for row in data["rows"]]
-        told = f"{about.host}: {data['conclusion']}"
-        Output(options.wide, options.markdown).show(*findings(rows, told))
-    if not data["works"]["measure"]:
+        Output(options.wide, options.markdown).show(*findings(rows, title))
+    if not can[needed]:
         raise SystemExit(3)
