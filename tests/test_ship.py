@@ -13,7 +13,6 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +23,7 @@ import torch
 from msgspec import structs
 
 from packages import alone
-from standin import Sessions, StandIn
+from standin import StandIn
 from workbench import cuda
 from workbench.cli import main
 from workbench.commands import packaging, ship, ship_check, shipped_subject
@@ -44,7 +43,7 @@ from workbench.run.worker.shipping import Shipping
 from workbench.shipped import facts as facts_files
 from workbench.shipped import op
 from workbench.study.config import Config
-from workbench.study.workspace import find_workspace, load_module
+from workbench.study.workspace import CONFIG_FILE, find_workspace, load_module
 from workspaces import FIXTURE, ROOT, make
 
 Capture = pytest.CaptureFixture[str]
@@ -659,7 +658,10 @@ def standin(package: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 TIMES: dict[str, float] = {}  # microseconds, by variant
 
 
-def check(capsys: Capture, *arguments: str, root: Path = FIXTURE) -> tuple[int, Any, str]:
+def check(capsys: Capture, folder: str, *arguments: str) -> tuple[int, Any, str]:
+    root = Path(folder).parent
+    (root / CONFIG_FILE).touch()
+    arguments = (folder, *arguments)
     code = main(["ship", "--check", *arguments, "--json", "--project", str(root)])
     out, err = capsys.readouterr()
     return code, json.loads(out) if out else None, err
@@ -685,48 +687,12 @@ def test_slower_than_its_evidence(package: Path, standin: StandIn, capsys: Captu
     assert check(capsys, str(package))[0] == 0  # the card is slower, not the package
 
 
-@pytest.mark.parametrize(("noise", "asked"), [(1e-3, []), (0.05, ["shipped", "reference"])])
-def test_while_it_cannot_be_told_more_sessions_follow(
-    noise: float,
-    asked: list[str],
-    package: Path,
-    standin: StandIn,
-    capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
+def test_it_is_timed_in_as_many_sessions_as_a_doubtful_verdict_takes(
+    package: Path, standin: StandIn, capsys: Capture
 ) -> None:
-    gates: list[list[str]] = []
-    opened = Sessions.open_gate
-
-    def open_gate(self: Sessions, names: list[str]) -> None:
-        gates.append(names)
-        opened(self, names)
-
-    monkeypatch.setattr(Sessions, "open_gate", open_gate)
-    standin.noise = noise
-    check(capsys, str(package))
-    assert gates == [["shipped", "reference"], asked]
-
-
-def test_where_the_record_is_too_wide_no_session_follows_and_another_shape_is_named(
-    package: Path, standin: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = ship_check.opened(package)
-    (narrow,) = (t for t in opened.shipped.times if t.shape == "8192x8192")
-    assert narrow.ratio is not None
-    wide = structs.replace(narrow, low=narrow.ratio / 1.02, high=narrow.ratio * 1.02)
-    other = structs.replace(narrow, shape="other")
-    now = structs.replace(narrow, ratio=narrow.ratio * 0.99)
-    monkeypatch.setattr(ship_check, "timed", lambda *args: now)
-    timing = MagicMock(fingerprints={"shipped": "", "reference": ""})
-    hints = []
-    for times in ((wide, other), (narrow, other)):
-        one = replace(opened, shipped=structs.replace(opened.shipped, times=times))
-        found = ship_check.compared(now, one, Config())
-        assert found.slower is (None if times[0] is wide else False)
-        assert not ship_check.still_open(timing, one, Config())
-        hints.append(ship_check.where_it_can_be_told(one, found, Config()))
-    assert "`--shape other` has the narrowest" in hints[0]
-    assert hints[1] == ""
+    _, told, _ = check(capsys, str(package))
+    assert told["now"]["sessions"] == 10
+    assert "level" not in told["now"], "95 %: no session was added"
 
 
 @pytest.mark.parametrize(
@@ -751,8 +717,10 @@ def test_what_is_asked_is_whether_it_is_slower(
     opened = ship_check.opened(package)
     now = next(t for t in opened.shipped.times if t.shape == "8192x8192")
     found = Ratio(ratio, low, high, 3, level=99)
+    gpu = machine.find_gpu()
+    assert gpu is not None
     monkeypatch.setattr(ship_check, "quotient", lambda now, then: found)
-    told = ship_check.compared(now, opened, Config())
+    told = ship_check.compared(now, opened, gpu, Config())
     assert ship_check.verdict(told) == verdict
     assert ("whether it is faster" in told.why) is (verdict == "not slower")
     slower = {"slower": True, "cannot tell": None}.get(verdict, False)
@@ -955,7 +923,7 @@ def test_on_a_gpu_the_package_passes_its_tests_and_is_as_fast_as_its_evidence(
     if gpu.slug != gpu_slug(recorded):
         pytest.skip(f"its evidence is of {recorded}")
     study = package.facts.study
-    code, told, err = check(capsys, str(on_gpu), *WELL_KNOWN.get(study, ()), root=ROOT)
+    code, told, err = check(capsys, str(on_gpu), *WELL_KNOWN.get(study, ()))
     assert "skipped" not in told["tests"], told["tests"]
     assert code == 0, err
     assert told["now"]["ratio"] > 1

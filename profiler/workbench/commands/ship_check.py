@@ -7,38 +7,33 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
-import msgspec
-import typer
-
-from workbench.commands import packaging
-from workbench.commands.executor import INTERRUPTED
+from workbench.commands import executor, packaging
 from workbench.commands.options import ShipOptions
 from workbench.commands.printing import say, show_json
-from workbench.commands.progress import Progress
-from workbench.commands.shipped_subject import timed
 from workbench.commands.streams import note
-from workbench.derive.intervals import LEVEL_AGAIN, Ratio, at_other_level
+from workbench.commands.shipped_subject import timed
+from workbench.derive.intervals import Ratio, at_other_level
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, gpu_slug
-from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import Shipped, ShippedTime, Timing
+from workbench.evidence.records import Shipped, ShippedTime
 from workbench.judge.commits import time_verdict
+from workbench.remote.target import Task
 from workbench.render.numbers import interval, microseconds
 from workbench.run import machine
-from workbench.run.measure import Measurement
+from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan
 from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import Facts
 from workbench.study.config import Config
+from workbench.study.model import Study
 from workbench.study.shapes import pick_shapes
-from workbench.study.workspace import CONFIG_FILE, find_workspace
+from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 from workbench.words import Move
 
 SHIPPED, REFERENCE = "shipped", "reference"
@@ -136,27 +131,30 @@ def workspace_of(package: Package, root: Path) -> None:
     (root / CONFIG_FILE).write_text(f'study = "{facts.study}"\n')
 
 
-def measured(package: Package, shape: str, config: Config) -> ShippedTime:
-    """Checked and timed on the GPU at hand, in sessions. Raises GateFailed where it is wrong."""
-    gpu = machine.find_gpu()
-    assert gpu is not None
+@contextmanager
+def study_of(package: Package) -> Iterator[Study]:
+    """In a workspace that goes away."""
     with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
-        root = Path(scratch)
-        workspace_of(package, root)
-        study = find_workspace(root).study(package.facts.study)
-        names = tuple(n for n in (SHIPPED, REFERENCE) if n in study.variants)
-        folder = EvidenceFolder(root / "evidence" / gpu.slug)
-        with Progress(0, config.timing.sessions) as progress:
-            plan = Plan(shape, timed=names)
-            undecided = partial(still_open, package=package, config=config)
-            result = Measurement(study, config, folder, plan, progress, undecided).run()
-        if result.interrupted:
-            raise typer.Exit(INTERRUPTED)
-        wrong = {**result.unsupported, **result.failures}
-        if SHIPPED in wrong:
-            raise GateFailed(f"at {shape} it is not timed: {wrong[SHIPPED]}")
-        file = Evidence(study, shape, folder).timing(names)
-        found = timed(file.timing, SHIPPED, REFERENCE) if file else None
+        workspace_of(package, Path(scratch))
+        yield find_workspace(Path(scratch)).study(package.facts.study)
+
+
+def measured(study: Study, shape: str, gpu: Gpu, payer: Workspace) -> ShippedTime:
+    """Checked and timed on the GPU at hand, in as many sessions as a doubtful verdict takes.
+    Raises GateFailed where it is wrong.
+    """
+    names = tuple(n for n in (SHIPPED, REFERENCE) if n in study.variants)
+    timing = payer.config.timing
+    sessions = min(2 * timing.sessions, timing.max_sessions)
+    config = replace(payer.config, timing=replace(timing, sessions=sessions))
+    folder = EvidenceFolder(study.folder / "evidence" / gpu.slug)
+    task = Task(payer, study, config, folder, Plan(shape, timed=names))
+    (result,) = executor.carry_out([task])
+    wrong = {**result.unsupported, **result.failures}
+    if SHIPPED in wrong:
+        raise GateFailed(f"at {shape} it is not timed: {wrong[SHIPPED]}")
+    file = task.evidence.timing(names)
+    found = timed(file.timing, SHIPPED, REFERENCE) if file else None
     if found is None:
         raise GateFailed(f"at {shape} there is no time of it")
     return found
@@ -194,56 +192,30 @@ class Compared:
     """
 
     now: ShippedTime
-    then: ShippedTime | None
-    move: Move | None
-    slower: bool | None
+    on_record: ShippedTime | None
     why: str
+    move: Move | None = None
+    slower: bool | None = None
 
 
-def compared(now: ShippedTime, package: Package, config: Config) -> Compared:
+def compared(now: ShippedTime, package: Package, gpu: Gpu, config: Config) -> Compared:
     """Its ratio over the reference now and then: a card's clock is in both sides of each."""
     shipped = package.shipped
     then = next((time for time in shipped.times if time.shape == now.shape), None)
-    gpu = machine.find_gpu()
-    here, there = gpu.name if gpu else "", shipped.environment.gpu or ""
-    if gpu_slug(here) != gpu_slug(there):
-        return Compared(now, then, None, None, f"its evidence is of {there}, and this is {here}")
+    there = shipped.environment.gpu or ""
+    if gpu.slug != gpu_slug(there):
+        return Compared(now, then, f"its evidence is of {there}, and this is {gpu.name}")
     if then is None:
-        return Compared(now, None, None, None, f"there is no time on record at {now.shape}")
+        return Compared(now, None, f"there is no time on record at {now.shape}")
     ratio = quotient(now, then)
     if ratio is None:
-        return Compared(now, then, None, None, "there is no ratio over its reference on record")
+        return Compared(now, then, "there is no ratio over its reference on record")
     move, why = time_verdict(ratio, config.gate)
     if move != Move.CANNOT_TELL:
-        return Compared(now, then, move, move == Move.SLOWER, why)
-    within = ratio.low is not None and ratio.low >= 1 / (1 + config.gate.margin)
-    if within:
-        return Compared(now, then, move, False, f"{why} whether it is faster")
-    return Compared(now, then, move, None, why)
-
-
-def is_too_wide(then: ShippedTime, config: Config) -> bool:
-    """On record, by itself, at the level that holds where sessions are added: none can tell."""
-    half = half_width(then, LEVEL_AGAIN)
-    return half is not None and half > math.log(1 + config.gate.margin)
-
-
-def best_known(package: Package) -> ShippedTime | None:
-    """The time on record whose ratio over the reference has the narrowest interval."""
-    halves = [(half_width(time, LEVEL_AGAIN), time) for time in package.shipped.times]
-    known = [(half, time) for half, time in halves if half is not None]
-    return min(known, key=lambda pair: pair[0])[1] if known else None
-
-
-def still_open(timing: Timing, package: Package, config: Config) -> Sequence[str]:
-    """Both of them while more sessions may tell whether it is slower, for as many again."""
-    now = timed(timing, SHIPPED, REFERENCE)
-    found = compared(now, package, config) if now else None
-    if found is None or found.move is None or found.slower is not None:
-        return []
-    if found.then is not None and is_too_wide(found.then, config):
-        return []
-    return [n for n in (SHIPPED, REFERENCE) if n in timing.fingerprints]
+        return Compared(now, then, why, move, move == Move.SLOWER)
+    if ratio.low is not None and ratio.low >= 1 / (1 + config.gate.margin):
+        return Compared(now, then, f"{why} whether it is faster", move, False)
+    return Compared(now, then, why, move)
 
 
 TEST_SECONDS = 1800.0
@@ -287,33 +259,43 @@ def check(options: ShipOptions) -> None:
     """Leaves with 1 where a test fails, a file is another, or it is slower than its evidence."""
     assert options.check is not None
     package = opened(options.check.absolute())
-    config = find_workspace(options.project).config
-    shape = shape_of(package, options.shape)
-    told = tested(package)
-    changed = package.changed
+    payer = find_workspace(options.project)
+    lacks, gpu = machine.why_not_calibrating(), machine.find_gpu()
     found: Compared | None = None
-    if machine.why_not_calibrating() is None:
-        note(f"timing it at {shape}, beside what it falls back to")
-        found = compared(measured(package, shape, config), package, config)
+    with study_of(package) as study:
+        study, shape = shape_of(study, package, options.shape)
+        told = tested(package)
+        if lacks is None and gpu is not None:
+            note(f"timing it at {shape}, beside what it falls back to")
+            now = measured(study, shape, gpu, payer)
+            found = compared(now, package, gpu, payer.config)
+    changed = package.changed
     if options.json:
-        show_json(as_data(package, told, changed, found))
+        nothing = dict.fromkeys(each.name for each in fields(Compared))
+        show_json(
+            {
+                "package": package.facts.package,
+                "study": package.shipped.study,
+                "variant": package.shipped.variant,
+                "tests": told,
+                "changed": changed,
+                **(vars(found) if found else nothing),
+            }
+        )
     else:
         say(*lines(package, told, changed, found))
-    finish(package, changed, found, config)
+    finish(package, changed, found)
 
 
-def shape_of(package: Package, shape: str | None) -> str:
+def shape_of(study: Study, package: Package, shape: str | None) -> tuple[Study, str]:
     """Raises UsageError for a shape that the study has not, or where nothing is timed."""
-    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
-        workspace_of(package, Path(scratch))
-        study = find_workspace(Path(scratch)).study(package.facts.study)
-        (picked, *more), _ = pick_shapes(study, shape or package.shipped.judged_at)
+    (picked, *more), _ = pick_shapes(study, shape or package.shipped.judged_at)
     if more or picked.name not in study.shapes or not study.shapes[picked.name].profiled:
         raise UsageError(
             f"--shape '{shape}' is no shape at which the package is timed",
             hint="one of: " + ", ".join(time.shape for time in package.shipped.times),
         )
-    return picked.name
+    return picked.study, picked.name
 
 
 def lines(package: Package, told: str, changed: list[str], found: Compared | None) -> list[str]:
@@ -324,8 +306,8 @@ def lines(package: Package, told: str, changed: list[str], found: Compared | Non
         shown.append(f"  not as shipped: {', '.join(changed)}")
     if found is not None:
         shown.append(f"  now: {words(found.now)}")
-        if found.then is not None:
-            shown.append(f"  on record: {words(found.then)}, {shipped.environment.gpu}")
+        if found.on_record is not None:
+            shown.append(f"  on record: {words(found.on_record)}, {shipped.environment.gpu}")
         shown.append(f"  {verdict(found)}: {found.why}")
     return shown
 
@@ -346,24 +328,7 @@ def words(time: ShippedTime) -> str:
     return f"{text}, {told} of {time.reference}"
 
 
-def as_data(
-    package: Package, told: str, changed: list[str], found: Compared | None
-) -> dict[str, Any]:
-    return {
-        "package": package.facts.package,
-        "study": package.shipped.study,
-        "variant": package.shipped.variant,
-        "tests": told,
-        "changed": changed,
-        "move": found.move if found else None,
-        "slower": found.slower if found else None,
-        "why": found.why if found else None,
-        "now": msgspec.to_builtins(found.now) if found else None,
-        "on_record": msgspec.to_builtins(found.then) if found and found.then else None,
-    }
-
-
-def finish(package: Package, changed: list[str], found: Compared | None, config: Config) -> None:
+def finish(package: Package, changed: list[str], found: Compared | None) -> None:
     """The exit code, with what goes along on stderr."""
     if found is not None and found.slower:
         raise GateFailed(
@@ -384,18 +349,4 @@ def finish(package: Package, changed: list[str], found: Compared | None, config:
     if found.slower is None:
         raise CannotTell(
             f"whether it is as fast as its evidence: {found.why}",
-            hint=where_it_can_be_told(package, found, config),
         )
-
-
-def where_it_can_be_told(package: Package, found: Compared, config: Config) -> str:
-    """The hint; empty where that is no question of the shape."""
-    best = best_known(package)
-    if found.move is None or found.then is None or best is None:
-        return ""
-    if not is_too_wide(found.then, config) or is_too_wide(best, config):
-        return ""
-    return (
-        f"its ratio on record is too wide at {found.then.shape} by itself, whatever is measured"
-        f" now: `--shape {best.shape}` has the narrowest"
-    )
