@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -121,55 +120,6 @@ def test_kernels_of_another_name_are_copied_and_headers_are_shared(
     assert told["shared"] == ["common.cuh"]
     assert '"fix1.cu"' in (folder / "fix1.py").read_text()
     assert "scale.cu" not in (folder / "fix1.py").read_text()
-
-
-class Terminal:
-    """Stdin with somebody before it."""
-
-    def __init__(self, *lines: str) -> None:
-        self.lines = list(lines)
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self) -> str:
-        return f"{self.lines.pop(0)}\n" if self.lines else ""
-
-
-@pytest.mark.parametrize(
-    ("answers", "predictions"),
-    [
-        (("", "eight halves a load", "tiem=0.4..0.8", "time=0.4..0.8"), [(0.4, 0.8)]),
-        (("eight halves a load", ""), []),
-    ],
-)
-def test_a_terminal_is_asked(
-    root: Path,
-    answers: tuple[str, ...],
-    predictions: list[tuple[float, float]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal(*answers))
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    capsys.readouterr()
-    assert new(root, "fix2", "--from", "fix1") == 0
-    told = capsys.readouterr()
-    assert told.err.startswith("The bottlenecks of fix1 are not collected")
-    assert ("'tiem' is no figure; did you mean 'time'?" in told.err) == bool(predictions)
-    assert ("no prediction" in told.out) == (not predictions)
-    known = find_workspace(root).study().ladder.step("fix2")
-    assert known is not None
-    assert known.key_change == "eight halves a load"
-    assert [p.factor for p in known.predictions] == predictions
-
-
-def test_a_terminal_that_says_nothing_ends_it(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert "no answer came" in fails(capsys, root, "fix2", "--from", "fix1")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -11,7 +11,6 @@ from shlex import quote
 from workbench.commands.init import write_new
 from workbench.commands.options import NewOptions
 from workbench.commands.printing import say, show_json
-from workbench.commands.streams import note
 from workbench.commands.target import find_recorded, find_study, shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
@@ -80,23 +79,6 @@ def limits_of(options: NewOptions, parent: str) -> list[str]:
     return [f"What limits {parent} {on}:", *lines]
 
 
-def asked(what: str) -> str:
-    """A line from the terminal; the question goes to stderr. Raises UsageError at its end."""
-    print(f"{what}: ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
-    if not answer:
-        raise UsageError("no answer came", hint="give --change and --predict instead")
-    return answer.strip()
-
-
-def change_of(options: NewOptions, talks: bool) -> str:
-    """The one change, in a line. Raises UsageError where there is none to be had."""
-    change = options.change
-    while not change and talks:
-        change = asked("key change, in a line")
-    return change_text(change or "")
-
-
 def change_text(given: str) -> str:
     """In a line. Raises UsageError for none."""
     change = " ".join(given.split())
@@ -112,36 +94,25 @@ def change_text(given: str) -> str:
     return change
 
 
-def predictions_of(options: NewOptions, talks: bool) -> tuple[Prediction, ...]:
-    if options.predict or not talks:
-        return tuple(map(predicted, options.predict or []))
-    while True:
-        text = asked("prediction, such as time=0.8..0.95 (nothing: later)")
-        if not text:
-            return ()
-        try:
-            return (predicted(text),)
-        except UsageError as error:
-            note(f"{error.message}; {error.hint}")
-
-
-def written(files: dict[Path, bytes]) -> None:
-    """All of them or none: nothing that is there is overwritten."""
+def added(
+    study: Study, step: Step, files: Mapping[Path, bytes], limits: Sequence[str] = ()
+) -> None:
+    """The step with its files, all of it or nothing. Raises UsageError where a file is there."""
+    ladder = study.ladder.path
+    read_text(ladder)  # says what is wrong with the file itself
+    longer = with_step(ladder, ladder.read_bytes().decode(), step_text(step, limits))
     done: list[Path] = []
     try:
         for path, data in files.items():
             if not write_new(path, data):
                 raise UsageError(f"{path} is there already", hint="take another name")
             done.append(path)
+        write_bytes(ladder, longer.encode())
     except BaseException:
-        undo(done)
+        for path in done:
+            with suppress(OSError):
+                path.unlink()
         raise
-
-
-def undo(files: list[Path]) -> None:
-    for path in files:
-        with suppress(OSError):
-            path.unlink()
 
 
 def run(options: NewOptions) -> None:
@@ -154,27 +125,13 @@ def run(options: NewOptions) -> None:
     parent = study.variants[parent_of(study, options.parent)]
     require_new(study, options.name)
     copy = copied(study, parent, options.name)
-    for text in options.predict or []:
-        predicted(text)  # before anything is asked
-    limits = limits_of(options, parent.name)
-    talks = sys.stdin.isatty() and sys.stderr.isatty() and not options.json
-    if talks:
-        note("\n".join(limits))
+    predictions = tuple(map(predicted, options.predict or []))
     step = Step(
-        options.name,
-        parent.name,
-        change_of(options, talks),
-        predictions=predictions_of(options, talks),
+        options.name, parent.name, change_text(options.change or ""), predictions=predictions
     )
-    ladder = study.ladder.path
-    longer = with_step(ladder, _raw(ladder), step_text(step, limits))
     files = {path: text.encode() for path, text in copy.files.items()}
-    written(files)
-    try:
-        write_bytes(ladder, longer.encode())
-    except BaseException:
-        undo(list(files))
-        raise
+    added(study, step, files, limits_of(options, parent.name))
+    ladder = study.ladder.path
     chosen = f" --study {quote(study.name)}" if options.study else ""
     command = f"workbench ablate {step.variant}{chosen}"
     if options.json:
@@ -197,9 +154,3 @@ def run(options: NewOptions) -> None:
     if not step.predictions:
         say(f"  no prediction: write one into {ladder.name} before you measure")
     return say(f"next: change {shown_path(list(files)[-1])}, then `{command}`")
-
-
-def _raw(path: Path) -> str:
-    """With the line ends as they are."""
-    read_text(path)  # says what is wrong with the file itself
-    return path.read_bytes().decode()

@@ -22,13 +22,13 @@ from shlex import quote
 from types import FunctionType, ModuleType
 from typing import Any
 
-from workbench.commands.new import change_text, parent_of, predicted
+from workbench.commands.new import added, change_text, parent_of, predicted
 from workbench.commands.target import find_study, shown_path
 from workbench.errors import UsageError
 from workbench.evidence.store import write_bytes
-from workbench.study.copying import require_new, step_text, with_step
+from workbench.study.copying import require_new
 from workbench.study.model import Step, Study
-from workbench.study.text import read_text, stands
+from workbench.study.text import read_text
 
 ENTRY = "run"  # what a variant's module is called by
 DECORATOR = "variant"
@@ -270,7 +270,7 @@ def write_variant(
     module = found.folder / f"{name}.py"
     step = found.ladder.step(name)
     if step is None:
-        _add(found, module, text, _step(found, name, parent, change, predict))
+        added(found, _step(found, name, parent, change, predict), {module: text.encode()})
         return
     if step.parent != parent:
         raise UsageError(
@@ -305,17 +305,3 @@ def _step(study: Study, name: str, parent: str, change: str, predict: Sequence[s
         change_text(change),
         predictions=tuple(map(predicted, predict)),
     )
-
-
-def _add(study: Study, module: Path, text: str, step: Step) -> None:
-    if stands(module):
-        raise UsageError(f"{shown_path(module)} is there already", hint="take another name")
-    ladder = study.ladder.path
-    read_text(ladder)  # says what is wrong with the file itself
-    longer = with_step(ladder, ladder.read_bytes().decode(), step_text(step))
-    write_bytes(module, text.encode())
-    try:
-        write_bytes(ladder, longer.encode())
-    except BaseException:
-        module.unlink(missing_ok=True)
-        raise
