@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -112,12 +110,11 @@ def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) ->
     """Raises EnvironmentLacks where they cannot be written, UsageError where they would replace
     files that are not the workbench's.
     """
-    encoded = {name: text.encode(errors="replace") for name, text in texts.items()}
     try:
         if workspace.packaged:
-            claim(folder, encoded)
-        for name, content in encoded.items():
-            write_bytes(folder / name, content)
+            claim(folder)
+        for name, text in texts.items():
+            write_bytes(folder / name, text.encode(errors="replace"))
     except OSError as error:
         raise unwritten(folder, error) from None
 
@@ -148,36 +145,14 @@ def run(options: ReportOptions) -> None:
         open_page(written[-1])
 
 
-WRITTEN = ".written.json"  # name to the sha256 of what was written under it
+MARK = ".workbench"  # outside of a workspace: all that is in this folder, the workbench wrote
 
 
-def claim(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Note what is about to be written to ``folder``. Raises UsageError for users' files there."""
-    written = _read(folder / WRITTEN)
-    for name in files:
-        path = folder / name
-        if path.is_symlink() or (path.exists() and _sha256(path) not in written.get(name, ())):
-            raise UsageError(
-                f"{path} was not written by the workbench, or was changed since",
-                hint="move it away, or run the same command in another folder",
-            )
-    # Before any of them is there, so that a run that is killed in between can be repeated.
-    now = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    kept = {name: sorted({*written.get(name, ()), digest}) for name, digest in now.items()}
-    text = json.dumps({**written, **kept}, indent=1, sort_keys=True)
-    write_bytes(folder / WRITTEN, (text + "\n").encode())
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-
-
-def _read(path: Path) -> dict[str, list[str]]:
-    """Empty where there is none, or none that could be believed."""
-    try:
-        known = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(known, dict):
-        return {}
-    return {name: each for name, each in known.items() if isinstance(each, list)}
+def claim(folder: Path) -> None:
+    """Raises UsageError where there are files of somebody else."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
+        raise UsageError(
+            f"{folder} was not written by the workbench",
+            hint="move it away, or run the same command in another folder",
+        )
+    write_bytes(folder / MARK, b"")
