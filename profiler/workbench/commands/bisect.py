@@ -10,9 +10,9 @@ from pathlib import Path
 
 from workbench.commands import executor
 from workbench.commands.options import BisectOptions
-from workbench.commands.printing import say as print_lines
-from workbench.commands.printing import show_json
+from workbench.commands.printing import say, show_json
 from workbench.commands.progress import Progress
+from workbench.commands.streams import note
 from workbench.commands.sides import (
     Side,
     build_all,
@@ -32,7 +32,6 @@ from workbench.errors import (
     unknown,
 )
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
-from workbench.evidence.recorded import Evidence
 from workbench.judge.commits import Found, Rules, first_bad, judge_change
 from workbench.judge.differences import AtCommit, is_same
 from workbench.remote.target import Task
@@ -165,52 +164,40 @@ def changed(
 
 def wrong(history: History) -> Callable[[Side], bool | None]:
     def ask(side: Side) -> bool | None:
-        name, folder = history.options.variant, history.scratch / side.commit.sha / "checked"
-        found = correctness(side, [name], folder, history.workspace)[name]
-        if found.is_correct is None:
-            note(f"{side.commit.short}: {found.why}")
+        correct, why = correctness(history, side)
+        if correct is None:
+            note(f"{side.commit.short}: {why}")
             return None
-        return not found.is_correct
+        return not correct
 
     return ask
 
 
 def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
-    """Against the good end, timed in the same sessions."""
-    name, options = history.options.variant, history.options
-
-    def ask(side: Side) -> bool | None:
-        config = side.workspace.config
-        rules = Rules(config.gate, config.gates, ASSUMED_NOISE)
-        before, after = good.facts, side.facts
-        if before is None or after is None:
-            return None
-        both = measure_together(
-            good,
-            side,
-            [name],
-            shape=options.shape,
-            tier=2,
-            folder=history.scratch / side.commit.sha / "timed",
-            payer=history.workspace,
-        )
-        old, new = both.at(before, older(name)), both.at(after, name)
-        change = judge_change(name, old, new, rules, both.timed(name))
-        note(f"{side.commit.short}: {change.move}: {change.why}")
-        return ANSWERS.get(change.move)
-
-    return ask
-
-
-def slow_on_record(history: History, good: Side) -> Callable[[Side], bool | None]:
-    """By what the compiler makes of both, and by captures that both commits hold."""
+    """Against the good end: timed in the same sessions; without a GPU by what the compiler makes of
+    both, and by captures that both commits hold.
+    """
     name = history.options.variant
 
     def ask(side: Side) -> bool | None:
-        config, counted = side.workspace.config, recorded_anew(good, side, name)
-        noise = side.noise if counted else ASSUMED_NOISE
+        config, measuring = side.workspace.config, executor.gpu() is not None
+        counted = not measuring and recorded_anew(good, side, name)
         old, new = (one.at(name, counters=counted) for one in (good, side))
-        change = judge_change(name, old, new, Rules(config.gate, config.gates, noise))
+        timed = None
+        if measuring and old is not None and new is not None:
+            both = measure_together(
+                good,
+                side,
+                [name],
+                shape=history.options.shape,
+                tier=2,
+                folder=history.scratch / side.commit.sha / "timed",
+                payer=history.workspace,
+            )
+            old, new = both.at(old, older(name)), both.at(new, name)
+            timed = both.timed(name)
+        rules = Rules(config.gate, config.gates, side.noise if counted else ASSUMED_NOISE)
+        change = judge_change(name, old, new, rules, timed)
         note(f"{side.commit.short}: {change.move}: {change.why}")
         return ANSWERS.get(change.move)
 
@@ -272,8 +259,7 @@ def search(history: History, what: str) -> Found | None:
     with history.at(history.commits[0]) as start:
         history.compile(start)
         history.known = [(start, False)]
-        ask = slow if executor.gpu() is not None else slow_on_record
-        return find(history, ask(history, start))
+        return find(history, slow(history, start))
 
 
 def tell(history: History, what: str, found: Found, number: int) -> None:
@@ -282,70 +268,50 @@ def tell(history: History, what: str, found: Found, number: int) -> None:
     last, first = commits[found.last_good], commits[found.first_bad]
     untested = [commits[place] for place in found.untested]
     if options.json:
-        as_object = {
-            "variant": options.variant,
-            "what": what,
-            "first_bad": {"commit": first.sha, "subject": first.subject},
-            "last_good": {"commit": last.sha, "subject": last.subject},
-            "untested": [commit.sha for commit in untested],
-            "commits": number,
-            "tested": history.tests,
-            "same": history.same,
-        }
-        show_json(as_object)
-        return
+        return show_json(
+            {
+                "variant": options.variant,
+                "what": what,
+                "first_bad": {"commit": first.sha, "subject": first.subject},
+                "last_good": {"commit": last.sha, "subject": last.subject},
+                "untested": [commit.sha for commit in untested],
+                "commits": number,
+                "tested": history.tests,
+                "same": history.same,
+            }
+        )
     verb = "became wrong" if what == WRONG else "became slower"
-    print_lines(
+    return say(
         f"{options.variant} {verb} in {first.short} {first.subject}",
         f"last known good: {last.short} {last.subject}",
         f"{number} commits: {len(commits)} touch kernels, {history.tests} were tested, "
         f"{history.same} run what another does",
+        *(
+            [f"not testable between them: {', '.join(c.short for c in untested)}"]
+            if untested
+            else []
+        ),
     )
-    if untested:
-        print_lines(f"not testable between them: {', '.join(c.short for c in untested)}")
 
 
-@dataclass(frozen=True)
-class Correct:
-    """``is_correct`` is None where it cannot be told; ``why`` says what is wrong, or why not."""
-
-    is_correct: bool | None
-    why: str = ""
-
-
-def correctness(
-    side: Side, names: Sequence[str], folder: Path, payer: Workspace
-) -> dict[str, Correct]:
-    """Of variants by name. ``folder`` takes what is checked here, ``payer`` is the workspace whose
-    budget it is. Ctrl-C leaves with 130.
+def correctness(history: History, side: Side) -> tuple[bool | None, str]:
+    """Whether the variant is correct, None where it cannot be told; and what is wrong, or why not.
+    Ctrl-C leaves with 130.
     """
-    found = {name: _recorded(side, name) for name in names}
-    left = [name for name in names if name in side.names and found[name].is_correct is None]
-    if left and (gpu := executor.gpu()) is not None:
-        target = EvidenceFolder(folder / gpu.slug)
-        known = Evidence(side.study, side.study.default_shape, target)
-        plan = Plan(known.shape, checked=tuple(left))
-        executor.carry_out([Task(payer, side.study, side.workspace.config, target, plan)])
-        found |= {name: _checked(known, name) for name in left}
-    return found
-
-
-def _recorded(side: Side, name: str) -> Correct:
-    if name not in side.names:
-        return Correct(None, "is not there")
-    if side.evidence is None or side.evidence.check(name).current is None:
-        return Correct(None, "no check of these sources is on record")
-    wrong = side.wrong(name)
-    return Correct(not wrong, wrong)
-
-
-def _checked(evidence: Evidence, name: str) -> Correct:
-    """What does not compile is neither right nor wrong."""
-    build = evidence.build(name).current
-    if build is not None and build.error:
-        return Correct(None, f"does not compile: {build.error.splitlines()[0]}")
-    known = [evidence.check(name, shape).current for shape in evidence.study.shapes]
-    if not any(known):
-        return Correct(None, "was not checked")
-    why = wrong_in(evidence, name)
-    return Correct(not why, why)
+    name = history.options.variant
+    if side.evidence is not None and side.evidence.check(name).current is not None:
+        why = side.wrong(name)
+        return not why, why
+    if (gpu := executor.gpu()) is None:
+        return None, "no check of these sources is on record"
+    folder = EvidenceFolder(history.scratch / side.commit.sha / "checked" / gpu.slug)
+    plan = Plan(side.study.default_shape, checked=(name,))
+    task = Task(history.workspace, side.study, side.workspace.config, folder, plan)
+    executor.carry_out([task])
+    build = task.evidence.build(name).current
+    if build is not None and build.error:  # neither right nor wrong
+        return None, f"does not compile: {build.error.splitlines()[0]}"
+    if not any(task.evidence.check(name, shape).current for shape in side.study.shapes):
+        return None, "was not checked"
+    why = wrong_in(task.evidence, name)
+    return not why, why
