@@ -10,7 +10,7 @@ import typer
 
 from workbench.commands import sizes, sweep
 from workbench.commands.executor import on_target
-from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each, ensure_timed
+from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each
 from workbench.commands.options import AblateOptions, SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.report import REPORT, is_due, reported
@@ -235,7 +235,7 @@ def leave_one_out(options: AblateOptions) -> None:
     target.study, (base,) = including(study, [base_name(variant)])
     wanted = names_of(variant, base, switches)
     reference = [ladder.primary_reference] if ladder.primary_reference else []
-    ensured = ensure_timed(target, [*wanted, *reference], fresh=options.fresh)
+    ensured = ensure(target, [*wanted, *reference], fresh=options.fresh, timed=True)
     found = judge_left_out(
         at_one_shape(target.evidence(), wanted, captures=False),
         variant,

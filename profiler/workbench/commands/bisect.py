@@ -12,7 +12,6 @@ from workbench.commands import executor
 from workbench.commands.options import BisectOptions
 from workbench.commands.printing import say, show_json
 from workbench.commands.progress import Progress
-from workbench.commands.streams import note
 from workbench.commands.sides import (
     Side,
     build_all,

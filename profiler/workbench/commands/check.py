@@ -22,7 +22,6 @@ from workbench.commands.target import (
 )
 from workbench.errors import UsageError
 from workbench.evidence.recorded import Evidence
-from workbench.judge.open_verdicts import Deciding
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Block, Paragraph, words
 from workbench.render.document.checks import Checked
@@ -42,7 +41,7 @@ def measure(
     """
     names = collectable(target.study, names)
     plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere, here=here)
-    (measured,) = executor.carry_out([task(target, plan, Deciding())])
+    (measured,) = executor.carry_out([task(target, plan)])
     evidence = target.evidence()
     return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
 

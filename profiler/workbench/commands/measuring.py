@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -11,7 +11,6 @@ from workbench.commands.progress import with_hint
 from workbench.commands.streams import note
 from workbench.commands.target import Target
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import Build
 from workbench.judge.open_verdicts import Deciding
 from workbench.remote.target import Task
 from workbench.run.plan import Measured, Plan
@@ -102,109 +101,88 @@ def plan(
     return Plan(evidence.shape, timed=tuple(timed), captured=tuple(captured))
 
 
-def sessions_needed(target: Target) -> int:
-    """That a time on record must have, to be enough."""
-    return min(SEVERAL, target.workspace.config.timing.sessions)
-
-
-def ensure(
-    target: Target, variants: list[str], *, fresh: bool = False, capture: Collection[str] = ()
-) -> Ensured:
-    """Measure what is needed; without a GPU, nothing. Ctrl-C keeps what was finished."""
-    evidence = target.evidence()
-    if not target.live:
-        if fresh:
-            note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
-        return Ensured(Origin.RECORDED)
-    known = collectable(target.study, variants)
-    least = sessions_needed(target)
-    todo = plan(evidence, known, fresh=fresh, capture=capture, least=least)
-    if not todo.variants:
-        return Ensured(Origin.RECORDED)
-    return carry_out(target, todo, Deciding(steps=True))
-
-
 @dataclass(frozen=True)
 class Wanted:
-    """Variants of a target that are to be measured with others, and which to ``capture``."""
+    """Variants of a target that are to be measured, and which of them to ``capture``.
+
+    ``timed``: they are built, checked and timed, and nothing is profiled. ``refusing``: what the
+    compiler gate does not let pass is only built.
+    """
 
     target: Target
     variants: list[str]
     capture: Collection[str] = ()
+    timed: bool = False
+    refusing: bool = False
+
+    @property
+    def deciding(self) -> Deciding:
+        return Deciding(steps=not self.timed, refusing=self.refusing)
+
+    def plan(self, *, fresh: bool, checked: Collection[str] = ()) -> Plan:
+        """Where all that is timed is ``checked``, it is not checked again but at this shape."""
+        target, evidence = self.target, self.target.evidence()
+        known = collectable(target.study, self.variants)
+        refused = self.deciding.refused(target.workspace.config)
+        if refused is not None and not fresh:
+            builds = {name: evidence.build(name).current for name in known}
+            known = [name for name, build in builds.items() if build is None or not refused(build)]
+        least = min(SEVERAL, target.workspace.config.timing.sessions)
+        todo = plan(evidence, known, fresh=fresh, capture=self.capture, least=least)
+        if not self.timed:
+            return todo
+        return replace(todo, captured=(), here=set(todo.timed) <= set(checked))
 
 
-def ensure_each(every: Sequence[Wanted], *, fresh: bool, timed: bool = False) -> Iterator[Ensured]:
-    """Of each in its turn; on a remote target all of them together, before the first.
-
-    ``timed``: as ``ensure_timed``, else as ``ensure``. Ctrl-C leaves with 130.
-    """
-    if executor.REMOTE.get() is not None:
-        yield from _together(every, fresh=fresh, timed=timed)
-        return
-    checked: set[str] = set()  # at the shapes where every variant always is
-    for one in every:
-        if timed:
-            done = ensure_timed(one.target, one.variants, fresh=fresh, checked=checked)
-        else:
-            done = ensure(one.target, one.variants, fresh=fresh, capture=one.capture)
-        checked |= set(done.timed) - done.failures.keys()
-        yield done
-
-
-def _together(every: Sequence[Wanted], *, fresh: bool, timed: bool) -> list[Ensured]:
-    tasks, found = [], [Ensured(Origin.RECORDED)] * len(every)
-    places = []
-    for i, one in enumerate(every):
-        known = collectable(one.target.study, one.variants)
-        least = sessions_needed(one.target)
-        evidence = one.target.evidence()
-        todo = plan(evidence, known, fresh=fresh, capture=one.capture, least=least)
-        todo = replace(todo, captured=()) if timed else todo
-        if todo.variants:
-            places.append(i)
-            tasks.append(task(one.target, todo, Deciding(steps=not timed)))
-    if tasks:
-        for i, measured in zip(places, executor.carry_out(tasks), strict=True):
-            found[i] = ensured(measured)
-    return found
-
-
-def ensure_timed(
+def ensure(
     target: Target,
     variants: list[str],
     *,
     fresh: bool = False,
-    refused: Callable[[Build], str] | None = None,
-    checked: Collection[str] = (),
+    capture: Collection[str] = (),
+    timed: bool = False,
+    refusing: bool = False,
 ) -> Ensured:
-    """Build, check and time what is needed, and profile nothing. What ``refused`` says a word of is
-    only built. Where all of it is ``checked``, it is not checked again but at the target's shape.
+    """Measure what is needed; see ``Wanted``. Without a GPU, nothing. Ctrl-C keeps what was
+    finished, and leaves with 130.
     """
-    if not target.live:
-        return ensure(target, variants, fresh=fresh)
-    evidence, known = target.evidence(), collectable(target.study, variants)
-    if refused is not None and not fresh:
-        builds = {name: evidence.build(name).current for name in known}
-        known = [name for name, build in builds.items() if build is None or not refused(build)]
-    todo = plan(evidence, known, fresh=fresh, least=sessions_needed(target))
-    todo = replace(todo, captured=(), here=set(todo.timed) <= set(checked))
-    if not todo.timed:
-        return Ensured(Origin.RECORDED)
-    return carry_out(target, todo, Deciding(refusing=refused is not None))
+    (done,) = ensure_each([Wanted(target, variants, capture, timed, refusing)], fresh=fresh)
+    return done
 
 
-def task(target: Target, todo: Plan, deciding: Deciding) -> Task:
+def ensure_each(every: Sequence[Wanted], *, fresh: bool) -> Iterator[Ensured]:
+    """Of each in its turn; on a remote target all of them together, before the first."""
+    if executor.REMOTE.get() is not None:
+        yield from _carried_out([(one, one.plan(fresh=fresh)) for one in every])
+        return
+    checked: set[str] = set()  # at the shapes where every variant always is
+    for one in every:
+        if one.target.live:
+            (done,) = _carried_out([(one, one.plan(fresh=fresh, checked=checked))])
+            checked |= set(done.timed) - done.failures.keys()
+            yield done
+            continue
+        if fresh:
+            note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
+        yield Ensured(Origin.RECORDED)
+
+
+def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
+    todo = [(one, plan) for one, plan in every if plan.variants]
+    tasks = [task(one.target, plan, one.deciding) for one, plan in todo]
+    results = iter(executor.carry_out(tasks) if tasks else ())
+    return [
+        ensured(next(results), plan) if plan.variants else Ensured(Origin.RECORDED)
+        for _, plan in every
+    ]
+
+
+def task(target: Target, todo: Plan, deciding: Deciding | None = None) -> Task:
     config = for_study(target.workspace.config, target.study.ladder)
     given = (target.workspace, target.study, config, target.folder)
-    return Task(*given, todo, deciding)
+    return Task(*given, todo, deciding or Deciding())
 
 
-def carry_out(target: Target, todo: Plan, deciding: Deciding) -> Ensured:
-    """Measure what a plan says."""
-    (result,) = executor.carry_out([task(target, todo, deciding)])
-    return replace(ensured(result), timed=todo.timed)
-
-
-def ensured(result: Measured) -> Ensured:
+def ensured(result: Measured, plan: Plan) -> Ensured:
     failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
-    return Ensured(Origin.MEASURED, failures=failures, unsupported=result.unsupported)
+    return Ensured(Origin.MEASURED, plan.timed, failures, result.unsupported)

@@ -15,8 +15,8 @@ from pathlib import Path
 from workbench.commands import executor, packaging
 from workbench.commands.options import ShipOptions
 from workbench.commands.printing import say, show_json
-from workbench.commands.streams import note
 from workbench.commands.shipped_subject import timed
+from workbench.commands.streams import note
 from workbench.derive.intervals import Ratio, at_other_level
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageError
 from workbench.evidence import store

@@ -81,8 +81,8 @@ def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
     for target in targets:
         names = target.variants(options.variants)
         references = [r.name for r in target.study.ladder.references]
-        wanted.append(Wanted(target, list(dict.fromkeys([*names, *references]))))
-    every = ensure_each(wanted, fresh=options.fresh, timed=True)
+        wanted.append(Wanted(target, list(dict.fromkeys([*names, *references])), timed=True))
+    every = ensure_each(wanted, fresh=options.fresh)
     for target, ensured in zip(targets, every, strict=True):
         failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
     found = Measured(tuple(targets), tuple(names))

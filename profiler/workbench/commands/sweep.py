@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import typer
 
-from workbench.commands import sizes
-from workbench.commands.executor import on_target
-from workbench.commands.measuring import carry_out, ensure_timed
+from workbench.commands import executor, sizes
+from workbench.commands.measuring import ensure, task
 from workbench.commands.options import SweepOptions
 from workbench.commands.printing import Output, show_json
 from workbench.commands.progress import Progress
@@ -26,14 +24,13 @@ from workbench.commands.target import (
 )
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.records import Build, Provenance
-from workbench.judge.open_verdicts import Deciding
 from workbench.judge.snapshot import at_one_shape
-from workbench.judge.sweep import Sweep, judge_builds, judge_sweep, refusal
+from workbench.judge.sweep import Sweep, judge_builds, judge_sweep
 from workbench.render.document import sweep as document
 from workbench.run.build import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed
-from workbench.study.config import Config, Gates, for_study
+from workbench.study.config import Config, for_study
 from workbench.study.model import Study
 from workbench.study.params import base_name, declared, expanded, find_variant, is_space, names_of
 from workbench.study.shapes import Picked
@@ -65,26 +62,21 @@ def space_of(study: Study, text: str) -> tuple[Study, Space]:
     return study, Space(text, base, {axis.name: axis.values for axis in axes}, values)
 
 
-def refused_by(gates: Gates) -> partial[str]:
-    """What says why the compiler gate does not let a build pass."""
-    return partial(refusal, gates=gates)
-
-
 def measured(target: Target, space: Space, *, fresh: bool) -> Origin:
     """All combinations that pass the gates timed together, then the best once more beside the
     default, both of them profiled.
     """
-    config = target.workspace.config
     reference = target.study.ladder.primary_reference
     wanted = [*space.combinations, *([reference] if reference else [])]
-    ensured = ensure_timed(target, wanted, fresh=fresh, refused=refused_by(config.gates))
+    ensured = ensure(target, wanted, fresh=fresh, timed=True, refusing=True)
     if not target.live:
         return ensured.source
     found = judged(target, space, ensured.source)
     todo = follow_up(target, found, reference)
     if not todo.variants:
         return ensured.source
-    return carry_out(target, todo, Deciding()).source
+    executor.carry_out([task(target, todo)])
+    return Origin.MEASURED
 
 
 def follow_up(target: Target, found: Sweep, reference: str) -> Plan:
@@ -118,7 +110,7 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
     )
 
 
-@on_target
+@executor.on_target
 def run(options: SweepOptions) -> None:
     swept(options)
 
