@@ -172,7 +172,7 @@ def test_adversarial_rows_always_have_a_softmax() -> None:
 
 def test_a_study_may_allow_no_error_at_all() -> None:
     def checked(error: float | None) -> Checked:
-        return Checked("tma", "odd", "correct", "", error, error, bound=0.0, relative_bound=0.0)
+        return Checked("tma", "odd", "correct", 0.0, 0.0, max_abs=error, relative=error)
 
     assert [checked(error).used for error in (None, 0.0, 1e-9)] == [None, 0.0, math.inf]
     for wide in (False, True):

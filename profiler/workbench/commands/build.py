@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import typer
 
 from workbench.commands.options import BuildOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import tell
 from workbench.commands.progress import Progress, with_hint
 from workbench.commands.streams import note
 from workbench.commands.target import find_study, in_place, require_arch
@@ -37,34 +37,15 @@ class Result:
 
 
 def result_of(event: Built | Failed, arch: str) -> Result:
-    match event:
-        case Built():
-            return Result(
-                variant=event.variant,
-                arch=arch,
-                kernels=event.kernels,
-                defines=event.defines,
-                warnings=event.warnings,
-            )
-        case Failed():
-            error = event.error
-            return Result(event.variant, arch, error=error.message, hint=error.hint)
+    if isinstance(event, Failed):
+        error = event.error
+        return Result(event.variant, arch, error=error.message, hint=error.hint)
+    return Result(event.variant, arch, event.kernels, event.defines, event.warnings)
 
 
 def blocks(results: list[Result]) -> list[Block]:
     kernels = [
-        CompiledKernel(
-            variant=result.variant,
-            kernel=kernel.kernel,
-            source=kernel.source,
-            defines=defines,
-            registers=kernel.registers,
-            shared_bytes=kernel.shared_bytes,
-            stack_bytes=kernel.stack_bytes,
-            spill_store_bytes=kernel.spill_store_bytes,
-            spill_load_bytes=kernel.spill_load_bytes,
-            warnings=len(result.warnings),
-        )
+        CompiledKernel(result.variant, kernel, defines, len(result.warnings))
         for result in results
         for kernel, defines in zip(result.kernels, result.defines, strict=True)
     ]
@@ -82,10 +63,8 @@ def run(options: BuildOptions) -> None:
     with Progress() as progress:
         events = build_only(found, names, arch, workspace.config.limits.seconds_per_step, progress)
     results = [result_of(event, arch) for event in events]
-    if options.json:
-        show_json({"builds": results})
-    elif shown := blocks(results):
-        Output(options.wide, options.markdown).show(*shown)
+    if options.json or blocks(results):
+        tell(options, lambda: {"builds": results}, lambda: blocks(results))
     errors = [result for result in results if result.error]
     for result in errors:
         told = with_hint(result.error, result.hint)

@@ -9,7 +9,7 @@ import typer
 from workbench.commands import executor
 from workbench.commands.executor import INTERRUPTED
 from workbench.commands.options import CalibrateOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import tell
 from workbench.commands.spending import spending
 from workbench.commands.streams import note
 from workbench.commands.target import find_study
@@ -83,14 +83,14 @@ def run(options: CalibrateOptions) -> None:
     if calibration is None:
         raise ToolFailed(f"{folder.ceilings} is gone")
     measured = measured_ceilings(calibration, capture_peaks(found, folder))
-    if options.json:
-        show_json(plain_data(measured))
-    else:
-        title = f"measured ceilings: {measured.gpu}, {measured.date[:10]}; {found.name}"
-        out = Output(options.wide, options.markdown)
-        out.show(Paragraph(words(title)), rooflines.ceilings(measured))
-        if all(roof.theoretical is None for roof in measured.by_id.values()):
-            note("no capture of this GPU is on record, so theoretical ceilings are not known")
+    title = f"measured ceilings: {measured.gpu}, {measured.date[:10]}; {found.name}"
+    tell(
+        options,
+        lambda: plain_data(measured),
+        lambda: [Paragraph(words(title)), rooflines.ceilings(measured)],
+    )
+    if not options.json and all(roof.theoretical is None for roof in measured.by_id.values()):
+        note("no capture of this GPU is on record, so theoretical ceilings are not known")
     for roof in measured.wrong:
         note(
             f"warning: the measured {rooflines.ceiling_name(roof.id)} ceiling is above "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from workbench.commands import executor
 from workbench.commands.measuring import collectable, settled, task
 from workbench.commands.options import CheckOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import tell
 from workbench.commands.streams import note
 from workbench.commands.target import (
     Target,
@@ -23,7 +24,7 @@ from workbench.commands.target import (
 from workbench.errors import UsageError
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document
-from workbench.render.document.blocks import Block, Paragraph, words
+from workbench.render.document.blocks import Paragraph, words
 from workbench.render.document.checks import Checked
 from workbench.run.plan import Plan
 from workbench.study.model import tolerance_at
@@ -55,52 +56,47 @@ def results(target: Target, names: list[str], *, alone: bool = False) -> Iterato
 
 
 def result(evidence: Evidence, name: str, shape: str) -> Checked:
-    build, entry = evidence.build(name).current, evidence.check(name, shape)
-    check = entry.current
-    status: str = Status.STALE if entry.state == Status.STALE else ABSENT
-    why = ""
-    told_hint: object = None
-    if check is not None:
-        status, why, told_hint = check.status, check.why, check.hint
-    if build is not None and build.error:
-        status, why, check, told_hint = CheckResult.FAILED, build.error, None, build.hint
     bound = tolerance_at(evidence.study.tolerance, evidence.study.shapes[shape])
-    return Checked(
+    build, entry = evidence.build(name).current, evidence.check(name, shape)
+    told = Checked(
         variant=name,
         shape=shape,
-        status=status,
-        why=why,
-        max_abs=check.max_abs if check else None,
-        relative=check.relative if check else None,
+        status=Status.STALE if entry.state == Status.STALE else ABSENT,
         bound=bound.absolute,
         relative_bound=bound.relative,
-        times_reference=check.times_reference if check else None,
-        kind=check.kind if check else "",
-        varies=check.varies if check else False,
-        output=str(check.output) if check and check.output else "",
-        hint=str(told_hint) if told_hint else "",
+    )
+    if build is not None and build.error:
+        return replace(told, status=CheckResult.FAILED, why=build.error, hint=build.hint or "")
+    if (check := entry.current) is None:
+        return told
+    return replace(
+        told,
+        status=check.status,
+        why=check.why,
+        max_abs=check.max_abs,
+        relative=check.relative,
+        times_reference=check.times_reference,
+        kind=check.kind,
+        varies=check.varies,
+        output=str(check.output or ""),
+        hint=check.hint or "",
     )
 
 
 def as_data(target: Target, checks: list[Checked]) -> dict[str, Any]:
     bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
-    keys = (
-        *("variant", "shape", "status", "why", "max_abs", "relative"),
-        *("times_reference", "kind", "varies"),
-    )
+    always = ("variant", "shape", "status", "why", "max_abs", "relative", "times_reference", "kind")
     return {
         "study": target.study.name,
         "gpu": target.folder.gpu,
         "evidence": Origin.MEASURED if target.live else Origin.RECORDED,
         "tolerance": {"max_abs": bound.absolute, "relative": bound.relative},
-        "checks": [_fields(check, keys) for check in checks],
+        "checks": [
+            {key: getattr(check, key) for key in (*always, "varies")}
+            | {key: getattr(check, key) for key in ("output", "hint") if getattr(check, key)}
+            for check in checks
+        ],
     }
-
-
-def _fields(check: Checked, keys: tuple[str, ...]) -> dict[str, Any]:
-    """With what not every check has."""
-    told = {key: getattr(check, key) for key in ("output", "hint") if getattr(check, key)}
-    return {key: getattr(check, key) for key in keys} | told
 
 
 @executor.on_target
@@ -122,14 +118,13 @@ def run(options: CheckOptions) -> None:
             lost |= measure(target, names, everywhere=options.all_shapes, here=here)
             checked |= set(names) - lost.keys()
         checks += results(target, names, alone=len(targets) > 1)
-    if options.json:
-        show_json(as_data(target, checks))
-    else:
-        told: list[Block] = [document.checks(checks, wide=options.wide)]
-        if not target.live:
-            text = f"recorded evidence ({target.folder.gpu}): no GPU here to check on"
-            told.insert(0, Paragraph(words(text)))
-        Output(options.wide, options.markdown).show(*told)
+    text = f"recorded evidence ({target.folder.gpu}): no GPU here to check on"
+    head = [] if target.live else [Paragraph(words(text))]
+    tell(
+        options,
+        lambda: as_data(target, checks),
+        lambda: [*head, document.checks(checks, wide=options.wide)],
+    )
     bad = list(dict.fromkeys(check.variant for check in checks if check.wrong))
     for name in bad:
         for why in document.reasons([check for check in checks if check.variant == name]):

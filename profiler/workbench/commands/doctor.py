@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from workbench.commands.options import DoctorOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import tell
 from workbench.cuda import header_folders
 from workbench.render.document.machine import Finding, findings
 from workbench.run import machine
@@ -160,9 +160,10 @@ def run(options: DoctorOptions) -> None:
         rows = [check() for check in CHECKS]
         can, where, needed = works(rows), {}, "read"
         title = told = conclusion(can)
-    if options.json:
-        show_json({**where, "rows": rows, "works": can, "conclusion": told})
-    else:
-        Output(options.wide, options.markdown).show(*findings(rows, title))
+    tell(
+        options,
+        lambda: {**where, "rows": rows, "works": can, "conclusion": told},
+        lambda: findings(rows, title),
+    )
     if not can[needed]:
         raise SystemExit(3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from workbench.render.numbers import printable, printable_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from workbench.commands.option_types import Printed
     from workbench.render.source_lines import Pieces
 
 
@@ -83,6 +84,20 @@ def console() -> Console:
 def say(*lines: str) -> None:
     """Plain lines on stdout."""
     print(printable_lines("\n".join(lines)))
+
+
+def output(options: Printed) -> Output:
+    return Output(options.wide, options.markdown, getattr(options, "csv", False))
+
+
+def tell(
+    options: Printed, data: Callable[[], Mapping[str, Any]], blocks: Callable[[], Iterable[Block]]
+) -> None:
+    """The result of a verb: as JSON, or as its options want it."""
+    if options.json:
+        show_json(data())
+    else:
+        output(options).show(*blocks())
 
 
 @printing()

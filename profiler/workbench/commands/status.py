@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from workbench.commands.options import StatusOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import tell
 from workbench.commands.spending import ledger
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import by_kind, seconds_of
@@ -24,17 +23,14 @@ def run(options: StatusOptions) -> None:
     workspace = find_workspace(options.project)
     entries = ledger(workspace)
     spent, known = by_kind(entries), limits(workspace, entries)
-    if options.json:
-        show_json(as_data(spent, known))
-    else:
-        Output(options.wide, options.markdown).show(*document.status(spent, known))
-
-
-def as_data(spent: Any, known: list[document.Limit]) -> dict[str, Any]:
-    return {
-        "spent": spent,
-        "limits": [
-            {"limit": one.name, "spent": one.spent, "most": one.most or None, "left": one.left}
-            for one in known
-        ],
-    }
+    tell(
+        options,
+        lambda: {
+            "spent": spent,
+            "limits": [
+                {"limit": one.name, "spent": one.spent, "most": one.most or None, "left": one.left}
+                for one in known
+            ],
+        },
+        lambda: document.status(spent, known),
+    )

@@ -25,11 +25,11 @@ class Checked:
     variant: str
     shape: str
     status: str
-    why: str
-    max_abs: float | None
-    relative: float | None
     bound: float
     relative_bound: float
+    why: str = ""
+    max_abs: float | None = None
+    relative: float | None = None
     times_reference: float | None = None
     kind: str = ""
     varies: bool = False

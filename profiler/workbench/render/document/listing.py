@@ -21,29 +21,33 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.numbers import number
+from workbench.study.model import Study
 from workbench.words import NONE, Status
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The state of a variant's evidence at a shape on a GPU: all kinds in one word, and of two."""
+    """The state of a variant's evidence at a shape on a GPU: all kinds in one word, and of each."""
 
     gpu: str
     shape: str
     state: str
+    build: Status
+    check: Status
     timing: Status
     capture: Status
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A variant as ``list`` shows it."""
+    """A variant as ``list`` shows it; ``changed`` are files that are newer than its evidence."""
 
     name: str
     parent: str
     key_change: str
     is_reference: bool
     evidence: tuple[Recorded, ...]
+    changed: tuple[str, ...] = ()
 
 
 LISTED: list[Field[Listed]] = [
@@ -73,15 +77,20 @@ def _places(evidence: Sequence[Recorded]) -> str:
     return "; ".join(f"{each.state} ({each.gpu}, {each.shape})" for each in evidence)
 
 
-def listing(
-    name: str, title: str, shapes: Sequence[str], default: str, listed: Sequence[Listed], wide: bool
-) -> Section:
+def listing(study: Study, listed: Sequence[Listed], *, wide: bool) -> Section:
     """One study: its shapes, and every variant with the state of its evidence."""
     fields = [*LISTED, PLACES] if wide else LISTED
-    others = ", ".join(shape for shape in shapes if shape != default)
+    name, title, default = study.name, study.ladder.title, study.default_shape
+    others = ", ".join(shape for shape in study.shapes if shape != default)
     known = f"shapes: {default} (default){', ' * bool(others)}{others}"
     shown = table("variants", fields, listed, key=lambda v: v.name)
-    return Section(name, line(code(name), f": {title}"), (Paragraph(words(known)), shown))
+    changed = [
+        Paragraph(words(f"{v.name}: changed since its evidence: {', '.join(v.changed)}"))
+        for v in listed
+        if v.changed
+    ]
+    blocks: tuple[Block, ...] = (Paragraph(words(known)), shown, *changed)
+    return Section(name, line(code(name), f": {title}"), blocks)
 
 
 def states(known: Mapping[str, Mapping[str, Status]]) -> Table:

@@ -57,30 +57,24 @@ def findings(looked_at: Sequence[Finding], conclusion: str) -> list[Block]:
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """One kernel of a variant; sizes in bytes, registers a thread."""
+    """One kernel of a variant, and how many warnings the variant has."""
 
     variant: str
-    kernel: str
-    source: str
+    built: BuiltKernel
     defines: str
-    registers: int
-    shared_bytes: int
-    stack_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
     warnings: int
 
 
 COMPILED: list[Field[CompiledKernel]] = [
     field("variant", "variant", lambda k: k.variant),
-    field("kernel", "kernel", lambda k: k.kernel, rank=5),
-    field("source", "source", lambda k: k.source, rank=2),
+    field("kernel", "kernel", lambda k: k.built.kernel, rank=5),
+    field("source", "source", lambda k: k.built.source, rank=2),
     field("defines", "defines", lambda k: k.defines, rank=2),
-    field("registers", "registers", lambda k: str(k.registers), right=True, rank=1),
-    field("shared", "static shared B", lambda k: str(k.shared_bytes), right=True, rank=2),
-    field("stack", "stack B", lambda k: str(k.stack_bytes), right=True, rank=4),
-    field("stores", "spill stores B", lambda k: str(k.spill_store_bytes), right=True, rank=2),
-    field("loads", "spill loads B", lambda k: str(k.spill_load_bytes), right=True, rank=2),
+    field("registers", "registers", lambda k: str(k.built.registers), right=True, rank=1),
+    field("shared", "static shared B", lambda k: str(k.built.shared_bytes), right=True, rank=2),
+    field("stack", "stack B", lambda k: str(k.built.stack_bytes), right=True, rank=4),
+    field("stores", "spill stores B", lambda k: str(k.built.spill_store_bytes), right=True, rank=2),
+    field("loads", "spill loads B", lambda k: str(k.built.spill_load_bytes), right=True, rank=2),
     field("warnings", "warnings", lambda k: str(k.warnings), right=True, rank=3),
 ]
 
