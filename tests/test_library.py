@@ -21,7 +21,7 @@ from workbench.commands import try_
 from workbench.commands.attempt import Attempt
 from workbench.commands.attempt import attempt as once
 from workbench.commands.target import find_target
-from workbench.commands.track_record import on_record
+from workbench.commands.track_record import judged as judged_of
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row
@@ -109,7 +109,7 @@ def test_a_notebook_shows_table_and_charts(ladder: Any) -> None:
     assert "http://" not in re.sub(r'src="[^"]*"', "", text)
 
 
-def test_every_result_is_one_bundle_of_three_texts(ladder: Any) -> None:
+def test_every_result_has_a_text_and_a_page(ladder: Any) -> None:
     study = wb.study("attention", project=FIXTURE)
     results: list[Shown] = [
         ladder,
@@ -119,12 +119,9 @@ def test_every_result_is_one_bundle_of_three_texts(ladder: Any) -> None:
     ]
     for result in results:
         parsed(result)
-        bundle = result._repr_mimebundle_()
-        assert set(bundle) == {"text/plain", "text/markdown", "text/html"}
-        assert "|" in bundle["text/plain"]
-        assert repr(result) == bundle["text/plain"]  # at a prompt: no wall of fields
-        assert set(result._repr_mimebundle_(include=["text/html"])) == {"text/html"}
-        assert "text/html" not in result._repr_mimebundle_(exclude=["text/html"])
+        assert "|" in repr(result)
+        assert repr(result) == result._repr_markdown_()  # at a prompt: no wall of fields
+        assert "<table" in result._repr_html_()
         assert len(result.table())
 
 
@@ -227,7 +224,7 @@ def test_try_hands_over_a_file_or_the_code_of_a_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = find_target(FIXTURE, None, None)
-    judged, evidence = on_record(target.evidence(), target.workspace.config)
+    judged, evidence = judged_of(target)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "twice.py").write_text("def twice(x):\n    return 2 * x\n")
     called = once(f"{tmp_path}/twice.py:twice", inputs=["x=randn(8)"])
@@ -270,9 +267,3 @@ FACTOR = 2
 
 def doubled(x: Any) -> Any:
     return x * FACTOR
-
-
-def test_where_there_is_no_try_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workbench.library.ATTEMPT", "workbench.commands.not_there")
-    with pytest.raises(EnvironmentLacks, match="cannot try a file"):
-        wb.try_("softmax.py")

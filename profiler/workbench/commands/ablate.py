@@ -12,7 +12,7 @@ from workbench.commands import sizes, sweep
 from workbench.commands.executor import on_target
 from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each
 from workbench.commands.options import AblateOptions, SweepOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import output, show_json, tell
 from workbench.commands.report import REPORT, is_due, reported
 from workbench.commands.streams import note
 from workbench.commands.target import (
@@ -25,13 +25,11 @@ from workbench.commands.target import (
     shown_path,
     target_at,
 )
-from workbench.commands.track_record import with_record
+from workbench.commands.track_record import judged
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.judge.ladder import judge
 from workbench.judge.leave_one_out import Switch, introduced_by, judge_left_out, names_of
 from workbench.judge.rows import Ablation
-from workbench.judge.snapshot import at_one_shape, snapshot
-from workbench.render.as_json import ablation as as_data
+from workbench.judge.snapshot import at_one_shape
 from workbench.render.as_json import plain_data
 from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Section
@@ -61,15 +59,13 @@ def measured(
     """The ladder at the target's shape, and what failed of it. ``everywhere``: judged at the other
     shapes as well.
     """
-    steps = target.steps(fixes)
-    evidence = snapshot(target.evidence(), steps, everywhere=everywhere)  # as it is after measuring
-    judged = judge(evidence, target.workspace.config, source=ensured.source)
-    judged = with_record(judged, target, keep=True)
+    steps = target.steps(fixes)  # as they are after measuring
+    found, _ = judged(target, steps=steps, source=ensured.source, everywhere=everywhere, keep=True)
     asked = {name: why for name, why in ensured.unsupported.items() if name in fixes}
-    return judged, {**ensured.failures, **asked}
+    return found, {**ensured.failures, **asked}
 
 
-def finish(target: Target, fixes: list[str], judged: Ablation, failed: dict[str, str]) -> None:
+def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, str]) -> None:
     """Write the report if it is not up to date, after all else was printed: a folder that takes
     none costs no more.
 
@@ -84,17 +80,17 @@ def finish(target: Target, fixes: list[str], judged: Ablation, failed: dict[str,
         sys.stdout.flush()
     except BrokenPipeError as error:  # the report is written all the same
         gone = error
-    folder = target.workspace.reports(target.study, judged.shape, target.part)
+    folder = target.workspace.reports(target.study, found.shape, target.part)
     if target.workspace.packaged:
         note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
     else:
         if is_due(folder, target):
-            for path in reported(target, fixes, source=judged.source):
+            for path in reported(target, fixes, source=found.source):
                 note(f"wrote {shown_path(path)}")
         else:
             note(f"{shown_path(folder / REPORT)} is up to date; `workbench report` rebuilds it")
-        if judged.best is not None and judged.best.advice:
-            note(f"next: `workbench advise {quote(judged.best.variant)}{named_again(target)}`")
+        if found.best is not None and found.best.advice:
+            note(f"next: `workbench advise {quote(found.best.variant)}{named_again(target)}`")
     if gone is not None:
         raise gone
     if failed:
@@ -126,14 +122,14 @@ def run(options: AblateOptions) -> None:
     target = target_at(workspace, picked[0])
     fixes = options.fixes or []
     ensured = ensure(target, named(target, fixes), fresh=options.fresh)
-    judged, failed = measured(target, fixes, ensured, everywhere=options.json)
-    if options.json:
-        show_json(as_data(judged))
-    else:
-        out = Output(options.wide, options.markdown, options.csv)
-        table = ladder_table.ablation(judged, own=out.on_terminal and not options.wide)
-        out.show(*table, *ladder_table.account(judged))
-    return finish(target, fixes, judged, failed)
+    found, failed = measured(target, fixes, ensured, everywhere=options.json)
+    own = output(options).on_terminal and not options.wide
+    tell(
+        options,
+        lambda: as_data(found),
+        lambda: [*ladder_table.ablation(found, own=own), *ladder_table.account(found)],
+    )
+    return finish(target, fixes, found, failed)
 
 
 def run_sweep(options: AblateOptions) -> None:
@@ -151,12 +147,10 @@ def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
     fixes = options.fixes or []
     every = [Wanted(target, named(target, fixes)) for target in targets]
     for target, done in zip(targets, ensure_each(every, fresh=options.fresh), strict=True):
-        judged, failures = measured(target, fixes, done, everywhere=False)
+        found, failures = measured(target, fixes, done, everywhere=False)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
-    found = sizes.Measured(tuple(targets), tuple(row.variant for row in judged.rows))
-    part = (f"over {options.shape}", *fixes)
-    out = Output(options.wide, options.markdown, options.csv)
-    sizes.tell(found, part, failed, None if options.json else out)
+    over = sizes.Measured(tuple(targets), tuple(row.variant for row in found.rows))
+    sizes.told(over, (f"over {options.shape}", *fixes), failed, options)
 
 
 def run_all(options: AblateOptions) -> None:
@@ -166,7 +160,7 @@ def run_all(options: AblateOptions) -> None:
     _, study = find_study(options.project, options.study)
     names = [name for name, shape in study.shapes.items() if shape.profiled]
     names.sort(key=lambda name: name == study.default_shape)
-    out = Output(options.wide, options.markdown, options.csv)
+    out = output(options)
     tables: list[Ablation] = []
     failed: dict[str, str] = {}
     targets: list[Target] = []
@@ -181,11 +175,11 @@ def run_all(options: AblateOptions) -> None:
     fixes = options.fixes or []
     every = [Wanted(target, named(target, fixes)) for target in targets]
     for target, done in zip(targets, ensure_each(every, fresh=options.fresh), strict=True):
-        judged, failures = measured(target, fixes, done)
+        found, failures = measured(target, fixes, done)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
-        tables.append(judged)
+        tables.append(found)
         if not (options.json or options.csv):
-            out.show(*ladder_table.ablation(judged))
+            out.show(*ladder_table.ablation(found))
             out.gap()
     if options.json:
         show_json({"tables": [as_data(each) for each in tables]})
@@ -193,8 +187,8 @@ def run_all(options: AblateOptions) -> None:
         shown = ((each.shape, ladder_table.ablation(each)) for each in tables)
         out.show(*(Section(shape, (), tuple(blocks)) for shape, blocks in shown))
     else:
-        out.show(*ladder_table.across(judged))
-    finish(target, fixes, judged, failed)
+        out.show(*ladder_table.across(found))
+    finish(target, fixes, found, failed)
 
 
 def switches_of(study: Study, variant: str, ladder: Ladder) -> tuple[Study, list[Switch]]:
@@ -246,10 +240,7 @@ def leave_one_out(options: AblateOptions) -> None:
         source=ensured.source,
         reference=ladder.primary_reference,
     )
-    if options.json:
-        show_json(plain_data(found))
-    else:
-        Output(options.wide, options.markdown, options.csv).show(*left_out_view(found))
+    tell(options, lambda: plain_data(found), lambda: left_out_view(found))
     for name, why in ensured.failures.items():
         note(f"error: {name}: {in_place(why, target.study)}")
     if found.time is None or ensured.failures:

@@ -153,19 +153,18 @@ def prepare(
     problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
 ) -> tuple[Facts, Learned, str]:
     """Write the workspace, call everything once, and write down what that told."""
-    if shape is not None and shape not in problem.shapes:
-        raise unknown("shape", shape, problem.shapes)
-    if shape is not None and not problem.shapes[shape].timed:
-        timed = [name for name, given in problem.shapes.items() if given.timed]
-        raise UsageError(f"shape '{shape}' is only checked", hint=f"timed are {', '.join(timed)}")
-    problem = problem if shape is None else replace(problem, default_shape=shape)
+    timed = [name for name, given in problem.shapes.items() if given.timed]
+    if shape is not None:
+        if shape not in problem.shapes:
+            raise unknown("shape", shape, problem.shapes)
+        if shape not in timed:
+            hint = f"timed are {', '.join(timed)}"
+            raise UsageError(f"shape '{shape}' is only checked", hint=hint)
+        problem = replace(problem, default_shape=shape)
     write(problem, root, Facts())
     workspace = find_workspace(root)
     study = workspace.study(problem.name)
-    if shape is not None and shape not in study.shapes:
-        raise unknown("shape", shape, study.shapes)
     name = shape or study.default_shape
-    timed = [name for name, given in problem.shapes.items() if given.timed]
     shapes = tuple(dict.fromkeys([name, *timed]))
     if not on_gpu:
         shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
@@ -293,6 +292,3 @@ def kept(done: Attempt, root: Path) -> Path:
     for part in ("kernels", "ablations"):
         shutil.copytree(done.folder / part / done.study, root / part / done.study)
     return root / "kernels" / done.study
-
-
-__all__ = ["Attempt", "attempt"]

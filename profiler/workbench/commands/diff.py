@@ -6,13 +6,11 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.commands.options import DiffOptions
-from workbench.commands.printing import Output, show_json
-from workbench.commands.target import find_recorded
-from workbench.commands.track_record import with_record
+from workbench.commands.printing import output, show_json
+from workbench.commands.target import recorded_of
+from workbench.commands.track_record import judged
 from workbench.errors import UsageError
-from workbench.judge.ladder import judge
 from workbench.judge.pairs import judge_pair, pair_sources
-from workbench.judge.snapshot import snapshot
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
 from workbench.render.as_json import variant_pair
@@ -40,24 +38,20 @@ def run(options: DiffOptions) -> None:
 
 def variants(options: DiffOptions) -> None:
     names = [options.before, options.after]
-    target = find_recorded(
-        options.project, options.study, options.shape, gpu=options.gpu, names=names
-    )
+    target = recorded_of(options, names)
     one, other = target.variants(names)
     if one == other:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
-    config = target.workspace.config
-    steps = target.study.ladder.chain([])
-    evidence = snapshot(target.evidence(), steps, sources=True, only=[one, other])
-    judged = with_record(judge(evidence, config), target)
-    found = judge_pair(evidence, config, judged.row(one), judged.row(other))
+    ladder, evidence = judged(target, [one, other], sources=True)
+    rows = ladder.row(one), ladder.row(other)
+    found = judge_pair(evidence, target.workspace.config, *rows)
     changes = pair_sources(evidence, one, other)
     if options.json:
-        return show_json(variant_pair(judged, found, changes))
-    out = Output(options.wide, options.markdown)
+        return show_json(variant_pair(ladder, found, changes))
+    out = output(options)
     out.show(
-        Paragraph(variant.origin(judged)),
-        *pair.variants(found, changes, judged.record, source=options.source),
+        Paragraph(variant.origin(ladder)),
+        *pair.variants(found, changes, ladder.record, source=options.source),
     )
     if options.source:
         out.gap()

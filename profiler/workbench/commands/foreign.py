@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.commands.options import DiffOptions, ShowOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import Output, output, show_json, tell
 from workbench.commands.source_listing import (
     instructions_of,
     listed,
@@ -48,6 +48,7 @@ from workbench.render.as_json import plain_data
 from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
 
+SIDES = ("before", "after")  # the names of files are too long to head a column
 DETAILED = 3  # kernels shown in full where none was chosen
 
 
@@ -80,26 +81,21 @@ def show(path: Path, options: ShowOptions) -> None:
     if options.source:
         return show_source(report, found, options)
     if options.json:
-        return show_json(
+        kernels = [
             {
-                **plain_data(report),
-                "launches": picked,
-                "kernels": [
-                    {
-                        "launches": [x.index for x in group.launches],
-                        **plain_data(read(report, group.typical)[1]),
-                    }
-                    for group in found
-                ],
+                "launches": [x.index for x in group.launches],
+                **plain_data(read(report, group.typical)[1]),
             }
-        )
+            for group in found
+        ]
+        return show_json({**plain_data(report), "launches": picked, "kernels": kernels})
     every = options.kernel is not None or options.launch is not None
     shown = found if every else found[:DETAILED]
     told: list[Block] = [launches.about(report), launches.group_table(found)]
     told += [launches.details(read(report, g.typical)[1], len(g.launches)) for g in shown]
     if len(found) > len(shown):
         told.append(left_out("shown", "--kernel NAME or --launch N chooses others"))
-    return Output(options.wide, options.markdown, options.csv).show(*told)
+    return output(options).show(*told)
 
 
 def left_out(what: str, way: str) -> Paragraph:
@@ -110,11 +106,11 @@ def show_metric(report: Report, picked: tuple[Launch, ...], options: ShowOptions
     assert options.metric is not None
     rows = find_metric(report.path, tuple(x.index for x in picked), options.metric)
     rows = [{**row, "launch": picked[row["launch"]].index} for row in rows]
-    if options.json:
-        return show_json({**plain_data(report), "metrics": rows})
     title = Paragraph(words(f"{options.metric} ({report.name})"))
-    return Output(options.wide, options.markdown, options.csv).show(
-        title, variant.metric_table(rows)
+    tell(
+        options,
+        lambda: {**plain_data(report), "metrics": rows},
+        lambda: [title, variant.metric_table(rows)],
     )
 
 
@@ -158,7 +154,7 @@ def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> N
             }
         )
     without = "the report has no text of this file: profile with --import-source yes"
-    Output(options.wide, options.markdown).show(launches.about(report))
+    output(options).show(launches.about(report))
     print()
     return print_listing(shown, options, dict.fromkeys(bare, without), found)
 
@@ -167,7 +163,6 @@ def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> N
 class PairRead:
     """All that two launches tell of each other."""
 
-    names: tuple[str, str]
     before: launches.Details
     after: launches.Details
     comparison: Comparison
@@ -175,11 +170,10 @@ class PairRead:
 
 
 def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
-    names = ("before", "after")  # those of files are too long to head a column
     one, was = read(before, pair.before)
     other, now = read(after, pair.after)
-    found = compare_captures(one, other, names, known=(was.figures, now.figures))
-    return PairRead(names, was, now, found, lines_between(one, other, pair))
+    found = compare_captures(one, other, SIDES, known=(was.figures, now.figures))
+    return PairRead(was, now, found, lines_between(one, other, pair))
 
 
 def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDiff:
@@ -204,10 +198,9 @@ def diff(one: Path, other: Path, options: DiffOptions) -> None:
     if options.json:
         show_json(diff_data(before, after, matching, told))
         return require_pairs(matching)
-    out = Output(options.wide, options.markdown)
-    head: list[Block] = [
-        launches.about(report, side) for report, side in ((before, "before"), (after, "after"))
-    ]
+    out = output(options)
+    reports = zip((before, after), SIDES, strict=True)
+    head: list[Block] = [launches.about(report, side) for report, side in reports]
     if told:
         head.append(Callout("Not quite comparable", tuple(map(words, told))))
     out.show(*head, *launches.unmatched(matching, (before.name, after.name)))
@@ -255,21 +248,21 @@ def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> 
     kernels = dict.fromkeys((launch.before.kernel, launch.after.kernel))
     numbers = f"launch {launch.before.index} → {launch.after.index}"
     told = why.account(read.comparison)
-    told.append(pair.figure_pairs(read.names, read.before.figures, read.after.figures))
-    told.append(pair.memory(read.names, read.before.figures, read.after.figures))
-    told.append(pair.limiters(read.names, read.before.limiters, read.after.limiters))
-    sides = zip(read.names, (read.before, read.after), strict=True)
+    told.append(pair.figure_pairs(SIDES, read.before.figures, read.after.figures))
+    told.append(pair.memory(SIDES, read.before.figures, read.after.figures))
+    told.append(pair.limiters(SIDES, read.before.limiters, read.after.limiters))
+    sides = zip(SIDES, (read.before, read.after), strict=True)
     told.append(pair.bottlenecks([(name, launches.bottlenecks(each)) for name, each in sides]))
     if not source:
-        told += pair.costliest(read.lines, read.names)
+        told += pair.costliest(read.lines, SIDES)
     told += advice.to_try(read.after.advice)
     out.show(Section("pair", words(f"{' → '.join(kernels)}: {numbers}"), tuple(told)))
     if source:
         out.gap()
-        if absent := hunks.absences(read.lines, read.names):
+        if absent := hunks.absences(read.lines, SIDES):
             out.show(Paragraph(words(absent)))
         else:
-            out.lines(lambda width: source_lines.diff(read.lines, read.names, width))
+            out.lines(lambda width: source_lines.diff(read.lines, SIDES, width))
 
 
 def diff_data(before: Report, after: Report, matching: Matching, told: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 from workbench.commands.executor import on_target
 from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each
 from workbench.commands.options import ProfileOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import output, show_json
 from workbench.commands.streams import note
 from workbench.commands.target import (
     Target,
@@ -18,10 +18,8 @@ from workbench.commands.target import (
     profiled_shapes,
     target_at,
 )
-from workbench.commands.track_record import on_record, with_record
-from workbench.judge.ladder import judge
+from workbench.commands.track_record import judged
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.snapshot import snapshot
 from workbench.render import as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Block, Callout, Paragraph, words
@@ -47,11 +45,11 @@ def wanted(target: Target, names: list[str]) -> Wanted:
     return Wanted(target, needed(target, names), capture=captured(target, names))
 
 
-def blocks(judged: Ablation, rows: list[Row]) -> list[Block]:
-    told: list[Block] = [Paragraph(variant.origin(judged))]
-    if judged.warnings:
-        told.append(Callout("Read this first", tuple(map(words, judged.warnings))))
-    return [*told, *(variant.variant(row, judged) for row in rows)]
+def blocks(found: Ablation, rows: list[Row]) -> list[Block]:
+    told: list[Block] = [Paragraph(variant.origin(found))]
+    if found.warnings:
+        told.append(Callout("Read this first", tuple(map(words, found.warnings))))
+    return [*told, *(variant.variant(row, found) for row in rows)]
 
 
 @on_target
@@ -75,17 +73,15 @@ def profiled(
 ) -> tuple[dict[str, Any], bool]:
     """One shape: its JSON, and whether a variant failed."""
     names = target.variants(options.variants)
-    steps = target.study.ladder.chain([])
-    evidence = snapshot(target.evidence(), steps, only=names)
-    judged = with_record(judge(evidence, target.workspace.config, source=ensured.source), target)
-    rows = [judged.row(name) for name in names]
+    found, _ = judged(target, names, source=ensured.source)
+    rows = [found.row(name) for name in names]
     data: dict[str, Any] = {}
     if options.json:
-        data = as_json.ablation(judged, full=True)
+        data = as_json.ablation(found, full=True)
         for key in ("versions", "references"):
             data[key] = [item for item in data[key] if item["variant"] in names]
     else:
-        Output(options.wide, options.markdown, options.csv).show(*blocks(judged, rows))
+        output(options).show(*blocks(found, rows))
     failed = [row for row in rows if row.status == Status.FAILED]
     failed += [row for row in rows if row.variant in ensured.failures and row not in failed]
     for row in failed:
@@ -98,5 +94,4 @@ def judged_alone(target: Target, name: str, fresh: bool) -> Ablation:
     """One variant, profiled. Ctrl-C leaves with 130."""
     todo = wanted(target, [name])
     ensured = ensure(target, todo.variants, fresh=fresh, capture=todo.capture)
-    judged, _ = on_record(target.evidence(), target.workspace.config, ensured.source, [name])
-    return with_record(judged, target)
+    return judged(target, [name], source=ensured.source)[0]

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 
 from workbench.commands.options import ReportOptions
 from workbench.commands.streams import note
-from workbench.commands.target import Target, find_recorded, shown_path
-from workbench.commands.track_record import with_record
+from workbench.commands.target import Target, recorded_of, shown_path
+from workbench.commands.track_record import judged
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.layout import listed
 from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
-from workbench.judge.ladder import judge
 from workbench.judge.pairs import ladder_sources
 from workbench.judge.rows import Ablation
-from workbench.judge.snapshot import snapshot
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
 
@@ -42,9 +40,7 @@ def is_due(folder: Path, target: Target) -> bool:
     return True
 
 
-def write_reports(
-    target: Target, evidence: Snapshot, judged: Ablation, *, page: bool
-) -> list[Path]:
+def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: bool) -> list[Path]:
     """Write the report and its charts, and the page where it is wanted or already there: a page
     of yesterday would tell other figures than the report. Returns the paths of the two.
 
@@ -55,18 +51,18 @@ def write_reports(
     from workbench.render.report import render_report, template_environment
 
     workspace = target.workspace
-    folder = workspace.reports(target.study, judged.shape, target.part)
+    folder = workspace.reports(target.study, found.shape, target.part)
     environment = template_environment(workspace.template_folders)
-    files = {REPORT: render_report(judged, environment)}
+    files = {REPORT: render_report(found, environment)}
     if page or (folder / PAGE).is_file():
         from workbench.render.document.report import report
         from workbench.render.page import render_page
 
-        sources = ladder_sources(evidence, judged)
-        document = report(judged, sources.diffs)
+        sources = ladder_sources(evidence, found)
+        document = report(found, sources.diffs)
         environment = template_environment(workspace.template_folders, html=True)
-        files[PAGE] = render_page(document, judged, sources, environment)
-    texts = {**chart_files(judged), **files}
+        files[PAGE] = render_page(document, found, sources, environment)
+    texts = {**chart_files(found), **files}
     write_files(workspace, folder, texts)
     if target.part:
         note(f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own")
@@ -77,10 +73,9 @@ def reported(
     target: Target, fixes: list[str], *, page: bool = False, source: Origin = Origin.RECORDED
 ) -> list[Path]:
     """Judge the ladder and write its report. Raises as ``write_reports``."""
-    evidence = snapshot(target.evidence(), target.steps(fixes), sources=True)
-    judged = judge(evidence, target.workspace.config, source=source)
-    judged = with_record(judged, target, keep=True)
-    return write_reports(target, evidence, judged, page=page)
+    steps = target.steps(fixes)
+    found, evidence = judged(target, steps=steps, source=source, sources=True, keep=True)
+    return write_reports(target, evidence, found, page=page)
 
 
 def write_document(
@@ -137,7 +132,7 @@ def open_page(path: Path) -> None:
 
 
 def run(options: ReportOptions) -> None:
-    target = find_recorded(options.project, options.study, options.shape, gpu=options.gpu)
+    target = recorded_of(options)
     written = reported(target, options.fixes or [], page=options.html or options.open_)
     for path in written:
         note(f"wrote {shown_path(path)}")

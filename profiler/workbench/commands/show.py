@@ -6,21 +6,19 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.commands.options import ShowOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import show_json, tell
 from workbench.commands.source_listing import (
     instructions_of,
     listed,
     print_listing,
 )
-from workbench.commands.target import Target, find_recorded
-from workbench.commands.track_record import with_record
+from workbench.commands.target import Target, recorded_of
+from workbench.commands.track_record import judged
 from workbench.derive.diff.costs import line_costs
 from workbench.errors import BadCapture, UsageError
 from workbench.evidence.layout import is_there
 from workbench.judge.comparability import file_warnings
 from workbench.judge.gates import why_no_lines
-from workbench.judge.ladder import judge
-from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import (
     Capture,
     find_metric,
@@ -70,11 +68,12 @@ def show_metric(target: Target, name: str, options: ShowOptions) -> None:
         rows = find_metric(report, wanted, options.metric)
     else:
         rows = kept_metric(capture, options.metric)
-    if options.json:
-        show_json({"variant": name, "capture": capture.path.name, "metrics": rows})
-        return
     title = Paragraph(words(f"{options.metric} of {name} ({capture.path.name})"))
-    Output(options.wide, options.markdown, options.csv).show(title, variant.metric_table(rows))
+    tell(
+        options,
+        lambda: {"variant": name, "capture": capture.path.name, "metrics": rows},
+        lambda: [title, variant.metric_table(rows)],
+    )
 
 
 def show_source(target: Target, name: str, options: ShowOptions) -> None:
@@ -114,25 +113,22 @@ def run(options: ShowOptions) -> None:
         if given is not None:
             hint = "a variant's kernels are taken together"
             raise UsageError(f"{option} is for reports, and {options.name} is none", hint=hint)
-    target = find_recorded(
-        options.project, options.study, options.shape, gpu=options.gpu, names=[options.name]
-    )
+    target = recorded_of(options, [options.name])
     name = target.variants([options.name])[0]
     if options.metric is not None:
         return show_metric(target, name, options)
     if options.source:
         return show_source(target, name, options)
-    evidence = snapshot(target.evidence(), target.study.ladder.chain([]), only=[name])
-    judged = with_record(judge(evidence, target.workspace.config), target)
-    row = judged.row(name)
+    found, evidence = judged(target, [name])
+    row = found.row(name)
     damaged = tuple(map(words, file_warnings(evidence, [name])))
-    if options.json:
-        return show_json(
-            {"study": judged.study, "gpu": judged.gpu, **as_json.full_row(judged, row)}
-        )
-    return Output(options.wide, options.markdown, options.csv).show(
-        Paragraph(variant.origin(judged)),
-        *([Callout("Read this first", damaged)] if damaged else []),
-        variant.variant(row, judged),
-        variant.evidence_states(row),
+    return tell(
+        options,
+        lambda: {"study": found.study, "gpu": found.gpu, **as_json.full_row(found, row)},
+        lambda: [
+            Paragraph(variant.origin(found)),
+            *([Callout("Read this first", damaged)] if damaged else []),
+            variant.variant(row, found),
+            variant.evidence_states(row),
+        ],
     )

@@ -9,8 +9,9 @@ from shlex import quote
 import typer
 
 from workbench.commands.measuring import Wanted, ensure_each
+from workbench.commands.option_types import Printed
 from workbench.commands.options import SweepOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import tell
 from workbench.commands.report import write_document
 from workbench.commands.streams import note
 from workbench.commands.target import (
@@ -86,9 +87,7 @@ def run(options: SweepOptions, workspace: Workspace, study: Study) -> None:
     for target, ensured in zip(targets, every, strict=True):
         failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
     found = Measured(tuple(targets), tuple(names))
-    part = (f"over {options.shape}", *options.variants)
-    out = Output(options.wide, options.markdown, options.csv)
-    tell(found, part, failures, None if options.json else out)
+    told(found, (f"over {options.shape}", *options.variants), failures, options)
 
 
 def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
@@ -121,25 +120,21 @@ def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
     return of_one
 
 
-def tell(
-    found: Measured,
-    part: Sequence[str],
-    failures: dict[str, str],
-    out: Output | None,
-) -> None:
-    """Print the tables, as JSON without ``out``, write them with their charts, and say what
-    failed. ``part`` names the folder: the range and the variants, as they were typed.
+def told(found: Measured, part: Sequence[str], failures: dict[str, str], options: Printed) -> None:
+    """Print the tables, write them with their charts, and say what failed. ``part`` names the
+    folder: the range and the variants, as they were typed.
     """
     study, every = found.targets[0].study, found.over()
-    if out is None:
-        show_json({"sizes": every})
-    else:
-        out.show(*(block for over in every for block in document.sizes_view(over)))
+    tell(
+        options,
+        lambda: {"sizes": every},
+        lambda: (block for over in every for block in document.sizes_view(over)),
+    )
     write(found.targets[0], [over for over in every if over.timed], part)
     parts = study.ladder.chosen_among(found.names)
     if left := [part for part in parts if part not in found.names]:
-        told = " ".join(map(quote, left))
-        note(f"hint: name what is chosen among, too, to see where it is faster: {told}")
+        names = " ".join(map(quote, left))
+        note(f"hint: name what is chosen among, too, to see where it is faster: {names}")
     for name, why in failures.items():
         note(f"error: {name}: {in_place(why, study)}")
     if failures or not any(over.timed for over in every):

@@ -9,7 +9,7 @@ import typer
 from workbench.commands import executor, sizes
 from workbench.commands.measuring import ensure, task
 from workbench.commands.options import SweepOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import output, show_json, tell
 from workbench.commands.progress import Progress
 from workbench.commands.report import write_document
 from workbench.commands.streams import note
@@ -127,7 +127,7 @@ def swept(options: SweepOptions) -> None:
         )
     if options.build_only:
         return run_build_only(options, study, workspace.config)
-    out = Output(options.wide, options.markdown, options.csv)
+    out = output(options)
     found: list[Sweep] = []
     for picked in profiled_shapes(study, options.shape):
         for text in options.variants:
@@ -173,11 +173,11 @@ def run_build_only(options: SweepOptions, study: Study, config: Config) -> None:
     """What the compiler makes of every combination, and whether its gate lets it pass."""
     require_arch(options.arch)
     found = [compiled(*space_of(study, text), options.arch, config) for text in options.variants]
-    if options.json:
-        show_json({"sweeps": found})
-    else:
-        out = Output(options.wide, options.markdown, options.csv)
-        out.show(*(block for each in found for block in document.built_view(each)))
+    tell(
+        options,
+        lambda: {"sweeps": found},
+        lambda: (block for each in found for block in document.built_view(each)),
+    )
     if not any(c.passes for each in found for c in each.combinations):
         raise typer.Exit(1)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from workbench.commands.option_types import Recorded
 from workbench.commands.streams import note
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
@@ -187,6 +188,12 @@ def find_recorded(
             f"this is of {folder.gpu} (`workbench ablate` measures here)"
         )
     return replace(target, folder=folder, live=False)
+
+
+def recorded_of(options: Recorded, names: Sequence[str] = ()) -> Target:
+    """What the options of a verb that only reads name, as ``find_recorded``."""
+    given = (options.project, options.study, options.shape)
+    return find_recorded(*given, gpu=options.gpu, names=names)
 
 
 def folder_of(target: Target, gpu: str) -> EvidenceFolder:

@@ -23,6 +23,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.study.config import Config
+from workbench.study.model import Step
 from workbench.words import Origin
 
 
@@ -33,15 +34,28 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     studies: Mapping[str, Record]
 
 
-def on_record(
-    evidence: Evidence,
-    config: Config,
-    source: Origin = Origin.RECORDED,
+def on_record(evidence: Evidence, config: Config) -> Ablation:
+    """The whole ladder judged by the evidence as it is, without a track record."""
+    return judge(snapshot(evidence, evidence.study.ladder.chain([])), config)
+
+
+def judged(
+    target: Target,
     only: Sequence[str] = (),
+    *,
+    steps: Sequence[Step] | None = None,
+    source: Origin = Origin.RECORDED,
+    sources: bool = False,
+    everywhere: bool = True,
+    keep: bool = False,
 ) -> tuple[Ablation, Snapshot]:
-    """The whole ladder, or ``only`` some of it, judged by the evidence as it is."""
-    seen = snapshot(evidence, evidence.study.ladder.chain([]), only=only)
-    return judge(seen, config, source=source), seen
+    """The whole ladder, ``only`` some of it or up to some ``steps``, judged by the evidence as it
+    is, ``everywhere`` or at the target's shape alone. ``keep`` as in ``with_record``.
+    """
+    steps = target.study.ladder.chain([]) if steps is None else list(steps)
+    seen = snapshot(target.evidence(), steps, sources=sources, only=only, everywhere=everywhere)
+    found = judge(seen, target.workspace.config, source=source)
+    return with_record(found, target, keep=keep), seen
 
 
 def with_record(judged: Ablation, target: Target, *, keep: bool = False) -> Ablation:

@@ -10,11 +10,10 @@ import typer
 from workbench.commands.attempt import Attempt, attempt
 from workbench.commands.executor import on_target
 from workbench.commands.options import TryOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import tell
 from workbench.commands.streams import note
 from workbench.commands.target import shown_path
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
-from workbench.problems.problem import Module
 from workbench.render import as_json
 from workbench.render.document import attempt as document
 from workbench.render.document.blocks import Block, Text, code, line
@@ -24,20 +23,6 @@ from workbench.run import machine
 from workbench.run.protocol import Built, Failed
 from workbench.study.sources import virtual_name
 from workbench.words import SCHEMA_VERSION, Status
-
-
-def told(done: Attempt) -> document.Told:
-    return document.Told(
-        what=done.problem.what,
-        inputs=done.trial.inputs,
-        outputs=done.trial.outputs,
-        exact=done.trial.exact,
-        refusal=done.trial.refusal,
-        against=done.problem.against,
-        itself=done.problem.itself,
-        in_place=done.trial.in_place,
-        destinations=done.trial.destinations,
-    )
 
 
 def as_data(done: Attempt) -> dict[str, Any]:
@@ -60,7 +45,9 @@ def as_data(done: Attempt) -> dict[str, Any]:
             "variants": [module.name for module in done.problem.references],
         },
         "tolerance": {"max_abs": done.facts.absolute, "relative": done.facts.relative},
-        "trial_errors": {n: {"max_abs": a, "relative": r} for n, (a, r) in errors(done).items()},
+        "trial_errors": {
+            n: {"max_abs": a, "relative": r} for n, (a, r) in done.trial.errors.items()
+        },
         "tried": as_json.full_row(judged, row) if judged and row else None,
         "references": [as_json.row(judged, r) for r in done.references] if judged else [],
         "warnings": list(judged.warnings) if judged else [],
@@ -69,24 +56,17 @@ def as_data(done: Attempt) -> dict[str, Any]:
     }
 
 
-def errors(done: Attempt) -> dict[str, tuple[float, float]]:
-    return dict(done.trial.errors)
-
-
 def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
-    shown = document.introduction(told(done))
+    shown = document.introduction(done.problem, done.trial)
     if done.judged is not None and done.row is not None:
         shown += document.result(done.row, done.judged, profiled=profiled)
     else:
-        called = {module.name: module.called for module in modules(done)}
-        found = {called[name]: error for name, error in errors(done).items()}
+        modules = (done.problem.baseline, *done.problem.references)
+        called = {module.name: module.called for module in modules}
+        found = {called[name]: error for name, error in done.trial.errors.items()}
         why_not = {called[name]: error.message for name, error in done.trial.failures.items()}
         shown += document.agreement(found, why_not, compiled(done))
     return [*shown, *document.next_steps(next_steps(done))]
-
-
-def modules(done: Attempt) -> tuple[Module, ...]:
-    return (done.problem.baseline, *done.problem.references)
 
 
 def compiled(done: Attempt) -> str:
@@ -162,8 +142,5 @@ def run(options: TryOptions) -> None:
         quick=options.quick,
         fresh=options.fresh,
     )
-    if options.json:
-        show_json(as_data(done))
-    else:
-        Output(options.wide, options.markdown).show(*blocks(done, profiled=not options.no_profile))
+    tell(options, lambda: as_data(done), lambda: blocks(done, profiled=not options.no_profile))
     finish(done)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from workbench.errors import EnvironmentLacks, UsageError, unknown
+from workbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from workbench.library.results import Ablated, OpenStudy, Profiled, ReadReport, Tried
 
 Where = str | Path | None
 F = TypeVar("F", bound=Callable[..., Any])
-ATTEMPT = "workbench.commands.try_"
 
 
 def ablate(
@@ -93,26 +91,19 @@ def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:
     workspace is needed. Options as of the verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]``
     and those of ``workbench.commands.attempt.attempt``. Raises WorkbenchError.
     """
+    from workbench.commands.attempt import attempt
     from workbench.library.results import tried
 
-    try:
-        verb = import_module(ATTEMPT)
-    except ModuleNotFoundError as error:
-        if error.name != ATTEMPT:
-            raise
-        raise EnvironmentLacks(
-            "this workbench cannot try a file by itself", hint="a later version can: upgrade it"
-        ) from None
-    known = signature(verb.attempt).parameters
+    known = list(signature(attempt).parameters)[1:]
     for option in options:
-        if option not in known and not any(p.kind == p.VAR_KEYWORD for p in known.values()):
-            raise unknown("option of try_()", option, list(known)[1:])
+        if option not in known:
+            raise unknown("option of try_()", option, known)
     if callable(source):
         from workbench.library.functions import written_out
 
         source = written_out(source)
     with _interruptible():
-        return tried(verb.attempt(str(source), **options))
+        return tried(attempt(str(source), **options))
 
 
 def variant(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -86,18 +86,6 @@ class Shown:
 
     def _repr_markdown_(self) -> str:
         return markdown.blocks([b for b in self._blocks() if not isinstance(b, Chart)])
-
-    def _repr_mimebundle_(
-        self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
-    ) -> dict[str, str]:
-        makers: dict[str, Callable[[], str]] = {
-            "text/plain": self._repr_markdown_,
-            "text/markdown": self._repr_markdown_,
-            "text/html": self._repr_html_,
-        }
-        left = set(exclude or ())
-        wanted = set(makers if include is None else include) - left
-        return {kind: make() for kind, make in makers.items() if kind in wanted}
 
 
 def _unsorted(block: Block) -> Block:
@@ -273,7 +261,7 @@ class OnRecord(Shown, Evidence):
     @cached_property
     def ladder(self) -> Ablated:
         """Judged."""
-        return ablated(on_record(self, self.config)[0])
+        return ablated(on_record(self, self.config))
 
     def row(self, variant: str) -> Profiled:
         """All that is known of one variant. Raises UsageError for what is none."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from workbench.judge.rows import Ablation, Row
+from workbench.problems.problem import Problem
 from workbench.render.document import advice, timings
 from workbench.render.document.blocks import (
     Block,
@@ -27,44 +28,27 @@ from workbench.render.document.variant import limited, origin
 from workbench.render.numbers import factor, number
 from workbench.words import ABSENT, CheckResult, Status
 
-
-@dataclass(frozen=True)
-class Told:
-    """What was learned before anything was measured. ``what`` says which format it is; ``inputs``
-    and ``outputs`` are in words; ``exact``: the reference is computed in float64, else ``refusal``
-    says why not. ``against`` is what the reference is called; ``itself``: there is none but the
-    thing itself.
-    """
-
-    what: str
-    inputs: Mapping[str, str]
-    outputs: Sequence[str]
-    exact: bool
-    refusal: str
-    against: str
-    itself: bool
-    in_place: Sequence[str] = ()
-    destinations: Sequence[str] = ()
+if TYPE_CHECKING:
+    from workbench.run.protocol import Learned
 
 
-def introduction(told: Told) -> list[Block]:
+def introduction(problem: Problem, trial: Learned) -> list[Block]:
     """What it is, what goes in and out, and what it is checked against."""
-    given = ", ".join(f"{name} {text}" for name, text in told.inputs.items())
-    out = ", ".join(told.outputs)
-    lines = [line(strong(told.what)), words(f"takes {given}; gives {out}")]
-    lines.append(words(checked_by(told)))
-    if told.in_place:
-        lines.append(words(f"changes its inputs in place: {', '.join(told.in_place)}"))
-    return [Paragraph(lines[0]), Bullets(tuple(lines[1:]))]
+    given = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
+    lines = [words(f"takes {given}; gives {', '.join(trial.outputs)}")]
+    lines.append(words(checked_by(problem, trial)))
+    if trial.in_place:
+        lines.append(words(f"changes its inputs in place: {', '.join(trial.in_place)}"))
+    return [Paragraph(line(strong(problem.what))), Bullets(tuple(lines))]
 
 
-def checked_by(told: Told) -> str:
-    against = "itself" if told.itself else told.against
-    if told.exact:
+def checked_by(problem: Problem, trial: Learned) -> str:
+    against = "itself" if problem.itself else problem.against
+    if trial.exact:
         text = f"checked against {against} in float64"
     else:
-        text = f"checked against {against} as it is, since it takes no float64: {told.refusal}"
-    if told.itself:
+        text = f"checked against {against} as it is, since it takes no float64: {trial.refusal}"
+    if problem.itself:
         text += " (no --vs names another: that tells rounding errors, and not that it is right)"
     return text
 
