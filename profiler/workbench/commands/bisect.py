@@ -128,7 +128,7 @@ def kept(repository: Repository, bad: Commit, options: BisectOptions) -> Commit:
             known = (
                 side.evidence.check(name).current if name in side.names and side.evidence else None
             )
-            if known is not None and not side.wrong(name):
+            if known is not None and not wrong_in(side.evidence, name):
                 if commit.sha == bad.sha:
                     break
                 note(f"from {commit.short} {commit.subject}: its evidence says correct")
@@ -299,7 +299,7 @@ def correctness(history: History, side: Side) -> tuple[bool | None, str]:
     """
     name = history.options.variant
     if side.evidence is not None and side.evidence.check(name).current is not None:
-        why = side.wrong(name)
+        why = wrong_in(side.evidence, name)
         return not why, why
     if (gpu := executor.gpu()) is None:
         return None, "no check of these sources is on record"

@@ -14,7 +14,7 @@ import typer
 from workbench.commands import executor
 from workbench.commands.measuring import collectable
 from workbench.commands.options import GateOptions
-from workbench.commands.printing import Output, show_json
+from workbench.commands.printing import tell
 from workbench.commands.progress import Progress
 from workbench.commands.sides import Side, Together, build_all, measure_together, recorded_anew
 from workbench.commands.streams import note
@@ -31,7 +31,7 @@ from workbench.render.ci import junit, sarif
 from workbench.render.document import commits as document
 from workbench.run import machine
 from workbench.run.commits import Commit, Repository, older, repository_of
-from workbench.study.sources import CODE, source_files, source_texts, virtual_name
+from workbench.study.sources import CODE, plain_digest, source_files, source_texts, virtual_name
 from workbench.study.text import readable_text
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Cause, Move
@@ -47,19 +47,12 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Unreadable:
-    """A study whose files cannot be read at a commit."""
-
-    why: str
-
-
-@dataclass(frozen=True)
 class Paired:
-    """A study at both commits; None where one has no such study."""
+    """A study at both commits: why its files cannot be read there, None where there is no such."""
 
     name: str
-    base: Side | Unreadable | None
-    head: Side | Unreadable | None
+    base: Side | str | None
+    head: Side | str | None
 
     @property
     def folder(self) -> str:
@@ -68,7 +61,7 @@ class Paired:
     @property
     def sides(self) -> tuple[Side, Side] | None:
         """What can be compared: a new study beside one without variants."""
-        if not isinstance(self.head, Side) or isinstance(self.base, Unreadable):
+        if not isinstance(self.head, Side) or isinstance(self.base, str):
             return None
         return self.base or self.head.without_variants, self.head
 
@@ -79,10 +72,10 @@ class Paired:
         names = next((one.names for one in (head, base) if isinstance(one, Side)), [self.name])
         if head is None:
             one = Change("", Move.GONE, "its study is not there any more")
-        elif isinstance(head, Unreadable) and not isinstance(base, Unreadable):
-            one = Change("", Move.BROKEN, head.why, cause=Cause.SOURCE, spot=_spot(head.why))
+        elif isinstance(head, str) and not isinstance(base, str):
+            one = Change("", Move.BROKEN, head, cause=Cause.SOURCE, spot=_spot(head))
         else:
-            why = base.why if isinstance(base, Unreadable) else ""
+            why = base if isinstance(base, str) else ""
             one = Change("", Move.CANNOT_TELL, f"could not be read before: {why}", spot=_spot(why))
         changes = tuple(replace(one, variant=name) for name in names)
         return Compared(self.name, self.folder, changes)
@@ -112,14 +105,14 @@ def paired(
             hint="a study is a folder kernels/NAME with a study.py",
         )
 
-    def at(place: int, name: str) -> Side | Unreadable | None:
+    def at(place: int, name: str) -> Side | str | None:
         if name not in known[place]:
             return None
         commit, workspace = commits[place], workspaces[place]
         try:
             return Side(commit, workspace, workspace.study(name))
         except WorkbenchError as error:
-            return Unreadable(repository.worded(error.message, workspace.root, commit))
+            return repository.worded(error.message, workspace.root, commit)
 
     return [Paired(n, at(0, n), at(1, n)) for n in ([wanted] if wanted else names)]
 
@@ -130,11 +123,16 @@ def changed_sources(base: Side, head: Side) -> list[str]:
     return [n for n in shared if base.prints.of_sources(n) != head.prints.of_sources(n)]
 
 
+def plain_of(side: Side, name: str) -> str:
+    """Of the sources without comments."""
+    return plain_digest(side.study, side.study.variants[name])
+
+
 def compile_sides(pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path) -> None:
     """What has other sources, and not only other comments, at both commits; and what is new."""
     wanted: list[tuple[Side, list[str]]] = []
     for base, head in pairs:
-        changed = [n for n in changed_sources(base, head) if base.plain(n) != head.plain(n)]
+        changed = [n for n in changed_sources(base, head) if plain_of(base, n) != plain_of(head, n)]
         new = [name for name in head.names if name not in base.names]
         wanted += [(base, collectable(base.study, changed))]
         wanted += [(head, collectable(head.study, [*changed, *new]))]
@@ -283,15 +281,13 @@ def run(options: GateOptions) -> None:
     where = repository.inside.as_posix()
     inside = {each.study: f"{where}/{each.folder}".removeprefix("./") for each in compared}
     told = {each.study: each.changes for each in compared}
-    if options.json:
-        studies = [
-            {"study": study, "folder": inside[study], "changes": its} for study, its in told.items()
-        ]
-        ends = {"base": commits[0].sha, "head": commits[1].sha}
-        show_json({**ends, "tier": tier, "studies": studies})
-    else:
-        out = Output(options.wide, options.markdown)
-        out.show(*document.gate(_said(changes, commits), told, wide=options.wide))
+    studies = [{"study": s, "folder": inside[s], "changes": its} for s, its in told.items()]
+    ends = {"base": commits[0].sha, "head": commits[1].sha}
+    tell(
+        options,
+        lambda: {**ends, "tier": tier, "studies": studies},
+        lambda: document.gate(_said(changes, commits), told, wide=options.wide),
+    )
     if options.junit:
         write_bytes(options.junit, junit(told, inside).encode())
     if options.sarif:

@@ -83,7 +83,7 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
         subject.variant,
         subject.reference,
         subject.archs,
-        subject.shapes.checked,
+        subject.checked,
         cubins,
     )
     facts = facts_of(subject, package, found)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -15,7 +16,7 @@ from msgspec import structs
 import workbench
 from workbench.commands import packaging
 from workbench.commands.target import Target, require_arch
-from workbench.commands.track_record import on_record
+from workbench.commands.track_record import judged
 from workbench.derive.intervals import LEVEL
 from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError, WorkbenchError
@@ -48,14 +49,6 @@ from workbench.words import HEADLINE, CheckResult, GateState, Status, Verdict
 MEASURE = "`workbench ablate` measures it where there is a GPU with ncu"
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """Shapes of a study by what a variant is on record for there."""
-
-    checked: tuple[str, ...]
-    refused: tuple[str, ...]
-
-
 def require_kept(row: Row, evidence: Evidence) -> None:
     """Raises GateFailed for a variant that is no kept step by evidence of the sources as they are,
     at every shape that it was checked or timed at.
@@ -73,7 +66,8 @@ def require_kept(row: Row, evidence: Evidence) -> None:
         )
     stale = [kind for kind, state in row.state.items() if state == Status.STALE]
     missing = [kind for kind, state in row.state.items() if state == Status.MISSING]
-    stale += [f"check at {shape}" for shape in _stale_checks(evidence, name)]
+    checks = {shape: evidence.check(name, shape).state for shape in evidence.study.shapes}
+    stale += [f"check at {shape}" for shape, state in checks.items() if state == Status.STALE]
     if stale or row.status == Status.STALE:
         raise GateFailed(
             f"the evidence of '{name}' is stale: {', '.join(stale) or row.problem} of other "
@@ -91,56 +85,27 @@ def require_kept(row: Row, evidence: Evidence) -> None:
         )
 
 
-def _stale_checks(evidence: Evidence, variant: str) -> Iterator[str]:
-    for shape in evidence.study.shapes:
-        if evidence.check(variant, shape).state == Status.STALE:
-            yield shape
-
-
-def shapes_of(evidence: Evidence, variant: str) -> Shapes:
-    """In the order of the study. Raises GateFailed where it was found correct at none."""
+def shapes_of(evidence: Evidence, variant: str, result: CheckResult) -> tuple[str, ...]:
+    """Where its check as it is came to this, in the order of the study."""
     checks = {s: evidence.check(variant, s).current for s in evidence.study.shapes}
-    by_status = {
-        status: tuple(s for s, c in checks.items() if c is not None and c.status == status)
-        for status in (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
-    }
-    if not by_status[CheckResult.CORRECT]:
-        raise GateFailed(f"'{variant}' is on record as correct at no shape", hint=MEASURE)
-    return Shapes(by_status[CheckResult.CORRECT], by_status[CheckResult.UNSUPPORTED])
+    return tuple(s for s, check in checks.items() if check is not None and check.status == result)
 
 
-def times_of(evidence: Evidence, variant: str, reference: str) -> tuple[ShippedTime, ...]:
+def times_of(evidence: Evidence, variant: str, reference: str) -> Iterator[ShippedTime]:
     """At every shape where it was timed as it is, beside the reference where that was, too."""
-    return tuple(
-        found
-        for shape in evidence.study.shapes
-        if (found := _time_at(evidence.at(shape), variant, reference)) is not None
-    )
+    for shape in evidence.study.shapes:
+        here = evidence.at(shape)
+        file = here.timing([variant, reference] if reference else [variant])
+        chained = here.chained(file.timing) if file else ()
+        if file is None or variant not in chained:
+            continue
+        beside = reference if reference in chained else ""
+        if found := timed(file.timing, variant, beside, file=f"{shape}/timings/{file.name}"):
+            check = here.check(variant).current
+            yield structs.replace(found, times_reference=check.times_reference if check else None)
 
 
-def _time_at(evidence: Evidence, variant: str, reference: str) -> ShippedTime | None:
-    file = evidence.timing([variant, reference] if reference else [variant])
-    if file is None or variant not in evidence.chained(file.timing):
-        return None
-    beside = reference if reference and reference in evidence.chained(file.timing) else ""
-    check = evidence.check(variant).current
-    return timed(
-        file.timing,
-        variant,
-        beside,
-        file=f"{evidence.shape}/timings/{file.name}",
-        times_reference=check.times_reference if check else None,
-    )
-
-
-def timed(
-    timing: Timing,
-    variant: str,
-    reference: str,
-    *,
-    file: str = "",
-    times_reference: float | None = None,
-) -> ShippedTime | None:
+def timed(timing: Timing, variant: str, reference: str, *, file: str = "") -> ShippedTime | None:
     """None where a call adds nothing."""
     every = session_times(timing.together)
     mine = every.get((variant, HEADLINE, False), {})
@@ -159,7 +124,6 @@ def timed(
         low=ratio.low if ratio else None,
         high=ratio.high if ratio else None,
         level=ratio.level if ratio else LEVEL,
-        times_reference=times_reference,
     )
 
 
@@ -200,12 +164,6 @@ def _of_two(file: TimingFile, names: tuple[str, ...]) -> Timing:
     )
 
 
-def role_words(row: Row) -> str:
-    """The verdict as the ladder has it."""
-    where = f" at {row.judged_at}" if row.judged_at else ""
-    return f"{row.verdict}{where}{what_it_is(row)}"
-
-
 DISTRIBUTION = "kernel-workbench"
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "COPYING")
 
@@ -219,7 +177,8 @@ class Subject:
     row: Row
     variant: Variant
     reference: Variant | None
-    shapes: Shapes
+    checked: tuple[str, ...]
+    refused: tuple[str, ...]
     times: tuple[ShippedTime, ...]
     archs: tuple[str, ...]
 
@@ -231,10 +190,11 @@ class Subject:
 def subject_of(target: Target, name: str, archs: Sequence[str]) -> Subject:
     """Raises GateFailed for what is not kept, or stale, and UsageError for unknown names."""
     target.study, (name,) = including(target.study, [name])
-    judged, _ = on_record(target.evidence(), target.workspace.config)
-    row = judged.row(name)
+    row = judged(target)[0].row(name)
     evidence = target.evidence()
     require_kept(row, evidence)
+    if not (checked := shapes_of(evidence, name, CheckResult.CORRECT)):
+        raise GateFailed(f"'{name}' is on record as correct at no shape", hint=MEASURE)
     build = evidence.build(name).current
     kernels = build is not None and bool(build.kernels)
     for arch in archs:
@@ -248,8 +208,9 @@ def subject_of(target: Target, name: str, archs: Sequence[str]) -> Subject:
         row=row,
         variant=target.study.variants[name],
         reference=reference,
-        shapes=shapes_of(evidence, name),
-        times=times_of(evidence, name, reference.name if reference else beside),
+        checked=checked,
+        refused=shapes_of(evidence, name, CheckResult.UNSUPPORTED),
+        times=tuple(times_of(evidence, name, reference.name if reference else beside)),
         archs=wanted if kernels else (),
     )
 
@@ -313,8 +274,8 @@ def facts_of(subject: Subject, package: str, found: Packable) -> Facts:
         reference=base_name(reference.name) if reference else "",
         reference_params=dict(reference.params) if reference else {},
         keeps=kept_between_calls(source_files(study, variant)),
-        checked=subject.shapes.checked,
-        refused=subject.shapes.refused,
+        checked=subject.checked,
+        refused=subject.refused,
         default_shape=study.default_shape,
         domain=found.domain,
     )
@@ -327,15 +288,11 @@ def licence_of(workspace: Workspace) -> tuple[str, bytes | None]:
     found = next((p for n in LICENCES if (p := workspace.root / n).is_file()), None)
     if found is None and workspace.packaged:
         return _own_licence()
-    project = workspace.root / "pyproject.toml"
-    name = ""
-    if project.is_file():
-        try:
-            told = tomllib.loads(project.read_text("utf-8")).get("project", {}).get("license")
-            name = told if isinstance(told, str) else ""
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-            name = ""
-    return name, found.read_bytes() if found else None
+    name: object = ""
+    with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        project = tomllib.loads((workspace.root / "pyproject.toml").read_text("utf-8"))
+        name = project.get("project", {}).get("license")
+    return name if isinstance(name, str) else "", found.read_bytes() if found else None
 
 
 def _own_licence() -> tuple[str, bytes | None]:
@@ -362,6 +319,7 @@ def environment_of(subject: Subject) -> Provenance:
 def provenance_of(subject: Subject, facts: Facts, found: Packable, cubins: Path) -> Shipped:
     study, row, name = subject.study, subject.row, subject.variant.name
     assert row.step is not None  # it is kept
+    where = f" at {row.judged_at}" if row.judged_at else ""
     return Shipped(
         date=now(),
         workbench=workbench.__version__,
@@ -370,10 +328,13 @@ def provenance_of(subject: Subject, facts: Facts, found: Packable, cubins: Path)
         key_change=row.step.key_change,
         fingerprint=Fingerprints(study).of_sources(name),
         judged_at=row.judged_at or subject.target.shape,
-        verdict=role_words(row),
+        verdict=f"{row.verdict}{where}{what_it_is(row)}",  # as the ladder has it
         gates={gate.name: gate.why for gate in row.gates},
         commit=commit_of(subject.target.workspace),
-        sources=sources_of(study, name),
+        sources={
+            path.relative_to(study.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(source_files(study, subject.variant))
+        },
         environment=environment_of(subject),
         times=subject.times,
         cubins=tuple(cubins_of(subject, cubins)),
@@ -416,12 +377,3 @@ def commit_of(workspace: Workspace) -> str:
         return "" if repository.is_dirty else repository.commit("HEAD").sha
     except WorkbenchError:
         return ""
-
-
-def sources_of(study: Study, name: str) -> dict[str, str]:
-    """File to sha256."""
-    files = source_files(study, study.variants[name])
-    return {
-        path.relative_to(study.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(files)
-    }

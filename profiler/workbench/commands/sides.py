@@ -75,10 +75,6 @@ class Side:
         index = self.evidence.capture_index(name).current if self.evidence else None
         return f"{index.sha256} {index.range}" if index else ""
 
-    def figures(self, name: str) -> dict[str, Figure]:
-        """Of that capture; empty without one, or where it cannot be read."""
-        return figures_in(self.evidence, name) if self.evidence else {}
-
     @cached_property
     def noise(self) -> Noise:
         """From the repeats on record."""
@@ -87,7 +83,9 @@ class Side:
         captures = Captures(self.evidence)
         repeats = {name: captures.repeats(name) for name in self.names}
         groups = [
-            [self.figures(name), *map(figures, found)] for name, found in repeats.items() if found
+            [figures_in(self.evidence, name), *map(figures, found)]
+            for name, found in repeats.items()
+            if found
         ]
         return noise_of(groups) if groups else ASSUMED_NOISE
 
@@ -107,7 +105,7 @@ class Side:
         lacks = isinstance(event, Failed) and event.error.kind == ModuleNotFoundError.__name__
         return AtCommit(
             fingerprint=self.prints.of_sources(name),
-            plain=self.plain(name),
+            plain=plain_digest(self.study, variant),
             host=host_digest(self.study, variant, {file: file for file in codes}),
             launches=host_digest(self.study, variant, codes),
             method=self.method,
@@ -115,26 +113,20 @@ class Side:
             warnings=event.warnings if isinstance(event, Built) else (),
             error="" if lacks else failed,
             lacks=failed if lacks else "",
-            wrong=self.wrong(name),
-            figures=self.figures(name) if counters else {},
+            wrong=wrong_in(self.evidence, name),
+            figures=figures_in(self.evidence, name) if counters else {},
             index=self.evidence.capture_index(name).current if self.evidence else None,
         )
-
-    def plain(self, name: str) -> str:
-        """Of its sources without comments."""
-        return plain_digest(self.study, self.study.variants[name])
 
     @cached_property
     def method(self) -> str:
         return study_digest(self.study)
 
-    def wrong(self, name: str) -> str:
-        """What the check on record found of it as it is; "" where it found nothing, or is none."""
-        return wrong_in(self.evidence, name) if self.evidence else ""
 
-
-def figures_in(evidence: Evidence, name: str) -> dict[str, Figure]:
+def figures_in(evidence: Evidence | None, name: str) -> dict[str, Figure]:
     """Empty without a capture, or where it cannot be read."""
+    if evidence is None:
+        return {}
     try:
         capture = Captures(evidence).of(name)
     except BadCapture:
@@ -142,8 +134,10 @@ def figures_in(evidence: Evidence, name: str) -> dict[str, Figure]:
     return figures(capture.metrics) if capture else {}
 
 
-def wrong_in(evidence: Evidence, name: str) -> str:
+def wrong_in(evidence: Evidence | None, name: str) -> str:
     """What is wrong by its checks as it is; "" where they found nothing, or are none."""
+    if evidence is None:
+        return ""
     checks = {shape: evidence.check(name, shape).current for shape in evidence.study.shapes}
     bad = {shape: c for shape, c in checks.items() if c and c.status not in HARMLESS}
     return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
