@@ -176,21 +176,11 @@ def complain(message: str, hint: str = "", ran: str = "") -> None:
             print(f"{kind}: {printable_lines(text)}", file=sys.stderr)
 
 
-HINTS = {
-    errno.ENAMETOOLONG: "choose a shorter name",
-    errno.EROFS: "that file system is read-only: work on a copy elsewhere",
-    errno.ELOOP: "its links lead round in a circle: name the file itself",
-    errno.EMFILE: "too many files are open: raise `ulimit -n`",
-    errno.ENOTDIR: "a part of that path is a file, not a folder",
-    errno.EISDIR: "that is a folder where a file is wanted",
-    errno.ENOENT: "it was there a moment ago, or its folder is missing",
-}
-
-
 def refused(error: OSError) -> EnvironmentLacks:
     """The error to show for an OSError that nothing has worded before."""
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
-        return _of_a_copy(error.args[0])
+        source, _, why = error.args[0][0]
+        return EnvironmentLacks(f"{source} cannot be copied: {why}")
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     from workbench.evidence.store import disk_full
 
@@ -202,20 +192,12 @@ def refused(error: OSError) -> EnvironmentLacks:
     return EnvironmentLacks(f"{where}{what}", hint=_hint(error, path))
 
 
-def _of_a_copy(failed: list[tuple[str, str, str]]) -> EnvironmentLacks:
-    """Of the files that could not be copied, each with where to and why, the first."""
-    path = Path(failed[0][0])
-    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    why = failed[0][2].partition("] ")[2].partition(": ")[0] or failed[0][2]
-    return EnvironmentLacks(f"{path} cannot be copied: {why}{more}", hint=_permission(path))
-
-
 def _hint(error: OSError, path: Path | None) -> str:
     if error.errno in (errno.EACCES, errno.EPERM) and path is not None:
         return _permission(path)
     if error.errno is None and "shared object" in str(error):
         return "a library that Python needs is missing; see `workbench doctor`"
-    return HINTS.get(error.errno or 0, "")
+    return ""
 
 
 def _permission(path: Path) -> str:
