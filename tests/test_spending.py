@@ -12,7 +12,7 @@ import pytest
 from commits import repository
 from remotes import card, install
 from workbench.cli import main
-from workbench.commands import spending as spending_verb
+from workbench.commands import executor as spending_verb
 from workbench.evidence import store
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal

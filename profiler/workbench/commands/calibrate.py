@@ -7,10 +7,9 @@ from contextlib import suppress
 import typer
 
 from workbench.commands import executor
-from workbench.commands.executor import INTERRUPTED
+from workbench.commands.executor import INTERRUPTED, spending
 from workbench.commands.options import CalibrateOptions
 from workbench.commands.printing import tell
-from workbench.commands.spending import spending
 from workbench.commands.streams import note
 from workbench.commands.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
@@ -29,7 +28,6 @@ from workbench.run.plan import Plan
 from workbench.run.protocol import CeilingFailed, CeilingMeasured, CeilingsJob, Event
 from workbench.study.config import for_study
 from workbench.study.model import Study
-from workbench.study.workspace import Workspace
 from workbench.words import ABSENT
 
 
@@ -44,12 +42,6 @@ def capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
                 if capture is not None and (found := peaks(capture.metrics)) is not None:
                     return found
     return None
-
-
-def _task(workspace: Workspace, study: Study, folder: EvidenceFolder) -> Task:
-    config, plan = for_study(workspace.config, study.ladder), Plan(study.default_shape)
-    instead = CeilingsJob(ceilings=CEILINGS)
-    return Task(workspace, study, config, folder, plan, instead=instead)
 
 
 def _tell(event: Event) -> None:
@@ -72,7 +64,9 @@ def run(options: CalibrateOptions) -> None:
     folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu.slug)
     try:
         if remote is not None:
-            executor.answer(_task(workspace, found, folder), _tell)
+            config, plan = for_study(workspace.config, found.ladder), Plan(found.default_shape)
+            instead = CeilingsJob(ceilings=CEILINGS)
+            executor.answer(Task(workspace, found, config, folder, plan, instead=instead), _tell)
         else:
             with spending(workspace, Evidence(found, found.default_shape, folder)):
                 calibrate(folder, _tell)

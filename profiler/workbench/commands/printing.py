@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.commands.streams import printing
 from workbench.render import markdown as markdown_writer
-from workbench.render.document.blocks import Block, Document, Section
+from workbench.render.document.blocks import Block
 from workbench.render.numbers import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -45,14 +45,6 @@ class Output:
             terminal.write(blocks, console(), wide=self.wide)
         else:
             print(printable_lines(markdown_writer.blocks(blocks)))
-
-    @printing()
-    def document(self, document: Document) -> None:
-        """A page by itself: as Markdown its title is a heading of the first level."""
-        if self.on_terminal:
-            return self.show(Section("", document.title, document.blocks))
-        title = f"# {markdown_writer.spans(document.title)}"
-        return print(printable_lines(f"{title}\n\n{markdown_writer.blocks(document.blocks)}"))
 
     @printing()
     def lines(self, lines: Callable[[int | None], Iterator[Pieces]]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from workbench.commands.executor import ledger
 from workbench.commands.options import StatusOptions
 from workbench.commands.printing import tell
-from workbench.commands.spending import ledger
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import by_kind, seconds_of
 from workbench.render.document import listing as document
