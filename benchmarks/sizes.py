@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workbench.commands.sizes import Measured
+from workbench.commands.sweep import OverShapes
 from workbench.commands.target import target_at
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.recorded import Evidence, derived_shapes
@@ -77,7 +77,7 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
     except EnvironmentLacks:
         return None
     versions = page.versions(workspace)
-    (found,) = Measured(tuple(targets), versions).over()
+    (found,) = OverShapes(tuple(targets), versions).over()
     lines = {line.variant: line for line in found.lines}
     own = [lines.pop(version) for version in versions]
     at_size = (filter(None, (line.at(shape) for line in own)) for shape in found.sizes)

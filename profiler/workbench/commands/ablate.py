@@ -8,7 +8,7 @@ from shlex import quote
 
 import typer
 
-from workbench.commands import sizes, sweep
+from workbench.commands import sweep
 from workbench.commands.executor import on_target
 from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each
 from workbench.commands.options import AblateOptions, SweepOptions
@@ -118,7 +118,7 @@ def run(options: AblateOptions) -> None:
     including(study, options.fixes or [])
     picked = profiled_shapes(study, options.shape)
     if len(picked) > 1:
-        return run_sizes(options, sizes.targets_of(workspace, picked))
+        return run_sizes(options, sweep.targets_of(workspace, picked))
     target = target_at(workspace, picked[0])
     fixes = options.fixes or []
     ensured = ensure(target, named(target, fixes), fresh=options.fresh)
@@ -149,8 +149,8 @@ def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
     for target, done in zip(targets, ensure_each(every, fresh=options.fresh), strict=True):
         found, failures = measured(target, fixes, done, everywhere=False)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
-    over = sizes.Measured(tuple(targets), tuple(row.variant for row in found.rows))
-    sizes.told(over, (f"over {options.shape}", *fixes), failed, options)
+    over = sweep.OverShapes(tuple(targets), tuple(row.variant for row in found.rows))
+    sweep.tell_sizes(over, (f"over {options.shape}", *fixes), failed, options)
 
 
 def run_all(options: AblateOptions) -> None:
