@@ -269,9 +269,9 @@ def test_derived_variants_do_not_stand_in_the_list(
 def test_without_a_gpu_the_compiler_still_says_its_part(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["sweep", "fix[warps=2|4]", "--build-only", "--project", str(root)]) == 0
-    out, _ = capsys.readouterr()
-    assert "2 of 2 combinations pass the compiler gate" in out
+    assert main(["build", "fix[warps=2|4]", "--json", "--project", str(root)]) == 0
+    builds = json.loads(capsys.readouterr().out)["builds"]
+    assert [each["variant"] for each in builds] == ["fix[warps=2]", "fix"]
 
 
 def test_a_sweep_needs_something_to_vary(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -286,17 +286,11 @@ def test_variants_are_compiled_by_several_workers_and_told_by_one(
     monkeypatch.setattr(build, "FEWEST_VARIANTS", 2)
     bad = 'if (i < n) out[i] = 2 * x[i];\n#if WARPS == 2\n#error "not with two"\n#endif'
     (root / "kernels" / "scale" / "baseline.cu").write_text(KERNEL.format(body=bad))
-    arguments = ["sweep", "fix[warps=1..3+1]", "--build-only", "--json", "--project", str(root)]
-    assert main(arguments) == 0
-    found = json.loads(capsys.readouterr().out)["sweeps"][0]["combinations"]
-    assert [c["values"]["warps"] for c in found] == [4, 1, 2, 3]
-    assert [c["state"] for c in found] == [
-        "not measured",
-        "not measured",
-        "not built",
-        "not measured",
-    ]
-    assert "not with two" in found[2]["why"] or "does not compile" in found[2]["why"]
+    assert main(["build", "fix", "fix[warps=1..3+1]", "--json", "--project", str(root)]) == 4
+    builds = json.loads(capsys.readouterr().out)["builds"]
+    assert [each["variant"] for each in builds] == ["fix", *(f"fix[warps={n}]" for n in (1, 2, 3))]
+    assert [each["variant"] for each in builds if each.get("error")] == ["fix[warps=2]"]
+    assert "does not compile" in builds[2]["error"]
 
 
 def test_without_a_gpu_and_a_record_the_way_on_is_the_compiler(
@@ -304,4 +298,4 @@ def test_without_a_gpu_and_a_record_the_way_on_is_the_compiler(
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     assert main(["sweep", "fix[warps=2|4]", "--project", str(root)]) == 3
-    assert "hint: --build-only" in capsys.readouterr().err
+    assert "hint: measure it where there is a GPU" in capsys.readouterr().err

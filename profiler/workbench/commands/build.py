@@ -18,6 +18,8 @@ from workbench.render.document.blocks import Block
 from workbench.render.document.machine import CompiledKernel, compiled
 from workbench.run.build import build_only
 from workbench.run.protocol import Built, Failed
+from workbench.study.model import Study
+from workbench.study.params import base_name, expanded, is_space, names_of
 from workbench.study.workspace import including
 
 LACKS = (ModuleNotFoundError.__name__, EnvironmentLacks.__name__)
@@ -54,11 +56,19 @@ def blocks(results: list[Result]) -> list[Block]:
     return compiled(kernels, warnings, without)
 
 
+def combinations(study: Study, name: str) -> list[str]:
+    """Those of a variant whose parameters have several values, else itself."""
+    if not is_space(name):
+        return [name]
+    axes = expanded(study.folder, name, study.variants)
+    return list(names_of(base_name(name), axes))
+
+
 def run(options: BuildOptions) -> None:
     names, arch = options.variants or [], options.arch
     workspace, found = find_study(options.project, options.study)
     require_arch(arch)
-    found, names = including(found, names)
+    found, names = including(found, [each for name in names for each in combinations(found, name)])
     names = names or [s.variant for s in found.ladder.steps]
     with Progress() as progress:
         events = build_only(found, names, arch, workspace.config.limits.seconds_per_step, progress)

@@ -141,10 +141,6 @@ class SweepOptions(Printed, Measured):
     variants: Annotated[
         list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]...", autocompletion=variant_names)
     ]
-    build_only: Annotated[
-        bool, Option("--build-only", help="What the compiler makes of each, without a GPU.")
-    ] = False
-    arch: Arch = "sm_90a"
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False

@@ -13,7 +13,6 @@ from workbench.commands.measuring import Wanted, ensure, ensure_each, task
 from workbench.commands.option_types import Printed
 from workbench.commands.options import SweepOptions
 from workbench.commands.printing import output, show_json, tell
-from workbench.commands.progress import Progress
 from workbench.commands.report import write_document
 from workbench.commands.streams import note
 from workbench.commands.target import (
@@ -22,29 +21,23 @@ from workbench.commands.target import (
     in_place,
     of_one_gpu,
     profiled_shapes,
-    require_arch,
     shown_path,
     target_at,
 )
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.records import Build, Provenance
 from workbench.judge.sizes import OverSizes, over_sizes, ranges
 from workbench.judge.snapshot import at_one_shape
-from workbench.judge.sweep import Sweep, judge_builds, judge_sweep
+from workbench.judge.sweep import Sweep, judge_sweep
 from workbench.render.chart.size_lines import size_lines
 from workbench.render.document import sizes as sizes_document
 from workbench.render.document import sweep as document
-from workbench.run.build import build_only
 from workbench.run.plan import Plan
-from workbench.run.protocol import Built, Failed
-from workbench.study.config import Config, for_study
+from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.study.params import base_name, declared, expanded, find_variant, is_space, names_of
 from workbench.study.shapes import Picked
 from workbench.study.workspace import Workspace, including
 from workbench.words import Origin, Parameter
-
-COMPILER_ALONE = "--build-only shows what the compiler makes of every combination, without a GPU"
 
 
 @dataclass(frozen=True)
@@ -132,21 +125,19 @@ def swept(options: SweepOptions) -> None:
             f"'{mixed[0]}' is one variant, and is swept with nothing",
             hint="give parameters several values, or leave it out",
         )
-    if options.build_only:
-        return run_build_only(options, study, workspace.config)
     out = output(options)
     found: list[Sweep] = []
     for picked in profiled_shapes(study, options.shape):
         for text in options.variants:
             whole, space = space_of(picked.study, text)
-            target = measurable(workspace, Picked(whole, picked.name))
+            target = target_at(workspace, Picked(whole, picked.name))
             source = measured(target, space, fresh=options.fresh)
             sweep = judged(target, space, source)
             if not target.live and len(sweep.timed) < 2:
                 raise EnvironmentLacks(
                     f"no sweep of {text} is on record at {sweep.shape}, and nothing can be "
                     "measured here",
-                    hint=COMPILER_ALONE,
+                    hint=f"without a GPU, `workbench build {quote(text)}` compiles all of them",
                 )
             if found and not options.json:
                 out.gap()
@@ -160,63 +151,12 @@ def swept(options: SweepOptions) -> None:
         raise typer.Exit(1)
 
 
-def measurable(workspace: Workspace, picked: Picked) -> Target:
-    """Raises EnvironmentLacks as ``target_at``, and says what works all the same."""
-    try:
-        return target_at(workspace, picked)
-    except EnvironmentLacks as error:
-        raise EnvironmentLacks(error.message, hint=COMPILER_ALONE) from None
-
-
 def write(target: Target, space: Space, sweep: Sweep) -> None:
     """The table, in a folder of its own."""
     folder = target.workspace.reports(target.study, target.shape, ("sweep", space.text))
     blocks = document.sweep_view(sweep)
     path = write_document(target.workspace, folder, f"Sweep: {space.text}", blocks)
     note(f"wrote {shown_path(path)}")
-
-
-def run_build_only(options: SweepOptions, study: Study, config: Config) -> None:
-    """What the compiler makes of every combination, and whether its gate lets it pass."""
-    require_arch(options.arch)
-    found = [compiled(*space_of(study, text), options.arch, config) for text in options.variants]
-    tell(
-        options,
-        lambda: {"sweeps": found},
-        lambda: (block for each in found for block in document.built_view(each)),
-    )
-    if not any(c.passes for each in found for c in each.combinations):
-        raise typer.Exit(1)
-
-
-def compiled(study: Study, space: Space, arch: str, config: Config) -> Sweep:
-    with Progress() as progress:
-        names, limit = list(space.combinations), config.limits.seconds_per_step
-        events = build_only(study, names, arch, limit, progress)
-    return judge_builds(
-        {event.variant: as_build(event, study, arch) for event in events},
-        space.base,
-        space.combinations,
-        axes=space.axes,
-        gates=config.gates,
-        study=study.name,
-        arch=arch,
-    )
-
-
-def as_build(event: Built | Failed, study: Study, arch: str) -> Build:
-    """As a record, of nothing that is on disk."""
-    built = event if isinstance(event, Built) else None
-    return Build(
-        variant=event.variant,
-        fingerprint="",
-        sources=(),
-        arch=arch,
-        kernels=built.kernels if built else (),
-        warnings=built.warnings if built else (),
-        error=in_place(event.error.message, study) if isinstance(event, Failed) else "",
-        provenance=Provenance(date=""),
-    )
 
 
 @dataclass(frozen=True)
@@ -257,10 +197,9 @@ class OverShapes:
 
 def run_sizes(options: SweepOptions, workspace: Workspace, study: Study) -> None:
     picked = profiled_shapes(study, options.shape)
-    if options.build_only or len(picked) < 2:
-        what = "build once for all shapes" if options.build_only else "a single shape"
+    if len(picked) < 2:
         raise UsageError(
-            f"there is nothing to sweep: {', '.join(options.variants)}, {what}",
+            f"there is nothing to sweep: {', '.join(options.variants)}, a single shape",
             hint="give parameters several values, 'NAME[a=1|2]', or --shape a range, 'S=1..8*2'",
         )
     targets = targets_of(workspace, picked)

@@ -55,11 +55,6 @@ class Combination:
     occupancy: float | None = None
 
     @property
-    def passes(self) -> bool:
-        """Whether nothing is known against it."""
-        return self.fate in (Fate.TIMED, Fate.MISSING)
-
-    @property
     def may_be_best(self) -> bool:
         """Whether its own interval does not tell it from the one that was fastest."""
         return self.over_best is not None and (
@@ -184,35 +179,6 @@ def judge_sweep(
     )
 
 
-def judge_builds(
-    builds: Mapping[str, Build],
-    base: str,
-    combinations: Mapping[str, Mapping[str, Parameter]],
-    *,
-    axes: Mapping[str, tuple[Parameter, ...]],
-    gates: Gates,
-    study: str,
-    arch: str,
-) -> Sweep:
-    """What the compiler alone says of the combinations, in their order; nothing is timed."""
-    found = [
-        _combination(
-            VariantEvidence(name, "", {}, False, build=builds.get(name)),
-            values, "", gates, {}, base, "",
-        )
-        for name, values in combinations.items()
-    ]  # fmt: skip
-    return Sweep(
-        study=study,
-        shape="",
-        gpu=arch,
-        base=base,
-        axes=axes,
-        combinations=tuple(found),
-        source=Origin.MEASURED,
-    )
-
-
 def chained(timing: TimedTogether | None, names: Sequence[str]) -> dict[str, SessionTimes]:
     """The sessions of those that are as they were timed, and that take any time."""
     if timing is None:
@@ -243,7 +209,7 @@ def _combination(
     times: Mapping[str, SessionTimes],
     base: str,
     best: str,
-    timing: TimedTogether | None = None,
+    timing: TimedTogether | None,
 ) -> Combination:
     name, build = evidence.variant, evidence.build
     own = times.get(name)

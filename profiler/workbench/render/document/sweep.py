@@ -20,7 +20,6 @@ from workbench.render.document.blocks import (
     field,
     figure_cell,
     line,
-    only,
     strong,
     table,
     warned,
@@ -123,32 +122,6 @@ def sweep_view(sweep: Sweep) -> list[Block]:
     """The table and what it shows."""
     told: list[Block] = [Paragraph(origin(sweep)), *warned(sweep.warnings), sweep_table(sweep)]
     return [*told, Bullets(tuple(account(sweep)))]
-
-
-def built_view(sweep: Sweep) -> list[Block]:
-    """What the compiler alone says."""
-    keys = [
-        *(f"={name}" for name in varied(sweep)),
-        "role",
-        "registers",
-        "spills",
-        "shared",
-        "gate",
-    ]
-    passing = len([c for c in sweep.combinations if c.passes])
-    head = line(
-        code(sweep.base),
-        f" compiled for {sweep.gpu}: {passing} of {counts(len(sweep.combinations))} pass the "
-        "compiler gate; registers a thread, and static shared memory",
-    )
-    fields = [*_fields(sweep), field("gate", "compiler gate", _gate)]
-    shown = table("sweep", fields, sweep.combinations, key=lambda c: c.variant,
-                  kind=lambda c: _kind(sweep, c))  # fmt: skip
-    return [Paragraph(head), only(shown, keys)]
-
-
-def _gate(combination: Combination) -> str:
-    return "passed" if combination.passes else _fate(combination)
 
 
 def origin(sweep: Sweep) -> Text:
