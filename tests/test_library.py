@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from workbench.commands import try_
 from workbench.commands.attempt import Attempt
 from workbench.commands.attempt import attempt as once
 from workbench.commands.target import find_target
@@ -229,16 +228,16 @@ def test_try_hands_over_a_file_or_the_code_of_a_function(
     (tmp_path / "twice.py").write_text("def twice(x):\n    return 2 * x\n")
     called = once(f"{tmp_path}/twice.py:twice", inputs=["x=randn(8)"])
     measured = replace(called, judged=judged, evidence=evidence)
-    seen: list[tuple[str, dict[str, Any]]] = []
+    seen: list[tuple[str, str]] = []
 
-    def attempt(source: str, **options: Any) -> Attempt:
-        seen.append((source, options))
-        return measured if options else called
+    def attempt(source: str, versus: str = "") -> Attempt:
+        seen.append((source, versus))
+        return measured if versus else called
 
-    monkeypatch.setattr(try_, "attempt", attempt)
+    monkeypatch.setattr("workbench.commands.attempt.attempt", attempt)
     done: Any = wb.try_("softmax.py:softmax", versus="torch.softmax")
     assert Attempt in type(done).__mro__
-    assert seen == [("softmax.py:softmax", {"versus": "torch.softmax"})]
+    assert seen == [("softmax.py:softmax", "torch.softmax")]
     assert list(done.table().index)[:2] == ["baseline", "fix1"]
     assert parsed(done).images
     assert "What limits it:" in repr(done)
