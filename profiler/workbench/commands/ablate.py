@@ -30,6 +30,7 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.leave_one_out import Switch, introduced_by, judge_left_out, names_of
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import at_one_shape
+from workbench.render.as_json import ablation as as_data
 from workbench.render.as_json import plain_data
 from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Section
