@@ -17,10 +17,10 @@ def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mon
     with held(both) as one, held(both) as other:
         assert one is not None
         assert other is not None
-        assert {one.card, other.card} == set(both)
+        assert {one, other} == set(both)
         patience = iter([True, False])
         with held(both, lambda: next(patience)) as third:
             assert third is None
     with held(both) as again:
         assert again is not None
-        assert again.card == both[0]
+        assert again == both[0]

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from workbench.errors import UsageError
 from workbench.evidence import store
@@ -19,6 +20,7 @@ from workbench.evidence.records import (
     Entry,
     JournalEntry,
     PredictionEntry,
+    Provenance,
     SessionEntry,
     Timing,
 )
@@ -86,12 +88,8 @@ def timing_entry(
     """A timing in a line; ``file`` is the name under which its samples are kept, packed or not, or
     were.
     """
-    origin = timing.provenance
     return SessionEntry(
-        date=origin.date,
-        workbench=origin.workbench,
-        gpu_uuid=origin.gpu_uuid,
-        host=origin.host,
+        **_origin(timing.provenance),
         shape=timing.shape,
         file=file,
         sessions=len(timing.together),
@@ -114,13 +112,13 @@ def note_found(folder: EvidenceFolder, shape: str, path: Path) -> None:
         append(folder, entry)
 
 
+def _origin(found: Provenance) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in ("date", "workbench", "gpu_uuid", "host")}
+
+
 def capture_entry(index: CaptureIndex) -> CaptureEntry:
-    origin = index.provenance
     return CaptureEntry(
-        date=origin.date,
-        workbench=origin.workbench,
-        gpu_uuid=origin.gpu_uuid,
-        host=origin.host,
+        **_origin(index.provenance),
         shape=index.shape,
         report=index.report,
         variant=index.variant,

@@ -13,10 +13,11 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import cache
+from glob import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +30,8 @@ from workbench.evidence.records import Record
 from workbench.words import SCHEMA_VERSION
 
 R = TypeVar("R", bound=Record)
+PART = ".part"  # at the end of the name of a file that is being written
+DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
 _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has a line end
 
 CONTENT = b',"content":"'  # what stands in tables between their report's sha256 and their own
@@ -185,8 +188,7 @@ def append(path: Path, *records: Record) -> None:
             whole = b"\n" * torn + b"".join(lines)
             if os.write(handle, whole) != len(whole):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if not _in_scratch.get():
-                os.fsync(handle)
+            os.fsync(handle)
         finally:
             os.close(handle)
     except OSError as error:
@@ -231,6 +233,14 @@ def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:
     )
 
 
+def _sweep(path: Path) -> None:
+    """Delete what killed runs have left of writing this file."""
+    for part in path.parent.glob(f".{escape(path.name)}.*{PART}"):
+        with suppress(OSError):  # another process was faster
+            if part.stat().st_mtime < time.time() - DEAD_AFTER_S:
+                part.unlink()
+
+
 def _is_stream(path: Path) -> bool:
     """Whether a file must not come in its place; one that the shell has opened neither."""
     opened = path.is_symlink() and str(path.readlink()).startswith("/proc/")
@@ -240,7 +250,7 @@ def _is_stream(path: Path) -> bool:
 def write_bytes(path: Path, data: bytes) -> None:
     """Write all of it or nothing: a reader never sees half a file. Raises EnvironmentLacks.
 
-    A pipe or a device, such as /dev/stdout, is written to.
+    What killed runs left beside it goes. A pipe or a device, such as /dev/stdout, is written to.
     """
     try:
         if _is_stream(path):
@@ -251,29 +261,16 @@ def write_bytes(path: Path, data: bytes) -> None:
     written: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        _sweep(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
         written = Path(name)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             os.fchmod(handle, 0o644)
             file.flush()
-            if not _in_scratch.get():
-                os.fsync(handle)
+            os.fsync(handle)
         written.replace(path)
     except OSError as error:
         if written is not None:
             written.unlink(missing_ok=True)
         raise disk_full(path, error) or error from None
-
-
-@contextmanager
-def in_scratch() -> Iterator[None]:
-    """What is written inside goes with its folder, and nothing waits for the disk."""
-    token = _in_scratch.set(True)
-    try:
-        yield
-    finally:
-        _in_scratch.reset(token)
-
-
-_in_scratch: ContextVar[bool] = ContextVar("in_scratch", default=False)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,7 @@ class FigureSpec:
 def catalog() -> Mapping[str, FigureSpec]:
     path = Path(__file__).with_name("metrics.toml")
     data = tomllib.loads(path.read_text(encoding="utf-8"))
-    found: dict[str, FigureSpec] = {}
-    for key, spec in data.items():
-        values: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()
-        }
-        found[key] = FigureSpec(key, **values)
-    return found
+    return {key: msgspec.convert({"id": key, **spec}, FigureSpec) for key, spec in data.items()}
 
 
 STALL_PREFIX = "smsp__pcsamp_warps_issue_stalled_"

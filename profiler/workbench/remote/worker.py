@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import IO
 
 from workbench.errors import EnvironmentLacks, WorkbenchError
-from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.remote.job import (
     About,
@@ -114,8 +113,8 @@ def one_gpu(name: str) -> Iterator[Path]:
         )
     with held(wanted) as mine:
         assert mine is not None
-        folder = folder_of(mine.card)
-        os.environ.update(environment_of(mine.card, folder))
+        folder = folder_of(mine)
+        os.environ.update(environment_of(mine, folder))
         tempfile.tempdir = None  # TMPDIR is another now
         yield folder
 
@@ -129,8 +128,7 @@ def measured(
     assert gpu is not None
     folder = EvidenceFolder(scratch / "evidence" / gpu.slug)
     folder.root.mkdir(parents=True)
-    with store.in_scratch():
-        done = measure(job, scratch / "workspace", folder, tell)
+    done = measure(job, scratch / "workspace", folder, tell)
     files = {
         path.relative_to(folder.root).as_posix(): path.read_bytes()
         for path in sorted(folder.root.rglob("*"))

@@ -320,16 +320,8 @@ def own_folder() -> Path:
     return folder
 
 
-@dataclass(frozen=True)
-class Held:
-    """A card, and the lock that goes with the last process that has ``handle`` open."""
-
-    card: Gpu
-    handle: int
-
-
 @contextmanager
-def held(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iterator[Held | None]:
+def held(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iterator[Gpu | None]:
     """The first of the cards that nobody else of this user holds, as soon as there is one. None
     where ``go_on`` says False while it waits.
     """
@@ -344,7 +336,7 @@ def held(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iter
                 os.close(handle)
                 continue
             try:
-                yield Held(card, handle)
+                yield card
             finally:
                 os.close(handle)
             return

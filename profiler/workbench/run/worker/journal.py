@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +17,19 @@ from typing import Self
 
 from workbench.errors import WorkbenchError
 from workbench.ncu.places import lasting_name
-from workbench.run.protocol import CURRENT, EVENTS, Broken, ErrorText, WorkerEvent, encode
+from workbench.run.protocol import (
+    CONTEXT_LOST,
+    CURRENT,
+    EVENTS,
+    Broken,
+    ContextLost,
+    ErrorText,
+    Failed,
+    WorkerEvent,
+    encode,
+)
 from workbench.study.front_ends import package_of
-from workbench.words import VIRTUAL_ROOT
+from workbench.words import VIRTUAL_ROOT, Phase
 
 NAME_BYTES = 256
 
@@ -40,6 +51,18 @@ class Journal:
     def write(self, event: WorkerEvent) -> None:
         self._events.write(encode(event))
         self._events.flush()
+
+    def fail(self, variant: str, phase: Phase, error: BaseException) -> None:
+        """Record why a variant is out; leave the process when it took the CUDA context along."""
+        self.write(Failed(variant=variant, phase=phase, error=describe(error)))
+        if "torch" not in sys.modules:
+            return
+        from workbench.run.worker import device
+
+        if device.context_lost():
+            self.write(ContextLost(variant=variant))
+            self.current("")
+            os._exit(CONTEXT_LOST)
 
     def current(self, name: str) -> None:
         os.pwrite(self._current, name.ljust(NAME_BYTES).encode(), 0)

@@ -8,7 +8,6 @@ that file; a crash here loses only what was under way.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -22,12 +21,9 @@ from workbench.errors import ToolFailed, UsageError
 from workbench.evidence.records import BuiltKernel
 from workbench.ncu.command import variant_module
 from workbench.run.protocol import (
-    CONTEXT_LOST,
     Built,
     Captured,
     Checked,
-    ContextLost,
-    Failed,
     Start,
     Surroundings,
     VariantsJob,
@@ -103,24 +99,9 @@ class Worker:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # users' code may also exit
-                self.fail(name, phase, error)
+                self.failed.add(name)
+                self.journal.fail(name, phase, error)
         self.journal.current("")
-
-    def fail(self, variant: str, phase: Phase, error: BaseException) -> None:
-        """Record why a variant is out; leave the process when it took the CUDA context along."""
-        self.failed.add(variant)
-        self.journal.write(Failed(variant=variant, phase=phase, error=describe(error)))
-        if self.context_lost():
-            self.journal.write(ContextLost(variant=variant))
-            self.journal.current("")
-            os._exit(CONTEXT_LOST)
-
-    def context_lost(self) -> bool:
-        if "torch" not in sys.modules:
-            return False
-        from workbench.run.worker.device import context_lost
-
-        return context_lost()
 
     def sources(self, name: str) -> list[Path]:
         """The files of a variant."""

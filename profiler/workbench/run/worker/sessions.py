@@ -17,11 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from workbench.run.protocol import (
-    CONTEXT_LOST,
     Broken,
-    ContextLost,
     Done,
-    Failed,
     Hello,
     Round,
     SessionsDone,
@@ -163,14 +160,7 @@ class Server:
         self.journal.write(Start(variant=name, phase=Phase.TIME, compiling=compiling))
 
     def fail(self, variant: str, error: BaseException) -> None:
-        """Record why a variant is out; leave the process when it took the CUDA context along."""
-        from workbench.run.worker.device import context_lost
-
-        self.journal.write(Failed(variant=variant, phase=Phase.TIME, error=describe(error)))
-        if context_lost():
-            self.journal.write(ContextLost(variant=variant))
-            self.journal.current("")
-            os._exit(CONTEXT_LOST)
+        self.journal.fail(variant, Phase.TIME, error)
 
 
 def main() -> None:
