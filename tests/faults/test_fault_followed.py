@@ -149,7 +149,7 @@ CASES = [
     Case(
         ABLATION,
         ('["baseline"]', '"baseline"'),
-        'such as chooses = ["fix1", "fix2[warps=8]"]',
+        'such as chooses = ["one", "two"]',
         ('chooses = "baseline"', 'chooses = ["baseline"]'),
     ),
     Case(
@@ -369,7 +369,11 @@ def test_where_there_is_no_study_or_workspace(tmp_path: Path, root: Path, run: R
     ("name", "hint", "right"),
     [
         ("fix1[warps=8", "write NAME or NAME[param=value,...]", "fix1[warps=8]"),
-        ("fix1[warps]", "write NAME[param=value,...]", "fix1[warps=8]"),
+        (
+            "fix1[warps]",
+            "write name=a value, a|b|c, lo..hi*k (times k) or lo..hi+k (plus k)",
+            "fix1[warps=8]",
+        ),
         ("fix1[wraps=8]", "did you mean 'warps'?", "fix1[warps=8]"),
         ("baseline[warps=8]", "a variant declares them: cuda.params(...)", "fix1[warps=8]"),
         ("fix2", "did you mean 'fix1'?", "fix1"),

@@ -95,8 +95,8 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
             if earlier
             else "the first step has no parent: leave it out",
         )
-    tables = fill(_Predictions, path, where, {"prediction": table.get("prediction", [])}).prediction
-    found = [_prediction(path, f"{where}.prediction", each) for each in tables]
+    tables = fill(_Predictions, path, "step", {"prediction": table.get("prediction", [])})
+    found = [_prediction(path, f"{where}.prediction", each) for each in tables.prediction]
     written = (replace(each, written=each.written or step.written) for each in found)
     return replace(step, predictions=tuple(written))
 

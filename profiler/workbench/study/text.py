@@ -114,9 +114,10 @@ def fill(kind: type[Filled], path: Path, table: str, found: Mapping[str, Any]) -
             values[key] = msgspec.convert(value, want)
         except msgspec.ValidationError:
             known = [str(word) for part in (want, *get_args(want)) for word in _choices(part)]
+            hint = HINTS.get(want, "leave '{key}' out for the default").format(key=key, where=where)
             raise UsageError(
                 f"{path}: '{where}' must be {_expected(want)}, not {_shown(value)}",
-                hint=nearest(str(value), known) if known else f"leave '{key}' out for the default",
+                hint=nearest(str(value), known) if known else hint,
             ) from None
         _check_text(path, where, values[key])
     for field in fields(untyped):
@@ -144,6 +145,11 @@ WORDS = {
     tuple[str, ...]: "a list of strings",
     tuple[float, float]: "[low, high]",
     tuple[dict[str, Any], ...]: "tables, each below its name in [[ ]]",
+}
+HINTS: dict[Any, str] = {
+    bool: "write {key} = true, without quotes",
+    tuple[str, ...]: 'such as {key} = ["one", "two"]',
+    tuple[dict[str, Any], ...]: "write [[{where}]]",
 }
 
 
