@@ -13,7 +13,7 @@ from typing import Any
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import Figure, StallTime, stall_label
 from workbench.derive.intervals import Ratio
-from workbench.derive.roofline.ceilings import Ceilings
+from workbench.derive.roofline.ceilings import Peaks
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.derive.speedup import Time
 from workbench.derive.standouts import Standout, Standouts
@@ -40,7 +40,8 @@ from workbench.words import (
 CURRENT = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
 SHAPE = "b2h8s512d64"
 PARAMETERS = {"B": 2, "causal": False}
-CEILINGS = Ceilings(dram=4.81e12, fp32=67.0e12, tensor=1073e12, l2=10.3e12, l1=33.4e12)
+RATES = {"dram": 4.81e12, "fp32": 67.0e12, "tensor fp16": 1073e12, "l2": 10.3e12, "l1": 33.4e12}
+CEILINGS = Peaks(1.98e9, RATES)
 BASELINE_US, REFERENCE_US, FLOPS = 640.0, 10.4, 1.37e9
 SESSIONS, INSTANCES = 5, 4
 CAPTURE = "b2h8s512d64-20260102T030405Z.ncu-repz"
@@ -80,11 +81,11 @@ def regimes(microseconds: float, parent: float | None = None) -> dict[Regime, In
 
 def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False) -> Point:
     rate = FLOPS / (microseconds * 1e-6)
-    compute = CEILINGS.tensor if tensor and CEILINGS.tensor else CEILINGS.fp32
-    bound = min(compute, intensity * CEILINGS.dram)
+    compute = RATES["tensor fp16" if tensor else "fp32"]
+    bound = min(compute, intensity * RATES["dram"])
     kind = "tensor" if tensor else "fp32"
     limit = "compute" if bound == compute else "dram"
-    bandwidths = {"dram": CEILINGS.dram, "l2": 10.3e12, "l1": 33.4e12}
+    bandwidths = {"dram": RATES["dram"], "l2": 10.3e12, "l1": 33.4e12}
     levels = tuple(
         LevelPoint(
             level=name,

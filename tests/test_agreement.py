@@ -26,7 +26,7 @@ from workbench.cli import main
 from workbench.derive.factors import duration_parts, speedup_factors
 from workbench.derive.figures import figures, stall_times
 from workbench.derive.noise import ASSUMED_NOISE
-from workbench.derive.roofline.ceilings import ceilings
+from workbench.derive.roofline.ceilings import peaks
 from workbench.derive.roofline.point import Point, point
 from workbench.judge.comparison import compare
 from workbench.ncu.capture import Capture, load_capture
@@ -269,7 +269,7 @@ def test_stall_times_are_samples_times_duration(shape: str, variant: str) -> Non
 def test_ceilings_and_traffic_are_those_of_ncus_hierarchical_roofline(
     shape: str, variant: str
 ) -> None:
-    found, roof = stands(shape, variant), ceilings(capture(shape, variant).metrics)
+    found, roof = stands(shape, variant), peaks(capture(shape, variant).metrics)
     assert roof is not None
     actions = raw(shape, variant)
     names = section(actions[0], "SpeedOfLight_HierarchicalTensorRooflineChart")
@@ -288,7 +288,7 @@ def test_ceilings_and_traffic_are_those_of_ncus_hierarchical_roofline(
         peak, rate = f"{traffic}.peak_sustained", f"{traffic}.per_second"
         assert {peak, rate} <= names
         top = value(longest, peak) * value(longest, clock)
-        assert {"dram": roof.dram, "l2": roof.l2, "l1": roof.l1}[level] == pytest.approx(top)
+        assert roof.rates[level] == pytest.approx(top)
         for action in actions:
             share = value(action, rate) / (value(action, peak) * value(action, clock))
             shares[level] += share * duration([action]) / duration(actions)
@@ -325,15 +325,14 @@ def of_the_timed_pass(action: Any) -> float:
 @pytest.mark.parametrize(("shape", "variant"), CAPTURES)
 def test_roofs_are_at_the_clock_of_the_pass_that_was_timed(shape: str, variant: str) -> None:
     """fix15 "ran at 1659 MHz": cycles of one replay pass over the duration of another."""
-    found, roof = stands(shape, variant), ceilings(capture(shape, variant).metrics)
+    found, roof = stands(shape, variant), peaks(capture(shape, variant).metrics)
     assert roof is not None
-    assert roof.tensor is not None
     actions = raw(shape, variant)
     cycles = sum(value(action, "gpc__cycles_elapsed.avg") for action in actions)
     assert found.sm_clock == pytest.approx(cycles / duration(actions), rel=1e-6)
     longest = max(actions, key=lambda action: duration([action]))
     timed = value(longest, "gpc__cycles_elapsed.avg") / duration([longest])
-    assert roof.tensor == pytest.approx(timed * 132 * 4096, rel=1e-3)
+    assert roof.rates["tensor fp16"] == pytest.approx(timed * 132 * 4096, rel=1e-3)
 
 
 @pytest.mark.parametrize(("shape", "variant"), CAPTURES)

@@ -133,11 +133,9 @@ def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
     assert found.ceilings is not None
     row = found.row("fix15")
     assert row.point is not None
-    assert found.ceilings.tensor is not None
-    below = {"dram": found.ceilings.dram, "l2": found.ceilings.l2}[found.base]
+    rates = found.ceilings.rates
     assert found.base == row.point.base
-    assert below is not None
-    over = min(found.ceilings.tensor, row.point.intensity * below)
+    over = min(rates["tensor fp16"], row.point.intensity * rates[found.base])
     share = row.point.flops_per_second / over
     assert abs(share - row.point.share) > 0.005  # its own capture's roof is another one
     (label,) = (t for t in texts(chart("roofline", found)) if t.startswith("fix15 "))
@@ -191,7 +189,8 @@ def test_no_ceilings_no_tensor_no_captures_no_samples() -> None:
     for row in bare.everything:
         bare = not_current(bare, row.variant, "missing", "not measured")
     assert "ceilings not collected" in texts(chart("roofline", ablation(1, ceilings=None)))
-    plain = ablation(1, ceilings=type(CEILINGS)(CEILINGS.dram, CEILINGS.fp32, None))
+    rates = {name: CEILINGS.rates[name] for name in ("dram", "fp32")}
+    plain = ablation(1, ceilings=type(CEILINGS)(CEILINGS.sm_clock, rates))
     assert not any("Tensor" in text for text in texts(chart("roofline", plain)))
     for name in CHARTS:
         assert scene(name, bare).height < 700

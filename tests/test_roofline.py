@@ -6,7 +6,7 @@ import pytest
 
 from handmade import metrics
 from synthetic import ablation, with_row
-from workbench.derive.roofline.ceilings import ceilings
+from workbench.derive.roofline.ceilings import peaks
 from workbench.derive.roofline.point import point
 from workbench.render.chart.charts import scene
 from workbench.render.chart.frame import NO_ARITHMETIC
@@ -32,9 +32,9 @@ ROOF = {
 
 
 def test_a_roofline_point_by_hand() -> None:
-    roof = ceilings(metrics(ROOF))
+    roof = peaks(metrics(ROOF))
     assert roof is not None
-    assert (roof.dram, roof.fp32, roof.tensor) == (2e12, 2e13, 5e14)
+    assert [roof.rates[x] for x in ("dram", "fp32", "tensor fp16")] == [2e12, 2e13, 5e14]
     found = point(metrics(ROOF))
     assert found is not None
     # (100 + 100 + 2 * 400) per cycle * 1e9 cycles/s * 1 µs = 1e6 FLOP over 1000 bytes
@@ -89,10 +89,10 @@ def test_the_ceiling_is_of_the_type_that_ran() -> None:
     sparse = f"{WGMMA.replace('_off', '_on')}.sum"
     for name, peak, kind in ((bf16, 4e5, "bf16"), (sparse, 1e6, "fp16 sparse")):
         table = metrics({**ROOF, name: 9e7, f"{name}.peak_sustained": peak})
-        found, roof = point(table), ceilings(table, kind)
+        found, roof = point(table), peaks(table)
         assert found is not None
         assert roof is not None
-        assert (found.tensor_type, roof.tensor) == (kind, peak * 1e9)
+        assert (found.tensor_type, roof.rates[f"tensor {kind}"]) == (kind, peak * 1e9)
         assert found.compute_share == pytest.approx(9e7 / (peak * 1e9) / 1e-6)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from workbench.derive.roofline.ceilings import Ceilings, ceilings, peaks
-from workbench.derive.roofline.point import MeasuredCeilings, measured_ceilings
+from workbench.derive.roofline.ceilings import DRAM, Peaks, peaks
+from workbench.derive.roofline.point import measured_ceilings
 from workbench.judge.advice.advise import Trial, record, told_what_was_tried, trials_of
 from workbench.judge.comparability import (
     Environment,
@@ -52,7 +52,8 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     references = told_what_was_tried(_references(table), trials, snapshot.shape)
     everything = (*rows, *references)
     profiled = [table.variant(row.variant) for row in everything if row.capture]
-    measured = _measured_ceilings(snapshot, profiled)
+    theory = _ceilings(profiled)
+    measured = measured_ceilings(snapshot.calibration, theory) if snapshot.calibration else None
     surroundings = _environment(table, profiled)
     ladders = tuple(_ladders(views, rows, references, trials))
     across = _across(views) if snapshot.everywhere else None
@@ -68,7 +69,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         reference=snapshot.ladder.primary_reference,
         rows=rows,
         references=references,
-        ceilings=_ceilings(everything, profiled),
+        ceilings=theory,
         environment=surroundings,
         timing_file=table.times.table.file if table.times.table else "",
         warnings=(
@@ -253,23 +254,10 @@ def _environment(view: View, profiled: Sequence[VariantEvidence]) -> Environment
     return environment(indexes, timing.provenance if timing else None)
 
 
-def _ceilings(rows: Sequence[Row], profiled: Sequence[VariantEvidence]) -> Ceilings | None:
-    """Those of the first capture, the tensor ceiling of the data type that ran in the ladder."""
-    kinds = (row.point.tensor_type for row in rows if row.point and row.point.tensor_type)
-    kind = next(kinds, "fp16")
-    every = (ceilings(v.capture.metrics, kind) for v in profiled if v.capture)
-    return next((roof for roof in every if roof is not None), None)
-
-
-def _measured_ceilings(
-    snapshot: Snapshot, profiled: Sequence[VariantEvidence]
-) -> MeasuredCeilings | None:
-    """Against the theoretical ceilings of the first capture; None where nothing was calibrated."""
-    if snapshot.calibration is None:
-        return None
+def _ceilings(profiled: Sequence[VariantEvidence]) -> Peaks | None:
+    """Those of the first capture that has what a roofline needs."""
     every = (peaks(variant.capture.metrics) for variant in profiled if variant.capture)
-    theory = next((rates for rates in every if rates is not None), None)
-    return measured_ceilings(snapshot.calibration, theory)
+    return next((found for found in every if found and {"fp32", DRAM} <= found.rates.keys()), None)
 
 
 def _across(views: Views) -> AcrossShapes | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
 from workbench.derive.noise import ASSUMED_NOISE, Noise
-from workbench.derive.roofline.ceilings import DRAM, Ceilings
+from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Time
 from workbench.judge.advice.advise import Advice, Record, Trial
@@ -169,7 +169,7 @@ class Ablation:
     reference: str
     rows: tuple[Row, ...]
     references: tuple[Row, ...]
-    ceilings: Ceilings | None
+    ceilings: Peaks | None
     environment: Environment
     timing_file: str
     warnings: tuple[str, ...]

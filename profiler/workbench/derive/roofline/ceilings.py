@@ -66,53 +66,15 @@ Values = Mapping[str, float]  # the metrics of one launch by name
 
 
 @dataclass(frozen=True)
-class Ceilings:
-    """FLOP/s and bytes/s the card can do at the capture's clocks; None is not collected.
-
-    ``half`` is packed FP16 arithmetic outside the tensor cores; ``tensor`` the dense tensor rate
-    for ``tensor_type``.
-    """
-
-    dram: float
-    fp32: float
-    tensor: float | None
-    half: float | None = None
-    fp64: float | None = None
-    l2: float | None = None
-    l1: float | None = None
-    tensor_type: str = "fp16"
-
-    def bandwidth(self, level: str) -> float | None:
-        return {DRAM: self.dram, L2: self.l2, L1: self.l1}[level]
-
-
-@dataclass(frozen=True)
 class Peaks:
     """Theoretical rates at the clocks of a capture, by the ids of the measured ceilings.
 
-    FLOP/s or bytes/s; ``sm_clock`` in Hz.
+    FLOP/s or bytes/s, without what was not collected; ``sm_clock`` in Hz. ``half`` is packed FP16
+    arithmetic outside the tensor cores, and those of a tensor type are dense.
     """
 
     sm_clock: float
     rates: Mapping[str, float]
-
-
-def ceilings(metrics: Table, tensor_type: str = "fp16") -> Ceilings | None:
-    """Of the longest launch; None where the capture has not the metrics for it."""
-    values = longest(by_launch(metrics))
-    fp32, dram = vector_peak(values, "fp32"), bandwidth(values, DRAM)
-    if fp32 is None or dram is None:
-        return None
-    return Ceilings(
-        dram=dram,
-        fp32=fp32,
-        tensor=tensor_peak(values, tensor_type),
-        half=vector_peak(values, "half"),
-        fp64=vector_peak(values, "fp64"),
-        l2=bandwidth(values, L2),
-        l1=bandwidth(values, L1),
-        tensor_type=tensor_type,
-    )
 
 
 def peaks(metrics: Table) -> Peaks | None:

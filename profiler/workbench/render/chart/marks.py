@@ -149,21 +149,22 @@ def roofs(ablation: Ablation) -> Roofs | None:
         value = reached.value(key) if reached else None
         return value / TERA if value else None
 
-    bound = {row.point.ceiling for row in ablation.everything if row.point}
-    known = {"fp32": ceilings.fp32, "half": ceilings.half, "fp64": ceilings.fp64}
+    rates = ceilings.rates
+    points = [row.point for row in ablation.everything if row.point]
+    bound = {"fp32", *(point.ceiling for point in points)}
     compute = [
-        Roof(key, NAMES[key], rate / TERA, measured(key))
-        for key, rate in known.items()
-        if rate is not None and (key == "fp32" or key in bound)
+        Roof(key, NAMES[key], rates[key] / TERA, measured(key))
+        for key in ("fp32", "half", "fp64")
+        if key in rates and key in bound
     ]
-    if ceilings.tensor is not None:
-        kind = ceilings.tensor_type
-        name, rate = f"Tensor, dense {kind.upper()}", ceilings.tensor / TERA
-        compute.append(Roof(TENSOR, name, rate, measured(f"{TENSOR} {kind}")))
+    kind = next((point.tensor_type for point in points if point.tensor_type), "fp16")
+    if tensor := rates.get(f"{TENSOR} {kind}"):
+        name = f"Tensor, dense {kind.upper()}"
+        compute.append(Roof(TENSOR, name, tensor / TERA, measured(f"{TENSOR} {kind}")))
     base = ablation.base
-    bandwidth = ceilings.bandwidth(base)
+    bandwidth = rates.get(base)
     if not bandwidth:
         return None
     memory = Roof(base, base.upper(), bandwidth / TERA, measured(base))
     ordered = tuple(sorted(compute, key=lambda r: -r.rate))
-    return Roofs(ordered, memory, ceilings.tensor_type)
+    return Roofs(ordered, memory, kind)
