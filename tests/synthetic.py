@@ -361,7 +361,6 @@ TIMING = TimingFacts(
     ),
     company=Company("sdpa", REFERENCE_US, REFERENCE_US, 1.0, in_cycles=True),
     throttling=None,
-    is_chained=True,
 )
 REFERENCES = (
     ("sdpa", 1.0, 344.0),

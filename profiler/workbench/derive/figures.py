@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.sums import added
+from workbench.derive.sums import added, totals
 from workbench.ncu.catalog import (
     LIMIT_PREFIX,
     LIMITERS,
@@ -226,10 +226,7 @@ def stall_samples(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _shares(launches: Launches) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for values in launches.values():
-        for reason, samples in stall_samples(values).items():
-            sums[reason] = sums.get(reason, 0.0) + samples
+    sums = totals(item for values in launches.values() for item in stall_samples(values).items())
     total = added(sums.values())
     shares = {reason: samples / total for reason, samples in sums.items() if samples > 0}
     return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
@@ -289,10 +286,11 @@ def stall_times(metrics: Table) -> dict[str, float]:
     launches = by_launch(metrics).values()
     if not all(DURATION in values for values in launches):
         return {}
-    times: dict[str, float] = {}
-    for values in launches:
-        for reason, share in _sampled(values).items():
-            times[reason] = times.get(reason, 0.0) + share * values[DURATION] * 1e-3
+    times = totals(
+        (reason, share * values[DURATION] * 1e-3)
+        for values in launches
+        for reason, share in _sampled(values).items()
+    )
     if not times.keys() - {UNSAMPLED}:
         return {}
     return dict(sorted(times.items(), key=lambda item: (-item[1], item[0])))

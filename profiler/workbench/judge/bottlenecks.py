@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, stall_label
-from workbench.derive.sums import added
+from workbench.derive.sums import added, totals
 from workbench.ncu.catalog import STALL_PREFIX
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ def hot_line(lines: Table, kernel: str, counter: str) -> HotLine | None:
 
     None where the capture has no source lines for the kernel.
     """
-    sums: dict[tuple[str, int], float] = {}
     columns = ("kernel", "file", "line", "counter", "value")
-    for its_kernel, file, line, its_counter, value in lines.rows(*columns):
-        if its_kernel == kernel and line > 0 and _is_counted(its_counter, counter):
-            place = (str(file), int(line))
-            sums[place] = sums.get(place, 0.0) + value
+    sums = totals(
+        ((str(file), int(line)), value)
+        for its_kernel, file, line, its_counter, value in lines.rows(*columns)
+        if its_kernel == kernel and line > 0 and _is_counted(its_counter, counter)
+    )
     if not sums:
         return None
     (file, line), most = max(sums.items(), key=lambda item: item[1])
@@ -164,10 +164,8 @@ def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
 
 def parts(metrics: Table) -> dict[str, float]:
     """What the launches of each kernel take of the durations of all; empty where not collected."""
-    sums: dict[str, float] = {}
-    for kernel, metric, value in metrics.rows("kernel", "metric", "value"):
-        if metric == DURATION:
-            sums[str(kernel)] = sums.get(str(kernel), 0.0) + value
+    rows = metrics.rows("kernel", "metric", "value")
+    sums = totals((str(kernel), value) for kernel, metric, value in rows if metric == DURATION)
     total = added(sums.values())
     return {kernel: each / total for kernel, each in sums.items()} if total > 0 else {}
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         CeilingsFile,
         Check,
         GraphNode,
-        Provenance,
         Timing,
     )
     from workbench.ncu.capture import Capture, Table
@@ -84,11 +83,6 @@ class TimedTogether:
     file: str
     timed: frozenset[str]
     timing: Timing
-
-    @property
-    def provenance(self) -> Provenance:
-        """Of the process that timed."""
-        return self.timing.provenance
 
     @cached_property
     def times(self) -> Mapping[Key, SessionTimes]:

@@ -210,12 +210,6 @@ def _timing_warnings(by_shape: Mapping[str, TimingFacts], table: str) -> Iterato
     yield from throttling_warnings(
         {shape: facts.throttling for shape, facts in by_shape.items() if facts.throttling}
     )
-    earlier = [shape for shape, facts in by_shape.items() if not facts.is_chained]
-    if earlier:
-        yield (
-            f"timed by an earlier way, one process and nothing between neighbours, at "
-            f"{', '.join(earlier)}: chained times and verdicts on speed need a new timing"
-        )
 
 
 def _other_timings(
@@ -251,7 +245,7 @@ def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterato
 def _environment(view: View, profiled: Sequence[VariantEvidence]) -> Environment:
     timing = view.times.table
     indexes = [variant.index for variant in profiled if variant.index and variant.was_profiled]
-    return environment(indexes, timing.provenance if timing else None)
+    return environment(indexes, timing.timing.provenance if timing else None)
 
 
 def _ceilings(profiled: Sequence[VariantEvidence]) -> Peaks | None:

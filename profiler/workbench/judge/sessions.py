@@ -163,7 +163,6 @@ class TimingFacts:
     twins: tuple[Twin, ...]
     company: Company | None
     throttling: Throttling | None
-    is_chained: bool
     most: int
     wrong: tuple[str, ...] = ()
     fewer: tuple[str, ...] = ()
@@ -190,7 +189,6 @@ def timing_facts(
         twins=tuple(_twins(timing)),
         company=company(timing, reference),
         throttling=_throttling(timing, most_mhz),
-        is_chained=bool(timing.chained),
         wrong=tuple(timing.wrong),
         fewer=tuple(_fewer(timing)),
     )

@@ -124,7 +124,6 @@ class Views:
 
 
 NEARLY = 0.9  # of the variants: with deleted steps an older timing may have a few more
-EARLIER = "timed by an earlier way; measure again"
 
 
 def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogether | None:
@@ -199,10 +198,8 @@ class Times:
     def why_no_ratio(self, over: str, variant: str) -> str:
         """Why there is no chained ratio of two variants."""
         timing = self.together(over, variant)
-        if timing is None:
+        if timing is None or not {over, variant} <= timing.chained:
             return ABSENT
-        if not {over, variant} <= timing.chained:
-            return EARLIER
         wrong = [name for name in (variant, over) if name in timing.wrong]
         if wrong:
             return f"the outputs of timed calls of {wrong[0]} were wrong: it has no time"

@@ -391,7 +391,7 @@ def plain_data(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, msgspec.Struct):
-        return plain_data(msgspec.to_builtins(value))
+        return {name: plain_data(each) for name, each in msgspec.structs.asdict(value).items()}
     if is_dataclass(value):
         return plain_data(_as_form(value))
     if isinstance(value, Mapping):

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING, top_stall
-from workbench.derive.sums import added
+from workbench.derive.sums import added, totals
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
@@ -67,14 +67,13 @@ NUMBERS = ("samples", "share", "microseconds", *COUNTERS)
 def add(costs: Iterable[Cost]) -> Cost:
     """The sum; None where no part was collected. An empty sum is not collected."""
     sums: dict[str, float | None] = dict.fromkeys(NUMBERS)
-    stalls: dict[str, float] = {}
-    for cost in costs:
+    every = list(costs)
+    for cost in every:
         for name in NUMBERS:
             part = getattr(cost, name)
             if part is not None:
                 sums[name] = (sums[name] or 0.0) + part
-        for reason, samples in cost.stalls.items():
-            stalls[reason] = stalls.get(reason, 0.0) + samples
+    stalls = totals(item for cost in every for item in cost.stalls.items())
     return Cost(**sums, stalls=MappingProxyType(stalls))
 
 
@@ -145,11 +144,8 @@ def sample_weights(
 
 def _samples_by_launch(lines: Table) -> dict[int, float]:
     """Launch to its warp state samples, those that issued among them."""
-    samples: dict[int, float] = {}
-    for launch, counter, value in lines.rows("launch", "counter", "value"):
-        if counter not in COUNTERS:
-            samples[int(launch)] = samples.get(int(launch), 0.0) + float(value)
-    return samples
+    rows = lines.rows("launch", "counter", "value")
+    return totals((int(launch), float(n)) for launch, name, n in rows if name not in COUNTERS)
 
 
 def _zeros(collected: Collection[str], timed: bool) -> dict[str, float | None]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, by_launch, longest
-from workbench.derive.sums import added
+from workbench.derive.sums import added, totals
 from workbench.ncu.catalog import (
     FP32_OPS,
     FP64_OPS,
@@ -147,14 +147,10 @@ def counted_flops(metrics: Table) -> Mapping[str, float] | None:
     launches = list(by_launch(metrics).values())
     if not launches:
         return None
-    found: dict[str, float] = {}
-    for values in launches:
-        own = _of(values)
-        if own is None:
-            return None
-        for kind, flops in own.items():
-            found[kind] = found.get(kind, 0.0) + flops
-    return found
+    own = [found for values in launches if (found := _of(values)) is not None]
+    if len(own) < len(launches):
+        return None
+    return totals(item for found in own for item in found.items())
 
 
 def _of(values: Values) -> Mapping[str, float] | None:
@@ -164,10 +160,7 @@ def _of(values: Values) -> Mapping[str, float] | None:
         for kind, (ops, *_) in VECTOR.items()
         if all(PER_CYCLE.format(op) in values for op in ops)
     }
-    tensor: dict[str, float] = {}
-    for op in TENSOR_OPS:
-        kind = f"{TENSOR} {op.type}"
-        tensor[kind] = tensor.get(kind, 0.0) + values.get(op.work, 0.0)
+    tensor = totals((f"{TENSOR} {op.type}", values.get(op.work, 0.0)) for op in TENSOR_OPS)
     if not vector or not cycles or not any(op.work in values for op in TENSOR_OPS):
         return None
     return {kind: flops for kind, flops in {**vector, **tensor}.items() if flops}

@@ -17,7 +17,7 @@ from workbench.derive.figures import (
     stall_shares,
 )
 from workbench.derive.roofline.ceilings import DRAM, L2, Used, counted_flops, op_peak, used
-from workbench.derive.sums import added
+from workbench.derive.sums import added, totals
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.ncu.catalog import TENSOR_OPS
 from workbench.words import VIRTUAL_ROOT
@@ -123,10 +123,7 @@ class Subject:
         """The line with the most of some counters together, of the user's own sources where one of
         them has any; None where no line is known.
         """
-        sums: dict[Place, float] = {}
-        for counter in counters:
-            for place, value in self.lines.get(counter, {}).items():
-                sums[place] = sums.get(place, 0.0) + value
+        sums = totals(item for name in counters for item in self.lines.get(name, {}).items())
         known = {place: value for place, value in sums.items() if place[1] > 0 and value}
         own = {place: v for place, v in known.items() if place[0].startswith(VIRTUAL_ROOT)}
         ranked = own or known
@@ -149,11 +146,9 @@ def subject(
     """
     metrics = capture.metrics
     parts, values = duration_parts(metrics), longest(by_launch(metrics))
-    paths: dict[str, float] = {}
+    done = ((op.path, values.get(op.work, 0.0)) for op in TENSOR_OPS)
     tops: dict[str, float] = {}
     for op in TENSOR_OPS:
-        if done := values.get(op.work, 0.0):
-            paths[op.path] = paths.get(op.path, 0.0) + done
         if peak := op_peak(values, op):
             tops[op.path] = max(tops.get(op.path, 0.0), peak)
     counted = counted_flops(metrics)
@@ -166,16 +161,14 @@ def subject(
         work=work,
         launches=len(capture.kernels),
         sms=values.get(SMS),
-        paths=paths,
+        paths=totals((path, work) for path, work in done if work),
         tensor_peaks=tops,
         executed=None if counted is None else added(counted.values()),
     )
 
 
 def _by_line(lines: Table) -> dict[str, dict[Place, float]]:
-    found: dict[str, dict[Place, float]] = {}
+    found: dict[str, list[tuple[Place, float]]] = {}
     for file, line, counter, value in lines.rows("file", "line", "counter", "value"):
-        places = found.setdefault(str(counter), {})
-        place = (str(file), int(line))
-        places[place] = places.get(place, 0.0) + float(value)
-    return found
+        found.setdefault(str(counter), []).append(((str(file), int(line)), float(value)))
+    return {counter: totals(parts) for counter, parts in found.items()}

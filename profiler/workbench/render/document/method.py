@@ -88,11 +88,6 @@ def sessions(ablation: Ablation) -> list[Block]:
 def _timing(facts: TimingFacts | None) -> str:
     if facts is None:
         return f"Times: {ABSENT}."
-    if not facts.is_chained:
-        return (
-            "Times: one process of one instance of every variant, back to back and behind an "
-            "overwritten L2; no chained time, and no interval, since one session has none."
-        )
     added = f" ({facts.most} where a verdict was open, then at 99 %)"
     more = added if facts.most > facts.sessions else ""
     fewer = f" (fewer of {', '.join(facts.fewer)}, whose calls are slow)" if facts.fewer else ""
