@@ -457,16 +457,17 @@ def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -
 
 def test_the_tree_of_parents_is_drawn_with_its_forks() -> None:
     drawn = tree(recorded()).text.splitlines()
-    assert drawn[:8] == [
+    assert drawn[:9] == [
         "baseline",
         "fix1  kept",
         "fix2  kept",
-        "├─ fix2[warps=12]  rejected",
-        "├─ fix3  failed",
-        "└─ fix4  kept",
-        "   ├─ fix5  kept",
-        "   └─ fix6  kept at b4h16s2048d64",
+        "- fix2[warps=12]  rejected",
+        "- fix3  failed",
+        "- fix4  kept",
+        "  - fix5  kept",
+        "  - fix6  kept at b4h16s2048d64",
+        "    fix7  kept",
     ]
-    assert "      │  ├─ fix10[pingpong=1]  rejected at b4h16s2048d128" in drawn
-    assert "            fix11[stagger=1,polynomial=3]  inconclusive" in drawn
+    assert "      - fix10[pingpong=1]  rejected at b4h16s2048d128" in drawn
+    assert "        fix11[stagger=1,polynomial=3]  inconclusive" in drawn
     assert len(drawn) == len(recorded().rows)

@@ -328,8 +328,8 @@ def across(judged: Ablation) -> list[Section]:
 
 
 def tree(ablation: Ablation) -> CodeBlock:
-    """A line a step under its parent, with its verdict; steps of one parent are indented, so that a
-    chain of only children reads from the top down.
+    """A line a step under its parent, with its verdict; each of several steps of one parent begins
+    with a dash and indents its own. A chain of only children reads from the top down.
     """
     children: dict[str, list[Row]] = {}
     for row in ablation.rows:
@@ -339,12 +339,13 @@ def tree(ablation: Ablation) -> CodeBlock:
 
 def _lines(parent: str, children: Mapping[str, Sequence[Row]], indent: str) -> Iterator[str]:
     rows = children.get(parent, ())
-    deeper = indent + "  " * (len(rows) > 1)
+    forked = len(rows) > 1
     for row in rows:
         failed = row.status == Status.FAILED and not row.judged_at
         word = brief_reason(row) if failed else verdict(row)
-        yield f"{deeper}{row.variant}" + f"  {word}" * (row.verdict != Verdict.BASELINE)
-        yield from _lines(row.variant, children, deeper)
+        told = f"  {word}" * (row.verdict != Verdict.BASELINE)
+        yield f"{indent}{'- ' * forked}{row.variant}{told}"
+        yield from _lines(row.variant, children, indent + "  " * forked)
 
 
 def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:
