@@ -8,6 +8,7 @@ measured, or the run was interrupted, the file on record stays as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.errors import ToolFailed
@@ -67,18 +68,16 @@ def calibrate(
     return file
 
 
+@dataclass
 class Calibrating:
     """Goes through the ceilings, in one worker after another where some break theirs."""
 
-    def __init__(
-        self, on_event: Callable[[Event], None], limit: float, wanted: Sequence[str]
-    ) -> None:
-        self.on_event = on_event
-        self.limit = limit
-        self.wanted = wanted
-        self.measured: dict[str, Ceiling] = {}
-        self.absent: dict[str, str] = {}
-        self.environment = Environment()
+    on_event: Callable[[Event], None]
+    limit: float
+    wanted: Sequence[str]
+    measured: dict[str, Ceiling] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    environment: Environment = field(default_factory=Environment)
 
     def run(self, scratch: Path) -> None:
         while left := [name for name in self.wanted if name not in {*self.measured, *self.absent}]:

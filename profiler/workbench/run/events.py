@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import structs
@@ -39,23 +40,18 @@ from workbench.words import ABSENT, CheckResult, Phase
 LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
 
 
+@dataclass
 class Listener:
     """Of one measurement: writes evidence with ``recorder``, notes in ``result`` what failed, and
     passes all on to ``on_event``. ``refused`` as in ``Measurement``.
     """
 
-    def __init__(
-        self,
-        study: Study,
-        plan: Plan,
-        recorder: Recorder,
-        result: Measured,
-        on_event: Callable[[Event], None],
-        refused: Callable[[Build], str] | None = None,
-    ) -> None:
-        self.study, self.plan = study, plan
-        self.recorder, self.result = recorder, result
-        self.on_event, self.refused = on_event, refused
+    study: Study
+    plan: Plan
+    recorder: Recorder
+    result: Measured
+    on_event: Callable[[Event], None]
+    refused: Callable[[Build], str] | None = None
 
     def take(self, event: Event) -> None:
         """Keep what an event brings, as soon as it comes."""
@@ -145,12 +141,14 @@ def passes(on_event: Callable[[Event], None]) -> Callable[[str], None]:
     return on_log
 
 
+@dataclass(frozen=True)
 class Reports:
     """Those of one measurement, written by ncu with the options of ``profiler``."""
 
-    def __init__(self, study: Study, shape: str, profiler: Profiler, recorder: Recorder) -> None:
-        self.study, self.shape = study, shape
-        self.profiler, self.recorder = profiler, recorder
+    study: Study
+    shape: str
+    profiler: Profiler
+    recorder: Recorder
 
     def store(self, report: Path, captured: Iterable[Captured]) -> list[str]:
         """Keep the report with the variants that it really holds; these."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def decided(timing: Timing) -> Sequence[str]:
     return ()
 
 
+@dataclass
 class Measurement:
     """One run of the measuring part: a study at a shape, on this machine's GPU.
 
@@ -42,30 +44,22 @@ class Measurement:
     measurements, and ``extensions`` of torch where none of them runs beside this one.
     """
 
-    def __init__(
-        self,
-        study: Study,
-        config: Config,
-        folder: EvidenceFolder,
-        plan: Plan,
-        on_event: Callable[[Event], None],
-        undecided: Callable[[Timing], Sequence[str]] = decided,
-        refused: Callable[[Build], str] | None = None,
-        cubins: Path | None = None,
-        *,
-        extensions: bool = False,
-    ) -> None:
-        self.cubins, self.extensions = cubins, extensions
-        self.undecided = undecided
-        self.refused = refused
-        self.study = study
-        self.config = config
-        self.plan = plan
-        self.on_event = on_event
+    study: Study
+    config: Config
+    folder: EvidenceFolder
+    plan: Plan
+    on_event: Callable[[Event], None]
+    undecided: Callable[[Timing], Sequence[str]] = decided
+    refused: Callable[[Build], str] | None = None
+    cubins: Path | None = None
+    extensions: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        study, plan = self.study, self.plan
         self.result = Measured()
-        self.recorder = Recorder(study, plan.shape, folder, plan.variants)
-        self.events = Listener(study, plan, self.recorder, self.result, on_event, refused)
-        self.reports = Reports(study, plan.shape, config.profiler, self.recorder)
+        self.recorder = Recorder(study, plan.shape, self.folder, plan.variants)
+        self.events = Listener(study, plan, self.recorder, self.result, self.on_event, self.refused)
+        self.reports = Reports(study, plan.shape, self.config.profiler, self.recorder)
         self.timing: Timing | None = None
         self.clock: Worker | None = None
         self.last_session = 0.0  # after this moment none is begun

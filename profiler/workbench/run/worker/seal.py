@@ -24,29 +24,10 @@ import torch
 
 # Those that may be loaded: this package's own are all sealed.
 SEALED = (
-    "builtins",
-    "gc",
-    "hashlib",
-    "math",
-    "msgspec",
-    "numpy",
-    "os",
-    "random",
-    "secrets",
-    "statistics",
-    "time",
-    "torch",
-    "torch.cuda",
-    "torch.cuda.graphs",
-    "torch.cuda.memory",
-    "torch.cuda.nvtx",
-    "torch.cuda.random",
-    "torch.cuda.streams",
-    "torch.linalg",
-    "torch.nn.functional",
-    "torch.random",
-    "cuda.core",
-    "pynvml",
+    *("builtins", "gc", "hashlib", "math", "msgspec", "numpy", "os", "random", "secrets"),
+    *("statistics", "time", "torch", "torch.linalg", "torch.nn.functional", "torch.random"),
+    *("torch.cuda", "torch.cuda.graphs", "torch.cuda.memory", "torch.cuda.nvtx"),
+    *("torch.cuda.random", "torch.cuda.streams", "cuda.core", "pynvml"),
 )
 OWN = "workbench"
 # What Python itself puts into classes when they are first used so (pickle, abc, annotations).
