@@ -131,7 +131,12 @@ def test_metric_and_source_take_a_launch(capsys: pytest.CaptureFixture[str]) -> 
     ("arguments", "code", "message", "hint"),
     [
         (["show", "nothing.ncu-rep"], 2, "there is no file nothing.ncu-rep", "no report in that"),
-        (["show", "folder.ncu-rep"], 2, "is a folder", "there is no report in that folder"),
+        (
+            ["show", "folder.ncu-rep"],
+            2,
+            "there is no file folder.ncu-rep",
+            "there is no report in that folder",
+        ),
         (["show", "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
         (["show", "empty.ncu-repz"], 4, "holds no profiled kernel", "profile it again"),
         (["show", "text.txt"], 4, "holds no profiled kernel", "profile it again"),

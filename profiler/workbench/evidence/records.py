@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -24,6 +24,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: ClassVar[int] = SCHEMA_VERSION
     mend: ClassVar[str] = "restore it, or delete it and measure again"
+
+    def written(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Its content without what a file of this kind leaves out to be smaller."""
+        return content
+
+
+def without_defaults(content: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Of a record of this kind what is not as its fields begin."""
+    begin = {each.name: each.default for each in msgspec.structs.fields(kind)}
+    return {name: value for name, value in content.items() if value != begin[name]}
 
 
 class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,7 +75,7 @@ def require_file_name(field: str, name: str) -> None:
         raise ValueError(f"has '{field}' {name!a}, no file in the folder of reports")
 
 
-class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
+class BuiltKernel(Record, frozen=True, kw_only=True):
     """What ptxas reports of one kernel; sizes in bytes, of which 0 is not written, registers per
     thread. ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
     collected, or of a kernel that the variant does not launch.
@@ -81,7 +91,7 @@ class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
     code: str = ""
 
 
-class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
+class Build(Record, frozen=True, kw_only=True):
     """``builds/<variant>.json``: where it does not compile, ``error`` says why and ``hint`` what
     to do.
     """
@@ -96,8 +106,12 @@ class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
     provenance: Provenance
     hint: str = ""
 
+    def written(self, content: dict[str, Any]) -> dict[str, Any]:
+        kernels = [without_defaults(each, BuiltKernel) for each in content["kernels"]]
+        return {**without_defaults(content, Build), "kernels": kernels}
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A variant against the float64 reference at one shape; errors are None where it has none.
 
     ``times_reference`` is the worst error as a multiple of the primary reference's error on the
@@ -129,6 +143,10 @@ class Checks(Record, frozen=True, kw_only=True):
     variant: str
     shapes: dict[str, Check]
     provenance: Provenance
+
+    def written(self, content: dict[str, Any]) -> dict[str, Any]:
+        shapes = {name: without_defaults(each, Check) for name, each in content["shapes"].items()}
+        return {**content, "shapes": shapes}
 
 
 class DerivedShape(Record, frozen=True, kw_only=True):

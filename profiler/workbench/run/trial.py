@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.run import machine
 from workbench.run.build import worker_stopped
@@ -48,9 +50,9 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
     if outcome.interrupted:
         raise KeyboardInterrupt
     if broken := outcome.of(Broken):
-        error = broken[0].error.error(UsageError)
-        error.message = error.message.replace(virtual_name(study.name, ""), "")  # the user's name
-        raise error
+        told = broken[0].error
+        named = told.message.replace(virtual_name(study.name, ""), "")  # as the user's file is
+        raise structs.replace(told, message=named).error(UsageError)
     tried = outcome.of(Learned)
     if not tried:
         if outcome.timed_out:
@@ -106,9 +108,9 @@ def packable(
     if outcome.interrupted:
         raise KeyboardInterrupt
     if broken := outcome.of(Broken):
-        error = broken[0].error.error()
-        error.message = f"{variant.name} cannot be shipped: {error.message}"
-        raise error
+        told = broken[0].error
+        why = f"{variant.name} cannot be shipped: {told.message}"
+        raise structs.replace(told, message=why).error()
     found = outcome.of(Packable)
     if not found:
         raise worker_stopped(outcome)
