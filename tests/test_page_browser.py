@@ -293,9 +293,11 @@ REACHED = """svg => [...svg.querySelectorAll(".choice")].map(choice => {
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_every_point_of_a_chart_can_be_reached(desk: Desk, size: tuple[int, int]) -> None:
     page = desk.open(pages.recorded_page(), size=size)
-    rows = [row for row in pages.recorded()[0].everything if row.figures]
+    found = pages.recorded()[0]
+    assert found.best is not None
+    rows = [row for row in found.everything if row.figures]
     shown = {
-        "roofline": {row.variant for row in rows},
+        "roofline": {row.variant for row in (found.rows[0], found.best, *found.references)},
         "stall-time": {row.variant for row in rows if row.step and row.step.parent},
     }
     for chart, everything in shown.items():
@@ -334,18 +336,17 @@ def test_a_mark_of_several_versions_opens_a_list(desk: Desk) -> None:
 def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     bar = page.locator("#chosen")
-    time = pages.recorded()[0].row("fix2").time
+    time = pages.recorded()[0].row("fix14").time
     assert time is not None
     for selector in (
-        "svg[data-chart=roofline] .choice[data-variant=fix2]",
-        "svg[data-chart=roofline] .of[data-variant=fix2] text",
-        "svg[data-chart=stall-time] .choice[data-variant=fix2]",
-        "table.ladder tr[data-key=fix2] td >> nth=1",
+        "svg[data-chart=roofline] .choice[data-variant=fix14] .ring >> nth=1",
+        "svg[data-chart=stall-time] .choice[data-variant=fix14]",
+        "table.ladder tr[data-key=fix14] td >> nth=1",
     ):
         page.locator(selector).first.click()
         for kind in ("table.ladder tr", ".choice:not(.cluster)", "article", "#code > details"):
-            assert chosen(page, kind) == {"fix2"}, (selector, kind)
-        assert open_steps(page) == ["fix2"]
+            assert chosen(page, kind) == {"fix14"}, (selector, kind)
+        assert open_steps(page) == ["fix14"]
         expect(bar).to_contain_text(f"{number(time.value)} µs")
         expect(page.locator("#said")).to_contain_text("is marked")
         page.keyboard.press("Escape")
@@ -355,7 +356,7 @@ def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
     page.locator(selector).first.click()
     bar.locator("button", has_text="›").click()
     order = versions(page)
-    assert chosen(page, "article") == {order[order.index("fix2") + 1]}
+    assert chosen(page, "article") == {order[order.index("fix14") + 1]}
     bar.locator("a", has_text="step").click()
     expect(page.locator("article.open h3")).to_be_in_viewport()
 
@@ -377,8 +378,8 @@ def test_hovering_a_point_shows_its_figures(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     tip = page.locator("#tip")
     expect(tip).to_be_hidden()
-    page.locator("svg[data-chart=roofline] .choice[data-variant=fix2]").hover()
-    for text in ("fix2", "TFLOP/s", "share of roof"):
+    page.locator("svg[data-chart=roofline] .choice[data-variant=fix14] .ring").last.hover()
+    for text in ("fix14", "TFLOP/s", "DRAM FLOP/B"):
         expect(tip).to_contain_text(text)
     box = tip.bounding_box()
     assert box

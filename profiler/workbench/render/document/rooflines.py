@@ -72,7 +72,7 @@ def roofline(ablation: Ablation) -> Table:
                 "arithmetic",
                 of_levels(lambda p: compute_roof(p) if p.flops else NONE),
             ),
-            field("compute_share", "share", share, right=True),
+            field("compute_share", "share of it", share, right=True),
         ]
     for level, name in LEVEL_NAMES.items():
         intensity = field(level, f"{name} FLOP/B", _at(level, _intensity), right=True)
@@ -81,7 +81,7 @@ def roofline(ablation: Ablation) -> Table:
             rate if ablation.moves_only else intensity,
             field(
                 f"{level}_share",
-                "share",
+                f"share of {name}",
                 _at(level, lambda found: percent(found.bandwidth_share)),
                 right=True,
             ),
