@@ -29,19 +29,19 @@ from workbench.words import INSTALL, Parameter
 @dataclass(frozen=True)
 class KernelBuild:
     """What ptxas reports of one kernel; sizes in bytes, registers per thread. ``code`` is the
-    sha256 of its machine code (see ``cubin``); "" of one that is not launched. Zero is what the
-    log does not name.
+    sha256 of its machine code (see ``cubin``); "" of one that is not launched.
     """
 
     kernel: str
-    registers: int = 0
-    shared_bytes: int = 0
-    stack_bytes: int = 0
-    spill_store_bytes: int = 0
-    spill_load_bytes: int = 0
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
     code: str = ""
 
 
+_SIZES = ("registers", "shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes")
 _FUNCTION = re.compile(r"Function properties for (\S+)")
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -66,14 +66,14 @@ def parse_log(log: str) -> tuple[list[KernelBuild], list[str]]:
             function = match[1]
         elif (match := _STACK.search(line)) and function in entries:
             numbers = map(int, match.groups())
-            entries[function].update(
-                zip(("stack_bytes", "spill_store_bytes", "spill_load_bytes"), numbers, strict=True)
-            )
+            entries[function].update(zip(_SIZES[2:], numbers, strict=True))
         elif (match := _REGISTERS.search(line)) and entry:
             shared = _SHARED.search(line)
             entries[entry]["registers"] = int(match[1])
             entries[entry]["shared_bytes"] = int(shared[1]) if shared else 0
-    return [KernelBuild(name, **found) for name, found in entries.items()], warnings
+    # What the log does not name is zero.
+    builds = [KernelBuild(name, **{**dict.fromkeys(_SIZES, 0), **e}) for name, e in entries.items()]
+    return builds, warnings
 
 
 def compiler_message(text: str) -> str:
