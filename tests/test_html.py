@@ -80,7 +80,7 @@ def test_everything_is_escaped() -> None:
         Chart(NASTY, NASTY, words(NASTY)),
         SourceChange(NASTY, NASTY),
         Fold(words(NASTY), ()),
-        Table("ladder", (column, column), (row,), words(NASTY)),
+        Table("ladder", (column, column), (row,)),
         Table("other", (column, column), (row,)),
         Section(NASTY, words(NASTY), (Section(NASTY, words(NASTY), (), Kind.KEPT, NASTY),)),
     )
