@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import msgspec
+
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, gpu_slug, is_there
@@ -27,22 +29,23 @@ from workbench.study.sources import Fingerprints
 from workbench.words import Parameter, Status
 
 R = TypeVar("R", bound=Record)
+S = TypeVar("S", bound=msgspec.Struct)
 F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
 
 
 @dataclass(frozen=True)
-class OnRecord(Generic[R]):
+class OnRecord(Generic[S]):
     """A record, None where there is none, and whether it belongs to the sources as they are.
 
     ``why`` says what is wrong with one that is damaged.
     """
 
     state: Status
-    record: R | None = None
+    record: S | None = None
     why: str = ""
 
     @property
-    def current(self) -> R | None:
+    def current(self) -> S | None:
         """The record where it is of the sources as they are now."""
         return self.record if self.state == Status.CURRENT else None
 
