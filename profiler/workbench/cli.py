@@ -188,16 +188,12 @@ def refused(error: OSError) -> EnvironmentLacks:
     if full is not None:
         return full
     what = error.strerror or str(error) or type(error).__name__
-    where = f"{path}: " if path is not None else ""
-    return EnvironmentLacks(f"{where}{what}", hint=_hint(error, path))
-
-
-def _hint(error: OSError, path: Path | None) -> str:
+    hint = ""
     if error.errno in (errno.EACCES, errno.EPERM) and path is not None:
-        return _permission(path)
-    if error.errno is None and "shared object" in str(error):
-        return "a library that Python needs is missing; see `workbench doctor`"
-    return ""
+        hint = _permission(path)
+    elif error.errno is None and "shared object" in str(error):
+        hint = "a library that Python needs is missing; see `workbench doctor`"
+    return EnvironmentLacks(f"{path}: {what}" if path is not None else what, hint=hint)
 
 
 def _permission(path: Path) -> str:

@@ -118,10 +118,9 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
 
 def metadata(told: rendered.Told, fingerprint: str) -> str:
     """``metadata.json`` as `kernels` reads it; by its id the package is known in a process."""
-    name = told.distribution
     content: dict[str, Any] = {
         "id": f"_{told.facts.package}_cuda_{fingerprint[:8]}",
-        "name": name,
+        "name": told.distribution,
         "version": 1,
         "python-depends": [],
         "backend": {"type": "cuda"},

@@ -199,18 +199,15 @@ class Together:
 
     def at(self, known: AtCommit, name: str) -> AtCommit:
         """With what was measured of it; ``name`` is what it is called in the joint study."""
+        file = self.evidence.timing([name])
+        why = wrong_outputs(file.timing.sessions).get(name, "") if file else ""
         index = self.evidence.capture_index(name).current
         return replace(
             known,
             figures=figures_in(self.evidence, name),
             index=index or known.index,
-            wrong=self.failures.get(name, "") or self._wrong_while_timed(name),
+            wrong=self.failures.get(name, "") or (why and f"wrong while it was timed: {why}"),
         )
-
-    def _wrong_while_timed(self, name: str) -> str:
-        file = self.evidence.timing([name])
-        why = wrong_outputs(file.timing.sessions).get(name, "") if file else ""
-        return why and f"wrong while it was timed: {why}"
 
     def timed(self, variant: str) -> Timed | None:
         """The newer over the older; None where they were not timed in the same sessions."""
@@ -247,20 +244,15 @@ def measure_together(
     workspace = join(folder, base.study, head.study, head.workspace.root, variants, control)
     picked = profiled_shape(workspace.study(head.study.name), shape)
     study, name = picked.study, picked.name
-    plan = plan_of(variants, control, name, tier)
+    pairs = [each for variant in variants for each in (older(variant), variant)]
+    timed = [*([control] if control else []), *pairs] if tier > 1 else []
+    plan = Plan(name, checked=tuple(pairs), timed=tuple(timed), captured=tuple(pairs))
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
     task = Task(payer, study, config, target, plan, deciding)
     (result,) = executor.carry_out([task])
     return Together(task.evidence, {**result.unsupported, **result.failures})
-
-
-def plan_of(variants: Sequence[str], control: str, shape: str, tier: int) -> Plan:
-    """The pairs, and the control beside them where times are taken."""
-    pairs = [name for variant in variants for name in (older(variant), variant)]
-    timed = ([control] if control else []) + pairs if tier > 1 else []
-    return Plan(shape, checked=tuple(pairs), timed=tuple(timed), captured=tuple(pairs))
 
 
 def control_of(base: Side, head: Side) -> str:
