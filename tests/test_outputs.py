@@ -396,7 +396,7 @@ class Memory(TorchDispatchMode):
         return found
 
 
-@pytest.mark.parametrize("shape", [(1 << 20,), (1024, 1024)])
+@pytest.mark.parametrize("shape", [(1 << 20,), pytest.param((1024, 1024), marks=pytest.mark.slow)])
 def test_a_check_takes_no_more_than_three_times_the_operands(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

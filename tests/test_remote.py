@@ -551,6 +551,7 @@ def test_dask_schedules_a_task_a_shape_and_tries_again(
     assert len(cards.ran) == 6, "all of it is recorded"
 
 
+@pytest.mark.slow
 def test_a_task_that_is_cancelled_ends(
     two: tuple[Cards, str], tmp_path: Path, capsys: Capture
 ) -> None:
