@@ -213,10 +213,9 @@ def _over_fastest(row: Row, primary: str) -> Cell:
     over, fastest = row.over_fastest, row.chained.fastest
     if over is None:
         return Cell(words(ABSENT))
-    if row.is_reference:
-        return ratio_cell(over, cycles=False)
     named = "" if fastest == primary else f" ({fastest})"
-    cell = ratio_cell(over, note=f"{ends(over)}{named}", cycles=False)
+    note = "" if row.is_reference else f"{ends(over)}{named}"
+    cell = ratio_cell(over, note=note, cycles=False)
     return Cell(cell.text, cell.sort, note=cell.note, data={**vars(over), "of": fastest})
 
 
