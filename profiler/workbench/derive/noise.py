@@ -103,37 +103,23 @@ def log_factor(before: float, after: float) -> float:
     return math.log(after / before)
 
 
-@dataclass(frozen=True)
-class _Variance:
-    """Of one figure over the captures of one variant: relative to its mean, and plain."""
-
-    relative: float
-    plain: float
-    freedom: int
-
-
 def noise_of(repeats: Iterable[Sequence[Mapping[str, Figure]]]) -> Noise:
     """Pooled over variants; each item is the figures of two or more captures of one of them."""
     groups = [group for group in repeats if len(group) > 1]
-    variances: dict[str, list[_Variance]] = {}
+    values: dict[str, list[list[float]]] = {}
     for group in groups:
         for key in set.intersection(*(set(capture) for capture in group)):
-            values = [capture[key].value for capture in group]
-            variances.setdefault(key, []).append(_variance(values))
-    measured = {key: _pooled(parts) for key, parts in variances.items()}
+            values.setdefault(key, []).append([capture[key].value for capture in group])
+    measured = {key: _pooled(known) for key, known in values.items()}
     return Noise(MappingProxyType(measured), sum(len(group) for group in groups))
 
 
-def _variance(values: Sequence[float]) -> _Variance:
-    mean, freedom = sum(values) / len(values), len(values) - 1
-    plain = added((value - mean) ** 2 for value in values) / freedom
-    return _Variance(plain / mean**2 if mean else 0.0, plain, freedom)
-
-
-def _pooled(variances: Sequence[_Variance]) -> Size:
-    """Weighted by their degrees of freedom."""
-    freedom = sum(v.freedom for v in variances)
-    return Size(
-        relative=math.sqrt(added(v.relative * v.freedom for v in variances) / freedom),
-        points=math.sqrt(added(v.plain * v.freedom for v in variances) / freedom),
-    )
+def _pooled(groups: Sequence[Sequence[float]]) -> Size:
+    """The variances of groups, relative to their means and plain, weighted by their freedom."""
+    freedom = sum(len(values) - 1 for values in groups)
+    relative = plain = 0.0
+    for values in groups:
+        mean = added(values) / len(values)
+        squares = added((value - mean) ** 2 for value in values)
+        relative, plain = relative + (squares / mean**2 if mean else 0.0), plain + squares
+    return Size(relative=math.sqrt(relative / freedom), points=math.sqrt(plain / freedom))

@@ -82,27 +82,19 @@ class RuleChange:
     estimated_after_pct: float
 
 
-@dataclass(frozen=True)
-class _Advice:
-    """What a rule says of one capture; ``estimate`` in percent, NaN where it gave none."""
-
-    scope: str = ""
-    estimate: float = math.nan
-
-    @property
-    def is_rated(self) -> bool:
-        return math.isfinite(self.estimate)
+Said = tuple[str, float]  # scope, and the estimate in percent: NaN where a rule gave none
+NOTHING: Said = ("", math.nan)
 
 
-def _advice(rules: Table) -> dict[Key, _Advice]:
+def _largest(rules: Table) -> dict[Key, Said]:
     """Rule and title to its largest estimate over the kernels."""
-    largest: dict[Key, _Advice] = {}
+    largest: dict[Key, Said] = {}
     columns = ("rule", "title", "scope", "estimated_speedup_pct")
     for rule, title, scope, estimate in rules.rows(*columns):
-        key, advice = (str(rule), str(title)), _Advice(str(scope), float(estimate))
-        known = largest.get(key)
-        if known is None or not known.is_rated or advice.estimate > known.estimate:
-            largest[key] = advice
+        key = str(rule), str(title)
+        known = largest.get(key, NOTHING)[1]
+        if math.isnan(known) or estimate > known:
+            largest[key] = str(scope), float(estimate)
     return largest
 
 
@@ -113,7 +105,7 @@ def rule_changes(before: Table, after: Table) -> tuple[RuleChange, ...]:
     """
     if not before or not after:
         return ()
-    old, new = _advice(before), _advice(after)
+    old, new = _largest(before), _largest(after)
     changes = [_change(key, old.get(key), new.get(key)) for key in {**old, **new}]
     return tuple(sorted(changes, key=lambda c: (ORDER.index(c.change), -_size(c), c.rule, c.title)))
 
@@ -123,26 +115,18 @@ def _size(change: RuleChange) -> float:
     return max((value for value in estimates if math.isfinite(value)), default=-1.0)
 
 
-def _change(key: Key, old: _Advice | None, new: _Advice | None) -> RuleChange:
-    rule, title = key
-    before, after = old or _Advice(), new or _Advice()
+def _change(key: Key, old: Said | None, new: Said | None) -> RuleChange:
+    (scope, before), (later, after) = old or NOTHING, new or NOTHING
+    moved = RuleMove.CHANGED if abs(after - before) >= LEAST_POINTS else RuleMove.SAME
+    one_side = RuleMove.APPEARED if old is None else RuleMove.VANISHED
     return RuleChange(
-        rule=rule,
-        title=rule_words(rule, title),
-        scope=before.scope or after.scope,
-        change=_move(old, new),
-        estimated_before_pct=before.estimate,
-        estimated_after_pct=after.estimate,
+        rule=key[0],
+        title=rule_words(*key),
+        scope=scope or later,
+        change=moved if old and new else one_side,
+        estimated_before_pct=before,
+        estimated_after_pct=after,
     )
-
-
-def _move(old: _Advice | None, new: _Advice | None) -> RuleMove:
-    if old is None:
-        return RuleMove.APPEARED
-    if new is None:
-        return RuleMove.VANISHED
-    changed = old.is_rated and new.is_rated and abs(new.estimate - old.estimate) >= LEAST_POINTS
-    return RuleMove.CHANGED if changed else RuleMove.SAME
 
 
 def rule_words(rule: str, title: str) -> str:

@@ -30,7 +30,7 @@ from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.regimes import Elsewhere, elsewhere, in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
-from workbench.words import ABSENT, CheckResult, GateState, Regime, Role, Status, Verdict
+from workbench.words import ABSENT, CheckResult, GateState, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.records import CaptureIndex
@@ -118,16 +118,13 @@ def judge_step(view: View, step: Step) -> Judgement:
     absent = view.times.why_no_ratio(step.parent, step.variant)
     idle = view.times.is_idle(step.variant)
     gates.append(faster_gate(over, limits, absent, idle=idle, corrects=bool(step.corrects)))
-    by_regime = {
-        regime: ratio
-        for regime in Regime
-        if (ratio := view.times.ratio(step.parent, step.variant, regime))
-    }
     return Judgement(
         gates=tuple(gates),
         verdict=verdict(gates, over, limits),
         over_parent=over,
-        elsewhere=elsewhere(by_regime, limits) if by_speed(gates) else (),
+        elsewhere=elsewhere(view.times.ratios(step.parent, step.variant), limits)
+        if by_speed(gates)
+        else (),
     )
 
 
@@ -254,7 +251,5 @@ def _with_choice(row: Row, view: View, step: Step) -> Row:
     """With the ratio over the fastest of those that it chooses among, where it chooses."""
     if not step.chooses:
         return row
-    ratios = {name: view.times.ratio(name, step.variant) for name in step.chooses}
-    known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
-    chosen = min(known, key=lambda name: known[name].ratio, default="")
-    return replace(row, role=Role.CHOICE, chosen=chosen, over_chosen=known.get(chosen))
+    chosen, over = view.times.least(step.chooses, step.variant)
+    return replace(row, role=Role.CHOICE, chosen=chosen, over_chosen=over)

@@ -42,9 +42,7 @@ def judge_pair(snapshot: Snapshot, config: Config, before: Row, after: Row) -> V
     return VariantPair(
         before=before,
         after=after,
-        speedups={
-            regime: ratio for regime in Regime if (ratio := view.times.ratio(*names, regime))
-        },
+        speedups=view.times.ratios(*names),
         comparison=view.compare(*names),
         warnings=(*file_warnings(snapshot, names), *ladder_warnings([before, after], view)),
     )

@@ -71,7 +71,8 @@ def _in_regime(view: View, variant: str, parent: str | None, regime: Regime) -> 
     time = times.time(variant, regime)
     if time is None:
         return None
-    fastest, over = fastest_reference(view, variant, regime)
+    references = [reference.name for reference in ladder.references]
+    fastest, over = times.least(references, variant, regime)
     return InRegime(
         time=time,
         over_baseline=times.ratio(ladder.steps[0].variant, variant, regime),
@@ -80,15 +81,6 @@ def _in_regime(view: View, variant: str, parent: str | None, regime: Regime) -> 
         over_fastest=over,
         fastest=fastest,
     )
-
-
-def fastest_reference(view: View, variant: str, regime: Regime) -> tuple[str, Ratio | None]:
-    """The reference over which the ratio is the smallest, of those timed beside the variant."""
-    names = [reference.name for reference in view.ladder.references]
-    ratios = {name: view.times.ratio(name, variant, regime) for name in names}
-    known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
-    fastest = min(known, key=lambda name: known[name].ratio, default="")
-    return fastest, known.get(fastest)
 
 
 def elsewhere(over_parent: Mapping[Regime, Ratio], gates: Gates) -> tuple[Elsewhere, ...]:
@@ -201,7 +193,8 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
     time, flops = view.times.time(variant), view.evidence.flops
     if time is None or flops is None:
         return None
-    fastest, over = fastest_reference(view, variant, Regime.CHAINED)
+    references = [reference.name for reference in view.ladder.references]
+    fastest, over = view.times.least(references, variant)
     check = view.variant(variant).checks.get(view.shape)
     error = check.times_reference if check else None
     timing = view.times.together(fastest, variant) if fastest else None
@@ -219,9 +212,5 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
         bytes_per_second=work.bytes / seconds if work else None,
         times_reference=None if error is None else float(error),
         nodes=timing.nodes(fastest) if timing else (),
-        untimed=tuple(
-            reference.name
-            for reference in view.ladder.references
-            if view.times.ratio(reference.name, variant) is None
-        ),
+        untimed=tuple(r for r in references if view.times.ratio(r, variant) is None),
     )

@@ -157,32 +157,36 @@ def over_sizes(
     in_flops = _is_intense(shapes[-1])
     names = [*variants, *references]
     times = {shape.shape: Times(shape, main_timing(shape, names)) for shape in shapes}
-    lines = [
-        SizeLine(
-            variant=name,
-            is_reference=name in references,
-            points=tuple(
-                _points(
-                    shapes,
-                    times,
-                    parameter,
-                    name,
-                    references,
-                    ceilings or {},
-                    beside=variants[0] if variants and name in references else "",
-                    in_flops=in_flops,
-                )
-            ),
-        )
-        for name in names
-    ]
+
+    def points(name: str) -> Iterator[AtSize]:
+        beside = variants[0] if variants and name in references else ""
+        others = [reference for reference in references if reference != name]
+        for shape in shapes:
+            here, known = times[shape.shape], shape.variants.get(name)
+            time = here.beside(beside, name) or here.time(name)
+            if time is None or shape.work is None or not (known and known.correct):
+                continue
+            fastest, over = here.least(others, name)
+            seconds = time.value * 1e-6
+            share, of = _share(shape.work, seconds, ceilings or {})
+            yield AtSize(
+                shape=shape.shape,
+                size=float(shape.parameters[parameter]),
+                time=time,
+                rate=(shape.work.flops if in_flops else shape.work.bytes) / seconds,
+                fastest=fastest,
+                over_fastest=over,
+                share=share,
+                of=of,
+            )
+
     return OverSizes(
         study=study,
         gpu=gpu,
         parameter=parameter,
         sizes={shape.shape: float(shape.parameters[parameter]) for shape in shapes},
         others={k: v for k, v in first.parameters.items() if k != parameter},
-        lines=tuple(lines),
+        lines=tuple(SizeLine(name, name in references, tuple(points(name))) for name in names),
         in_flops=in_flops,
         warnings=tuple(
             warnings_of(
@@ -205,41 +209,6 @@ def size_words(value: float) -> str:
 def _is_intense(shape: ShapeEvidence) -> bool:
     work = shape.work
     return work is not None and work.flops >= LOW_INTENSITY * work.bytes
-
-
-def _points(
-    shapes: Sequence[ShapeEvidence],
-    times: Mapping[str, Times],
-    parameter: str,
-    variant: str,
-    references: Sequence[str],
-    ceilings: Mapping[str, float],
-    *,
-    beside: str,
-    in_flops: bool,
-) -> Iterator[AtSize]:
-    for shape in shapes:
-        here = times[shape.shape]
-        known = shape.variants.get(variant)
-        time = here.beside(beside, variant) or here.time(variant)
-        if time is None or shape.work is None or not (known and known.correct):
-            continue
-        amount = shape.work.flops if in_flops else shape.work.bytes
-        ratios = {r: here.ratio(r, variant) for r in references if r != variant}
-        over = {name: ratio for name, ratio in ratios.items() if ratio is not None}
-        fastest = min(over, key=lambda name: over[name].ratio, default="")
-        seconds = time.value * 1e-6
-        share, of = _share(shape.work, seconds, ceilings)
-        yield AtSize(
-            shape=shape.shape,
-            size=float(shape.parameters[parameter]),
-            time=time,
-            rate=amount / seconds,
-            fastest=fastest,
-            over_fastest=over.get(fastest),
-            share=share,
-            of=of,
-        )
 
 
 def _share(work: Work, seconds: float, ceilings: Mapping[str, float]) -> tuple[float | None, str]:

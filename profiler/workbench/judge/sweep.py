@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
@@ -152,15 +152,34 @@ def judge_sweep(
     timing = main_timing(evidence, names)
     times = chained(timing, names)
     best = fastest(times)
-    found = [
-        _combination(
-            evidence.variants[name], values, evidence.shape, gates, times, base, best, timing
+
+    def combination(name: str, values: Mapping[str, Parameter]) -> Combination:
+        known, own = evidence.variants[name], times.get(name)
+        fate, why = (Fate.TIMED, "") if own else fate_of(known, evidence.shape, gates)
+        kernels = known.build.kernels if known.build else ()
+        declared = max((k.shared_bytes for k in kernels), default=None)
+        nodes = timing.nodes(name) if timing else ()
+        asked = max((node.shared_bytes for node in nodes), default=None)  # by launches, beside it
+        most = max((k.registers for k in kernels), default=None)
+        occupancy = known.figures.get("achieved_occupancy")
+        registers = known.figures.get("registers")
+        spills = sum(k.spill_store_bytes + k.spill_load_bytes for k in kernels)
+        return Combination(
+            variant=name,
+            values=values,
+            is_default=name == base,
+            fate=fate,
+            why=why,
+            time=time_of(own, CHAINED) if own else None,
+            over_default=_over(times.get(base), own, timing) if name != base else None,
+            over_best=_over(times.get(best), own, timing) if name != best else None,
+            registers=int(registers.value) if registers and registers.value else most,
+            spills=spills if kernels else None,
+            shared_bytes=declared if asked is None else (declared or 0) + asked,
+            occupancy=occupancy.value if occupancy else None,
         )
-        for name, values in combinations.items()
-    ]
-    nodes = {name: timing.nodes(name) if timing else () for name in combinations}
-    found = [_with_shared(one, max((n.shared_bytes for n in nodes[one.variant]), default=None))
-             for one in found]  # fmt: skip
+
+    found = [combination(name, values) for name, values in combinations.items()]
     found.sort(key=lambda c: (c.time is None, c.time.value if c.time else 0.0, c.fate))
     again = confirmation(evidence, timing, base, best)
     before, after = (chained(again, [name]).get(name) for name in (base, best))
@@ -199,50 +218,6 @@ def confirmation(
         return None
     later = (t for t in reversed(evidence.timings) if t.file > picking.file)
     return next((t for t in later if {base, best} <= t.chained), None)
-
-
-def _combination(
-    evidence: VariantEvidence,
-    values: Mapping[str, Parameter],
-    shape: str,
-    gates: Gates,
-    times: Mapping[str, SessionTimes],
-    base: str,
-    best: str,
-    timing: TimedTogether | None,
-) -> Combination:
-    name, build = evidence.variant, evidence.build
-    own = times.get(name)
-    fate, why = (Fate.TIMED, "") if own else fate_of(evidence, shape, gates)
-    kernels = build.kernels if build else ()
-    figures = evidence.figures
-    occupancy = figures.get("achieved_occupancy")
-    registers = figures.get("registers")
-    return Combination(
-        variant=name,
-        values=values,
-        is_default=name == base,
-        fate=fate,
-        why=why,
-        time=time_of(own, CHAINED) if own else None,
-        over_default=_over(times.get(base), own, timing) if name != base else None,
-        over_best=_over(times.get(best), own, timing) if name != best else None,
-        registers=int(registers.value) if registers and registers.value else _most_registers(build),
-        spills=sum(k.spill_store_bytes + k.spill_load_bytes for k in kernels) if kernels else None,
-        shared_bytes=max((k.shared_bytes for k in kernels), default=None),
-        occupancy=occupancy.value if occupancy else None,
-    )
-
-
-def _most_registers(build: Build | None) -> int | None:
-    return max((k.registers for k in build.kernels), default=None) if build else None
-
-
-def _with_shared(one: Combination, dynamic: int | None) -> Combination:
-    """With what its launches ask for beside what is declared in the kernel."""
-    if dynamic is None:
-        return one
-    return replace(one, shared_bytes=(one.shared_bytes or 0) + dynamic)
 
 
 def _over(

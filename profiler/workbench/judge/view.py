@@ -191,6 +191,22 @@ class Times:
         before, after = (timing.times.get((name, regime, False)) for name in (over, variant))
         return ratio_of(before, after, timing.first_planned) if before and after else None
 
+    def ratios(self, over: str, variant: str) -> dict[Regime, Ratio]:
+        """In every regime in which there is one."""
+        every = {regime: self.ratio(over, variant, regime) for regime in Regime}
+        return {regime: ratio for regime, ratio in every.items() if ratio is not None}
+
+    def least(
+        self, others: Iterable[str], variant: str, regime: Regime = Regime.CHAINED
+    ) -> tuple[str, Ratio | None]:
+        """The one of ``others`` over which the ratio is the smallest; "" where none was timed
+        beside the variant.
+        """
+        ratios = {name: self.ratio(name, variant, regime) for name in others}
+        known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
+        least = min(known, key=lambda name: known[name].ratio, default="")
+        return least, known.get(least)
+
     def is_idle(self, variant: str) -> bool:
         """Whether a chained call of it adds no time to its neighbours."""
         return adds_nothing(self.instances(variant))

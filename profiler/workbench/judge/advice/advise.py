@@ -217,11 +217,9 @@ def together(records: Sequence[Record]) -> Record:
 
 
 def _sum(found: Sequence[KindRecord]) -> KindRecord:
+    counts = ("tried", "kept", "advised", "came_true")
     return KindRecord(
-        tried=sum(each.tried for each in found),
-        kept=sum(each.kept for each in found),
-        advised=sum(each.advised for each in found),
-        came_true=sum(each.came_true for each in found),
+        **{name: sum(getattr(each, name) for each in found) for name in counts},
         ratios=tuple(ratio for each in found for ratio in each.ratios),
     )
 
