@@ -23,10 +23,10 @@ from workbench.judge.comparison import RuleChange
 from workbench.judge.gates import Gate
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
-from workbench.judge.pairs import ladder_sources
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
+from workbench.judge.view import ladder_sources
 from workbench.render.chart.placing import text_width
 from workbench.render.chart.scene import XY, Anchor, Box, Group, Item, Label
 from workbench.render.document.report import report

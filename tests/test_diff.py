@@ -17,8 +17,8 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.inputs import Snapshot
-from workbench.judge.pairs import pair_sources
 from workbench.judge.snapshot import snapshot
+from workbench.judge.view import pair_sources
 from workspaces import FIXTURE, copy_of_fixture, ladder_steps
 
 HERE = ["--project", str(FIXTURE)]

@@ -26,9 +26,9 @@ from workbench.commands.target import find_target
 from workbench.derive.diff.model import SourceDiff, Sources
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
-from workbench.judge.pairs import VariantPair, judge_pair, ladder_sources, pair_sources
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
+from workbench.judge.view import VariantPair, judge_pair, ladder_sources, pair_sources
 from workbench.render import as_json, markdown, page, report, terminal
 from workbench.render import as_json as diff_json
 from workbench.render import as_json as ladder_json

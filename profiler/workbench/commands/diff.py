@@ -10,7 +10,7 @@ from workbench.commands.printing import output, show_json
 from workbench.commands.target import recorded_of
 from workbench.commands.track_record import judged
 from workbench.errors import UsageError
-from workbench.judge.pairs import judge_pair, pair_sources
+from workbench.judge.view import judge_pair, pair_sources
 from workbench.ncu.report import is_report
 from workbench.render import source_lines
 from workbench.render.as_json import variant_pair

@@ -15,8 +15,8 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.layout import listed
 from workbench.evidence.store import write_bytes
 from workbench.judge.inputs import Snapshot
-from workbench.judge.pairs import ladder_sources
 from workbench.judge.rows import Ablation
+from workbench.judge.view import ladder_sources
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
 

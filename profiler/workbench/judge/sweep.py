@@ -163,7 +163,6 @@ def judge_sweep(
         most = max((k.registers for k in kernels), default=None)
         occupancy = known.figures.get("achieved_occupancy")
         registers = known.figures.get("registers")
-        spills = sum(k.spill_store_bytes + k.spill_load_bytes for k in kernels)
         return Combination(
             variant=name,
             values=values,
@@ -174,7 +173,9 @@ def judge_sweep(
             over_default=_over(times.get(base), own, timing) if name != base else None,
             over_best=_over(times.get(best), own, timing) if name != best else None,
             registers=int(registers.value) if registers and registers.value else most,
-            spills=spills if kernels else None,
+            spills=sum(k.spill_store_bytes + k.spill_load_bytes for k in kernels)
+            if kernels
+            else None,
             shared_bytes=declared if asked is None else (declared or 0) + asked,
             occupancy=occupancy.value if occupancy else None,
         )

@@ -27,12 +27,12 @@ from workbench.judge.commits import Change, Timed
 from workbench.judge.comparison import Comparison, rule_words
 from workbench.judge.gates import Gate
 from workbench.judge.leave_one_out import LeftOut, Worth
-from workbench.judge.pairs import VariantPair
 from workbench.judge.regimes import AcrossShapes, AtShape, Elsewhere, InRegime
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import Company, TimingFacts
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine
 from workbench.judge.sweep import Combination, Sweep
+from workbench.judge.view import VariantPair
 from workbench.ncu.report import Launch, Report
 from workbench.render.document import ladder_table
 from workbench.render.document.launches import Details

@@ -119,7 +119,7 @@ def line_costs(lines: Table, metrics: Table, collected: Collection[str]) -> Line
     zeros = _zeros(collected, whole is not None)
     return LineCosts(
         lines={place: s.cost(zeros, whole) for place, s in _sums(lines, weights).items()},
-        nothing=Cost(**zeros),
+        nothing=Cost(**zeros, stalls=MappingProxyType({})),
         duration=None if whole is None else whole / NS_PER_US,
     )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from workbench.derive.sums import added
 from workbench.judge.advice import latency, memory, pipes
 from workbench.judge.advice.candidate import CATALOGUE, LEAST, Candidate, Kind, Limit, resource
 from workbench.judge.advice.subject import Spot, Subject
@@ -219,7 +220,7 @@ def together(records: Sequence[Record]) -> Record:
 def _sum(found: Sequence[KindRecord]) -> KindRecord:
     counts = ("tried", "kept", "advised", "came_true")
     return KindRecord(
-        **{name: sum(getattr(each, name) for each in found) for name in counts},
+        **{name: added(getattr(each, name) for each in found) for name in counts},
         ratios=tuple(ratio for each in found for ratio in each.ratios),
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
 from workbench.judge.advice.advise import Record
-from workbench.judge.pairs import VariantPair
 from workbench.judge.rows import Row
+from workbench.judge.view import VariantPair
 from workbench.render.document import advice, hunks, limits, variant, why
 from workbench.render.document.blocks import (
     Block,
