@@ -220,7 +220,7 @@ def together(records: Sequence[Record]) -> Record:
 def _sum(found: Sequence[KindRecord]) -> KindRecord:
     counts = ("tried", "kept", "advised", "came_true")
     return KindRecord(
-        **{name: added(getattr(each, name) for each in found) for name in counts},
+        **{name: int(added(getattr(each, name) for each in found)) for name in counts},
         ratios=tuple(ratio for each in found for ratio in each.ratios),
     )
 
