@@ -32,6 +32,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.ladder_table import REPORTED, account, ladder_table
+from workbench.render.document.launches import Details
 from workbench.render.document.result import warnings
 from workbench.run import machine
 from workbench.study.config import Config
@@ -207,7 +208,7 @@ class ReadReport(Shown, Report):
         """All of a launch: ``metrics``, ``lines``, ``rules``. Raises UsageError."""
         return self._read(launch)[0]
 
-    def details(self, launch: int = 0) -> launches.Details:
+    def details(self, launch: int = 0) -> Details:
         """Figures, stalls, occupancy limiters and bottlenecks of a launch. Raises UsageError."""
         return self._read(launch)[1]
 
@@ -215,14 +216,14 @@ class ReadReport(Shown, Report):
         """One row a figure of a launch, by its id. Raises UsageError."""
         return as_table.figures(self.details(launch).figures)
 
-    def _read(self, launch: int) -> tuple[Capture, launches.Details]:
+    def _read(self, launch: int) -> tuple[Capture, Details]:
         (picked,) = pick_launch(self, launch)
         if launch not in self._opened:
             self._opened[launch] = foreign.read(self, picked)
         return self._opened[launch]
 
     @cached_property
-    def _opened(self) -> dict[int, tuple[Capture, launches.Details]]:
+    def _opened(self) -> dict[int, tuple[Capture, Details]]:
         return {}
 
     def _blocks(self) -> Sequence[Block]:
