@@ -48,7 +48,7 @@ def index(variant: str, *, ncu: str = "2025.3.1", **changes: str) -> CaptureInde
 def capture(variant: str, clock: float) -> Capture:
     rows = metrics({CLOCK: clock, "gpu__time_duration.sum": 1e4})
     values = [*rows.rows("metric", "value", "unit")]
-    launch = Kept(kernel="k", metrics=values, lines=(), rules=(), collected=frozenset())
+    launch = Kept(kernel="k", metrics=values, lines=[], rules=[], collected=frozenset())
     return Capture(Path(f"{variant}.ncu-repz"), (launch,))
 
 

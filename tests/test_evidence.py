@@ -145,7 +145,7 @@ def test_every_time_and_speedup_can_be_recomputed_from_the_timing_file(
                 ("speedup_over_baseline", "baseline"),
                 ("speedup_over_parent", row["parent"]),
                 ("speedup_over_reference", "sdpa"),
-                ("speedup_over_fastest", (known["speedup_over_fastest"] or {}).get("of")),
+                ("speedup_over_fastest", (known["speedup_over_fastest"] or {}).get("of", "")),
             ):
                 theirs = logs[regime].get(over)
                 if theirs is None:  # there is none, or it was not timed beside it

@@ -110,7 +110,7 @@ def recorded() -> list[tuple[str, list[Capture]]]:
     for path in REPEATS:
         for launch in json.loads(frames.whole(path.read_bytes()))["launches"]:
             metrics = [tuple(row) for row in launch["metrics"]]
-            tables = Kept(launch["kernel"], metrics, (), (), frozenset(launch["collected"]))
+            tables = Kept(launch["kernel"], metrics, [], [], frozenset(launch["collected"]))
             name = f"{launch['ranges'][0]} {launch['kernel']}"
             found.setdefault(name, []).append(Capture(path, (tables,)))
     assert {len(captures) for captures in found.values()} == {3}

@@ -373,7 +373,10 @@ def test_tables_kept_without_it_leave_the_kernels_open(tmp_path: Path) -> None:
     from workbench.ncu.captures import Kept, tables_of
 
     found = capture("fix7")
-    kept = [Kept(x.kernel, x.metrics, x.lines, x.rules, x.collected) for x in found.launches]
+    kept = [
+        Kept(x.kernel, list(x.metrics), list(x.lines), list(x.rules), x.collected)
+        for x in found.launches
+    ]
     old = Capture(found.path, tuple(kept))
     assert old.launched is None
     evidence = replace(case("fix7").evidence, capture=old)
