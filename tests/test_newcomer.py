@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,7 +11,7 @@ import pytest
 import workspaces
 from workbench.cli import VERBS, main
 from workbench.run import machine
-from workspaces import FIXTURE, ROOT
+from workspaces import FIXTURE
 
 MISSPELT = '[[step.prediction]]\nfigure = "tiem"\nfactor = [0.8, 0.9]\n'
 
@@ -28,53 +25,6 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 def root(tmp_path: Path) -> Path:
     bodies = {"baseline": workspaces.GOOD, "fix1": "if (i < n) out[i] = 2 * y[i];"}
     return workspaces.make(tmp_path / "ws", bodies)
-
-
-def completed(line: str, here: Path) -> list[str]:
-    """What the shell offers at the end of a line."""
-    words = line.split(" ")
-    done = subprocess.run(
-        [sys.executable, "-m", "workbench"],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT / "profiler"),
-            "_WORKBENCH_COMPLETE": "complete_bash",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(words) - 1),
-        },
-        cwd=here,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("workbench show fix1", "fix11"),
-        ("workbench diff fix6 fi", "fix7"),
-        ("workbench ablate --shape b4h16s2048d64", "b4h16s2048d64-causal"),
-        ("workbench list --study at", "attention"),
-        ("workbench show fix7 --metric dram__b", "dram__bytes_read.sum"),
-        ("workbench show fix1 --gpu nv", "nvidia-h200"),
-    ],
-)
-def test_the_shell_completes_names(line: str, offered: str) -> None:
-    assert offered in completed(line, FIXTURE)
-
-
-def test_the_only_study_needs_no_name_to_be_completed(root: Path) -> None:
-    (root / "workbench.toml").write_text("")
-    assert completed("workbench show ", root) == ["baseline", "fix1"]
-
-
-def test_nothing_is_completed_where_the_workspace_is_broken(root: Path) -> None:
-    (root / "workbench.toml").write_text("study = [")
-    assert completed("workbench show f", root) == []
-    assert completed("workbench show --shape l", root) == []
 
 
 @pytest.mark.parametrize(

@@ -100,21 +100,3 @@ def test_an_empty_workspace_says_what_to_do(
     (tmp_path / "workbench.toml").touch()
     assert main(["list", "--project", str(tmp_path)]) == 2
     assert "a study is a folder kernels/NAME" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("kind", "typed", "offered"),
-    [
-        ("variant", "fix2", "fix2[warps=12]"),
-        ("variant or file", "sdpa_c", "sdpa_cudnn"),
-        ("study", "att", "attention"),
-        ("shape", "b4", "b4h16s2048d64"),
-        ("metric", "dram__bytes_r", "dram__bytes_read.sum"),
-    ],
-)
-def test_the_shell_is_told_what_may_follow(kind: str, typed: str, offered: str) -> None:
-    from workbench.commands.option_types import names
-
-    assert offered in names(kind, {"project": FIXTURE}, typed)
-    assert all(name.startswith(typed) for name in names(kind, {"project": FIXTURE}, typed))
-    assert names(kind, {"project": Path("/nowhere")}, "zzz") == []

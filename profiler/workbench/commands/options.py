@@ -29,9 +29,6 @@ from workbench.commands.option_types import (
     Shapes,
     Variant,
     Variants,
-    completed,
-    study_names,
-    variant_names,
 )
 
 
@@ -63,7 +60,7 @@ class CalibrateOptions(Printed, Measured):
 class ProfileOptions(Printed, Measured):
     """Build, check, time and profile: where does the time go?"""
 
-    variants: Annotated[list[str], Argument(metavar="VARIANT...", autocompletion=variant_names)]
+    variants: Annotated[list[str], Argument(metavar="VARIANT...")]
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False
@@ -138,9 +135,7 @@ class SweepOptions(Printed, Measured):
     A variant at all combinations of its parameters, or variants and references over the size.
     """
 
-    variants: Annotated[
-        list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]...", autocompletion=variant_names)
-    ]
+    variants: Annotated[list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]...")]
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False
@@ -188,9 +183,7 @@ class NewOptions(OfStudy):
     """
 
     name: Annotated[str, Argument(metavar="NAME")]
-    parent: Annotated[
-        str, Option("--from", help="Step to copy.", metavar="VARIANT", autocompletion=variant_names)
-    ]
+    parent: Annotated[str, Option("--from", help="Step to copy.", metavar="VARIANT")]
     change: Annotated[
         str | None, Option("--change", help="The one change, in a line.", metavar="TEXT")
     ] = None
@@ -248,10 +241,7 @@ class GateOptions(Printed):
     ] = None
     sarif: Annotated[Path | None, Option("--sarif", help="Write SARIF too.", metavar="FILE")] = None
     project: Project = None
-    study: Annotated[
-        str | None,
-        Option("--study", help="Only this one; default all.", autocompletion=study_names),
-    ] = None
+    study: Annotated[str | None, Option("--study", help="Only this one; default all.")] = None
     shape: ShapeName = None
     on: On = None
 
@@ -283,9 +273,7 @@ class ShipOptions(OfStudy):
     --check tests one and times it again.
     """
 
-    variant: Annotated[str | None, Argument(metavar="[VARIANT]", autocompletion=variant_names)] = (
-        None
-    )
+    variant: Annotated[str | None, Argument(metavar="[VARIANT]")] = None
     name: Annotated[
         str | None, Option("--as", help="What the package is called.", metavar="NAME")
     ] = None
@@ -321,15 +309,8 @@ class ReportOptions(Recorded):
 class ShowOptions(Printed, Recorded):
     """Everything known of one variant, or of any .ncu-rep file."""
 
-    name: Annotated[
-        str, Argument(metavar="VARIANT|REPORT", autocompletion=completed("variant or file"))
-    ]
-    metric: Annotated[
-        str | None,
-        Option(
-            "--metric", help="Any ncu metric in the capture.", autocompletion=completed("metric")
-        ),
-    ] = None
+    name: Annotated[str, Argument(metavar="VARIANT|REPORT")]
+    metric: Annotated[str | None, Option("--metric", help="Any ncu metric in the capture.")] = None
     source: Annotated[bool, Option("--source", help="Source with stalls by line.")] = False
     top: Annotated[
         int | None,
@@ -350,8 +331,8 @@ class DiffOptions(Printed, Recorded):
     With --source, what the lines cost.
     """
 
-    before: Annotated[str, Argument(metavar="A", autocompletion=completed("variant or file"))]
-    after: Annotated[str, Argument(metavar="B", autocompletion=completed("variant or file"))]
+    before: Annotated[str, Argument(metavar="A")]
+    after: Annotated[str, Argument(metavar="B")]
     source: Annotated[
         bool, Option("--source", help="The diff with what its lines cost, costliest first.")
     ] = False
