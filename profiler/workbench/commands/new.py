@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -11,19 +11,14 @@ from shlex import quote
 from workbench.commands.init import write_new
 from workbench.commands.options import NewOptions
 from workbench.commands.printing import say, show_json
-from workbench.commands.target import find_recorded, find_study, shown_path
+from workbench.commands.target import find_study, shown_path
 from workbench.derive.figures import known_figures
-from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
+from workbench.errors import UsageError, nearest, unknown
 from workbench.evidence.store import write_bytes
-from workbench.judge.inputs import VariantEvidence
-from workbench.judge.snapshot import snapshot
-from workbench.render.document.blocks import plain
-from workbench.render.document.limits import brief
 from workbench.study.copying import copied, require_new, step_text, with_step
 from workbench.study.model import Prediction, Step, Study
 from workbench.study.params import base_name
 from workbench.study.text import read_text
-from workbench.words import ABSENT
 
 _NUMBER = r"\d+(?:\.\d+)?|\.\d+"
 _PREDICTION = re.compile(rf"\s*([\w.]+)\s*=\s*({_NUMBER})\s*\.\.\s*({_NUMBER})\s*", re.ASCII)
@@ -61,24 +56,6 @@ def parent_of(study: Study, name: str, *, copied: bool = True) -> str:
     raise unknown("step", name, steps)
 
 
-def limits_of(options: NewOptions, parent: str) -> list[str]:
-    """What held the parent back where it was last profiled, each in a line."""
-    try:
-        target = find_recorded(options.project, options.study, None, tell=False)
-    except EnvironmentLacks:
-        return [f"The bottlenecks of {parent} are {ABSENT}: nothing is on record of it."]
-    step = target.study.ladder.step(parent)
-    assert step is not None
-    evidence = snapshot(target.evidence(), [step])
-    found: VariantEvidence = evidence.shapes[target.shape].variants[parent]
-    if found.index is None or not found.bottlenecks:
-        state = found.state["capture"]
-        return [f"The bottlenecks of {parent} are {ABSENT}: its capture is {state}."]
-    on = f"at {target.shape} on {found.index.provenance.gpu}"
-    lines = [f"{number}. {plain(brief(b))}" for number, b in enumerate(found.bottlenecks, start=1)]
-    return [f"What limits {parent} {on}:", *lines]
-
-
 def change_text(given: str) -> str:
     """In a line. Raises UsageError for none."""
     change = " ".join(given.split())
@@ -94,13 +71,11 @@ def change_text(given: str) -> str:
     return change
 
 
-def added(
-    study: Study, step: Step, files: Mapping[Path, bytes], limits: Sequence[str] = ()
-) -> None:
+def added(study: Study, step: Step, files: Mapping[Path, bytes]) -> None:
     """The step with its files, all of it or nothing. Raises UsageError where a file is there."""
     ladder = study.ladder.path
     read_text(ladder)  # says what is wrong with the file itself
-    longer = with_step(ladder, ladder.read_bytes().decode(), step_text(step, limits))
+    longer = with_step(ladder, ladder.read_bytes().decode(), step_text(step))
     done: list[Path] = []
     try:
         for path, data in files.items():
@@ -130,7 +105,7 @@ def run(options: NewOptions) -> None:
         options.name, parent.name, change_text(options.change or ""), predictions=predictions
     )
     files = {path: text.encode() for path, text in copy.files.items()}
-    added(study, step, files, limits_of(options, parent.name))
+    added(study, step, files)
     ladder = study.ladder.path
     chosen = f" --study {quote(study.name)}" if options.study else ""
     command = f"workbench ablate {step.variant}{chosen}"

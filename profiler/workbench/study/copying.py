@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,14 +98,13 @@ UNPREDICTED = """\
 """
 
 
-def step_text(step: Step, remarks: Iterable[str] = ()) -> str:
-    """The step as TOML; ``remarks`` become comments below its change."""
+def step_text(step: Step) -> str:
+    """The step as TOML."""
     lines = [
         "[[step]]",
         f"variant = {quoted(step.variant)}",
         *([f"parent = {quoted(step.parent)}"] if step.parent else []),
         f"key_change = {quoted(step.key_change)}",
-        *(f"# {line}".rstrip() for line in remarks),
     ]
     text = "\n".join(lines) + "\n"
     for prediction in step.predictions:
