@@ -25,7 +25,7 @@ import rawcsv
 from workbench.cli import main
 from workbench.derive.factors import duration_parts, speedup_factors
 from workbench.derive.figures import figures, stall_times
-from workbench.derive.noise import ASSUMED_NOISE
+from workbench.derive.noise import surprise
 from workbench.derive.roofline.ceilings import peaks
 from workbench.derive.roofline.point import Point, point
 from workbench.judge.comparison import compare
@@ -41,7 +41,6 @@ from workspaces import (
     FLUSHED,
     RAW,
     SHOWN,
-    copy_of_fixture,
     ladder_steps,
     output_of,
     recorded_capture,
@@ -395,7 +394,7 @@ def test_two_captures_of_one_kernel_are_no_surprise() -> None:
     was, came = figures(first.metrics), figures(second.metrics)
     assert (
         max(
-            ASSUMED_NOISE.surprise(was[k], came[k])
+            surprise(was[k], came[k])
             for k in was.keys() & came.keys() & catalog().keys()  # what the product ranks
             if not k.startswith("stall.")
         )
@@ -484,7 +483,6 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
         key = word.replace(" ", "_")
         assert score[key] == outcomes.count(word)
     assert score["restated"] == len(predictions) - len(outcomes) > 0
-    assert data["noise"] == {"captures": 0}
 
 
 def _product(values: Any) -> float:
@@ -492,19 +490,6 @@ def _product(values: Any) -> float:
     for each in values:
         result *= each
     return result
-
-
-def test_repeated_captures_on_record_replace_the_assumed_noise(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = copy_of_fixture(tmp_path, "attention")
-    folder = root / "ablations" / "attention" / "evidence" / "nvidia-h200"
-    copy = f"{CAUSAL}-earlier.ncu-repz"
-    (folder / "reports" / copy).write_bytes(SMALL.read_bytes())
-    path = folder / CAUSAL / "captures" / "fix10.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "repeats": [copy, "gone"]}))
-    assert main(["ablate", "--json", "--shape", CAUSAL, "--project", str(root)]) == 0
-    assert json.loads(capsys.readouterr().out)["noise"] == {"captures": 2}
 
 
 def test_what_is_wrong_is_rejected() -> None:

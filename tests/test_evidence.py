@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from workbench.cli import main
-from workbench.commands.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Environment
 from workbench.ncu.capture import Table, load_capture
-from workbench.ncu.captures import Captures
 from workbench.ncu.disassembly import stall_metrics
 from workbench.ncu.reader import launches as opened
 from workbench.run import recording
@@ -385,15 +383,3 @@ def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
     assert found["fix4"]["microseconds"]["value"] > 0
     assert found["fix4"]["speedup_over_parent"]["ratio"] > 1
     assert found["fix4"]["speedup_over_baseline"] is None
-
-
-def test_repeats_are_the_earlier_captures_that_are_still_there(copy: Path) -> None:
-    target = find_target(copy, "attention", CAUSAL)
-    path = target.folder.capture_index(target.shape, "fix9")
-    data = json.loads(path.read_text())
-    earlier = "earlier.ncu-repz"
-    original = target.folder.reports / data["report"]
-    (target.folder.reports / earlier).write_bytes(original.read_bytes())
-    path.write_text(json.dumps({**data, "repeats": [earlier, "gone.ncu-repz"]}))
-    (found,) = Captures(target.evidence()).repeats("fix9")
-    assert found.entries == load_capture(original, data["range"]).metrics.entries

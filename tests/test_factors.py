@@ -18,7 +18,6 @@ from workbench.derive.factors import (
     speedup_factors,
 )
 from workbench.derive.figures import UNSAMPLED, Figure, compare_times, stall_times
-from workbench.derive.noise import ASSUMED, ASSUMED_NOISE, Noise, Size, noise_of
 from workbench.derive.standouts import standouts
 from workbench.judge.comparison import rule_changes
 from workbench.judge.predictions import PredictionOutcome, score
@@ -206,7 +205,7 @@ def test_a_small_change_in_the_bottleneck_outranks_a_large_one_beside_it() -> No
         stall_long_scoreboard=60.0,
         stall_short_scoreboard=1.0,
     )
-    found = standouts(before, after, None, ASSUMED_NOISE)
+    found = standouts(before, after, None)
     assert [m.id for m in found.top] == ["global_load_requests", "shared_conflicts"]
     assert found.top[0].part == pytest.approx(0.8)
     assert found.top[0].speaks_of == "long scoreboard"
@@ -216,34 +215,14 @@ def test_a_small_change_in_the_bottleneck_outranks_a_large_one_beside_it() -> No
 def test_what_is_within_the_noise_did_not_move() -> None:
     before = figures(issue_active=0.50, l2_hit=50.0, warp_instructions=10.0)
     after = figures(issue_active=0.53, l2_hit=58.0, warp_instructions=10.1)
-    found = standouts(before, after, product(issue_rate=1.1), ASSUMED_NOISE)
+    found = standouts(before, after, product(issue_rate=1.1))
     assert found.top == ()
-
-
-def test_repeats_say_what_noise_is() -> None:
-    quiet = noise_of([[figures(issue_active=v) for v in (0.500, 0.501, 0.499)]])
-    assert quiet.captures == 3
-    before, after = figures(issue_active=0.50), figures(issue_active=0.53)
-    assert ASSUMED_NOISE.surprise(before["issue_active"], after["issue_active"]) < 3
-    assert quiet.surprise(before["issue_active"], after["issue_active"]) > 3
-    loud = noise_of([[figures(issue_active=v) for v in (0.3, 0.5, 0.7)]])
-    assert loud.surprise(before["issue_active"], after["issue_active"]) < 0.5
-
-
-def test_noise_is_pooled_over_variants_and_never_taken_for_none() -> None:
-    groups = [[figures(warp_instructions=v) for v in pair] for pair in ((10, 10.2), (100, 102))]
-    expected = math.sqrt(((0.1 / 10.1) ** 2 + (1 / 101) ** 2) / 2 * 2)
-    assert noise_of(groups).size("warp_instructions").relative == pytest.approx(expected)
-    same = noise_of([[figures(warp_instructions=5.0)] * 2])
-    assert same.size("warp_instructions").relative == 0.25 * ASSUMED["counter"].relative
-    assert noise_of([[figures(warp_instructions=5.0)]]).captures == 0
-    assert Noise({}).size("l2_hit") == Size(0.05, 3.0)
 
 
 def test_counters_that_tell_the_same_are_shown_once() -> None:
     before = figures(issue_active=0.1, eligible_warps=0.1, warp_instructions=10.0)
     after = figures(issue_active=0.4, eligible_warps=0.4, warp_instructions=40.0)
-    found = standouts(before, after, product(instructions=0.25, issue_rate=4.0), ASSUMED_NOISE)
+    found = standouts(before, after, product(instructions=0.25, issue_rate=4.0))
     by_id = {m.id: m for m in found.top}
     assert set(by_id) == {"issue_active", "warp_instructions"}  # another fact at the same factor
     assert by_id["issue_active"].alike == ("Eligible warps per scheduler",)
@@ -251,14 +230,14 @@ def test_counters_that_tell_the_same_are_shown_once() -> None:
 
 def test_a_rate_that_only_follows_the_duration_is_no_move() -> None:
     before, after = figures(fma_pipe=10.0, xu_pipe=10.0), figures(fma_pipe=20.0, xu_pipe=50.0)
-    found = standouts(before, after, product(instructions=1.1, issue_rate=2 / 1.1), ASSUMED_NOISE)
+    found = standouts(before, after, product(instructions=1.1, issue_rate=2 / 1.1))
     assert found.paced == ("FMA pipe",)
     assert [m.id for m in found.top] == ["xu_pipe"]
 
 
 def test_launch_parameters_are_listed_and_not_ranked() -> None:
     before, after = figures(registers=128, grid=64), figures(registers=168, grid=64)
-    found = standouts(before, after, product(issue_rate=2.0), ASSUMED_NOISE)
+    found = standouts(before, after, product(issue_rate=2.0))
     assert found.top == ()
     assert [(m.id, m.before, m.after) for m in found.launch] == [("registers", 128, 168)]
 
@@ -266,9 +245,9 @@ def test_launch_parameters_are_listed_and_not_ranked() -> None:
 def test_a_handful_of_events_among_millions_is_no_change() -> None:
     before = figures(shared_conflicts=36e-6, warp_instructions=2.7, stall_short_scoreboard=30.0)
     after = figures(shared_conflicts=0.0, warp_instructions=2.7, stall_short_scoreboard=30.0)
-    assert standouts(before, after, None, ASSUMED_NOISE).top == ()
+    assert standouts(before, after, None).top == ()
     many = figures(shared_conflicts=3.0, warp_instructions=2.7, stall_short_scoreboard=30.0)
-    assert [m.id for m in standouts(many, after, None, ASSUMED_NOISE).top] == ["shared_conflicts"]
+    assert [m.id for m in standouts(many, after, None).top] == ["shared_conflicts"]
 
 
 def rules(*found: tuple[str, str, float, str]) -> Table:

@@ -43,6 +43,7 @@ RENAMED: dict[str, str | None] = {
     # In a table of versions; `show` and `profile` have them of each variant.
     r".*/(versions|references)/[^/]+/(call|roofline|stall_standard_errors|top_stalls)(/|$)": None,
     r".*/effort(/|$)": None,
+    r"(/tables/[^/]+)?/noise/": None,
     r".*/sharpness(/|$)": None,
     r".*/predictions/(groups/|alpha$)": None,
     # `diff` has what else moved, `advise` the details of its advice and of the track record.

@@ -22,7 +22,6 @@ from workbench.cuda.cubin import code_digests
 from workbench.derive.diff.side_by_side import kernel_line, plain_name
 from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
-from workbench.derive.noise import ASSUMED_NOISE
 from workbench.evidence import store
 from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance, Timing
 from workbench.judge.commits import Change, Rules, Timed, judge_change, time_verdict, with_controls
@@ -40,7 +39,7 @@ from workspaces import EVIDENCE, FIXTURE, GOOD, copy_of_fixture, make
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
-RULES = Rules(CommitGate(), Gates(), ASSUMED_NOISE)
+RULES = Rules(CommitGate(), Gates())
 SLOW = "if (i < n) out[i] = __fmaf_rn(x[i], 3.f, -x[i]);"
 MODULE = """from workbench import cuda
 

@@ -42,6 +42,8 @@ FILES = {
     "ceilings": "ceilings.json",
 }
 
+NO_REPEATS = b' "repeats": [],\n'  # what older captures have, and nothing reads
+
 
 @pytest.mark.parametrize(
     "root", [FIXTURE, pytest.param(ROOT, marks=pytest.mark.slow)], ids=["fixture", "repository"]
@@ -54,7 +56,8 @@ def test_every_file_on_record_is_read_and_written_back_byte_for_byte(
     assert len(paths) > 100
     for path in paths:
         store.write(tmp_path / "again.json", store.read(path, KINDS[path.parent.name]))
-        assert (tmp_path / "again.json").read_bytes() == path.read_bytes(), path
+        known = path.read_bytes().replace(NO_REPEATS, b"")
+        assert (tmp_path / "again.json").read_bytes() == known, path
     timings = sorted(root.glob("ablations/*/evidence/*/*/timings/*"))
     assert {path.suffixes[-1] for path in timings} == {".zst"}
     for path in timings:
@@ -182,7 +185,7 @@ WRONG: list[tuple[str, Change, str]] = [
     ),
     ("capture", take("provenance"), "Object missing required field `provenance`"),
     ("capture", put("launches", value=True), "Expected `int`, got `bool` - at `$.launches`"),
-    ("capture", put("repeats", value=[1]), "Expected `str`, got `int` - at `$.repeats[0]`"),
+    ("capture", put("ncu_flags", value=[1]), "Expected `str`, got `int` - at `$.ncu_flags[0]`"),
     ("timing", take("fingerprints"), "Object missing required field `fingerprints`"),
     ("timing", take("sessions"), "Object missing required field `sessions`"),
     (

@@ -50,10 +50,8 @@ from workbench.run.protocol import (
 )
 from workbench.run.recording import (
     Recorder,
-    digest,
     remove_superseded,
     remove_unused,
-    with_repeats,
 )
 from workbench.study.config import Config, Profiler
 from workbench.study.workspace import find_workspace
@@ -631,45 +629,11 @@ def index_of(**changes: Any) -> CaptureIndex:
     return structs.replace(entry, **changes)
 
 
-def test_an_earlier_capture_of_the_same_sources_is_kept_as_a_repeat(tmp_path: Path) -> None:
-    make(tmp_path / "ws", {"baseline": GOOD})
-    study = find_workspace(tmp_path / "ws").study()
-    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
-    recorder = Recorder(study, "large", folder, ["baseline"])
-    new = index_of(
-        fingerprint=recorder.fingerprint("baseline"),
-        provenance=structs.replace(ORIGIN, driver="1"),
-    )
-    path = folder.capture_index("large", "baseline")
-    assert with_repeats(folder, new).repeats == ()
-    same = structs.replace(new, sha256=digest(b"new"), repeats=("b.ncu-repz", "c.ncu-repz"))
-    store.write(path, same)
-    folder.reports.mkdir(parents=True)
-    for name in ("new", "b", "c"):
-        (folder.reports / f"{name}.ncu-repz").write_bytes(name.encode())
-    found = with_repeats(folder, new)
-    assert found.repeats == ("new.ncu-repz", "b.ncu-repz")
-    assert found.repeats_sha256 == {f"{n}.ncu-repz": digest(n.encode()) for n in ("new", "b")}
-    assert with_repeats(folder, structs.replace(new, ncu="2026.1.0")).repeats == ()
-    (folder.reports / "new.ncu-repz").write_bytes(b"another")
-    assert with_repeats(folder, new).repeats == ("b.ncu-repz", "c.ncu-repz")
-    sampled = ("--pm-sampling-interval", "8000")
-    store.write(path, structs.replace(same, ncu_flags=(*new.ncu_flags, *sampled)))
-    assert with_repeats(folder, new).repeats == ("b.ncu-repz", "c.ncu-repz")
-    for other in (
-        {"fingerprint": "of other sources"},
-        {"provenance": structs.replace(ORIGIN, driver="2")},
-        {"ncu_flags": ("--set", "basic")},
-    ):
-        store.write(path, structs.replace(same, **other))
-        assert with_repeats(folder, new).repeats == ()
-
-
-def test_reports_that_an_index_names_as_repeats_are_not_deleted(tmp_path: Path) -> None:
+def test_reports_that_no_index_names_are_deleted(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path)
-    entry = index_of(repeats=("old.ncu-repz",))
+    entry = index_of()
     store.write(folder.capture_index("large", "baseline"), entry)
-    for name in ("new", "old", "unused"):
+    for name in ("new", "unused"):
         store.write_bytes(folder.reports / f"{name}.ncu-repz", b"")
     remove_unused(folder)
-    assert sorted(p.stem for p in folder.reports.iterdir()) == ["new", "old"]
+    assert sorted(p.stem for p in folder.reports.iterdir()) == ["new"]

@@ -11,7 +11,6 @@ import random
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from synthetic import ablation, with_row
@@ -25,7 +24,6 @@ from workbench.derive.figures import (
     standard_error,
     top_stall,
 )
-from workbench.derive.noise import ASSUMED, FLOOR, noise_of
 from workbench.evidence import frames
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Kept
@@ -116,21 +114,6 @@ def recorded() -> list[tuple[str, list[Capture]]]:
     assert {len(captures) for captures in found.values()} == {3}
     assert len(found) == 28
     return sorted(found.items())
-
-
-def test_noise_is_the_spread_of_repeated_captures() -> None:
-    groups = [[figures(capture.metrics) for capture in captures] for _, captures in recorded()]
-    noise = noise_of(groups)
-    assert noise.captures == 84
-    durations = np.array([[capture["duration"].value for capture in group] for group in groups])
-    relative = durations.std(axis=1, ddof=1) / durations.mean(axis=1)
-    pooled = np.sqrt((relative**2).mean())
-    assert noise.measured["duration"].relative == pytest.approx(pooled)
-    assert 0.001 < noise.size("duration").relative < 0.02
-    busy = np.array([[capture["sm_active"].value for capture in group] for group in groups])
-    assert noise.size("sm_active").points == pytest.approx(
-        max(np.sqrt(busy.var(axis=1, ddof=1).mean()), FLOOR * ASSUMED["rate"].points)
-    )
 
 
 def test_captures_of_one_variant_do_not_contradict_each_other() -> None:

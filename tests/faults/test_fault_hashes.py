@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -181,46 +180,3 @@ def test_what_the_product_compresses_has_a_checksum(kept: Path) -> None:
     for data in (recording.compressed(b"a report"), kept.read_bytes(), PACKED):
         assert zstandard.get_frame_parameters(data).has_checksum
     assert isinstance(tables_of(SMALL, kept)[0][0], Kept)
-
-
-def test_a_cut_repeat_costs_the_noise_estimate_alone(workspace: Path) -> None:
-    folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
-    index = folder.capture_index(SHAPE, "fix10")
-    before = index.read_text()
-    record = json.loads(before)
-    path = folder.reports / "earlier.ncu-repz"
-    shutil.copy(folder.reports / record["report"], path)
-    index.write_text(json.dumps({**record, "repeats": [path.name]}))
-    try:
-        assert len(Captures(evidence_of(workspace, SHAPE)).repeats("fix10")) == 1
-        path.write_bytes(path.read_bytes()[:1000])
-        captures = Captures(evidence_of(workspace, SHAPE))
-        assert captures.of("fix10") is not None
-        assert captures.repeats("fix10") == []
-        (told,) = captures.told
-        assert path.name in told
-        assert told.endswith("the noise is estimated without this repeat")
-        found = pulled(workspace, SHAPE)
-        assert found.told == captures.told
-        assert all(v.capture for v in found.shapes[SHAPE].variants.values() if v.index)
-    finally:
-        index.write_text(before)
-        path.unlink()
-        folder.tables(path.name).unlink(missing_ok=True)
-
-
-def test_a_repeat_whose_hash_is_known_is_compared_with_it(workspace: Path) -> None:
-    index = recorded_index(SHAPE, "fix10")
-    folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
-    path = folder.capture_index(SHAPE, "fix10")
-    kept = path.read_text()
-    other = "other.ncu-repz"
-    shutil.copy(OTHER, folder.reports / other)
-    wrong = {"repeats": [other], "repeats_sha256": {other: "0" * 64}}
-    path.write_text(json.dumps({**index, **wrong}))
-    try:
-        captures = Captures(evidence_of(workspace, SHAPE))
-        assert captures.repeats("fix10") == []
-        assert all(EXCHANGED in told for told in captures.told)
-    finally:
-        path.write_text(kept)

@@ -21,7 +21,6 @@ from workbench.commands.sides import (
     wrong_in,
 )
 from workbench.commands.streams import note
-from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import (
     CannotTell,
     EnvironmentLacks,
@@ -195,7 +194,7 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
             )
             old, new = both.at(old, older(name)), both.at(new, name)
             timed = both.timed(name)
-        rules = Rules(config.gate, config.gates, side.noise if counted else ASSUMED_NOISE)
+        rules = Rules(config.gate, config.gates)
         change = judge_change(name, old, new, rules, timed)
         note(f"{side.commit.short}: {change.move}: {change.why}")
         return ANSWERS.get(change.move)

@@ -20,7 +20,6 @@ from workbench.commands.sides import Side, Together, build_all, measure_together
 from workbench.commands.streams import note
 from workbench.commands.target import require_arch
 from workbench.derive.diff.side_by_side import kernel_line
-from workbench.derive.noise import ASSUMED_NOISE
 from workbench.errors import CannotTell, GateFailed, UsageError, WorkbenchError, unknown
 from workbench.evidence.store import write_bytes
 from workbench.judge.commits import Change, Rules, Spot, judge_change, with_controls
@@ -145,11 +144,9 @@ def compare(
     """All variants of a study. ``folder`` takes what is measured of it, ``payer`` is the workspace
     whose budget that is.
     """
-    rules = Rules(head.workspace.config.gate, head.workspace.config.gates, ASSUMED_NOISE)
+    rules = Rules(head.workspace.config.gate, head.workspace.config.gates)
     names = list(dict.fromkeys([*head.names, *base.names]))
     counted = [n for n in names if tier and recorded_anew(base, head, n)]
-    if counted:
-        rules = Rules(rules.gate, rules.gates, head.noise)
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
     open_ = [n for n, (old, new) in sides.items() if old and new and not is_same(old, new)]
     open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]

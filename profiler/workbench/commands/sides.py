@@ -12,7 +12,6 @@ from pathlib import Path
 from workbench.commands import executor
 from workbench.commands.target import latest, profiled_shape
 from workbench.derive.figures import Figure, figures
-from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
 from workbench.derive.speedup import wrong_outputs
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
@@ -74,20 +73,6 @@ class Side:
         """Which capture there is of a variant as it is; "" without one."""
         index = self.evidence.capture_index(name).current if self.evidence else None
         return f"{index.sha256} {index.range}" if index else ""
-
-    @cached_property
-    def noise(self) -> Noise:
-        """From the repeats on record."""
-        if self.evidence is None:
-            return ASSUMED_NOISE
-        captures = Captures(self.evidence)
-        repeats = {name: captures.repeats(name) for name in self.names}
-        groups = [
-            [figures_in(self.evidence, name), *map(figures, found)]
-            for name, found in repeats.items()
-            if found
-        ]
-        return noise_of(groups) if groups else ASSUMED_NOISE
 
     def at(self, name: str, *, counters: bool) -> AtCommit | None:
         """None where there is no such variant; ``counters``: with the figures of its capture."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from workbench.derive.factors import FACTORS, LABELS, SpeedupFactors
 from workbench.derive.figures import STALL, Figure, stall_label
-from workbench.derive.noise import Noise, kind, log_factor
+from workbench.derive.noise import kind, log_factor, surprise
 from workbench.derive.sums import added
 from workbench.ncu.catalog import FigureSpec, catalog
 
@@ -74,15 +74,14 @@ def standouts(
     before: Mapping[str, Figure],
     after: Mapping[str, Figure],
     factors: SpeedupFactors | None,
-    noise: Noise,
     top: int = TOP,
 ) -> Standouts:
     """The figures of the catalogue that changed beyond the noise, each fact once."""
     shared = (spec for key, spec in catalog().items() if key in before and key in after)
     certain = [
-        _standout(spec, before, after, factors, surprise)
+        _standout(spec, before, after, factors, size)
         for spec in shared
-        if spec.part and (surprise := noise.surprise(*counted(spec, before, after))) >= CERTAIN
+        if spec.part and (size := surprise(*counted(spec, before, after))) >= CERTAIN
     ]
     launch = [one for one in certain if kind(one.id) == "launch"]
     paced = [one for one in certain if _is_paced(one, factors)]
@@ -100,7 +99,7 @@ def _standout(
     before: Mapping[str, Figure],
     after: Mapping[str, Figure],
     factors: SpeedupFactors | None,
-    surprise: float,
+    size: float,
 ) -> Standout:
     old, new = before[spec.id], after[spec.id]
     part, words = _part(spec.part, factors, before, after)
@@ -111,7 +110,7 @@ def _standout(
         after=new.value,
         unit=new.unit,
         metric=new.metric,
-        surprise=surprise,
+        surprise=size,
         part=part,
         speaks_of=words,
     )

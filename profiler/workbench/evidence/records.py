@@ -170,10 +170,8 @@ class CapturedKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
 class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``<shape>/captures/<variant>.json``: which launches of which report are the variant's.
 
-    ``range`` is the NVTX range around them, ``sha256`` of the report as it is kept. ``repeats``
-    are earlier reports of the same sources under the same ncu, newest first, and
-    ``repeats_sha256`` theirs by name, where known. ``resources`` are those of its kernels, each
-    once.
+    ``range`` is the NVTX range around them, ``sha256`` of the report as it is kept.
+    ``resources`` are those of its kernels, each once.
     """
 
     variant: str
@@ -186,19 +184,10 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     ncu: str
     ncu_flags: tuple[str, ...]
     provenance: Provenance
-    repeats: tuple[str, ...] | None = None
-    repeats_sha256: dict[str, str] | None = None
     resources: tuple[CapturedKernel, ...] | None = None
 
     def __post_init__(self) -> None:
         require_file_name("report", self.report)
-        for name in self.repeats or ():
-            require_file_name("repeats", name)
-
-    @property
-    def known_sha256(self) -> dict[str, str]:
-        """Of its report and its repeats, by name."""
-        return {**(self.repeats_sha256 or {}), self.report: self.sha256}
 
 
 class Tried(Record, frozen=True, kw_only=True):

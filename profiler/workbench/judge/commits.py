@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import LEVEL
-from workbench.derive.noise import Noise
 from workbench.judge.comparability import COMPILERS, HARDWARE, LIBRARIES
 from workbench.judge.differences import (
     SPILLS,
@@ -78,11 +77,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Rules:
-    """The thresholds of ``workbench.toml``, and how far a counter moves by itself."""
+    """The thresholds of ``workbench.toml``."""
 
     gate: CommitGate
     gates: Gates
-    noise: Noise
 
 
 def judge_change(
@@ -100,7 +98,7 @@ def judge_change(
         move = Move.BROKEN if broken else Move.NEW
         lacks = f"; it {after.lacks}" if after.lacks else ""
         return Change(variant, move, _first(broken) if broken else f"was not there before{lacks}")
-    found = (*compiled(before, after), *counters(before, after, rules.gate, rules.noise))
+    found = (*compiled(before, after), *counters(before, after, rules.gate))
     change = Change(variant, Move.SAME, "", findings=found, timed=timed)
     if not is_same(before, after) and (failed := _failed(before, after)):
         return replace(change, move=failed[0], why=failed[1], cause=_cause(before, after))

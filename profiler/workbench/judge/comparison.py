@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
 from workbench.derive.figures import Figure, StallTime, compare_times, figures, stall_times
-from workbench.derive.noise import ASSUMED_NOISE, Noise
 from workbench.derive.standouts import Standouts, standouts
 from workbench.judge.bottlenecks import READABLE
 from workbench.words import RuleMove
@@ -40,7 +39,6 @@ def compare(
     before: Capture,
     after: Capture,
     names: tuple[str, str],
-    noise: Noise = ASSUMED_NOISE,
     known: tuple[Mapping[str, Figure], Mapping[str, Figure]] | None = None,
 ) -> Comparison:
     """``names`` are what the two are called; ``known`` their figures, where already computed."""
@@ -51,7 +49,7 @@ def compare(
         after=names[1],
         factors=factors,
         stall_times=tuple(compare_times(stall_times(before.metrics), stall_times(after.metrics))),
-        standouts=standouts(old, new, factors, noise),
+        standouts=standouts(old, new, factors),
         rules=rule_changes(before.rules, after.rules),
     )
 

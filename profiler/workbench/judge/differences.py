@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure
-from workbench.derive.noise import Noise
+from workbench.derive.noise import surprise
 from workbench.derive.standouts import CERTAIN, counted
 from workbench.ncu.catalog import catalog
 from workbench.study.config import CommitGate
@@ -161,9 +161,7 @@ def _paired(
         )
 
 
-def counters(
-    before: AtCommit, after: AtCommit, gate: CommitGate, noise: Noise
-) -> Iterator[Finding]:
+def counters(before: AtCommit, after: AtCommit, gate: CommitGate) -> Iterator[Finding]:
     """Tier 1: those that moved by more than their noise and the least that counts."""
     known = [_with_sectors(side.figures) for side in (before, after)]
     for name in REPEATING:
@@ -171,7 +169,7 @@ def counters(
             continue
         old, new = counted(catalog()[name], *known)
         size = abs(new.value - old.value) / max(abs(old.value), 1e-12)
-        if size < gate.counters or noise.surprise(old, new) < CERTAIN:
+        if size < gate.counters or surprise(old, new) < CERTAIN:
             continue
         one, other = (figures[name] for figures in known)
         yield Finding(1, one.label, one.value, other.value, new.value > old.value)

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure, figures
-from workbench.derive.noise import ASSUMED_NOISE, Noise, noise_of
 from workbench.derive.speedup import Key, SessionTimes, session_times, wrong_outputs
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks, parts
 from workbench.study.model import Step
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
         GraphNode,
         Timing,
     )
-    from workbench.ncu.capture import Capture, Table
+    from workbench.ncu.capture import Capture
     from workbench.study.model import Ladder, Step, Work
     from workbench.words import Parameter
 
@@ -124,7 +123,6 @@ class TimedTogether:
 class ShapeEvidence:
     """One shape: its timings, oldest first, and the variants that were asked for there.
 
-    ``repeats`` are the metrics of every variant that was captured more than once as it is now.
     ``work`` is the study's, and ``flops`` of it; None where it was not asked for.
     """
 
@@ -132,15 +130,8 @@ class ShapeEvidence:
     parameters: Mapping[str, Parameter]
     timings: tuple[TimedTogether, ...]
     variants: Mapping[str, VariantEvidence]
-    repeats: tuple[Sequence[Table], ...] = ()
     flops: float | None = None
     work: Work | None = None
-
-    @cached_property
-    def noise(self) -> Noise:
-        """From all repeats on record, whichever variants are asked for; else assumed."""
-        groups = [[figures(metrics) for metrics in repeats] for repeats in self.repeats]
-        return noise_of(groups) if groups else ASSUMED_NOISE
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,7 +82,6 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
             *ceiling_warnings(measured),
         ),
         whole=None if only else _whole(table, rows),
-        noise=table.evidence.noise,
         across=across,
         measured=measured,
         ladders=ladders,

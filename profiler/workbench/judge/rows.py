@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
-from workbench.derive.noise import ASSUMED_NOISE, Noise
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Time
@@ -174,7 +173,6 @@ class Ablation:
     timing_file: str
     warnings: tuple[str, ...]
     whole: Comparison | None = None
-    noise: Noise = ASSUMED_NOISE
     across: AcrossShapes | None = None
     measured: MeasuredCeilings | None = None
     ladders: tuple[ShapeLadder, ...] = ()

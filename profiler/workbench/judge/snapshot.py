@@ -29,12 +29,12 @@ from workbench.words import CheckResult, Status
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Build, Check
-    from workbench.ncu.capture import Capture, Table
+    from workbench.ncu.capture import Capture
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which variants at one shape, and whether their captures (with all repeats) and texts."""
+    """Which variants at one shape, and whether their captures and texts."""
 
     variants: tuple[str, ...]
     captures: bool = False
@@ -173,7 +173,6 @@ def _shape(evidence: Evidence, wanted: Wanted) -> ShapeEvidence:
         parameters=shape.parameters,
         timings=tuple(_timings(evidence)),
         variants={name: _variant(evidence, name, wanted) for name in wanted.variants},
-        repeats=tuple(_repeats(evidence)) if wanted.captures else (),
         flops=evidence.study.work(evidence.shape).flops if shape.profiled else None,
         work=evidence.study.work(evidence.shape) if shape.profiled else None,
     )
@@ -183,16 +182,6 @@ def _timings(evidence: Evidence) -> Iterator[TimedTogether]:
     for file in evidence.timings:
         timed = frozenset(evidence.timed(file.timing))
         yield TimedTogether(file=file.name, timed=timed, timing=file.timing)
-
-
-def _repeats(evidence: Evidence) -> Iterator[Sequence[Table]]:
-    """The metrics of a capture and of its repeats, for every variant of the study that has any."""
-    captures = Captures(evidence)
-    for variant in evidence.study.variants:
-        repeats = captures.repeats(variant)
-        capture = _opened(evidence, variant).capture if repeats else None
-        if capture is not None:
-            yield [capture.metrics, *repeats]
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,6 @@ class View:
             one.capture,
             other.capture,
             names=(before + where, after + where),
-            noise=self.evidence.noise,
             known=(one.figures, other.figures),
         )
 

@@ -22,9 +22,8 @@ from workbench.errors import BadCapture, EnvironmentLacks
 from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import CaptureIndex
-from workbench.evidence.store import CONTENT, EXCHANGED, digest_of, report_sha256, write_bytes
-from workbench.ncu.capture import Capture, Decoded, Launched, Table, Tables
+from workbench.evidence.store import CONTENT, EXCHANGED, digest_of, write_bytes
+from workbench.ncu.capture import Capture, Decoded, Launched, Tables
 from workbench.ncu.disassembly import Code, packed, unpacked
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 
@@ -212,28 +211,6 @@ class Captures:
         if index is None:
             return None
         return self._reports.capture(self._evidence.folder, index.report, index.sha256, index.range)
-
-    def repeats(self, variant: str) -> list[Table]:
-        """Metrics of earlier captures of the same sources under the same ncu, newest first.
-
-        One that cannot be read costs the noise estimate alone: see ``told``.
-        """
-        index, folder = self._evidence.capture_index(variant).current, self._evidence.folder
-        if index is None:
-            return []
-        there = {name: report_sha256(folder, name) for name in index.repeats or ()}
-        found = [self._repeat(name, sha, index) for name, sha in there.items() if sha is not None]
-        return [metrics for metrics in found if metrics is not None]
-
-    def _repeat(self, name: str, sha256: str, index: CaptureIndex) -> Table | None:
-        folder = self._evidence.folder
-        try:
-            if index.known_sha256.get(name, sha256) != sha256:
-                raise BadCapture(f"{name} {EXCHANGED}")
-            return self._reports.capture(folder, name, sha256, index.range).metrics
-        except BadCapture as error:
-            self._reports.tell(f"{error.message}: the noise is estimated without this repeat")
-            return None
 
     @property
     def told(self) -> tuple[str, ...]:

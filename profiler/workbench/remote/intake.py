@@ -27,7 +27,7 @@ from workbench.evidence.records import (
     Timing,
 )
 from workbench.remote.job import Result, digest
-from workbench.run.recording import Recorder, stamp, with_repeats, write_captures
+from workbench.run.recording import Recorder, stamp, write_captures
 
 R = TypeVar("R", bound=Record)
 JOURNAL, CEILINGS = "journal.jsonl", "ceilings.json"
@@ -125,7 +125,7 @@ class Intake:
             report, kept = self.files[f"reports/{name}"], name
             if is_there(self.folder.reports / name):  # two GPUs in one second
                 kept = f"{name.removesuffix('.ncu-repz')}-{digest(report)[:8]}.ncu-repz"
-            new = [with_repeats(self.folder, structs.replace(i, report=kept)) for i in mine]
+            new = [structs.replace(index, report=kept) for index in mine]
             write_captures(self.folder, kept, report, new)
 
 

@@ -252,7 +252,6 @@ def ablation(found: Ablation, *, full: bool = False) -> Data:
         **keys("study gpu reference timing warnings predictions=score", shape=_shape)(found),
         "evidence": keys("source date timings=timing_file")(found),
         "whole": against(found.whole) if found.whole else None,
-        "noise": keys("captures")(found.noise),
         "across_shapes": found.across,
         "versions": [each(found, r) for r in found.rows],
         "references": [each(found, r) for r in found.references],

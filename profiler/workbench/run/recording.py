@@ -41,8 +41,6 @@ from workbench.study.config import Profiler
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, source_files
 
-REPEATS_KEPT = 2  # earlier reports of a variant; each is a megabyte or so
-
 
 def compressed(report: bytes) -> bytes:
     """A report as it is kept: with a checksum of its content, where it is compressed here."""
@@ -77,7 +75,7 @@ def remove_unused(folder: EvidenceFolder) -> None:
         indexes = [store.read(path, CaptureIndex) for path in folder.capture_indexes()]
     except UsageError:
         return
-    used = {name for index in indexes for name in (index.report, *(index.repeats or ()))}
+    used = {index.report for index in indexes}
     tables = {folder.tables(name) for name in used}
     for report in listed(folder.reports):
         if ".ncu-rep" in report.name and report.name not in used:
@@ -99,28 +97,6 @@ def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: s
             ):
                 journal.note_found(folder, shape, path)
                 path.unlink()
-
-
-def with_repeats(folder: EvidenceFolder, new: CaptureIndex) -> CaptureIndex:
-    """With the earlier reports on record of the same sources, ncu, flags and driver, and their
-    sha256: they tell the noise of a capture. Those that are not what was recorded are none.
-    """
-    path, found = folder.capture_index(new.shape, new.variant), dict[str, str]()
-    old = store.read(path, CaptureIndex) if is_there(path) else None
-    if old is not None and _is_repeated(old, new):
-        names, known = (old.report, *(old.repeats or ())), old.known_sha256
-        there = {name: sha for name in names if (sha := store.report_sha256(folder, name))}
-        same_still = {name: sha for name, sha in there.items() if known.get(name, sha) == sha}
-        found = dict(list(same_still.items())[:REPEATS_KEPT])
-    return structs.replace(new, repeats=tuple(found), repeats_sha256=found or None)
-
-
-def _is_repeated(old: CaptureIndex, new: CaptureIndex) -> bool:
-    one, other = (
-        (index.fingerprint, index.ncu, ncu.counting(index.ncu_flags), index.provenance.driver)
-        for index in (old, new)
-    )
-    return one == other
 
 
 class Recorder:
@@ -310,21 +286,18 @@ class Recorder:
         if is_there(self.folder.reports / name):
             name = f"{self.shape}-{stamp(origin.date)}-{sha256[:8]}.ncu-repz"
         indexes = [
-            with_repeats(
-                self.folder,
-                CaptureIndex(
-                    variant=variant,
-                    shape=self.shape,
-                    fingerprint=self.fingerprint(variant),
-                    report=name,
-                    sha256=sha256,
-                    range=range_name(self.study.name, variant, self.shape),
-                    launches=number,
-                    ncu=version,
-                    ncu_flags=flags,
-                    provenance=origin,
-                    resources=(resources or {}).get(variant),
-                ),
+            CaptureIndex(
+                variant=variant,
+                shape=self.shape,
+                fingerprint=self.fingerprint(variant),
+                report=name,
+                sha256=sha256,
+                range=range_name(self.study.name, variant, self.shape),
+                launches=number,
+                ncu=version,
+                ncu_flags=flags,
+                provenance=origin,
+                resources=(resources or {}).get(variant),
             )
             for variant, number in launches.items()
         ]

@@ -27,7 +27,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.phrases import ladders, reason, steps
-from workbench.render.document.why import noise
+from workbench.render.document.why import NOISE
 from workbench.render.numbers import factor, number, shorten
 from workbench.words import ABSENT, NONE, Status
 
@@ -286,7 +286,7 @@ def conventions(ablation: Ablation) -> Paragraph:
             "peak rates times its clocks: the chart draws those of the first capture, a share of "
             "the roof takes those of its own. Figures of a version that launches several kernels "
             "are taken over all of them. In what moved most, "
-            f"{noise(ablation.noise)}; the part is a factor's part in the change of the time, or "
+            f"{NOISE}; the part is a factor's part in the change of the time, or "
             "the share of the samples in the stalls that the figure feeds.",
         )
     )

@@ -6,7 +6,6 @@ import math
 
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import StallTime
-from workbench.derive.noise import Noise
 from workbench.derive.standouts import Standout
 from workbench.derive.sums import added
 from workbench.judge.comparison import Comparison, RuleChange
@@ -159,18 +158,12 @@ def _exact(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else number(value)
 
 
-def noise(assumed: Noise) -> str:
-    if assumed.captures:
-        return (
-            f"σ is the standard deviation of the difference of two captures, from "
-            f"{assumed.captures} repeated captures on record, and assumed where those have none"
-        )
-    return (
-        "σ is the standard deviation of the difference of two captures; no repeated captures are "
-        "on record, so it is assumed by kind of figure: 1 % for counts and times, 4 % for rates "
-        "per active cycle, 5 % for rates per elapsed time and for what the caches decide, with at "
-        "least half a point for percentages and three points for hit rates"
-    )
+NOISE = (
+    "σ is the standard deviation of the difference of two captures, assumed by kind of figure: 1 % "
+    "for counts and times, 4 % for rates per active cycle, 5 % for rates per elapsed time and for "
+    "what the caches decide, with at least half a point for percentages and three points for hit "
+    "rates"
+)
 
 
 def rules(pair: Comparison) -> list[Block]:
