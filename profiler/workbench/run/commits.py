@@ -9,7 +9,6 @@ same. Inputs and reference are those of the newer commit.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -31,7 +30,6 @@ from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 
 SECONDS = 120.0  # for one call of git
 FULL = 1 << 20  # bytes that are free on a disk where something did not fit
-HELD = "held"  # a file in a scratch folder, locked as long as its worktrees are used
 SCRATCH = "workbench-commits-"
 # What git tells its hooks: another command would take them for its own repository and index.
 OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX")
@@ -127,9 +125,8 @@ class Repository:
         """Their workspaces, each in a worktree that is gone afterwards. Raises UsageError for a
         commit that has no workspace there.
         """
-        self._sweep()
-        with empty_scratch(SCRATCH) as scratch, (scratch / HELD).open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        self.git("worktree", "prune")  # those of killed runs whose folders are gone
+        with empty_scratch(SCRATCH) as scratch:
             places = [
                 scratch.resolve() / f"{number}-{one.short}" for number, one in enumerate(commits)
             ]
@@ -157,15 +154,6 @@ class Repository:
         """With the files of a commit's workspace at ``root`` as git names them: COMMIT:PATH."""
         inside = "" if self.inside == Path() else f"{self.inside.as_posix()}/"
         return message.replace(f"{root}/", f"{commit.short}:{inside}")
-
-    def _sweep(self) -> None:
-        """Take out of the repository's list the worktrees of runs that were killed."""
-        listed = self.git("worktree", "list", "--porcelain").split("\n")
-        places = [Path(line[9:]) for line in listed if line.startswith("worktree ")]
-        for place in places:
-            if place.parent.name.startswith(SCRATCH) and not _is_held(place.parent):
-                with suppress(ToolFailed):
-                    self.git("worktree", "remove", "--force", str(place))
 
     def workspace(self, place: Path, commit: Commit) -> Workspace:
         """That of a commit that is checked out at ``place``."""
@@ -199,17 +187,6 @@ def repository_of(workspace: Workspace) -> Repository:
             f"{workspace.root} is in no git repository", hint="`git init` there, and commit"
         ) from None
     return Repository(top, workspace.root.resolve().relative_to(top))
-
-
-def _is_held(scratch: Path) -> bool:
-    try:
-        with (scratch / HELD).open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _environment() -> dict[str, str]:
