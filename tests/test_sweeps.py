@@ -243,11 +243,18 @@ def test_the_default_stands_in_every_sweep(monkeypatch: pytest.MonkeyPatch, swee
     assert {c["variant"] for c in found["combinations"]} == {"fix", "fix[warps=8]", "fix[warps=16]"}
 
 
-def test_ablate_takes_a_space_as_well(
+def test_ablate_names_the_verb_that_takes_a_space(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ablate", "fix[warps=2..16*2]", "--project", str(root)]) == 2
+    assert "`workbench sweep` takes several values" in capsys.readouterr().err
+
+
+def test_a_sweep_is_written_beside_the_reports(
     monkeypatch: pytest.MonkeyPatch, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     StandIn(monkeypatch, by_warps)
-    assert main(["ablate", "fix[warps=2..16*2]", "--project", str(root)]) == 0
+    assert main(["sweep", "fix[warps=2..16*2]", "--project", str(root)]) == 0
     out, _ = capsys.readouterr()
     assert "is the fastest of 4" in out
     assert "fresh sessions that had no part in picking it" in out

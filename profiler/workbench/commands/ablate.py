@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
 from shlex import quote
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from workbench.commands import sweep
 from workbench.commands.executor import on_target
 from workbench.commands.measuring import Ensured, Wanted, ensure, ensure_each
-from workbench.commands.options import AblateOptions, SweepOptions
+from workbench.commands.options import AblateOptions
 from workbench.commands.printing import output, show_json, tell
 from workbench.commands.report import REPORT, is_due, reported
 from workbench.commands.streams import note
@@ -36,7 +35,7 @@ from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Section
 from workbench.render.document.leave_one_out import left_out_view
 from workbench.study.model import Ladder, Study
-from workbench.study.params import base_name, declared, find_variant, is_space, with_values
+from workbench.study.params import base_name, declared, find_variant, with_values
 from workbench.study.workspace import including
 
 
@@ -111,8 +110,6 @@ def named_again(target: Target) -> str:
 def run(options: AblateOptions) -> None:
     if options.leave_one_out:
         return leave_one_out(options)
-    if any(map(is_space, options.fixes or [])):
-        return run_sweep(options)
     if options.all_shapes:
         return run_all(options)
     workspace, study = find_study(options.project, options.study)
@@ -131,15 +128,6 @@ def run(options: AblateOptions) -> None:
         lambda: [*ladder_table.ablation(found, own=own), *ladder_table.account(found)],
     )
     return finish(target, fixes, found, failed)
-
-
-def run_sweep(options: AblateOptions) -> None:
-    """All combinations of what has parameters with several values."""
-    if options.all_shapes:
-        raise UsageError("--all-shapes is of the ladder", hint="--shape takes a range of shapes")
-    names = {each.name for each in fields(AblateOptions)}
-    given = {f.name: getattr(options, f.name) for f in fields(SweepOptions) if f.name in names}
-    sweep.swept(SweepOptions(variants=options.fixes or [], **given))
 
 
 def run_sizes(options: AblateOptions, targets: list[Target]) -> None:

@@ -112,11 +112,6 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
 
 @executor.on_target
 def run(options: SweepOptions) -> None:
-    swept(options)
-
-
-def swept(options: SweepOptions) -> None:
-    """On the place that the verb was given."""
     workspace, study = find_study(options.project, options.study)
     if not any(map(is_space, options.variants)):
         return run_sizes(options, workspace, study)
