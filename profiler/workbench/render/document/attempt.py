@@ -11,7 +11,6 @@ from workbench.render.document import advice, timings
 from workbench.render.document.blocks import (
     Block,
     Bullets,
-    Callout,
     Field,
     Paragraph,
     Text,
@@ -20,6 +19,7 @@ from workbench.render.document.blocks import (
     line,
     strong,
     table,
+    warned,
     words,
 )
 from workbench.render.document.limits import bullets
@@ -70,9 +70,7 @@ def _error(row: Row) -> str:
 
 def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
     """Time against the reference, then the three largest bottlenecks."""
-    told: list[Block] = [Paragraph(origin(judged))]
-    if judged.warnings:
-        told.append(Callout("Read this first", tuple(map(words, judged.warnings))))
+    told: list[Block] = [Paragraph(origin(judged)), *warned(judged.warnings)]
     if row.status == Status.FAILED:
         return [*told, Paragraph(line(strong("failed"), f": {row.problem}"))]
     told.append(Paragraph(headline(row, judged)))

@@ -172,9 +172,9 @@ class Document:
     facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def warned(warnings: Sequence[str]) -> list[Block]:
+def warned(warnings: Sequence[str | Text]) -> list[Block]:
     """What must be read first, where there is anything."""
-    return [Callout("Read this first", tuple(map(words, warnings)))] if warnings else []
+    return [Callout("Read this first", tuple(map(line, warnings)))] if warnings else []
 
 
 def plain(text: Text) -> str:

@@ -11,7 +11,6 @@ from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.document import result, step, timings, variant, why
 from workbench.render.document.blocks import (
     Block,
-    Callout,
     Cell,
     CodeBlock,
     Field,
@@ -25,6 +24,7 @@ from workbench.render.document.blocks import (
     line,
     only,
     table,
+    warned,
     words,
 )
 from workbench.render.document.limits import reasons, share, top_stall
@@ -56,99 +56,64 @@ OF_REFERENCES = ("reference", "fastest", "error")  # what a study without any ha
 
 def fields(ablation: Ablation) -> list[Field[Row]]:
     """The columns in the order in which Markdown has them; a terminal orders them by rank."""
-    ratios = f"chained, over the sessions of {ablation.timing_file or ABSENT}"
+    sessions = ablation.timing_file or ABSENT
+    checks = "checks against the float64 reference, the worst of all shapes"
+    nearest = "DRAM or L2, whichever is nearer to its peak"
+    occupancy = metrics(ablation, "achieved_occupancy")
+
+    def over(
+        key: str, other: str, make: Callable[[Row], Cell], rank: int, note: str = ""
+    ) -> Field[Row]:
+        source, json = f"chained, over the sessions of {sessions}", f"speedup_over_{key}"
+        return _number(key, f"vs {other}", make, rank, note=note, source=source, json=json)
+
     columns = [
         field("version", "version", _version, rank=0, json="variant"),
-        field(
+        _number(
             "time",
             "time, chained",
-            measured(lambda row: time_cell(row.time)),
+            lambda r: time_cell(r.time),
+            1,
             unit="µs",
-            right=True,
-            rank=1,
-            source=f"sessions in {ablation.timing_file or ABSENT}",
+            source=f"sessions in {sessions}",
             json="microseconds",
         ),
-        field(
-            "baseline",
-            "vs baseline",
-            measured(lambda row: ratio_cell(row.over_baseline, cycles=False)),
-            right=True,
-            rank=6,
-            source=ratios,
-            json="speedup_over_baseline",
+        over("baseline", "baseline", lambda r: ratio_cell(r.over_baseline, cycles=False), 6),
+        over("parent", "parent", _over_parent, 2, INTERVAL),
+        over(
+            "reference", ablation.reference, lambda r: ratio_cell(r.over_reference, cycles=False), 8
         ),
-        field(
-            "parent",
-            "vs parent",
-            measured(_over_parent),
-            note=INTERVAL,
-            right=True,
-            rank=2,
-            source=ratios,
-            json="speedup_over_parent",
-        ),
-        field(
-            "reference",
-            f"vs {ablation.reference}",
-            measured(lambda row: ratio_cell(row.over_reference, cycles=False)),
-            right=True,
-            rank=8,
-            source=ratios,
-            json="speedup_over_reference",
-        ),
-        field(
+        over(
             "fastest",
-            "vs fastest reference",
-            measured(lambda row: _over_fastest(row, ablation.reference)),
-            note=INTERVAL,
-            right=True,
-            rank=3,
-            source=ratios,
-            json="speedup_over_fastest",
+            "fastest reference",
+            lambda r: _over_fastest(r, ablation.reference),
+            3,
+            INTERVAL,
         ),
-        field(
-            "error",
-            f"error ÷ {ablation.reference}'s",
-            measured(_error),
-            right=True,
-            rank=6,
-            source="checks against the float64 reference, the worst of all shapes",
-            json="accuracy",
+        _number(
+            "error", f"error ÷ {ablation.reference}'s", _error, 6, source=checks, json="accuracy"
         ),
-        field(
-            "back_to_back",
-            Regime.BACK_TO_BACK,
-            measured(lambda row: _in(row, Regime.BACK_TO_BACK)),
-            unit="µs",
-            right=True,
-            rank=10,
+        *(
+            _number(
+                regime.name.lower(), regime, lambda r, regime=regime: _in(r, regime), 10, unit="µs"
+            )
+            for regime in (Regime.BACK_TO_BACK, Regime.COLD)
         ),
-        field(
-            "cold",
-            Regime.COLD,
-            measured(lambda row: _in(row, Regime.COLD)),
-            unit="µs",
-            right=True,
-            rank=10,
-        ),
-        field(
+        _number(
             "memory",
             "memory GB/s under ncu",
-            measured(_bandwidth),
+            _bandwidth,
+            7,
             note="(% of peak)",
-            right=True,
-            rank=7,
-            source="DRAM or L2, whichever is nearer to its peak",
+            source=nearest,
             json="memory",
         ),
-        field(
+        _number(
             "occupancy",
             "occupancy %",
-            measured(lambda row: figure_cell(figure(row, "achieved_occupancy"))),
-            right=True,
-            rank=8,
-            source=metrics(ablation, "achieved_occupancy"),
+            _occupancy,
+            8,
+            source=occupancy,
             json="achieved_occupancy_pct",
         ),
         field("stall", "top stall", measured(_top_stall), rank=9, source=STALLS),
@@ -156,6 +121,12 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         field("verdict", "verdict", _verdict, rank=4, json="verdict"),
     ]
     return [f for f in columns if ablation.reference or f.column.key not in OF_REFERENCES]
+
+
+def _number(
+    key: str, label: str, make: Callable[[Row], Cell], rank: int, **others: str
+) -> Field[Row]:
+    return field(key, label, measured(make), rank=rank, right=True, **others)
 
 
 def ladder_table(ablation: Ablation, rows: tuple[Row, ...] | None = None, name: str = "") -> Table:
@@ -249,6 +220,10 @@ def _bandwidth(row: Row) -> Cell:
     return Cell(words(number(level.rate / 1e9)), sort=level.rate, note=note, data=data)
 
 
+def _occupancy(row: Row) -> Cell:
+    return figure_cell(figure(row, "achieved_occupancy"))
+
+
 def _top_stall(row: Row) -> Cell:
     top = top_stall(row)
     if top is None:
@@ -274,10 +249,7 @@ def ablation(judged: Ablation, *, own: bool = False) -> list[Block]:
     """The ladder at its shape; ``own``: only the steps that are judged there, and a line for each
     other shape.
     """
-    warnings = result.warnings(judged)
-    told: list[Block] = [Paragraph(variant.origin(judged))]
-    if warnings:
-        told.append(Callout("Read this first", warnings))
+    told = [Paragraph(variant.origin(judged)), *warned(result.warnings(judged))]
     if not own:
         return [*told, ladder_table(judged)]
     ladder, best = ladders(judged)[0], judged.best
@@ -294,15 +266,11 @@ def _elsewhere(judged: Ablation) -> list[Block]:
         if row.judged_at:
             steps.setdefault(row.judged_at, []).append(row)
     told = (
-        f"{len(rows)} at {shape}, of which {sum(map(_kept, rows))} kept"
+        f"{len(rows)} at {shape}, of which {sum(row.verdict == Verdict.KEPT for row in rows)} kept"
         for shape, rows in steps.items()
     )
     text = "Steps judged at other shapes (see --shape): " + "; ".join(told)
     return [Paragraph(words(text))] if steps else []
-
-
-def _kept(row: Row) -> bool:
-    return row.verdict == Verdict.KEPT
 
 
 def account(judged: Ablation) -> list[Block]:

@@ -22,7 +22,6 @@ from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
     Block,
     Bullets,
-    Callout,
     Chart,
     Document,
     Fold,
@@ -32,6 +31,7 @@ from workbench.render.document.blocks import (
     Text,
     code,
     line,
+    warned,
     words,
 )
 from workbench.render.document.ladder_table import across, ladder_table, shape_ladder, tree
@@ -67,8 +67,6 @@ def _pruned(blocks: Sequence[Block]) -> tuple[Block, ...]:
 
 
 def _document(ablation: Ablation, steps: Section) -> Document:
-    warnings = said.warnings(ablation)
-    callouts = (Callout("Read this first", warnings),) if warnings else ()
     sections = (
         Section("result", (), (Paragraph(said.result(ablation)),)),
         _lessons(ablation),
@@ -86,7 +84,7 @@ def _document(ablation: Ablation, steps: Section) -> Document:
         _sources(ablation),
     )
     title = line("Optimization report: ", ablation.title or ablation.study)
-    return Document(title, (*callouts, *sections), facts(ablation))
+    return Document(title, (*warned(said.warnings(ablation)), *sections), facts(ablation))
 
 
 def facts(ablation: Ablation) -> dict[str, str]:
@@ -100,9 +98,13 @@ def facts(ablation: Ablation) -> dict[str, str]:
 
 
 def _lessons(ablation: Ablation) -> Section:
-    told = said.lessons(ablation)
-    nothing = Paragraph(words("There is no step beyond the baseline yet."))
-    return Section("lessons", words("What was learned"), (Bullets(told) if told else nothing,))
+    nothing = "There is no step beyond the baseline yet."
+    blocks = _bullets(said.lessons(ablation), nothing)
+    return Section("lessons", words("What was learned"), blocks)
+
+
+def _bullets(told: tuple[Text, ...], nothing: str) -> tuple[Block, ...]:
+    return (Bullets(told) if told else Paragraph(words(nothing)),)
 
 
 def _environment(ablation: Ablation) -> Section:
@@ -241,9 +243,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
 
 
 def _failures(ablation: Ablation) -> Section:
-    told = said.failures(ablation)
-    nothing = Paragraph(words("Every step was kept."))
-    blocks = (Bullets(told) if told else nothing,)
+    blocks = _bullets(said.failures(ablation), "Every step was kept.")
     return Section("failures", words("What did not work"), blocks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from workbench.derive.intervals import Ratio
@@ -44,6 +45,12 @@ class _Timed:
     known: InRegime
 
 
+def _ratio(
+    key: str, other: str, of: Callable[[InRegime], Ratio | None], rank: int
+) -> Field[_Timed]:
+    return field(key, f"vs {other}", lambda t: with_cycles(of(t.known)), right=True, rank=rank)
+
+
 def regimes(row: Row, reference: str = "") -> Table:
     """One variant: a row a regime, with the ratios there; a column of ratios only where it has a
     parent, or a reference.
@@ -53,16 +60,8 @@ def regimes(row: Row, reference: str = "") -> Table:
         field("regime", "regime", lambda t: t.regime),
         field("time", "time", lambda t: time_cell(t.known.time), unit="µs", right=True),
         field("range", "95 % interval", lambda t: spread(t.known.time), right=True, rank=3),
-        field(
-            "parent", f"vs {parent}", lambda t: with_cycles(t.known.over_parent), right=True, rank=1
-        ),
-        field(
-            "reference",
-            f"vs {reference}",
-            lambda t: with_cycles(t.known.over_reference),
-            right=True,
-            rank=2,
-        ),
+        _ratio("parent", parent, lambda known: known.over_parent, 1),
+        _ratio("reference", reference, lambda known: known.over_reference, 2),
         field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=1),
         field("clock", "SM clock", lambda t: clock(t.known.time), unit="GHz", right=True, rank=4),
         field(
