@@ -16,7 +16,6 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     CodeBlock,
-    Column,
     Document,
     Fold,
     Paragraph,
@@ -25,9 +24,10 @@ from workbench.render.document.blocks import (
     Span,
     Table,
     Text,
+    label,
     plain,
 )
-from workbench.render.numbers import harmless, one_line, with_unit
+from workbench.render.numbers import harmless, one_line
 
 TOP = 2  # level of a document's sections; its title is above them
 
@@ -107,12 +107,6 @@ def _shield(opening: str) -> str:
     return f"{digits[0]}\\{opening[digits.end() :]}" if digits else "\\" + opening
 
 
-def heading(column: Column) -> str:
-    """``time, chained (µs)``, with what its notes are."""
-    label = with_unit(column.label, column.unit)
-    return f"{label} {column.note}" if column.note else label
-
-
 def cell(content: Cell) -> str:
     return f"{spans(_unpiped(content.text))} {loose(content.note)}".strip()
 
@@ -124,7 +118,7 @@ def _unpiped(text: Text) -> Text:
 
 def table(shown: Table) -> str:
     """A GFM table."""
-    header = [loose(heading(column)) for column in shown.columns]
+    header = [loose(label(column)) for column in shown.columns]
     rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
     right = [column.align == Align.RIGHT for column in shown.columns]
     return grid([header, *rows], right)

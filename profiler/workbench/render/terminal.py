@@ -22,9 +22,11 @@ from workbench.render.document.blocks import (
     Table,
     TableRow,
     Text,
+    label,
     plain,
+    words,
 )
-from workbench.render.numbers import clip, printable, with_unit
+from workbench.render.numbers import clip, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -62,7 +64,7 @@ def _write(block: Block, console: Console, wide: bool) -> None:
                 console.print(line, soft_wrap=True)
         case Callout():
             for item in block.items:
-                console.print(_warning(item))
+                console.print(styled(words("warning: "), "yellow bold").append_text(styled(item)))
         case CodeBlock():
             for text in block.text.splitlines():
                 console.print(printable(text), markup=False, soft_wrap=True)
@@ -105,15 +107,7 @@ def styled(text: Text, style: str = "") -> Styled:
 
 
 def _more(what: str) -> Styled:
-    from rich.text import Text as Styled
-
-    return Styled(printable(f"more with --wide: {what}"), "dim")
-
-
-def _warning(item: Text) -> Styled:
-    from rich.text import Text as Styled
-
-    return Styled("warning: ", "yellow bold").append_text(styled(item))
+    return styled(words(f"more with --wide: {what}"), "dim")
 
 
 def _bullets(block: Bullets, console: Console) -> Iterator[Styled]:
@@ -162,22 +156,14 @@ def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
     for row in table.rows:
         shown.add_row(*(_cell(row, each, first=not at) for at, each in enumerate(columns)))
     yield shown
-    if left := [label(c, notes=False) for c in table.columns if c not in _columns(columns)]:
+    kept = [each.column for each in columns]
+    if left := [label(column, notes=False) for column in table.columns if column not in kept]:
         yield _more(", ".join(left))
-
-
-def _columns(shown: Sequence[Shown]) -> list[Column]:
-    return [each.column for each in shown]
-
-
-def label(column: Column, notes: bool) -> str:
-    text = with_unit(column.label, column.unit)
-    return f"{text} {column.note}" if notes and column.note else text
 
 
 def header(shown: Shown) -> list[str]:
     """Broken at blanks to the width of its column."""
-    text = printable(label(shown.column, shown.notes))
+    text = printable(label(shown.column, notes=shown.notes))
     return textwrap.wrap(text, max(shown.width, 1), break_long_words=False)
 
 
@@ -210,7 +196,10 @@ def fitted(table: Table, width: int | None) -> list[Shown]:
     sizes: dict[str, int] = {}
     for column in ranked:
         cut = LEAST if column.rank <= NEEDED else COMFORTABLE
-        needs = {c.key: _least(c, natural[c.key], cut) for c in (*kept, column)}
+        needs = {
+            c.key: natural[c.key] if c.align == Align.RIGHT else min(natural[c.key], cut)
+            for c in (*kept, column)
+        }
         if kept and sum(needs.values()) + GAP * len(kept) > width:
             break
         kept.append(column)
@@ -245,7 +234,7 @@ def _width(table: Table, column: Column, *, notes: bool) -> int:
 
 def _header_width(column: Column, notes: bool) -> int:
     """Of the longest word; a text's header takes two lines at most."""
-    text = label(column, notes)
+    text = label(column, notes=notes)
     least = max((len(word) for word in text.split()), default=0)
     while column.align == Align.LEFT and len(textwrap.wrap(text, max(least, 1))) > 2:
         least += 1
@@ -255,7 +244,3 @@ def _header_width(column: Column, notes: bool) -> int:
 def _plain(cell: Cell, notes: bool) -> str:
     text = printable(plain(cell.text))
     return f"{text} {printable(cell.note)}" if notes and cell.note else text
-
-
-def _least(column: Column, natural: int, cut: int) -> int:
-    return natural if column.align == Align.RIGHT else min(natural, cut)

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from workbench.render.numbers import finite, number
+from workbench.derive.intervals import Ratio
+from workbench.render.numbers import finite, interval, number, quantity, with_unit
+from workbench.words import NONE
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,12 @@ def warned(warnings: Sequence[str | Text]) -> list[Block]:
     return [Callout("Read this first", tuple(map(line, warnings)))] if warnings else []
 
 
+def label(column: Column, *, notes: bool = True) -> str:
+    """``time, chained (µs)``, with what its notes are."""
+    text = with_unit(column.label, column.unit)
+    return f"{text} {column.note}" if notes and column.note else text
+
+
 def plain(text: Text) -> str:
     """The words alone."""
     return "".join(span.text for span in text)
@@ -255,6 +263,17 @@ def figure_cell(value: float | None, text: str = "", note: str = "") -> Cell:
     """A number as people read it, with itself for sorting and JSON."""
     known = finite(value)
     return Cell(words(text or number(value)), sort=known, note=note, data=known)
+
+
+def quantity_cell(value: float | None, unit: str) -> Cell:
+    return figure_cell(value, quantity(value, unit))
+
+
+def interval_cell(ratio: Ratio | None) -> Cell:
+    """A ratio with its interval; a dash where there is none."""
+    if ratio is None:
+        return Cell(words(NONE))
+    return Cell(words(interval(ratio)), sort=ratio.ratio, data=ratio.ratio)
 
 
 def table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from workbench.derive.intervals import Ratio
@@ -58,8 +59,9 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
     """The columns in the order in which Markdown has them; a terminal orders them by rank."""
     sessions = ablation.timing_file or ABSENT
     checks = "checks against the float64 reference, the worst of all shapes"
+    fastest = partial(_over_fastest, primary=ablation.reference)
     nearest = "DRAM or L2, whichever is nearer to its peak"
-    occupancy = metrics(ablation, "achieved_occupancy")
+    metric = metrics(ablation, "achieved_occupancy")
 
     def over(
         key: str, other: str, make: Callable[[Row], Cell], rank: int, note: str = ""
@@ -83,22 +85,12 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         over(
             "reference", ablation.reference, lambda r: ratio_cell(r.over_reference, cycles=False), 8
         ),
-        over(
-            "fastest",
-            "fastest reference",
-            lambda r: _over_fastest(r, ablation.reference),
-            3,
-            INTERVAL,
-        ),
+        over("fastest", "fastest reference", fastest, 3, INTERVAL),
         _number(
             "error", f"error ÷ {ablation.reference}'s", _error, 6, source=checks, json="accuracy"
         ),
-        *(
-            _number(
-                regime.name.lower(), regime, lambda r, regime=regime: _in(r, regime), 10, unit="µs"
-            )
-            for regime in (Regime.BACK_TO_BACK, Regime.COLD)
-        ),
+        _number("back_to_back", Regime.BACK_TO_BACK, _in(Regime.BACK_TO_BACK), 10, unit="µs"),
+        _number("cold", Regime.COLD, _in(Regime.COLD), 10, unit="µs"),
         _number(
             "memory",
             "memory GB/s under ncu",
@@ -109,12 +101,7 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
             json="memory",
         ),
         _number(
-            "occupancy",
-            "occupancy %",
-            _occupancy,
-            8,
-            source=occupancy,
-            json="achieved_occupancy_pct",
+            "occupancy", "occupancy %", _occupancy, 8, source=metric, json="achieved_occupancy_pct"
         ),
         field("stall", "top stall", measured(_top_stall), rank=9, source=STALLS),
         field("change", "key change", _key_change, rank=5, json="key_change"),
@@ -174,9 +161,8 @@ def _version(row: Row) -> Cell:
     return Cell(words(row.variant), sort=row.variant, data=row.variant)
 
 
-def _in(row: Row, regime: Regime) -> Cell:
-    known = row.regimes.get(regime)
-    return time_cell(known.time if known else None)
+def _in(regime: Regime) -> Callable[[Row], Cell]:
+    return lambda row: time_cell(at.time if (at := row.regimes.get(regime)) else None)
 
 
 def _over_fastest(row: Row, primary: str) -> Cell:

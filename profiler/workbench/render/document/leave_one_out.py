@@ -15,6 +15,7 @@ from workbench.render.document.blocks import (
     code,
     field,
     figure_cell,
+    interval_cell,
     line,
     table,
     warned,
@@ -29,12 +30,6 @@ INTERVAL = "[95 % interval]"
 
 def _text(value: Parameter) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def _ratio(ratio: Ratio | None) -> Cell:
-    if ratio is None:
-        return Cell(words(NONE))
-    return Cell(words(interval(ratio)), sort=ratio.ratio, data=ratio.ratio)
 
 
 def _time(one: Worth) -> Cell:
@@ -52,8 +47,8 @@ FIELDS: list[Field[Worth]] = [
     field("switch", "switch", lambda w: code(f"{w.switch.name}={_text(w.switch.value)}")),
     field("back", "put back to", lambda w: _text(w.switch.default), rank=2),
     field("time", "time without it", _time, unit="µs", note=INTERVAL, right=True, rank=1),
-    field("end", f"worth at the end {INTERVAL}", lambda w: _ratio(w.at_the_end), right=True),
-    field("came", f"when it came {INTERVAL}", lambda w: _ratio(w.when_it_came), right=True),
+    field("end", f"worth at the end {INTERVAL}", lambda w: interval_cell(w.at_the_end), right=True),
+    field("came", f"when it came {INTERVAL}", lambda w: interval_cell(w.when_it_came), right=True),
     field("step", "as the step", _came, rank=3),
 ]
 

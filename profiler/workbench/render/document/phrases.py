@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
@@ -12,10 +12,6 @@ from workbench.render.document.authored import authored
 from workbench.render.document.blocks import Kind, Text, code, joined
 from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
 from workbench.words import ABSENT, NodeKind, Role, Status, Verdict
-
-if TYPE_CHECKING:
-    pass
-
 
 REASON_WIDTH = 60
 

@@ -24,8 +24,8 @@ from workbench.render.document.blocks import (
     bold,
     code,
     field,
-    figure_cell,
     line,
+    quantity_cell,
     strong,
     table,
     words,
@@ -40,7 +40,7 @@ from workbench.render.document.phrases import (
     took,
     with_cycles,
 )
-from workbench.render.numbers import interval, quantity, with_unit
+from workbench.render.numbers import interval, with_unit
 from workbench.words import ABSENT, GateState
 
 
@@ -181,7 +181,7 @@ def details(row: Row, changes: SourceDiff | None, here: Row, shape: str) -> Fold
             first, *rest = paragraphs(text)
             blocks += [Paragraph(line(bold(title), " ", first.text)), *rest]
     blocks += _predictions(row)
-    blocks += _gates(row)
+    blocks.append(gates(row) if row.gates else Paragraph(words(f"Gates: {ABSENT}.")))
     blocks += _times(here, shape)
     blocks += _anatomy(row)
     if changes is not None:
@@ -196,10 +196,8 @@ def details(row: Row, changes: SourceDiff | None, here: Row, shape: str) -> Fold
 PREDICTIONS: list[Field[PredictionOutcome]] = [
     field("figure", "figure", lambda p: with_unit(p.label, p.unit)),
     field("expected", "expected", lambda p: p.expected),
-    field(
-        "before", "before", lambda p: figure_cell(p.before, quantity(p.before, p.unit)), right=True
-    ),
-    field("after", "after", lambda p: figure_cell(p.after, quantity(p.after, p.unit)), right=True),
+    field("before", "before", lambda p: quantity_cell(p.before, p.unit), right=True),
+    field("after", "after", lambda p: quantity_cell(p.after, p.unit), right=True),
     field("result", "result", lambda p: p.result),
     field("written", "written", written),
 ]
@@ -231,10 +229,6 @@ def _predictions(row: Row) -> list[Block]:
     where = line(", for ", code(row.judged_at)) if row.judged_at else ()
     text = line("Predicted", where, "; an ", code("x"), " is a factor of the ")
     return [Paragraph(line(text, "parent's value:")), predictions(row)]
-
-
-def _gates(row: Row) -> list[Block]:
-    return [gates(row) if row.gates else Paragraph(words(f"Gates: {ABSENT}."))]
 
 
 def _times(row: Row, shape: str) -> list[Block]:
@@ -295,8 +289,7 @@ def _limit(row: Row) -> list[Block]:
 def diff(row: Row, changes: SourceDiff | None) -> Block:
     parent = parent_of(row)
     if changes is not None and changes.is_same:
-        text = line("Only parameters differ from ", code(parent), ".")
-        return Paragraph(text)
+        return Paragraph(line("Only parameters differ from ", code(parent), "."))
     if changes is None or not changes.hunks:
         return Paragraph(line("Diff against ", code(parent), f": {ABSENT}."))
     return Fold(words(f"Diff against {parent}"), (SourceChange(row.variant, parent),))

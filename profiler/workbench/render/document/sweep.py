@@ -19,6 +19,7 @@ from workbench.render.document.blocks import (
     code,
     field,
     figure_cell,
+    interval_cell,
     line,
     strong,
     table,
@@ -46,13 +47,26 @@ def _fields(sweep: Sweep) -> list[Field[Combination]]:
         *own,
         field("role", "", lambda c: _role(sweep, c)),
         field("time", "time, chained", _time, unit="µs", note=INTERVAL, right=True, json="time"),
-        field("ratio", f"vs default {INTERVAL}", _ratio, right=True, json="over_default"),
+        field(
+            "ratio",
+            f"vs default {INTERVAL}",
+            lambda c: interval_cell(c.over_default),
+            right=True,
+            json="over_default",
+        ),
         field("registers", "registers", lambda c: _count(c, c.registers), right=True, rank=2),
         field("spills", "spills", lambda c: _count(c, c.spills), unit="B", right=True, rank=4),
         field(
             "shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", right=True, rank=3
         ),
-        field("occupancy", "occupancy", _occupancy, unit="%", right=True, rank=4),
+        field(
+            "occupancy",
+            "occupancy",
+            lambda c: figure_cell(c.occupancy, NONE * (c.occupancy is None)),
+            unit="%",
+            right=True,
+            rank=4,
+        ),
         field("fate", "", _fate, rank=1),
     ]
 
@@ -76,21 +90,9 @@ def _time(combination: Combination) -> Cell:
     return figure_cell(time.value, note=ends(time)) if time else Cell(words(NONE))
 
 
-def _ratio(combination: Combination) -> Cell:
-    over = combination.over_default
-    if over is None:
-        return Cell(words(NONE))
-    return Cell(words(interval(over)), sort=over.ratio, data=over.ratio)
-
-
 def _count(combination: Combination, value: int | None) -> Cell:
     unknown = ABSENT if combination.fate == Fate.TIMED else NONE
     return figure_cell(value, text=unknown if value is None else str(value))
-
-
-def _occupancy(combination: Combination) -> Cell:
-    known = combination.occupancy
-    return figure_cell(known) if known is not None else Cell(words(NONE))
 
 
 def _fate(combination: Combination) -> str:

@@ -17,11 +17,12 @@ from workbench.render.document.blocks import (
     Table,
     field,
     figure_cell,
+    quantity_cell,
     table,
     words,
 )
 from workbench.render.document.limits import stall_words
-from workbench.render.numbers import factor, number, quantity, signed, with_unit
+from workbench.render.numbers import factor, number, signed, with_unit
 from workbench.words import NONE, RuleMove
 
 UNCHANGED = 0.005  # a factor nearer to one than this is called the same
@@ -112,10 +113,8 @@ def _reason(time: StallTime, whole: StallTime) -> str:
 
 STANDOUTS: list[Field[Standout]] = [
     field("figure", "figure", lambda m: _named(m)),
-    field(
-        "before", "before", lambda m: figure_cell(m.before, quantity(m.before, m.unit)), right=True
-    ),
-    field("after", "after", lambda m: figure_cell(m.after, quantity(m.after, m.unit)), right=True),
+    field("before", "before", lambda m: quantity_cell(m.before, m.unit), right=True),
+    field("after", "after", lambda m: quantity_cell(m.after, m.unit), right=True),
     field("factor", "factor", lambda m: factor(m.factor) if m.factor else NONE, right=True),
     field("surprise", "surprise (σ)", lambda m: figure_cell(m.surprise, surprise(m)), right=True),
     field("part", "part in the time", lambda m: f"{100 * m.part:.0f} % ({m.speaks_of})"),
