@@ -9,11 +9,7 @@ from typing import Any
 
 from workbench.commands.options import DiffOptions, ShowOptions
 from workbench.commands.printing import Output, output, show_json, tell
-from workbench.commands.source_listing import (
-    instructions_of,
-    listed,
-    print_listing,
-)
+from workbench.commands.source_listing import listed, show_listing
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.diff.source_diff import imported, source_diff
@@ -140,23 +136,17 @@ def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> N
     for file in sorted(bare):
         last = max(line for name, line in costs.lines if name == file)
         files[file] = [line for line in listed(costs, file, "\n" * last) if line.ran]
-    shown = source_lines.hottest_first(files)
-    found = instructions_of(capture, launch.kernel) if options.sass else None
-    if options.json:
-        return show_json(
-            {
-                **plain_data(report),
-                "launch": launch.index,
-                "kernel": launch.kernel,
-                "without_text": sorted(bare),
-                "files": shown,
-                **({"sass": found.instructions} if found else {}),
-            }
-        )
+    told = {"launch": launch.index, "kernel": launch.kernel, "without_text": sorted(bare)}
     without = "the report has no text of this file: profile with --import-source yes"
-    output(options).show(launches.about(report))
-    print()
-    return print_listing(shown, options, dict.fromkeys(bare, without), found)
+    show_listing(
+        options,
+        capture,
+        launch.kernel,
+        files,
+        {**plain_data(report), **told},
+        launches.about(report),
+        notes=dict.fromkeys(bare, without),
+    )
 
 
 @dataclass(frozen=True)

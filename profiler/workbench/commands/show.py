@@ -6,12 +6,8 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.commands.options import ShowOptions
-from workbench.commands.printing import show_json, tell
-from workbench.commands.source_listing import (
-    instructions_of,
-    listed,
-    print_listing,
-)
+from workbench.commands.printing import tell
+from workbench.commands.source_listing import listed, show_listing
 from workbench.commands.target import Target, recorded_of
 from workbench.commands.track_record import judged
 from workbench.derive.diff.costs import line_costs
@@ -29,10 +25,9 @@ from workbench.ncu.capture import (
 from workbench.ncu.captures import Captures
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report import is_report
-from workbench.render import as_json, source_lines
+from workbench.render import as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Callout, Paragraph, words
-from workbench.render.source_lines import Listing
 from workbench.study.front_ends import front_ends_of
 from workbench.study.sources import source_files, source_texts
 from workbench.words import Status
@@ -88,14 +83,8 @@ def show_source(target: Target, name: str, options: ShowOptions) -> None:
         own = source_texts(target.study, target.study.variants[name])
         texts = {file: text for file, text in own.items() if file in charged}
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
-    files: Listing = {file: listed(costs, file, text) for file, text in texts.items()}
-    files = source_lines.hottest_first(files)
-    found = instructions_of(capture, name) if options.sass else None
-    if options.json:
-        sass = {"sass": found.instructions} if found else {}
-        show_json({"variant": name, "files": files, **sass})
-    else:
-        print_listing(files, options, {}, found)
+    files = {file: listed(costs, file, text) for file, text in texts.items()}
+    show_listing(options, capture, name, files, {"variant": name})
 
 
 def run(options: ShowOptions) -> None:

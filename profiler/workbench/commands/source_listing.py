@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from workbench.commands.options import ShowOptions
-from workbench.commands.printing import Output
+from workbench.commands.printing import Output, show_json
 from workbench.derive import sass
 from workbench.derive.diff.alignment import physical_lines
 from workbench.derive.diff.costs import LineCosts
 from workbench.errors import UsageError
 from workbench.ncu.capture import Capture
 from workbench.render import source_lines
+from workbench.render.document.blocks import Block
 from workbench.render.source_lines import SourceLine
 
 
@@ -51,17 +53,29 @@ def instructions_of(capture: Capture, name: str) -> sass.Listing:
     return found
 
 
-def print_listing(
-    files: Mapping[str, Sequence[SourceLine]],
+def show_listing(
     options: ShowOptions,
-    notes: Mapping[str, str],
-    found: sass.Listing | None,
+    capture: Capture,
+    name: str,
+    files: Mapping[str, Sequence[SourceLine]],
+    told: Mapping[str, Any],
+    *head: Block,
+    notes: Mapping[str, str] | None = None,
 ) -> None:
-    """Every file with its stalls, or the hottest lines of all, with their instructions if
-    ``found``; ``notes`` stand under a file's heading.
+    """Every file with its stalls, or the hottest lines of all, with the instructions of kernel
+    ``name`` if those are asked for; ``told`` stands before the files in JSON, ``head`` before them
+    elsewhere, and ``notes`` under a file's heading.
     """
+    files = source_lines.hottest_first(files)
+    found = instructions_of(capture, name) if options.sass else None
+    if options.json:
+        sass_of = {"sass": found.instructions} if found else {}
+        return show_json({**told, "files": files, **sass_of})
     out = Output(options.wide, options.markdown)
+    if head:
+        out.show(*head)
+        out.gap()
     code = found.by_line if found else {}
     if options.top is None:
-        return out.lines(partial(source_lines.sources, files, notes, code))
+        return out.lines(partial(source_lines.sources, files, notes or {}, code))
     return out.lines(partial(source_lines.hottest, files, options.top, code))
