@@ -117,17 +117,11 @@ def _unpiped(text: Text) -> Text:
 
 
 def table(shown: Table) -> str:
-    """A GFM table."""
+    """A GFM table. Cells are not padded: that would be a third of a report."""
     header = [loose(label(column)) for column in shown.columns]
     rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
-    right = [column.align == Align.RIGHT for column in shown.columns]
-    return grid([header, *rows], right)
-
-
-def grid(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
-    """Cells are not padded: that would be a third of a report."""
-    lines = [[one_line(text).replace("|", "\\|") for text in row] for row in rows]
-    rules = ["--:" if is_right else "---" for is_right in right]
+    lines = [[one_line(text).replace("|", "\\|") for text in row] for row in (header, *rows)]
+    rules = ["--:" if column.align == Align.RIGHT else "---" for column in shown.columns]
     return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])
 
 

@@ -18,7 +18,7 @@ from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
-from workbench.render.chart.charts import CHARTS, scene, size_charts
+from workbench.render.chart.charts import scenes
 from workbench.render.chart.scene import PALETTE
 from workbench.render.chart.stall_bars import OTHER, fills
 from workbench.render.document.blocks import (
@@ -83,8 +83,7 @@ def render_page(
 
 def charts_of(ablation: Ablation) -> dict[str, str]:
     """Each chart by its name."""
-    drawn = [*(scene(name, ablation) for name in CHARTS), *size_charts(ablation)]
-    return {one.name: svg.inline(one) for one in drawn}
+    return {one.name: svg.inline(one) for one in scenes(ablation)}
 
 
 def parted(blocks: Sequence[Block]) -> tuple[list[Section], list[Block], list[Section]]:

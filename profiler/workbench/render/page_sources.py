@@ -207,6 +207,16 @@ def beside(side: Profiled | None, known: list[tuple[str, str]]) -> str:
 
 
 PLAIN = "-"
+STYLES = {
+    "Comment.Preproc": "p",
+    "Comment.PreprocFile": "p",
+    "Comment": "c",
+    "String": "s",
+    "Keyword": "k",
+    "Operator.Word": "k",
+    "Name.Builtin": "k",
+    "Number": "n",
+}
 
 
 def tokens(file: str, text: str) -> list[str]:
@@ -230,27 +240,10 @@ def tokens(file: str, text: str) -> list[str]:
 
 @cache  # of a few dozen kinds
 def _style(kind: _TokenType) -> str:
-    from pygments.token import (
-        Comment,
-        Keyword,
-        Name,
-        Number,
-        Operator,
-        String,
-        is_token_subtype,
-    )
+    from pygments.token import is_token_subtype, string_to_tokentype
 
-    styles = (
-        (Comment.Preproc, "p"),
-        (Comment.PreprocFile, "p"),
-        (Comment, "c"),
-        (String, "s"),
-        (Keyword, "k"),
-        (Operator.Word, "k"),
-        (Name.Builtin, "k"),
-        (Number, "n"),
-    )
-    return next((style for parent, style in styles if is_token_subtype(kind, parent)), PLAIN)
+    parents = ((string_to_tokentype(name), style) for name, style in STYLES.items())
+    return next((style for parent, style in parents if is_token_subtype(kind, parent)), PLAIN)
 
 
 def _packed(line: Iterable[tuple[str, str]]) -> str:

@@ -56,16 +56,16 @@ def scene(name: str, ablation: Ablation) -> Scene:
     return replace(CHARTS[name].build(ablation), alt=alt, caption=caption)
 
 
-def size_charts(ablation: Ablation) -> list[Scene]:
-    """One for each recorded range of shapes: most ladders have none."""
-    every = enumerate(ablation.sizes)
-    return [size_lines(over, sizes_name(number)) for number, over in every]
+def scenes(ablation: Ablation) -> list[Scene]:
+    """All of ``CHARTS``, then one for each recorded range of shapes: most ladders have none."""
+    ranges = [size_lines(over, sizes_name(number)) for number, over in enumerate(ablation.sizes)]
+    return [*(scene(name, ablation) for name in CHARTS), *ranges]
 
 
 def chart_files(ablation: Ablation) -> dict[str, str]:
     """Every chart of ``FILES`` as SVG text, and those of ranges. Both themes share one scene."""
-    texts = [text for name in CHARTS for text in svg.files(scene(name, ablation))]
-    files = dict(zip(FILES, texts, strict=True))
-    for one in size_charts(ablation):
-        files |= zip((f"{one.name}-light.svg", f"{one.name}-dark.svg"), svg.files(one), strict=True)
-    return files
+    return {
+        f"{one.name}-{shade}.svg": text
+        for one in scenes(ablation)
+        for shade, text in zip(("light", "dark"), svg.files(one), strict=True)
+    }

@@ -133,18 +133,13 @@ def recorded(ablation: Ablation) -> str:
     found = ablation.recordings
     older = f", {found.unnoted} from before the journal" if found.unnoted else ""
     runs = f"{found.total} timing run{'s' * (found.total != 1)} at this shape{older}"
-    told = [runs, _superseded(ablation)]
+    gone = found.superseded
+    kept = f"{len(gone)} superseded, their medians kept{_ratios(ablation, gone)}"
+    told = [runs, kept if gone else "none superseded"]
     if found.cut_short:
         ratios = _ratios(ablation, found.cut_short)
         told.append(f"{len(found.cut_short)} cut short and not kept{ratios}")
     return f"Recordings: {'; '.join(told)}."
-
-
-def _superseded(ablation: Ablation) -> str:
-    gone = ablation.recordings.superseded
-    if not gone:
-        return "none superseded"
-    return f"{len(gone)} superseded, their medians kept{_ratios(ablation, gone)}"
 
 
 def _ratios(ablation: Ablation, gone: Iterable[Gone]) -> str:

@@ -187,34 +187,27 @@ def _short_verdict(row: Row) -> str:
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
     """What did not work: steps that were not kept."""
-    return tuple(text for row in steps(ablation) for text in _failures(row))
+    return tuple(filter(None, map(_failure, steps(ablation))))
 
 
-def _failures(row: Row) -> list[Text]:
+def _failure(row: Row) -> Text:
+    """Empty where it was kept."""
     assert row.step is not None
     if row.status != Status.CURRENT and not row.judged_at:
         # What is wrong is rejected without figures; all else has no evidence to be judged on.
         word = Verdict.REJECTED if row.verdict == Verdict.REJECTED else "no verdict"
-        return [line(code(row.variant), f": {word}, {reason(row)}.")]
-    told = []
-    if row.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE):
-        missed = [gate for gate in row.gates if not gate.passed and gate.binding]
-        reasons = [gate.why for gate in missed if gate.why != ABSENT]
-        if absent := [gate.name for gate in missed if gate.why == ABSENT]:
-            reasons.insert(0, f"{ABSENT}: {', '.join(absent)}")
-        why = "; ".join(filter(None, [*reasons, otherwise(row)])) or ABSENT
-        where = line(" at ", code(row.judged_at)) if row.judged_at else ()
-        told.append(
-            line(
-                code(row.variant),
-                f" was {row.verdict}",
-                where,
-                f", {ratio(row.deciding or row.over_parent)} over ",
-                code(parent_of(row)),
-                f": {why}.",
-            )
-        )
-    return told
+        return line(code(row.variant), f": {word}, {reason(row)}.")
+    if row.verdict not in (Verdict.REJECTED, Verdict.INCONCLUSIVE):
+        return ()
+    missed = [gate for gate in row.gates if not gate.passed and gate.binding]
+    reasons = [gate.why for gate in missed if gate.why != ABSENT]
+    if absent := [gate.name for gate in missed if gate.why == ABSENT]:
+        reasons.insert(0, f"{ABSENT}: {', '.join(absent)}")
+    why = "; ".join(filter(None, [*reasons, otherwise(row)])) or ABSENT
+    where = line(" at ", code(row.judged_at)) if row.judged_at else ()
+    over = f", {ratio(row.deciding or row.over_parent)} over "
+    verdict = f" was {row.verdict}"
+    return line(code(row.variant), verdict, where, over, code(parent_of(row)), f": {why}.")
 
 
 def across(ablation: Ablation) -> Text:

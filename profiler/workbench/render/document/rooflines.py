@@ -54,51 +54,36 @@ def of_point(make: Callable[[Point], Content]) -> Callable[[Row], Content]:
     return lambda row: make(row.point) if row.point else ABSENT
 
 
-VERSION: Field[Row] = field("version", "version", lambda row: row.variant)
-
-
 def roofline(ablation: Ablation) -> Table:
     """Rate, intensity and share of the peak at every level, and the distance to the nearest roof;
     the bytes per second in place of the intensity where there is no arithmetic.
     """
-    fields = [VERSION]
+    fields: list[Field[Row]] = [field("version", "version", lambda row: row.variant)]
     if not ablation.moves_only:
         flops = of_levels(lambda p: figure_cell(p.flops_per_second / TERA) if p.flops else NONE)
+        arithmetic = of_levels(lambda p: compute_roof(p) if p.flops else NONE)
         share = of_levels(lambda p: percent(p.compute_share) if p.flops else NONE)
         fields += [
             field("rate", "TFLOP/s", flops, right=True),
-            field(
-                "arithmetic",
-                "arithmetic",
-                of_levels(lambda p: compute_roof(p) if p.flops else NONE),
-            ),
+            field("arithmetic", "arithmetic", arithmetic),
             field("compute_share", "share of it", share, right=True),
         ]
     for level, name in LEVEL_NAMES.items():
         intensity = field(level, f"{name} FLOP/B", _at(level, _intensity), right=True)
-        rate = field(level, name, _at(level, _rate), unit="TB/s", right=True)
+        of_peak = _at(level, lambda found: percent(found.bandwidth_share))
+        per_second = _at(level, lambda found: number(found.rate / TERA))
+        rate = field(level, name, per_second, unit="TB/s", right=True)
         fields += [
             rate if ablation.moves_only else intensity,
-            field(
-                f"{level}_share",
-                f"share of {name}",
-                _at(level, lambda found: percent(found.bandwidth_share)),
-                right=True,
-            ),
+            field(f"{level}_share", f"share of {name}", of_peak, right=True),
         ]
     fields += [
         field("nearest", "nearest roof", of_levels(_nearest)),
         field("distance", "distance", of_levels(_distance), right=True),
     ]
     if ablation.measured is not None:
-        fields.append(
-            field(
-                "measured_distance",
-                "to the measured one",
-                of_levels(lambda p: _away(p.measured_of(p.nearest[0]))),
-                right=True,
-            )
-        )
+        away = of_levels(lambda p: _away(p.measured_of(p.nearest[0])))
+        fields.append(field("measured_distance", "to the measured one", away, right=True))
     return table("roofline", fields, ablation.everything, key=lambda r: r.variant, kind=kind)
 
 
@@ -115,10 +100,6 @@ def _at(level: str, make: Callable[[LevelPoint], str]) -> Callable[[Row], Conten
 
 def _intensity(level: LevelPoint) -> str:
     return number(level.intensity) if math.isfinite(level.intensity) else NONE
-
-
-def _rate(level: LevelPoint) -> str:
-    return number(level.rate / TERA)
 
 
 def _nearest(point: Point) -> str:
