@@ -9,14 +9,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from workbench.cli import main, refused
 from workbench.commands import list as listing
 from workbench.commands.progress import Progress
 from workbench.commands.target import find_target, in_place
 from workbench.derive.sums import added
-from workbench.ncu.report import require_file
 from workbench.run.protocol import ErrorText, Failed
 from workbench.words import INSTALL, Phase
 from workspaces import CAUSAL, FIXTURE, GOOD, ROOT, make, recorded_report
@@ -45,19 +43,6 @@ def test_what_is_no_file_is_no_report(here: Path, capsys: pytest.CaptureFixture[
     for name in ("pipe", "dangling", "loop"):
         told = fails(capsys, ["show", f"{name}.ncu-rep"], f"there is no file {name}.ncu-rep")
         assert f"did you mean '{name}" not in told
-
-
-def test_a_renamed_report_says_its_right_name_and_then_opens(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copy(REPORT, here / "a.ncu-rep")
-    with REPORT.open("rb") as packed, (here / "b.ncu-repz").open("wb") as plain:
-        zstandard.ZstdDecompressor().copy_stream(packed, plain)
-    for wrong, right in (("a.ncu-rep", "a.ncu-repz"), ("b.ncu-repz", "b.ncu-rep")):
-        told = fails(capsys, ["show", wrong], f"hint: rename it to {right}")
-        assert "cut short" not in told
-        Path(wrong).rename(right)
-        require_file(Path(right))
 
 
 def test_a_file_named_like_a_variant_is_none_of_its(

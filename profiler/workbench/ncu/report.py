@@ -20,11 +20,10 @@ from workbench.evidence import frames
 from workbench.ncu.reader import extents, kernel_name, metric_value, number
 from workbench.ncu.reader import launches as launches_in
 
-PLAIN, PACKED = SUFFIXES = (".ncu-rep", ".ncu-repz")
+SUFFIXES = (".ncu-rep", ".ncu-repz")
 KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}
 OPTIONS = ("--set", "--clock-control", "--cache-control", "--replay-mode")
 OVERLAP = 4096
-REPORT_MAGIC = b"NVR\0"
 _VARIANT = re.compile(r"\w+(\[.*\])?", re.DOTALL)
 _VERSION = re.compile(rb"Nsight Compute[ A-Za-z]*\x12.(20\d\d\.\d+\.\d+)", re.DOTALL)
 _COMMAND = re.compile(rb"[/\\]n(?:v-nsight-cu-cli|cu)(?:\.exe)? (--?[A-Za-z][ -~]*)")
@@ -75,15 +74,10 @@ class Report:
 
 
 def is_report(argument: str) -> bool:
-    """Whether an argument of a verb names a report rather than a variant. Of a file that is called
-    as a variant might be, its beginning decides.
-    """
-    path = Path(argument)
+    """Whether an argument of a verb names a report rather than a variant."""
     if argument.endswith(SUFFIXES):
         return True
-    if not _is_file(path):
-        return False
-    return not _VARIANT.fullmatch(argument) or beginning(path) in (REPORT_MAGIC, frames.ZSTD_MAGIC)
+    return _is_file(Path(argument)) and not _VARIANT.fullmatch(argument)
 
 
 def _is_file(path: Path) -> bool:
@@ -93,41 +87,21 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def beginning(path: Path) -> bytes:
-    """Its first four bytes; b"" where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4)
-    except OSError:
-        return b""
-
-
 def require_file(path: Path) -> None:
-    """Raises UsageError for what is no file, naming the nearest report beside it, for one that may
-    not be read, and for one whose name says otherwise than its content how it is packed.
+    """Raises UsageError for what is no file, naming the nearest report beside it, and for one that
+    may not be read.
     """
-    if _is_file(path):
-        return _require_readable(path)
-    folder = path if path.is_dir() else path.parent
-    found = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
-    raise UsageError(
-        f"there is no file {path}",
-        hint=nearest(str(path), found) if found else "there is no report in that folder",
-    )
-
-
-def _require_readable(path: Path) -> None:
+    if not _is_file(path):
+        folder = path if path.is_dir() else path.parent
+        found = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
+        raise UsageError(
+            f"there is no file {path}",
+            hint=nearest(str(path), found) if found else "there is no report in that folder",
+        )
     if not os.access(path, os.R_OK):
         raise UsageError(
             f"{path} may not be read by you",
             hint=f"`chmod u+r {quote(str(path))}`, or ask its owner",
-        )
-    named = path.name.endswith(PACKED)  # by which ncu_report tells them apart
-    told = {(frames.ZSTD_MAGIC, False): "compressed", (REPORT_MAGIC, True): "not compressed"}
-    if what := told.get((beginning(path), named)):
-        right = path.name.removesuffix(PACKED).removesuffix(PLAIN) + (PLAIN if named else PACKED)
-        raise UsageError(
-            f"{path} is {what}, which its name does not say", hint=f"rename it to {right}"
         )
 
 
