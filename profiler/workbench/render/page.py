@@ -7,28 +7,19 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from workbench.derive.diff.model import Sources
 from workbench.derive.figures import ISSUING, stall_label
-from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
 from workbench.render.chart.charts import scenes
 from workbench.render.chart.scene import PALETTE
 from workbench.render.chart.stall_bars import OTHER, fills
-from workbench.render.document.blocks import (
-    Block,
-    Document,
-    Fold,
-    Section,
-    plain,
-    words,
-)
+from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
 from workbench.render.document.variant import figure_table
 from workbench.render.numbers import fine, number
 from workbench.render.page_sources import Files, tokens
@@ -43,10 +34,7 @@ CODE = "Sources, line by line"
 
 
 def render_page(
-    document: Document,
-    ablation: Ablation,
-    sources: Sources,
-    environment: jinja2.Environment,
+    document: Document, ablation: Ablation, sources: Sources, environment: jinja2.Environment
 ) -> str:
     """The page as HTML. The same values give the same bytes."""
     files = Files(sources)
@@ -153,28 +141,20 @@ def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-@dataclass(frozen=True)
-class Tile:
-    label: str
-    value: str
-    note: str
-
-
-def tiles(ablation: Ablation) -> Iterator[Tile]:
+def tiles(ablation: Ablation) -> Iterator[dict[str, str]]:
     """The best version and its speed; the result counts verdicts and predictions."""
     best = ablation.best
     if best is None or best.time is None:
         return
-    yield Tile(f"best: {best.variant}", f"{number(best.time.value)} µs", "chained time")
+    time = f"{number(best.time.value)} µs"
+    yield {"label": f"best: {best.variant}", "value": time, "note": "chained time"}
     for ratio, name in (
         (best.over_fastest, best.chained.fastest),
         (best.over_baseline, ablation.rows[0].variant),
     ):
         if ratio is not None and name not in ("", best.variant):
-            yield Tile(f"speed relative to {name}", fine(ratio.ratio), _interval(ratio))
-
-
-def _interval(ratio: Ratio) -> str:
-    if ratio.low is None or ratio.high is None:
-        return f"interval {ABSENT}"
-    return f"{fine(ratio.low)} to {fine(ratio.high)}, {ratio.level} % interval"
+            note = f"interval {ABSENT}"
+            if ratio.low is not None and ratio.high is not None:
+                note = f"{fine(ratio.low)} to {fine(ratio.high)}, {ratio.level} % interval"
+            label = f"speed relative to {name}"
+            yield {"label": label, "value": fine(ratio.ratio), "note": note}

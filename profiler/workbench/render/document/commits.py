@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from workbench.judge.commits import Change
 from workbench.judge.differences import Finding
@@ -34,12 +33,7 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class Moved:
-    """A finding of a variant."""
-
-    variant: str
-    finding: Finding
+Moved = tuple[str, Finding]  # a finding of a variant
 
 
 CHANGES: list[Field[Change]] = [
@@ -51,11 +45,11 @@ CHANGES: list[Field[Change]] = [
     field("where", "where", lambda c: _place(c), rank=3),
 ]
 FINDINGS: list[Field[Moved]] = [
-    field("variant", "variant", lambda m: m.variant),
-    field("kernel", "kernel", lambda m: m.finding.kernel or NONE, rank=3),
-    field("what", "what", lambda m: m.finding.what),
-    field("before", "before", lambda m: shown(m.finding.before), right=True, rank=1),
-    field("after", "after", lambda m: shown(m.finding.after), right=True, rank=1),
+    field("variant", "variant", lambda m: m[0]),
+    field("kernel", "kernel", lambda m: m[1].kernel or NONE, rank=3),
+    field("what", "what", lambda m: m[1].what),
+    field("before", "before", lambda m: shown(m[1].before), right=True, rank=1),
+    field("after", "after", lambda m: shown(m[1].after), right=True, rank=1),
 ]
 
 
@@ -83,9 +77,9 @@ def _study(changes: Sequence[Change], wide: bool) -> Iterator[Block]:
         yield table("changes", CHANGES, listed, key=key, kind=kind)
     if same and not wide:
         yield Paragraph(words(f"same: {', '.join(change.variant for change in same)}"))
-    moved = [Moved(c.variant, finding) for c in listed for finding in c.findings]
+    moved = [(c.variant, finding) for c in listed for finding in c.findings]
     if moved:
-        yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m.variant)
+        yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m[0])
     if len(moved) > SHOWN and not wide:
         yield Paragraph(words(f"and {len(moved) - SHOWN} more: --wide shows all"))
     for change in listed:

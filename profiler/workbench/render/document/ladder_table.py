@@ -44,7 +44,7 @@ from workbench.render.document.phrases import (
     what_it_is,
     with_cycles,
 )
-from workbench.render.document.timings import time_cell
+from workbench.render.document.timings import time_cell, time_in
 from workbench.render.numbers import ends, factor, fine, number, percent
 from workbench.words import ABSENT, NONE, Regime, Role, Status, Verdict
 
@@ -60,6 +60,7 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
     sessions = ablation.timing_file or ABSENT
     checks = "checks against the float64 reference, the worst of all shapes"
     fastest = partial(_over_fastest, primary=ablation.reference)
+    behind = Regime.BACK_TO_BACK
     nearest = "DRAM or L2, whichever is nearer to its peak"
     metric = metrics(ablation, "achieved_occupancy")
 
@@ -89,8 +90,8 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         _number(
             "error", f"error ÷ {ablation.reference}'s", _error, 6, source=checks, json="accuracy"
         ),
-        _number("back_to_back", Regime.BACK_TO_BACK, _in(Regime.BACK_TO_BACK), 10, unit="µs"),
-        _number("cold", Regime.COLD, _in(Regime.COLD), 10, unit="µs"),
+        _number(behind.name.lower(), behind, partial(time_in, regime=behind), 10, unit="µs"),
+        _number("cold", Regime.COLD, partial(time_in, regime=Regime.COLD), 10, unit="µs"),
         _number(
             "memory",
             "memory GB/s under ncu",
@@ -159,10 +160,6 @@ def ratio_cell(value: Ratio | None, *, note: str = "", cycles: bool = True) -> C
 
 def _version(row: Row) -> Cell:
     return Cell(words(row.variant), sort=row.variant, data=row.variant)
-
-
-def _in(regime: Regime) -> Callable[[Row], Cell]:
-    return lambda row: time_cell(at.time if (at := row.regimes.get(regime)) else None)
 
 
 def _over_fastest(row: Row, primary: str) -> Cell:

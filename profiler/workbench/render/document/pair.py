@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from workbench.derive.diff.model import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
@@ -27,7 +28,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.phrases import with_cycles
-from workbench.render.document.timings import time_cell
+from workbench.render.document.timings import time_in
 from workbench.render.numbers import quantity, times, with_unit
 from workbench.words import ABSENT, Regime, Status
 
@@ -133,19 +134,8 @@ def _times(pair: VariantPair) -> Table:
     """A row a regime."""
     fields: list[Field[Regime]] = [
         field("time", "time", lambda regime: f"Time, {regime} (µs)"),
-        *(
-            field(
-                side,
-                row.variant,
-                lambda regime, row=row: (
-                    time_cell(row.regimes[regime].time)  # type: ignore[misc]
-                    if regime in row.regimes
-                    else ABSENT
-                ),
-                right=True,
-            )
-            for side, row in (("before", pair.before), ("after", pair.after))
-        ),
+        field("before", pair.before.variant, partial(time_in, pair.before), right=True),
+        field("after", pair.after.variant, partial(time_in, pair.after), right=True),
         field("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime)), right=True),
     ]
     return table("times", fields, list(Regime), key=lambda regime: regime)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from workbench.derive.roofline.ceilings import DRAM, L1, L2
 from workbench.derive.roofline.point import (
@@ -170,13 +170,8 @@ def _clocks(ablation: Ablation) -> list[Text]:
     ]
 
 
-@dataclass(frozen=True)
-class _Ceiling:
-    """One ceiling of a calibration; ``roof`` is None where it is missing, and ``why`` says so."""
-
-    id: str
-    roof: MeasuredCeiling | None
-    why: str = ""
+# One ceiling of a calibration, by its id; None where it is missing, and then why.
+_Ceiling: TypeAlias = tuple[str, MeasuredCeiling | None, str]
 
 
 def ceiling_name(ceiling: str) -> str:
@@ -195,18 +190,17 @@ def clock(ceiling: Ceiling) -> str:
     return ABSENT if ceiling.sm_clock_mhz is None else f"{ceiling.sm_clock_mhz:.0f}"
 
 
+def _reached(roof: MeasuredCeiling | None) -> str:
+    return amount(roof.measured.value, roof.measured.unit) if roof else ABSENT
+
+
 def _of_roof(make: Callable[[MeasuredCeiling], Content]) -> Callable[[_Ceiling], Content]:
-    return lambda ceiling: make(ceiling.roof) if ceiling.roof else NONE
+    return lambda ceiling: make(ceiling[1]) if ceiling[1] else NONE
 
 
 CEILINGS: list[Field[_Ceiling]] = [
-    field("ceiling", "ceiling", lambda c: ceiling_name(c.id)),
-    field(
-        "measured",
-        "measured",
-        lambda c: amount(c.roof.measured.value, c.roof.measured.unit) if c.roof else ABSENT,
-        right=True,
-    ),
+    field("ceiling", "ceiling", lambda c: ceiling_name(c[0])),
+    field("measured", "measured", lambda c: _reached(c[1]), right=True),
     field(
         "theoretical",
         "theoretical at that clock",
@@ -220,12 +214,12 @@ CEILINGS: list[Field[_Ceiling]] = [
         right=True,
     ),
     field("clock", "SM clock (MHz)", _of_roof(lambda roof: clock(roof.measured)), right=True),
-    field("ran", "what was run", lambda c: c.roof.measured.ran if c.roof else c.why, rank=1),
+    field("ran", "what was run", lambda c: c[1].measured.ran if c[1] else c[2], rank=1),
 ]
 
 
 def ceilings(measured: MeasuredCeilings) -> Table:
     """What was not collected last, with the reason."""
-    items = [_Ceiling(name, roof) for name, roof in measured.by_id.items()]
-    items += [_Ceiling(name, None, why) for name, why in measured.absent.items()]
-    return table("ceilings", CEILINGS, items, key=lambda c: c.id)
+    items: list[_Ceiling] = [(name, roof, "") for name, roof in measured.by_id.items()]
+    items += [(name, None, why) for name, why in measured.absent.items()]
+    return table("ceilings", CEILINGS, items, key=lambda c: c[0])

@@ -22,6 +22,10 @@ def time_cell(time: Time | None) -> Cell:
     return Cell(cell.text, cell.sort, data=vars(time) if time else None)
 
 
+def time_in(row: Row, regime: Regime) -> Cell:
+    return time_cell(at.time if (at := row.regimes.get(regime)) else None)
+
+
 def spread(time: Time | None) -> str:
     """The 95 % interval of a time."""
     return ends(time) if time else NONE
