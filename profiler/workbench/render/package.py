@@ -144,12 +144,7 @@ def _row(time: ShippedTime) -> dict[str, str]:
     elif time.ratio is not None:
         ratio = f"{time.ratio:.3g}x"
     error = ABSENT if time.times_reference is None else f"{time.times_reference:.3g}x"
-    return {
-        "shape": time.shape,
-        "time": number(time.microseconds),
-        "ratio": ratio,
-        "error": error,
-    }
+    return {"shape": time.shape, "time": number(time.microseconds), "ratio": ratio, "error": error}
 
 
 def _capability(arch: str) -> str:

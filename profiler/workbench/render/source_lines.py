@@ -157,10 +157,7 @@ def sources(
 
 
 def hottest(
-    files: Listing,
-    most: int,
-    sass: Mapping[tuple[str, int], Sequence[Costed]],
-    width: int | None,
+    files: Listing, most: int, sass: Mapping[tuple[str, int], Sequence[Costed]], width: int | None
 ) -> Iterator[Pieces]:
     """The hottest lines of all files with their places, each with its instructions in ``sass``;
     where no line is known, the hottest instructions.

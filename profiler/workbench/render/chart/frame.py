@@ -40,12 +40,7 @@ def framed(
     items, bottom = empty(drawn, width) if isinstance(drawn, str) else drawn
     foot, height = not_drawn(absent, width, bottom)
     return Scene(
-        name=name,
-        width=width,
-        height=height,
-        title=title,
-        subtitle=subtitle,
-        items=(*items, *foot),
+        name=name, width=width, height=height, title=title, subtitle=subtitle, items=(*items, *foot)
     )
 
 

@@ -21,16 +21,7 @@ from workbench.render.chart.frame import (
     name_label,
     where,
 )
-from workbench.render.chart.marks import (
-    SIGNS,
-    WORDS,
-    WRONG,
-    Mark,
-    Roof,
-    Roofs,
-    marks_at,
-    roofs,
-)
+from workbench.render.chart.marks import SIGNS, WORDS, WRONG, Mark, Roof, Roofs, marks_at, roofs
 from workbench.render.chart.placing import Plot, block, plot, spread, text_width
 from workbench.render.chart.scene import (
     XY,

@@ -9,15 +9,7 @@ from itertools import pairwise
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine, size_words
 from workbench.render.chart.frame import EDGE, Entry, axes, key
 from workbench.render.chart.placing import Plot, plot
-from workbench.render.chart.scene import (
-    Box,
-    Item,
-    Line,
-    Scene,
-    Shape,
-    Sign,
-    Stroke,
-)
+from workbench.render.chart.scene import Box, Item, Line, Scene, Shape, Sign, Stroke
 from workbench.render.document.phrases import shape_words
 from workbench.render.document.sizes import ALT, CAPTION, NAME, rate, rate_unit
 

@@ -19,16 +19,7 @@ from workbench.render.chart.frame import (
 )
 from workbench.render.chart.marks import SIGNS, WORDS, kind_of
 from workbench.render.chart.placing import Log, text_width
-from workbench.render.chart.scene import (
-    Anchor,
-    Box,
-    Group,
-    Item,
-    Label,
-    Line,
-    Scene,
-    Stroke,
-)
+from workbench.render.chart.scene import Anchor, Box, Group, Item, Label, Line, Scene, Stroke
 from workbench.render.numbers import number
 from workbench.words import Verdict
 

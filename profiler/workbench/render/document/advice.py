@@ -139,10 +139,7 @@ def size(record: Record) -> Text:
 
 def advised(row: Row, ablation: Ablation) -> Section:
     """All of it, for ``workbench advise``."""
-    blocks = [
-        *listed(row.advice, ablation.record),
-        Paragraph(size(ablation.record)),
-    ]
+    blocks = [*listed(row.advice, ablation.record), Paragraph(size(ablation.record))]
     return Section(row.variant, line(words(f"{TITLE} after "), code(row.variant)), tuple(blocks))
 
 

@@ -218,11 +218,7 @@ def costliest_lines(changes: SourceDiff, most: int = COSTLIEST) -> tuple[Text, .
     """The dearest hunks in a line each, but for those that hardly cost anything."""
     total = max(_weight(cost) for cost in changes.totals)
     return tuple(
-        line(
-            f"hunk {hunk.number}, ",
-            code(where(hunk)),
-            f": {_times(hunk, stalled)}",
-        )
+        line(f"hunk {hunk.number}, ", code(where(hunk)), f": {_times(hunk, stalled)}")
         for hunk in costliest(changes)[:most]
         if weight(hunk) >= WORTH_TELLING * total
     )

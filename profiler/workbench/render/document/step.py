@@ -70,11 +70,7 @@ def anchor(variant: str) -> str:
 
 
 def step_section(
-    row: Row,
-    changes: SourceDiff | None,
-    here: Row | None = None,
-    shape: str = "",
-    table: str = "",
+    row: Row, changes: SourceDiff | None, here: Row | None = None, shape: str = "", table: str = ""
 ) -> Section:
     """``here`` is the row at the shape where the step is judged, which ``shape`` names where it is
     not that of the ``table``.
