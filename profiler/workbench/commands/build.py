@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import typer
 
@@ -13,7 +13,6 @@ from workbench.commands.progress import Progress, with_hint
 from workbench.commands.streams import note
 from workbench.commands.target import find_study, in_place, require_arch
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence.records import BuiltKernel
 from workbench.render.document.blocks import Block
 from workbench.render.document.machine import CompiledKernel, compiled
 from workbench.run.build import build_only
@@ -25,35 +24,28 @@ from workbench.study.workspace import including
 LACKS = (ModuleNotFoundError.__name__, EnvironmentLacks.__name__)
 
 
-@dataclass(frozen=True)
-class Result:
-    """A variant compiled for ``arch``; ``error`` is why it does not compile, ``hint`` a way out."""
-
-    variant: str
-    arch: str
-    kernels: tuple[BuiltKernel, ...] = ()
-    defines: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    error: str = ""
-    hint: str = ""
-
-
-def result_of(event: Built | Failed, arch: str) -> Result:
-    if isinstance(event, Failed):
-        error = event.error
-        return Result(event.variant, arch, error=error.message, hint=error.hint)
-    return Result(event.variant, arch, event.kernels, event.defines, event.warnings)
+def as_data(event: Built | Failed, arch: str) -> dict[str, Any]:
+    """``error`` is why it does not compile, ``hint`` a way out."""
+    error = event.error if isinstance(event, Failed) else None
+    keys = ("kernels", "defines", "warnings")
+    return {
+        "variant": event.variant,
+        "arch": arch,
+        **{key: getattr(event, key, ()) for key in keys},
+        "error": error.message if error else "",
+        "hint": error.hint if error else "",
+    }
 
 
-def blocks(results: list[Result]) -> list[Block]:
+def blocks(events: Sequence[Built | Failed]) -> list[Block]:
+    built = [event for event in events if isinstance(event, Built)]
     kernels = [
-        CompiledKernel(result.variant, kernel, defines, len(result.warnings))
-        for result in results
-        for kernel, defines in zip(result.kernels, result.defines, strict=True)
+        CompiledKernel(each.variant, kernel, defines, len(each.warnings))
+        for each in built
+        for kernel, defines in zip(each.kernels, each.defines, strict=True)
     ]
-    warnings = [(result.variant, text) for result in results for text in result.warnings]
-    without = [result.variant for result in results if not (result.kernels or result.error)]
-    return compiled(kernels, warnings, without)
+    warnings = [(each.variant, text) for each in built for text in each.warnings]
+    return compiled(kernels, warnings, [each.variant for each in built if not each.kernels])
 
 
 def combinations(study: Study, name: str) -> list[str]:
@@ -72,21 +64,20 @@ def run(options: BuildOptions) -> None:
     names = names or [s.variant for s in found.ladder.steps]
     with Progress() as progress:
         events = build_only(found, names, arch, workspace.config.limits.seconds_per_step, progress)
-    results = [result_of(event, arch) for event in events]
-    if options.json or blocks(results):
-        tell(options, lambda: {"builds": results}, lambda: blocks(results))
-    errors = [result for result in results if result.error]
-    for result in errors:
-        told = with_hint(result.error, result.hint)
-        note(f"error: {result.variant}: {in_place(told, found)}")
-    if errors:
-        if len(errors) < len(results):
+    if options.json or blocks(events):
+        data = [as_data(event, arch) for event in events]
+        tell(options, lambda: {"builds": data}, lambda: blocks(events))
+    failed = [event for event in events if isinstance(event, Failed)]
+    for event in failed:
+        told = with_hint(event.error.message, event.error.hint)
+        note(f"error: {event.variant}: {in_place(told, found)}")
+    if failed:
+        if len(failed) < len(events):
             note("hint: everything else was built")
-        raise typer.Exit(exit_code(events))
+        raise typer.Exit(exit_code(failed))
 
 
-def exit_code(events: Sequence[Built | Failed]) -> int:
+def exit_code(failed: Sequence[Failed]) -> int:
     """That of a missing package, where nothing else went wrong."""
-    failed = [event.error.kind for event in events if isinstance(event, Failed)]
-    lacks = all(kind in LACKS for kind in failed)
+    lacks = all(event.error.kind in LACKS for event in failed)
     return EnvironmentLacks.exit_code if lacks else ToolFailed.exit_code
