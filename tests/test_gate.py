@@ -24,14 +24,14 @@ from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
 from workbench.evidence import store
 from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance, Timing
-from workbench.judge.commits import Change, Rules, Timed, judge_change, time_verdict, with_controls
+from workbench.judge.commits import Change, Timed, judge_change, time_verdict, with_controls
 from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
 from workbench.run import machine, measure
 from workbench.run.commits import join, older
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan
-from workbench.study.config import CommitGate, Gates
+from workbench.study.config import CommitGate, Config, Gates
 from workbench.study.sources import Fingerprints, meaning, meaning_of_c
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move, Regime
@@ -39,7 +39,7 @@ from workspaces import EVIDENCE, FIXTURE, GOOD, copy_of_fixture, make
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
-RULES = Rules(CommitGate(), Gates())
+RULES = Config()
 SLOW = "if (i < n) out[i] = __fmaf_rn(x[i], 3.f, -x[i]);"
 MODULE = """from workbench import cuda
 

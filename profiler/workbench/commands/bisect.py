@@ -30,7 +30,7 @@ from workbench.errors import (
     unknown,
 )
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
-from workbench.judge.commits import Found, Rules, first_bad, judge_change
+from workbench.judge.commits import Found, first_bad, judge_change
 from workbench.judge.differences import AtCommit, is_same
 from workbench.remote.target import Task
 from workbench.run.commits import Commit, Repository, older, repository_of
@@ -194,8 +194,7 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
             )
             old, new = both.at(old, older(name)), both.at(new, name)
             timed = both.timed(name)
-        rules = Rules(config.gate, config.gates)
-        change = judge_change(name, old, new, rules, timed)
+        change = judge_change(name, old, new, config, timed)
         note(f"{side.commit.short}: {change.move}: {change.why}")
         return ANSWERS.get(change.move)
 

@@ -22,7 +22,7 @@ from workbench.commands.target import require_arch
 from workbench.derive.diff.side_by_side import kernel_line
 from workbench.errors import CannotTell, GateFailed, UsageError, WorkbenchError, unknown
 from workbench.evidence.store import write_bytes
-from workbench.judge.commits import Change, Rules, Spot, judge_change, with_controls
+from workbench.judge.commits import Change, Spot, judge_change, with_controls
 from workbench.judge.differences import is_same
 from workbench.render.ci import junit, sarif
 from workbench.render.document import commits as document
@@ -144,7 +144,6 @@ def compare(
     """All variants of a study. ``folder`` takes what is measured of it, ``payer`` is the workspace
     whose budget that is.
     """
-    rules = Rules(head.workspace.config.gate, head.workspace.config.gates)
     names = list(dict.fromkeys([*head.names, *base.names]))
     counted = [n for n in names if tier and recorded_anew(base, head, n)]
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
@@ -162,7 +161,7 @@ def compare(
         if together is not None and name in open_ and old and new:
             old, new = together.at(old, older(name)), together.at(new, name)
             timed = together.timed(name)
-        change = judge_change(name, old, new, rules, timed)
+        change = judge_change(name, old, new, head.workspace.config, timed)
         if change.move not in (Move.SAME, Move.GONE):
             error = new.error if new else ""
             change = replace(change, spot=_told(head, error) or _beginning(head, change))

@@ -24,7 +24,7 @@ from workbench.judge.differences import (
     same_code,
 )
 from workbench.ncu.command import counting
-from workbench.study.config import CommitGate, Gates
+from workbench.study.config import CommitGate, Config
 from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 
 if TYPE_CHECKING:
@@ -75,19 +75,11 @@ class Change:
         return self.move in (Move.SLOWER, Move.BROKEN)
 
 
-@dataclass(frozen=True)
-class Rules:
-    """The thresholds of ``workbench.toml``."""
-
-    gate: CommitGate
-    gates: Gates
-
-
 def judge_change(
     variant: str,
     before: AtCommit | None,
     after: AtCommit | None,
-    rules: Rules,
+    config: Config,
     timed: Timed | None = None,
 ) -> Change:
     """``before`` or ``after`` is None where the variant is not there."""
@@ -98,12 +90,12 @@ def judge_change(
         move = Move.BROKEN if broken else Move.NEW
         lacks = f"; it {after.lacks}" if after.lacks else ""
         return Change(variant, move, _first(broken) if broken else f"was not there before{lacks}")
-    found = (*compiled(before, after), *counters(before, after, rules.gate))
+    found = (*compiled(before, after), *counters(before, after, config.gate))
     change = Change(variant, Move.SAME, "", findings=found, timed=timed)
     if not is_same(before, after) and (failed := _failed(before, after)):
         return replace(change, move=failed[0], why=failed[1], cause=_cause(before, after))
-    decided = _by_time(change, rules) or _by_counters(change, before, after)
-    decided = decided or _by_compiler(change, before, after, rules)
+    decided = _by_time(change, config) or _by_counters(change, before, after)
+    decided = decided or _by_compiler(change, before, after, config)
     if decided.move == Move.SAME:
         return decided
     if decided.cause is None:
@@ -149,7 +141,7 @@ def _first(told: str) -> str:
     return f"{first}: {said.rpartition(f'{VIRTUAL_ROOT}/')[2]}" if said else first
 
 
-def _by_time(change: Change, rules: Rules) -> Change | None:
+def _by_time(change: Change, config: Config) -> Change | None:
     timed = change.timed
     if timed is None:
         return None
@@ -159,7 +151,7 @@ def _by_time(change: Change, rules: Rules) -> Change | None:
             f"the twin of {off.variant}, which is the same kernel, is {off.ratio.ratio:.3f}x of it"
         )
         return replace(told, move=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
-    move, why = time_verdict(timed.ratio, rules.gate)
+    move, why = time_verdict(timed.ratio, config.gate)
     cause = Cause.NOISE if move == Move.CANNOT_TELL else None
     return replace(told, move=move, why=why, cause=cause)
 
@@ -208,15 +200,12 @@ def _by_counters(change: Change, before: AtCommit, after: AtCommit) -> Change | 
 
 
 def _by(finding: Finding) -> str:
-    before, after = finding.before, finding.after
-    if isinstance(before, str) or isinstance(after, str) or not before:
-        return (
-            f"{before:.4g} → {after:.4g}" if not isinstance(before, str) else f"{before} → {after}"
-        )
-    return f"{100 * (after / before - 1):+.1f} %"
+    """Of two numbers."""
+    before, after = float(finding.before), float(finding.after)
+    return f"{100 * (after / before - 1):+.1f} %" if before else f"{before:.4g} → {after:.4g}"
 
 
-def _by_compiler(change: Change, before: AtCommit, after: AtCommit, rules: Rules) -> Change:
+def _by_compiler(change: Change, before: AtCommit, after: AtCommit, config: Config) -> Change:
     if is_same(before, after):
         why = "its machine code is the same"
         if before.plain == after.plain:
@@ -224,7 +213,7 @@ def _by_compiler(change: Change, before: AtCommit, after: AtCommit, rules: Rules
         if before.fingerprint == after.fingerprint:
             why = "its sources are the same"
         return replace(change, move=Move.SAME, why=f"{why}: nothing needs measuring")
-    if why := next(_not_allowed(change.findings, rules), ""):
+    if why := next(_not_allowed(change.findings, config), ""):
         return replace(change, move=Move.SLOWER, why=f"by what the compiler says: {why}")
     code = same_code(before, after)
     if code is None:
@@ -237,18 +226,18 @@ def _by_compiler(change: Change, before: AtCommit, after: AtCommit, rules: Rules
     return replace(change, move=Move.CANNOT_TELL, why=f"{why}: it needs measuring")
 
 
-def _not_allowed(findings: Sequence[Finding], rules: Rules) -> Iterator[str]:
+def _not_allowed(findings: Sequence[Finding], config: Config) -> Iterator[str]:
     for one in findings:
         if not one.worse or isinstance(one.before, str) or isinstance(one.after, str):
             continue
         said = f"{one.what} {one.before:g} → {one.after:g}" + (
             f" ({one.kernel})" * bool(one.kernel)
         )
-        if one.what == SPILLS and not rules.gates.allow_spills:
+        if one.what == SPILLS and not config.gates.allow_spills:
             yield said
-        if one.what == WARNINGS and not rules.gates.allow_warnings:
+        if one.what == WARNINGS and not config.gates.allow_warnings:
             yield said
-        if one.what == "registers" and one.after - one.before > rules.gate.registers:
+        if one.what == "registers" and one.after - one.before > config.gate.registers:
             yield said
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Timing,
     )
     from workbench.ncu.capture import Capture
-    from workbench.study.model import Ladder, Step, Work
+    from workbench.study.model import Ladder, Work
     from workbench.words import Parameter
 
 

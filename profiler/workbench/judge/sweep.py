@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of, time_of
 from workbench.judge.gates import accuracy_gate, compiler_gate, first_line
-from workbench.judge.inputs import VariantEvidence
 from workbench.judge.sessions import warnings_of
 from workbench.judge.view import main_timing
 from workbench.study.config import Gates

@@ -23,7 +23,7 @@ from workbench.words import ABSENT, Regime, Status
 
 if TYPE_CHECKING:
     from workbench.evidence.journal import Journal
-    from workbench.judge.inputs import ShapeEvidence, TimedTogether
+    from workbench.judge.inputs import TimedTogether
     from workbench.judge.rows import Ablation, Row
 
 
