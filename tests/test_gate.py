@@ -642,7 +642,8 @@ def test_recorded_counters_are_compared_without_a_gpu(
     assert (moved["tier"], moved["cause"]) == (1, "source")
     assert (code, moved["verdict"]) == (0, "faster")
     assert {m["tier"] for m in moved["moved"]} == {0, 1}
-    assert (moved["where"]["file"], moved["where"]["why"]) == ("fix1.cu", "the kernel")
+    assert moved["where"]["file"] == "fix1.cu"
+    assert moved["where"]["why"].endswith("µs of stalls under ncu")
 
 
 # ---- on a GPU ------------------------------------------------------------------------------
@@ -666,4 +667,4 @@ def test_a_slowdown_on_a_gpu(scale: Repository, gate: Any) -> None:
     assert (change["tier"], change["cause"]) == (2, "source")
     assert {m["tier"] for m in change["moved"]} == {0, 1, 2}
     assert change["time"]["high"] < 1
-    assert change["where"]["why"] == "the kernel"
+    assert change["where"]["why"].endswith("µs of stalls under ncu")

@@ -20,15 +20,17 @@ from workbench.commands.sides import Side, Together, build_all, measure_together
 from workbench.commands.streams import note
 from workbench.commands.target import require_arch
 from workbench.derive.diff.side_by_side import kernel_line
+from workbench.derive.diff.source_diff import gained, profiled, source_diff
 from workbench.errors import CannotTell, GateFailed, UsageError, WorkbenchError, unknown
 from workbench.evidence.store import write_bytes
 from workbench.judge.commits import Change, Spot, judge_change, with_controls
 from workbench.judge.differences import is_same
+from workbench.ncu.captures import Captures
 from workbench.render.ci import junit, sarif
 from workbench.render.document import commits as document
 from workbench.run import machine
 from workbench.run.commits import Commit, Repository, older, repository_of
-from workbench.study.sources import CODE, plain_digest, source_files, virtual_name
+from workbench.study.sources import CODE, plain_digest, source_files, source_texts, virtual_name
 from workbench.study.text import readable_text
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Cause, Move
@@ -163,8 +165,11 @@ def compare(
             timed = together.timed(name)
         change = judge_change(name, old, new, head.workspace.config, timed)
         if change.move not in (Move.SAME, Move.GONE):
+            both = together if name in open_ else None
+            compared = old is not None and (both is not None or name in counted)
+            spot = _gained(base, head, name, both) if compared else None
             error = new.error if new else ""
-            change = replace(change, spot=_told(head, error) or _beginning(head, change))
+            change = replace(change, spot=spot or _told(head, error) or _beginning(head, change))
         changes.append(change)
     unchanged = frozenset(set(names) - set(changed_sources(base, head)))
     folder_of = head.study.folder.relative_to(head.workspace.root).as_posix()
@@ -192,6 +197,24 @@ def _beginning(head: Side, change: Change) -> Spot:
             if line := kernel_line(text, kernel):
                 return Spot(path.relative_to(head.study.folder).as_posix(), line, "the kernel")
     return Spot(variant.module.name, 1, "the variant")
+
+
+def _gained(base: Side, head: Side, name: str, together: Together | None) -> Spot | None:
+    """The line with the most added stall time, if the captures of both have lines."""
+    if together is not None:
+        known = [(together.evidence, older(name)), (together.evidence, name)]
+    elif base.evidence and head.evidence:
+        known = [(base.evidence, name), (head.evidence, name)]
+    else:
+        return None
+    sides = [
+        profiled(source_texts(e.study, e.study.variants[n]), Captures(e).of(n)) for e, n in known
+    ]
+    if (most := gained(source_diff(*sides))) is None:
+        return None
+    more, file, line = most
+    own = virtual_name(head.study.name, "")
+    return Spot(file.removeprefix(own), line, f"{more:+.3g} µs of stalls under ncu")
 
 
 def _said(changes: Sequence[Change], commits: Sequence[Commit]) -> str:
