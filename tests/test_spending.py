@@ -152,7 +152,9 @@ def test_a_run_is_put_on_the_ledger_and_the_next_one_stopped(
     assert [(s["verb"], s["runs"]) for s in told["spent"]] == [("check", 2)]
     assert told["limits"][0]["left"] == 0
     assert main(["status", *project]) == 0
-    assert "max_gpu_seconds" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "max_gpu_seconds" in printed
+    assert "| 2 |" in printed  # runs are counted, not measured
 
     for verb in (["check"], ["ablate"]):
         assert main([*verb, *project]) == 1

@@ -125,7 +125,7 @@ SPENT: list[Field[Spent]] = [
     field("study", "study", lambda s: s.study),
     field("place", "place", lambda s: s.place, rank=2),
     field("gpu", "GPU", lambda s: s.gpu, rank=1),
-    field("runs", "runs", lambda s: figure_cell(s.runs), right=True, rank=1),
+    field("runs", "runs", lambda s: figure_cell(s.runs, str(s.runs)), right=True, rank=1),
     field("seconds", "GPU time", lambda s: figure_cell(s.seconds), unit="s", right=True),
     field("cost", "cost", lambda s: _money(s.cost), right=True, rank=1),
 ]
