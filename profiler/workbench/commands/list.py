@@ -48,7 +48,8 @@ def on_record(workspace: Workspace, study: Study) -> dict[str, list[Recorded]]:
         evidence = Evidence(study, study.default_shape, folder)
         for shape in shapes:
             here = evidence.at(shape)
-            for name in [each for each in found if each in here.measured]:
+            measured = here.measured
+            for name in [each for each in found if each in measured]:
                 state = here.state(name)
                 if {state["timing"], state["capture"]} != {Status.MISSING}:
                     of = folder.gpu, shape, summary(state.values())

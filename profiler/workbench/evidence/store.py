@@ -38,6 +38,7 @@ CONTENT = b',"content":"'  # what stands in tables between their report's sha256
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
 
+_OWN_LINE = re.compile(rb'^ "schema_version": ([0-9]{1,9}),?$', re.MULTILINE)
 _FIRST = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*([0-9]{1,9})\s*[,}]')
 
 
@@ -73,7 +74,8 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
 def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int:
     """The version of a file. Raises UsageError for one above ``newest``, or without any."""
     try:
-        first = _FIRST.match(data)  # as it is written; else all of it has to be read twice
+        # As they are written; else all of it has to be read twice.
+        first = _FIRST.match(data) or _OWN_LINE.search(data)
         version = int(first[1]) if first else msgspec.json.decode(data, type=_Header).schema_version
     except msgspec.ValidationError:
         raise UsageError(
