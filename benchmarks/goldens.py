@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import lessons
 
-from workbench.cli import main as workbench
+from workbench.cli.main import main as workbench
 from workbench.study.workspace import find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]

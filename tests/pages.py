@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from synthetic import ablation, bottleneck, with_row
-from workbench.commands.target import find_target
+from workbench.cli.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import Profiled, Sources
 from workbench.derive.diff.source_diff import source_diff

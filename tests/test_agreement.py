@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import rawcsv
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.derive.factors import duration_parts, speedup_factors
 from workbench.derive.figures import figures, stall_times
 from workbench.derive.noise import surprise

@@ -15,7 +15,7 @@ import snapshots
 from commits import Repository, repository
 from faulty import examples
 from test_gate import CU, MODULE
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.commits import first_bad

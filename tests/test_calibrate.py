@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 import standin
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import ToolFailed
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder

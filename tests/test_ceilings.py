@@ -15,7 +15,7 @@ import pages
 from handmade import metrics
 from synthetic import ablation, with_row
 from test_roofline import LEVELS, ROOF, WGMMA
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.point import (
     MeasuredCeilings,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench import cli
-from workbench.cli import main
+from workbench.cli import main as cli
+from workbench.cli.main import main
 from workspaces import FIXTURE, GOOD, make
 
 HERE = ["--project", str(FIXTURE)]
@@ -153,7 +153,7 @@ def test_being_ended_is_being_interrupted(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from workbench.cli import main; main(['--help']);"
+        "import sys; from workbench.cli.main import main; main(['--help']);"
         "heavy = {'pandas', 'matplotlib', 'torch', 'ncu_report', 'jinja2'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else 0)"
     )
@@ -163,7 +163,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_list_loads_nothing_heavy_and_no_step_is_its_own_parent() -> None:
     code = (
-        "import sys; from workbench.cli import main; main(['list', '--json', *sys.argv[1:]]);"
+        "import sys; from workbench.cli.main import main; main(['list', '--json', *sys.argv[1:]]);"
         "heavy = {'pandas', 'numpy', 'torch', 'ncu_report', 'jinja2'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else 0)"
     )
@@ -182,7 +182,7 @@ def test_doctor_names_a_package_without_which_nothing_else_starts() -> None:
         "    if name == 'msgspec': raise metadata.PackageNotFoundError(name)\n"
         "    return known(name)\n"
         "metadata.version = version\n"
-        "from workbench.cli import main; sys.exit(main(['doctor']))"
+        "from workbench.cli.main import main; sys.exit(main(['doctor']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 3, done.stderr

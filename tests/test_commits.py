@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from commits import IDENTITY, Repository, repository
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import WorkbenchError
 from workbench.run.commits import repository_of
 from workbench.study.workspace import find_workspace

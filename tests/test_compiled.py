@@ -259,7 +259,7 @@ def test_a_call_that_compiles_is_given_time() -> None:
 
 
 def test_what_compiles_is_shown_as_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.commands.progress import Progress
+    from workbench.cli.progress import Progress
 
     shown: list[str] = []
     progress = cast(Any, Progress())

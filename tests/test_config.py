@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.study.config import Config, for_study, read_config
 from workbench.study.params import base_name

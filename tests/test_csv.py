@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.render.as_table import as_csv, safe
 from workbench.render.document.blocks import Cell, Column, Section, Table, TableRow, words
 from workspaces import ROOT

@@ -15,7 +15,7 @@ import pytest
 import guide
 import workbench as wb
 from workbench import library
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.study.workspace import find_workspace
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 

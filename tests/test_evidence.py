@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder

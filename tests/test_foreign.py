@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.derive.figures import Figure
 from workbench.derive.matching import (
     BY_HAND,
@@ -188,7 +188,7 @@ SHARES = [0.05, 0.2, 0.5, 0.9, 0.95, 0.999]
 SHOWN = """
 import io, json, sys
 from contextlib import redirect_stderr
-from workbench.cli import main
+from workbench.cli.main import main
 
 told = []
 for path in sys.argv[1:]:

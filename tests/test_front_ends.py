@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.run import machine
 
 pytestmark = pytest.mark.gpu

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from workbench.cli import main
+from workbench.cli.main import main
 
 FIXTURE = Path(__file__).parent / "fixture"
 COMMANDS = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.study.workspace import find_workspace, load_module
 

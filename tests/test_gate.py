@@ -16,7 +16,7 @@ import pytest
 import snapshots
 import workspaces
 from commits import Repository, repository
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.cuda.build import Source
 from workbench.cuda.cubin import code_digests
 from workbench.derive.diff.side_by_side import kernel_line, plain_name

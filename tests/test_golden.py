@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workspaces import FIXTURE, ROOT
 
 GOLDEN = ROOT / "tests" / "recorded" / "transpose-report.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workspaces import step
 
 pytestmark = pytest.mark.gpu

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workspaces import GOOD, make
 
 pytestmark = pytest.mark.gpu

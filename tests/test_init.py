@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
-from workbench.commands.init import starters, write_new
+from workbench.cli.init import starters, write_new
+from workbench.cli.main import main
 from workbench.study.workspace import find_workspace
 
 TEMPLATES = ("cuda", "triton", "torch")
@@ -196,7 +196,7 @@ def test_what_was_interrupted_can_be_made_again(
     files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("workbench.commands.init.write_new", stopped_after(files))
+        patch.setattr("workbench.cli.init.write_new", stopped_after(files))
         assert main(["init", str(tmp_path)]) == 130
     made(tmp_path)
     assert find_workspace(tmp_path).study().name == "rmsnorm"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 
 TESTS = Path(__file__).parent
 MOST = 120

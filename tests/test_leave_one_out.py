@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from standin import Run, StandIn
-from workbench.cli import main
+from workbench.cli.main import main
 from workspaces import GOOD, make, step
 
 MODULE = """import torch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import workspaces
-from workbench.cli import VERBS, main
+from workbench.cli.main import VERBS, main
 from workbench.run import machine
 from workspaces import FIXTURE
 

@@ -20,7 +20,7 @@ import pytest
 
 import pages
 from synthetic import ablation, not_current
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.derive.diff.model import Sources
 from workbench.derive.diff.source_diff import source_diff
 from workbench.judge.rows import Ablation

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.commands.attempt import learned, prepare, rounded_up
+from workbench.cli.attempt import learned, prepare, rounded_up
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
 from workbench.problems.expressions import read_call, read_input, read_launch, read_output
@@ -308,7 +308,7 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
 def test_a_cuda_source_compiles_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from workbench.cli import main
+    from workbench.cli.main import main
 
     found = problem(
         EXAMPLES / "row_softmax.cu",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.commands.progress import Progress
+from workbench.cli.progress import Progress
 from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import Built, Checked, ErrorText, Event, Failed, Start
 from workbench.words import CheckResult, Phase

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.study import ladder
 from workbench.study.model import Prediction, Step
 from workbench.study.params import base_name

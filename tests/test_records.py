@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snapshots import timing
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder, timing_name

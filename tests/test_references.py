@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from snapshots import snapshot, step
-from workbench.cli import main
-from workbench.commands import measuring
+from workbench.cli import measuring
+from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence

@@ -21,8 +21,8 @@ import pytest
 from commits import repository
 from remotes import Cards, alive, card, install
 from standin import StandIn, stand_in_for_jobs
-from workbench.cli import main
-from workbench.commands import watch
+from workbench.cli import watch
+from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import frames, journal, store
 from workbench.evidence.layout import EvidenceFolder

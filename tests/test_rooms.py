@@ -22,9 +22,8 @@ ROOMS = (
     "judge",
     "render",
     "remote",
-    "commands",
-    "library",
     "cli",
+    "library",
     "__main__",
 )
 PURE = ("derive", "judge", "render")
@@ -85,7 +84,7 @@ def is_within(name: str, package: str) -> bool:
 
 def test_imports_are_seen_wherever_they_stand() -> None:
     assert {"workbench.derive.figures", "workbench.study.config"} <= imports("workbench.judge.view")
-    assert "workbench.commands.foreign" in imports("workbench.commands.show")
+    assert "workbench.cli.foreign" in imports("workbench.cli.show")
     assert "workbench.judge.view" in imports("workbench.judge.evaluate")
     assert "workbench.judge.view" not in imports("workbench.judge.evaluate", typing=False)
 
@@ -133,4 +132,4 @@ def test_the_rooms_are_those_of_the_design() -> None:
 
 def test_the_snapshot_is_taken_by_the_verbs_alone() -> None:
     users = [name for name in modules() if SNAPSHOT in imports(name)]
-    assert {room(name) for name in users} == {"commands"}
+    assert {room(name) for name in users} == {"cli"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.derive.diff.costs import line_costs
 from workbench.derive.sass import Listing, listing
 from workbench.errors import BadCapture

@@ -576,7 +576,7 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
 
 
 def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture[str]) -> None:
-    from workbench.commands.progress import Progress
+    from workbench.cli.progress import Progress
 
     def timed(number: int, alone: bool = False) -> Timed:
         session = Session(number=number, instances=1, series=(), alone=alone)
@@ -595,7 +595,7 @@ def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture
 
 
 def test_progress_tells_where_a_session_is() -> None:
-    from workbench.commands.progress import Progress
+    from workbench.cli.progress import Progress
 
     progress = Progress(sessions=5)
     one = Round(session=2, alone=False, number=3, rounds=6)

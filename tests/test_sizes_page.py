@@ -11,8 +11,8 @@ import pytest
 from benchmarks import sizes
 
 from standin import Run, StandIn
-from workbench.cli import main
-from workbench.commands import measuring
+from workbench.cli import measuring
+from workbench.cli.main import main
 from workbench.run import machine
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT

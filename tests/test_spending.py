@@ -11,8 +11,8 @@ import pytest
 
 from commits import repository
 from remotes import card, install
-from workbench.cli import main
-from workbench.commands import executor as spending_verb
+from workbench.cli import executor as spending_verb
+from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal

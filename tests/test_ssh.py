@@ -18,7 +18,7 @@ import hosts
 from hosts import Host
 from standin import StandIn
 from test_remote import but_for_provenance, evidence, workspace
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.remote import ssh
 from workbench.run.gpu import VISIBLE
 from workspaces import GOOD, make

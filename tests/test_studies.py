@@ -17,8 +17,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from workbench.cli import main
-from workbench.commands.measuring import plan
+from workbench.cli.main import main
+from workbench.cli.measuring import plan
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence

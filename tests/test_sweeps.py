@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from standin import Run, StandIn
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of
 from workbench.errors import UsageError
 from workbench.judge.sweep import fastest

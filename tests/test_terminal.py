@@ -14,8 +14,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from workbench.cli import main
-from workbench.commands.printing import Output
+from workbench.cli.main import main
+from workbench.cli.printing import Output
 from workbench.render.document.blocks import Block
 from workbench.render.terminal import write
 from workspaces import FIXTURE, ROOT, copy_of_fixture

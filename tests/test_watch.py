@@ -14,9 +14,9 @@ import pytest
 
 import workspaces
 from snapshots import WHEN, session
-from workbench.cli import main
-from workbench.commands import watch
-from workbench.commands.options import WatchOptions
+from workbench.cli import watch
+from workbench.cli.main import main
+from workbench.cli.options import WatchOptions
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel, Timing

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from faulty import examples
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.derive.matching import groups
 from workbench.errors import BadCapture
 from workbench.evidence import frames
@@ -80,7 +80,7 @@ def test_what_ncu_report_comes_to_no_end_with_is_a_bad_capture() -> None:
 PROBE = """
 import os, random, sys
 from pathlib import Path
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.ncu import reader
 reader.LIMIT_S = 4.0
 import ncu_report, pandas

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from workbench import words
-from workbench.cli import main
-from workbench.commands import doctor
+from workbench.cli import doctor
+from workbench.cli.main import main
 from workbench.cuda.includes import expand_includes
 from workbench.errors import UsageError
 from workbench.ncu import command as ncu

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faulty import examples
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main, refused
-from workbench.commands import list as listing
-from workbench.commands.progress import Progress
-from workbench.commands.target import find_target, in_place
+from workbench.cli import list as listing
+from workbench.cli.main import main, refused
+from workbench.cli.progress import Progress
+from workbench.cli.target import find_target, in_place
 from workbench.derive.sums import added
 from workbench.run.protocol import ErrorText, Failed
 from workbench.words import INSTALL, Phase

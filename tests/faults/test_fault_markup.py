@@ -19,7 +19,7 @@ from rich.console import Console
 import pages
 from faulty import examples
 from nasty import WORST, steering, texts
-from workbench.cli import complain
+from workbench.cli.main import complain
 from workbench.judge.rows import Ablation
 from workbench.render import as_json, html, markdown, terminal
 from workbench.render import as_json as ladder_json

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from faulty import examples
 from standin import StandIn
 from test_gates import build as build_of
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel

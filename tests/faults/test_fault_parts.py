@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workspaces import copy_of_fixture
 
 

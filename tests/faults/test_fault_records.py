@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faulty import examples
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
-from workbench.commands import foreign
+from workbench.cli import foreign
+from workbench.cli.main import main
 from workbench.derive.matching import match
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faulty import examples
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.study.sources import source_files, source_texts
 from workbench.study.workspace import find_workspace

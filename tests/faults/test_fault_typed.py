@@ -15,10 +15,10 @@ from rich.console import Console
 
 from faulty import examples
 from nasty import WORST, steering, texts
-from workbench.cli import main
-from workbench.commands import foreign
-from workbench.commands.progress import Progress
-from workbench.commands.streams import note
+from workbench.cli import foreign
+from workbench.cli.main import main
+from workbench.cli.progress import Progress
+from workbench.cli.streams import note
 from workbench.ncu.report import Report, read_report
 from workbench.run.protocol import Captured, ErrorText, Failed
 from workbench.words import Phase

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from faulty import examples
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed

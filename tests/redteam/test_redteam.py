@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cheats import CHEATS, GATES, HONEST, WORKSPACE, Cheat, ladder
-from workbench.cli import main
+from workbench.cli.main import main
 
 pytestmark = pytest.mark.gpu
 

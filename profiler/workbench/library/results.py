@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from workbench.commands import foreign
-from workbench.commands.target import find_recorded
-from workbench.commands.track_record import on_record
+from workbench.cli import foreign
+from workbench.cli.target import find_recorded
+from workbench.cli.track_record import on_record
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence
@@ -41,7 +41,7 @@ from workbench.study.model import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-    from workbench.commands.attempt import Attempt
+    from workbench.cli.attempt import Attempt
     from workbench.judge.inputs import Snapshot
     from workbench.ncu.capture import Capture
 
@@ -159,7 +159,7 @@ class Tried(Shown):
 
     def _blocks(self) -> Sequence[Block]:
         """As the verb prints it, and the charts of the ladder."""
-        from workbench.commands.try_ import blocks
+        from workbench.cli.try_ import blocks
 
         told = blocks(cast("Attempt", self), profiled=True)
         charts = self.ladder._blocks() if self.judged else ()

@@ -1,0 +1,34 @@
+"""``workbench advise``: what limits a variant now, and what kind of change to try next."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from workbench.cli.options import AdviseOptions
+from workbench.cli.printing import tell
+from workbench.cli.show import current_capture
+from workbench.cli.target import recorded_of
+from workbench.cli.track_record import judged
+from workbench.errors import UsageError
+from workbench.ncu.report import is_report
+from workbench.render.as_json import advised
+from workbench.render.document import advice, variant
+from workbench.render.document.blocks import Paragraph
+
+
+def run(options: AdviseOptions) -> None:
+    if is_report(options.name):
+        raise UsageError(
+            f"{options.name} is a report, and advice is for variants of a study",
+            hint=f"`workbench show {quote(options.name)}` ends in what to try next",
+        )
+    target = recorded_of(options, [options.name])
+    name = target.variants([options.name])[0]
+    current_capture(target, name)
+    found, _ = judged(target, [name])
+    row = found.row(name)
+    tell(
+        options,
+        lambda: advised(found, row),
+        lambda: [Paragraph(variant.origin(found)), advice.advised(row, found)],
+    )

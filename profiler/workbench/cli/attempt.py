@@ -1,0 +1,294 @@
+"""From a file that somebody already has to evidence: what ``workbench try`` does."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from workbench.cli import executor
+from workbench.cli.measuring import ensure
+from workbench.cli.profile import needed
+from workbench.cli.target import Target, find_target, shown_path
+from workbench.errors import UsageError, unknown
+from workbench.evidence.layout import EvidenceFolder
+from workbench.judge.inputs import Snapshot
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Ablation, Row
+from workbench.judge.snapshot import snapshot
+from workbench.problems import detect
+from workbench.problems.problem import Kind, Problem, Request, split
+from workbench.problems.writing import EXACT, OWN, Facts, write
+from workbench.remote.target import Task
+from workbench.run.build import build_only
+from workbench.run.plan import Plan
+from workbench.run.protocol import Built, Failed, Learned, TrialJob
+from workbench.run.trial import trial_of, try_once
+from workbench.study.config import for_study
+from workbench.study.model import Shape, Study
+from workbench.study.text import is_plain_name, stands
+from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
+
+# Largest errors relative in norm: what an implementation that is as careful as torch's stays below
+# (float32 as KernelBench has it; two units in the last place of halves).
+RELATIVE = {
+    "float64": 1e-10,
+    "float32": 1e-4,
+    "float16": 2e-3,
+    "bfloat16": 1.6e-2,
+    "float8_e4m3fn": 0.13,
+    "float8_e5m2": 0.25,
+}
+INTEGERS = 0.0
+TIMES_REFERENCE = 4.0  # a reference with a larger error of its own allows so many times that
+ARCH = "sm_90a"  # compiled for where there is no GPU
+PEAK = 10.0  # of one element, in terms of the error in norm and the largest element
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What became of a file that was tried.
+
+    ``folder`` is the workspace that was made of it, with the one study ``study``, judged at
+    ``shape``. ``judged`` and ``failures`` are None and empty where nothing could be measured here:
+    then ``trial`` tells what a call on the CPU did, and ``built`` how a CUDA source compiles.
+    ``kept`` is the folder of the study that ``keep`` made.
+    """
+
+    problem: Problem
+    folder: Path
+    study: str
+    shape: str
+    trial: Learned
+    facts: Facts
+    judged: Ablation | None = None
+    evidence: Snapshot | None = None
+    failures: dict[str, str] = field(default_factory=dict)
+    kept: Path | None = None
+    built: Built | Failed | None = None
+
+    @property
+    def wrong(self) -> tuple[float, float] | None:
+        """The error of what was tried, where it is more than is allowed on the CPU already."""
+        found = self.trial.errors.get(self.problem.baseline.name)
+        if found is None or self.trial.accepted:
+            return None
+        right = found[0] <= self.facts.absolute and found[1] <= self.facts.relative
+        return None if right else found
+
+    @property
+    def row(self) -> Row | None:
+        """Of what was tried."""
+        return self.judged.row(self.problem.baseline.name) if self.judged else None
+
+    @property
+    def references(self) -> tuple[Row, ...]:
+        return self.judged.references if self.judged else ()
+
+
+def attempt(
+    source: str | Path,
+    *,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    versus: str = "",
+    launch: str = "",
+    solution: Path | None = None,
+    workload: Path | None = None,
+    shape: str | None = None,
+    keep: str = "",
+    project: Path | None = None,
+    folder: Path | None = None,
+    profile: bool = True,
+    quick: bool = False,
+    fresh: bool = False,
+) -> Attempt:
+    """Check, time and profile a ``source``: ``FILE``, ``FILE:FUNCTION`` or a folder.
+
+    The options are those of ``workbench try``; ``folder`` is where the workspace is made, else one
+    in the user's cache that the same command finds again. Where there is no GPU, it is called on
+    the CPU. Raises WorkbenchError for all that is wrong with the source or the options.
+    """
+    path, function = split(str(source))
+    request = Request(
+        source=path,
+        function=function,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        versus=versus,
+        launch=launch,
+        solution=solution,
+        workload=workload,
+        name=keep,
+        elsewhere=executor.REMOTE.get() is not None,
+    )
+    destination = require_free(keep, project) if keep else None
+    problem = detect.read(request)
+    root = folder or scratch(request, problem)
+    live = executor.gpu() is not None
+    facts, trial, name = prepare(problem, root, shape, on_gpu=live)
+    done = Attempt(problem, root, problem.name, name, trial, facts)
+    if live:
+        done = measured(done, profile=profile, quick=quick, fresh=fresh)
+    elif problem.kind == Kind.CUDA:
+        done = replace(done, built=compiled(done))
+    return replace(done, kept=kept(done, destination)) if destination else done
+
+
+def scratch(request: Request, problem: Problem) -> Path:
+    """A folder in the user's cache, the same for the same source and options."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    asked = replace(request, source=Path(), shape="", elsewhere=False)
+    text = repr((request.source.resolve(), asked))
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
+    return cache / "workbench" / "try" / f"{problem.name}-{digest}"
+
+
+def prepare(
+    problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
+) -> tuple[Facts, Learned, str]:
+    """Write the workspace, call everything once, and write down what that told."""
+    timed = [name for name, given in problem.shapes.items() if given.timed]
+    if shape is not None:
+        if shape not in problem.shapes:
+            raise unknown("shape", shape, problem.shapes)
+        if shape not in timed:
+            hint = f"timed are {', '.join(timed)}"
+            raise UsageError(f"shape '{shape}' is only checked", hint=hint)
+        problem = replace(problem, default_shape=shape)
+    write(problem, root, Facts())
+    workspace = find_workspace(root)
+    study = workspace.study(problem.name)
+    name = shape or study.default_shape
+    shapes = tuple(dict.fromkeys([name, *timed]))
+    if not on_gpu:
+        shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
+    job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu)
+    trial = called_once(workspace, study, name, job)
+    facts = learned(problem, trial)
+    write(problem, root, facts)
+    return facts, trial, name
+
+
+def called_once(workspace: Workspace, study: Study, shape: str, job: TrialJob) -> Learned:
+    """Here or on the remote target, where it leaves no evidence."""
+    if (remote := executor.REMOTE.get()) is None:
+        return try_once(study, job, executor.cubin_folder())
+    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
+        folder = EvidenceFolder(Path(scratch) / remote.gpu.slug)
+        config = for_study(workspace.config, study.ladder)
+        one = Task(workspace, study, config, folder, Plan(shape), instead=job)
+        told = executor.answer(one, lambda event: None).told
+    assert isinstance(told, Learned)
+    return told
+
+
+def size_of(problem: Problem, shape: str) -> float:
+    parameters = problem.shapes[shape].parameters
+    return math.prod(v for v in parameters.values() if type(v) is int and v > 0)
+
+
+def learned(problem: Problem, trial: Learned) -> Facts:
+    """The facts of a trial, and the errors that they allow.
+
+    What the format's own check accepts is right, however far it is from the reference.
+    """
+    known = [trial.errors[m.name] for m in problem.references if m.name in trial.errors][:1]
+    if trial.accepted:
+        known.append(trial.errors[problem.baseline.name])
+    base = RELATIVE.get(trial.dtype, INTEGERS)
+    relative = max([base, *(TIMES_REFERENCE * error for _, error in known)])
+    absolute = max([PEAK * base * trial.largest, *(TIMES_REFERENCE * e for e, _ in known)])
+    return Facts(
+        destinations=trial.destinations,
+        in_place=trial.in_place,
+        precision=EXACT if trial.exact else OWN,
+        why=trial.refusal,
+        dtype=trial.dtype,
+        bytes=trial.bytes,
+        absolute=rounded_up(absolute),
+        relative=rounded_up(relative),
+    )
+
+
+def rounded_up(value: float) -> float:
+    """To the next of 1, 2, 5, 10, ...: another draw seldom gives another study, which would have
+    to be measured again.
+    """
+    if not value:
+        return 0.0
+    decade = math.floor(math.log10(value))
+    return next(
+        rounded
+        for step in (1, 2, 5, 10)
+        if (rounded := float(f"{step}e{decade}")) >= value or step == 10
+    )
+
+
+def measured(done: Attempt, *, profile: bool, quick: bool, fresh: bool) -> Attempt:
+    """With what the engine makes of it: checked, timed in sessions, profiled."""
+    target = find_target(done.folder, done.study, done.shape, tell=False)
+    if quick:
+        timing = replace(target.workspace.config.timing, sessions=3, max_sessions=3)
+        config = replace(target.workspace.config, timing=timing)
+        target.workspace = replace(target.workspace, config=config)
+    if not profile:
+        target.study = uncaptured(target)
+    names = needed(target, [done.problem.baseline.name])
+    names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
+    ensured = ensure(target, names, fresh=fresh, capture=names if profile else ())
+    evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
+    judged = judge(evidence, target.workspace.config, source=ensured.source)
+    return replace(done, judged=judged, evidence=evidence, failures={**ensured.failures})
+
+
+def compiled(done: Attempt) -> Built | Failed:
+    """As ``workbench build`` does, which needs no GPU."""
+    workspace = find_workspace(done.folder)
+    study, names = workspace.study(done.study), [done.problem.baseline.name]
+    limit = workspace.config.limits.seconds_per_step
+    return build_only(study, names, ARCH, limit, lambda event: None)[0]
+
+
+def uncaptured(target: Target) -> Study:
+    """The study, with no shape that is captured by itself."""
+    study = target.study
+    shapes = {
+        name: Shape(profiled=shape.profiled, captured=False, **shape.parameters)
+        if name == target.shape
+        else shape
+        for name, shape in study.shapes.items()
+    }
+    return replace(study, shapes=shapes)
+
+
+def require_free(name: str, project: Path | None) -> Path:
+    """The workspace that a study is kept in. Raises UsageError where there is none, or where it has
+    a study of that name.
+    """
+    workspace = find_workspace(project)
+    if workspace.packaged:
+        raise UsageError(
+            f"--keep {name} needs a workspace, and there is no {CONFIG_FILE} here or above",
+            hint=f"an empty {CONFIG_FILE} makes this folder one: touch {CONFIG_FILE}",
+        )
+    if not (is_plain_name(name) and name.isidentifier()):
+        raise UsageError(f"'{name}' is no name of a study", hint="letters, digits and '_'")
+    for folder in (workspace.kernels / name, workspace.ablations / name):
+        if stands(folder):
+            raise UsageError(
+                f"{shown_path(folder)} is there already", hint="keep it under another name"
+            )
+    return workspace.root
+
+
+def kept(done: Attempt, root: Path) -> Path:
+    """The study with its evidence, copied into a workspace."""
+    for part in ("kernels", "ablations"):
+        shutil.copytree(done.folder / part / done.study, root / part / done.study)
+    return root / "kernels" / done.study

@@ -1,0 +1,169 @@
+"""``workbench doctor``."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from workbench.cli.options import DoctorOptions
+from workbench.cli.printing import tell
+from workbench.cuda import header_folders
+from workbench.render.document.machine import Finding, findings
+from workbench.run import machine
+from workbench.run.gpu import is_divided, look, why_none
+from workbench.words import INSTALL
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+MIN_FREE_GB = 2.0
+
+
+def row(
+    name: str, good: bool, found: str, fix: str, needed_for: str = "measure", bad: str = FAIL
+) -> Finding:
+    """``fix`` is what helps where it is not good, which is as ``bad`` as that."""
+    return Finding(name, OK if good else bad, found, "" if good else fix, needed_for)
+
+
+def python_row() -> Finding:
+    good = sys.version_info >= (3, 11)
+    return row("Python", good, platform.python_version(), "install Python 3.11 or newer", "read")
+
+
+def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> Finding:
+    found = machine.package_version(name)
+    return row(label or name, bool(found), found or "missing", fix, needed_for)
+
+
+def gpu_row() -> Finding:
+    gpu = machine.find_gpu()
+    if gpu is None:
+        return row("GPU", False, "none", why_none())
+    return row("GPU", True, f"{gpu.name}, compute capability {gpu.compute_capability}", "")
+
+
+def driver_row() -> Finding:
+    found = look().driver
+    return row("driver", bool(found), found or "none", "install NVIDIA's driver")
+
+
+def ncu_row() -> Finding:
+    path = machine.find_ncu()
+    if path is None:
+        return row("ncu", False, "not found", "install Nsight Compute, or put ncu on PATH")
+    found = machine.ncu_version(path)
+    told = f"{found or 'does not run'} ({path})"
+    return row("ncu", bool(found), told, f"run {path} --version to see why")
+
+
+def permission_row() -> Finding:
+    name, restricted = "counter permission", machine.counters_restricted()
+    if restricted is None:
+        return row(name, False, "unknown: the driver does not say", "", bad=WARN)
+    good = not restricted or os.geteuid() == 0
+    return row(
+        name,
+        good,
+        f"RmProfilingAdminOnly: {int(restricted)}{'' if good else ' (ERR_NVGPUCTRPERM)'}",
+        "run as root, add --cap-add=SYS_ADMIN to the container, or load the driver with "
+        "NVreg_RestrictProfilingToAdminUsers=0",
+    )
+
+
+def headers_row() -> Finding:
+    folders = header_folders()
+    return row("CUDA headers", bool(folders), next(iter(folders), "missing"), INSTALL, "build")
+
+
+def disk_row() -> Finding:
+    free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
+    fix = f"free {MIN_FREE_GB:g} GB or more"
+    return row("disk", free >= MIN_FREE_GB, f"{free:.0f} GB free", fix, bad=WARN)
+
+
+def slices_row() -> Finding:
+    divided = is_divided()
+    return row(
+        "MIG",
+        not divided,
+        "on: a card is divided into slices" if divided else "off",
+        "a slice shares power and clocks with its neighbours, and ncu has fewer counters of it; "
+        "`nvidia-smi -mig 0` (root) makes one card of them",
+        bad=WARN,
+    )
+
+
+def lock_row() -> Finding:
+    """ncu waits for a lock in a file, which another user's may not be opened."""
+    foreign = machine.foreign_lock(Path(tempfile.gettempdir()))
+    told = f"{foreign} belongs to another user (InterprocessLockFailed)" if foreign else "free"
+    fix = "set TMPDIR to a folder of your own, or have that file removed"
+    return row("ncu lock", not foreign, told, fix)
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    python_row,
+    partial(package_row, "ncu-report", "read", "pip install ncu-report"),
+    partial(package_row, "msgspec", "read", "pip install msgspec"),
+    gpu_row,
+    driver_row,
+    ncu_row,
+    permission_row,
+    partial(package_row, "cuda-core", "build", label="NVRTC (cuda-core)"),
+    headers_row,
+    partial(package_row, "torch", "build"),
+    partial(package_row, "zstandard", "measure"),
+    disk_row,
+    slices_row,
+    lock_row,
+)
+
+
+def works(rows: Sequence[Finding]) -> dict[str, bool]:
+    """What works here: reading evidence, building, measuring (which needs the other two)."""
+    failed = {row.needed_for for row in rows if row.result == FAIL}
+    read = "read" not in failed
+    build = read and "build" not in failed
+    return {"read": read, "build": build, "measure": build and "measure" not in failed}
+
+
+def conclusion(can: dict[str, bool]) -> str:
+    says = {
+        "read": "profile, ablate, report and show on recorded evidence",
+        "build": "build",
+        "measure": "check, timing and profiling on this GPU",
+    }
+    yes = [says[k] for k, good in can.items() if good]
+    no = [says[k] for k, good in can.items() if not good]
+    text = f"works here: {'; '.join(yes) or 'nothing'}"
+    return text + (f". Will not work: {'; '.join(no)}" if no else "")
+
+
+def run(options: DoctorOptions) -> None:
+    """Exit code 3 where nothing can be read, or on a remote target where it cannot measure."""
+    if options.on is not None:
+        from workbench.cli.streams import note
+        from workbench.remote.target import remote_of
+
+        about = remote_of(options.on, note).look(doctor=True)
+        data = json.loads(about.doctor)
+        rows, can = [Finding(**each) for each in data["rows"]], data["works"]
+        where, told, needed = {"host": about.host}, data["conclusion"], "measure"
+        title = f"{about.host}: {told}"
+    else:
+        rows = [check() for check in CHECKS]
+        can, where, needed = works(rows), {}, "read"
+        title = told = conclusion(can)
+    tell(
+        options,
+        lambda: {**where, "rows": rows, "works": can, "conclusion": told},
+        lambda: findings(rows, title),
+    )
+    if not can[needed]:
+        raise SystemExit(3)

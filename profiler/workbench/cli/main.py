@@ -1,0 +1,206 @@
+"""The ``workbench`` command. Verbs import what they need when they run: help stays instant."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import importlib
+import inspect
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from keyword import iskeyword
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from workbench import __version__
+from workbench.cli import VERB, options, streams
+from workbench.errors import EnvironmentLacks, WorkbenchError
+
+app = typer.Typer(
+    name="workbench",
+    help="Profile-driven GPU kernel optimisation: every change tied to Nsight Compute evidence.",
+    epilog="Begin with `workbench try FILE`, or with `workbench init`.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# In the order of the help; each is run by the module of its name in ``workbench.cli``.
+VERBS: dict[str, type] = {
+    "doctor": options.DoctorOptions,
+    "try": options.TryOptions,
+    "init": options.InitOptions,
+    "new": options.NewOptions,
+    "list": options.ListOptions,
+    "build": options.BuildOptions,
+    "check": options.CheckOptions,
+    "watch": options.WatchOptions,
+    "profile": options.ProfileOptions,
+    "ablate": options.AblateOptions,
+    "sweep": options.SweepOptions,
+    "calibrate": options.CalibrateOptions,
+    "report": options.ReportOptions,
+    "show": options.ShowOptions,
+    "diff": options.DiffOptions,
+    "advise": options.AdviseOptions,
+    "gate": options.GateOptions,
+    "bisect": options.BisectOptions,
+    "ship": options.ShipOptions,
+    "status": options.StatusOptions,
+}
+
+
+# What Typer raises for a command line that it cannot read: Click's, or that of the Click within it.
+MISUSE: Any = next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException")
+
+
+class ReaderGone(Exception):
+    """Nobody reads stdout any more. Typer would make of a BrokenPipeError the exit code 1."""
+
+
+def verb(name: str, given: type) -> Callable[..., None]:
+    """The function that Typer wants of a verb: its parameters are the fields of its options."""
+
+    def run(**values: Any) -> None:
+        VERB.set(name)
+        try:
+            module = f"{name}_" if iskeyword(name) else name
+            importlib.import_module(f"workbench.cli.{module}").run(given(**values))
+        except BrokenPipeError as error:
+            raise ReaderGone from error
+
+    kinds = get_type_hints(given, include_extras=True)
+    signature = inspect.signature(given)
+    parameters = [p.replace(annotation=kinds[p.name]) for p in signature.parameters.values()]
+    run.__signature__ = signature.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]
+    run.__annotations__ = kinds
+    run.__doc__ = given.__doc__
+    return run
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+for _name, _options in VERBS.items():
+    app.command(name=_name)(verb(_name, _options))
+
+
+@cache
+def command() -> Any:
+    """As ``app``, whose every call makes all of its parameters again."""
+    return typer.main.get_command(app)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code, see ``errors``."""
+    gc.set_threshold(100_000)  # a command is over before there is garbage worth looking for
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
+    streams.prepare()
+    try:
+        code = run(arguments)
+        streams.flush()
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        streams.abandon()
+        return streams.READER_GONE
+    except OSError as error:  # what was said last did not go out, as on a full disk
+        with suppress(OSError):
+            complain(f"the output could not be written: {error.strerror or error}")
+        streams.abandon()
+        return EnvironmentLacks.exit_code
+    return code
+
+
+def run(arguments: list[str] | None) -> int:
+    """As ``main``. Raises OSError where the standard streams take no more."""
+    try:
+        code = command()(args=arguments, prog_name="workbench", standalone_mode=False)
+    except ReaderGone as gone:
+        raise BrokenPipeError from gone
+    except SystemExit as stop:
+        if (wrapped := getattr(sys.stdout, "wrapped", None)) is not None:
+            sys.stdout = wrapped  # which Typer wraps where nobody reads its help any more
+            raise BrokenPipeError from None
+        return stop.code if isinstance(stop.code, int) else 1
+    except MISUSE as error:
+        misused(error)
+        return int(error.exit_code)
+    except WorkbenchError as error:
+        complain(error.message, error.hint, error.ran)
+        return error.exit_code
+    except ModuleNotFoundError as error:
+        complain(
+            f"the Python package '{error.name}' is missing",
+            "`workbench doctor` lists what is needed and how to install it",
+        )
+        return EnvironmentLacks.exit_code
+    except streams.NotWritten:
+        raise
+    except OSError as error:
+        lacks = refused(error)
+        complain(lacks.message, lacks.hint)
+        return lacks.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def misused(error: Any) -> None:
+    """Typer would print what was typed as it is."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # nothing was typed, and this is the help
+        return
+    name = context.command_path if context else "workbench"
+    complain(error.format_message(), f"`{name} --help` lists what can be given")
+
+
+def complain(message: str, hint: str = "", ran: str = "") -> None:
+    from workbench.render.numbers import printable_lines
+
+    told = {"error": message, "  ran": ran, "hint": hint}
+    for kind, text in told.items():
+        if text:
+            print(f"{kind}: {printable_lines(text)}", file=sys.stderr)
+
+
+def refused(error: OSError) -> EnvironmentLacks:
+    """The error to show for an OSError that nothing has worded before."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        source, _, why = error.args[0][0]
+        return EnvironmentLacks(f"{source} cannot be copied: {why}")
+    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+    from workbench.evidence.store import disk_full
+
+    full = disk_full(path or Path(), error)
+    if full is not None:
+        return full
+    what = error.strerror or str(error) or type(error).__name__
+    hint = ""
+    if error.errno in (errno.EACCES, errno.EPERM) and path is not None:
+        hint = _permission(path)
+    elif error.errno is None and "shared object" in str(error):
+        hint = "a library that Python needs is missing; see `workbench doctor`"
+    return EnvironmentLacks(f"{path}: {what}" if path is not None else what, hint=hint)
+
+
+def _permission(path: Path) -> str:
+    """Which permission is lacking; "" where that cannot be seen."""
+    if path.exists() and not os.access(path, os.R_OK):
+        return f"you may not read it: its permissions are {path.stat().st_mode & 0o777:o}"
+    folder = next((each for each in path.parents if each.is_dir()), None)
+    if folder is not None and not os.access(folder, os.W_OK | os.X_OK):
+        return f"you may not write to the folder {folder}"
+    return ""

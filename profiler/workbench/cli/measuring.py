@@ -1,0 +1,188 @@
+"""Measures what is missing or stale of a target's evidence, where this machine can."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from workbench.cli import executor
+from workbench.cli.progress import with_hint
+from workbench.cli.streams import note
+from workbench.cli.target import Target
+from workbench.evidence.recorded import Evidence
+from workbench.judge.open_verdicts import Deciding
+from workbench.remote.target import Task
+from workbench.run.plan import Measured, Plan
+from workbench.study.config import for_study
+from workbench.study.model import Study
+from workbench.words import CheckResult, Origin
+
+SEVERAL = 2  # sessions, from which on a time has an interval
+
+
+@dataclass(frozen=True)
+class Ensured:
+    """``source`` is ``measured`` where anything was measured just now, else ``recorded``; ``timed``
+    are the variants that were, here.
+    """
+
+    source: Origin
+    timed: tuple[str, ...] = ()
+    failures: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
+
+
+def settled(evidence: Evidence, variant: str) -> bool:
+    """Known not to work as it is now: measuring it again would say the same."""
+    check, build = evidence.check(variant).current, evidence.build(variant).current
+    wrong = check is not None and check.status != CheckResult.CORRECT
+    return wrong or wrong_elsewhere(evidence, variant) or (build is not None and bool(build.error))
+
+
+def wrong_elsewhere(evidence: Evidence, variant: str) -> bool:
+    """Whether it is wrong at another of the shapes that it is checked at: it is not timed then."""
+    others = [name for name, shape in evidence.study.shapes.items() if shape.always_checked]
+    checks = [evidence.check(variant, name).current for name in others if name != evidence.shape]
+    return any(check is not None and check.status == CheckResult.WRONG for check in checks)
+
+
+def judged_at(evidence: Evidence) -> set[str]:
+    """The steps that are judged at a shape other than the study's own, and their parents."""
+    steps = [s for s in evidence.study.ladder.steps if s.shape == evidence.shape]
+    return {name for step in steps for name in (step.variant, step.parent) if name}
+
+
+@cache
+def tell_missing(variant: str, package: str) -> None:
+    note(f"{variant} is not collected: {package} is not installed here")
+
+
+def collectable(study: Study, variants: list[str]) -> list[str]:
+    """Those of which all that they need is installed; of others is told, once."""
+    found = []
+    for name in variants:
+        needs = study.variants[name].needs
+        if needs and executor.package_version(needs) is None:
+            tell_missing(name, needs)
+        else:
+            found.append(name)
+    return found
+
+
+def plan(
+    evidence: Evidence,
+    variants: list[str],
+    *,
+    fresh: bool,
+    capture: Collection[str] = (),
+    least: int = 1,
+) -> Plan:
+    """All variants are timed together when any lacks a current chained time beside the others, in
+    ``least`` sessions.
+
+    At a shape that is not captured by itself, nothing is profiled but ``capture``, the steps that
+    are judged there, and their parents.
+    """
+    usable = [v for v in variants if fresh or not settled(evidence, v)]
+    file = evidence.timing(usable)
+    held = (
+        set(evidence.chained(file.timing)) if file and len(file.timing.together) >= least else set()
+    )
+    checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
+    timed = usable if fresh or not checked or not set(usable) <= held else []
+    every = evidence.study.shapes[evidence.shape].captured
+    wanted = judged_at(evidence) | set(capture)
+    captured = [
+        v
+        for v in usable
+        if (every or v in wanted) and (fresh or not evidence.capture_index(v).current)
+    ]
+    return Plan(evidence.shape, timed=tuple(timed), captured=tuple(captured))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Variants of a target that are to be measured, and which of them to ``capture``.
+
+    ``timed``: they are built, checked and timed, and nothing is profiled. ``refusing``: what the
+    compiler gate does not let pass is only built.
+    """
+
+    target: Target
+    variants: list[str]
+    capture: Collection[str] = ()
+    timed: bool = False
+    refusing: bool = False
+
+    @property
+    def deciding(self) -> Deciding:
+        return Deciding(steps=not self.timed, refusing=self.refusing)
+
+    def plan(self, *, fresh: bool, checked: Collection[str] = ()) -> Plan:
+        """Where all that is timed is ``checked``, it is not checked again but at this shape."""
+        target, evidence = self.target, self.target.evidence()
+        known = collectable(target.study, self.variants)
+        refused = self.deciding.refused(target.workspace.config)
+        if refused is not None and not fresh:
+            builds = {name: evidence.build(name).current for name in known}
+            known = [name for name, build in builds.items() if build is None or not refused(build)]
+        least = min(SEVERAL, target.workspace.config.timing.sessions)
+        todo = plan(evidence, known, fresh=fresh, capture=self.capture, least=least)
+        if not self.timed:
+            return todo
+        return replace(todo, captured=(), here=set(todo.timed) <= set(checked))
+
+
+def ensure(
+    target: Target,
+    variants: list[str],
+    *,
+    fresh: bool = False,
+    capture: Collection[str] = (),
+    timed: bool = False,
+    refusing: bool = False,
+) -> Ensured:
+    """Measure what is needed; see ``Wanted``. Without a GPU, nothing. Ctrl-C keeps what was
+    finished, and leaves with 130.
+    """
+    (done,) = ensure_each([Wanted(target, variants, capture, timed, refusing)], fresh=fresh)
+    return done
+
+
+def ensure_each(every: Sequence[Wanted], *, fresh: bool) -> Iterator[Ensured]:
+    """Of each in its turn; on a remote target all of them together, before the first."""
+    if executor.REMOTE.get() is not None:
+        yield from _carried_out([(one, one.plan(fresh=fresh)) for one in every])
+        return
+    checked: set[str] = set()  # at the shapes where every variant always is
+    for one in every:
+        if one.target.live:
+            (done,) = _carried_out([(one, one.plan(fresh=fresh, checked=checked))])
+            checked |= set(done.timed) - done.failures.keys()
+            yield done
+            continue
+        if fresh:
+            note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
+        yield Ensured(Origin.RECORDED)
+
+
+def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
+    todo = [(one, plan) for one, plan in every if plan.variants]
+    tasks = [task(one.target, plan, one.deciding) for one, plan in todo]
+    results = iter(executor.carry_out(tasks) if tasks else ())
+    return [
+        ensured(next(results), plan) if plan.variants else Ensured(Origin.RECORDED)
+        for _, plan in every
+    ]
+
+
+def task(target: Target, todo: Plan, deciding: Deciding | None = None) -> Task:
+    config = for_study(target.workspace.config, target.study.ladder)
+    given = (target.workspace, target.study, config, target.folder)
+    return Task(*given, todo, deciding or Deciding())
+
+
+def ensured(result: Measured, plan: Plan) -> Ensured:
+    failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
+    return Ensured(Origin.MEASURED, plan.timed, failures, result.unsupported)

@@ -1,0 +1,249 @@
+"""A study at a commit: what its variants are made of, what is on record of them, what was built."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from workbench.cli import executor
+from workbench.cli.target import latest, profiled_shape
+from workbench.derive.figures import Figure, figures
+from workbench.derive.speedup import wrong_outputs
+from workbench.errors import BadCapture
+from workbench.evidence.layout import EvidenceFolder, evidence_folders
+from workbench.evidence.recorded import Evidence
+from workbench.judge.commits import Timed
+from workbench.judge.differences import AtCommit
+from workbench.judge.gates import HARMLESS
+from workbench.judge.inputs import TimedTogether
+from workbench.judge.open_verdicts import Deciding, timed_pair
+from workbench.judge.sessions import timing_facts
+from workbench.ncu.captures import Captures
+from workbench.remote.target import Task
+from workbench.run.build import build_only
+from workbench.run.commits import Commit, join, older
+from workbench.run.plan import Plan
+from workbench.run.protocol import Built, Event, Failed
+from workbench.study.config import for_study
+from workbench.study.model import Study
+from workbench.study.sources import Fingerprints, host_digest, plain_digest, study_digest
+from workbench.study.workspace import Workspace, including
+from workbench.words import HEADLINE
+
+
+@dataclass(eq=False)
+class Side:
+    """A study at ``commit``; ``built`` are the variants that were compiled for this comparison.
+
+    ``facts`` are of the one that is looked for, kept for when its files are gone.
+    """
+
+    commit: Commit
+    workspace: Workspace
+    study: Study
+    built: dict[str, Built | Failed] = field(default_factory=dict)
+    facts: AtCommit | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The variants."""
+        return list(self.study.variants)
+
+    @property
+    def without_variants(self) -> Side:
+        """The same study before there was any."""
+        return Side(self.commit, self.workspace, replace(self.study, variants={}))
+
+    @cached_property
+    def prints(self) -> Fingerprints:
+        return Fingerprints(self.study)
+
+    @cached_property
+    def evidence(self) -> Evidence | None:
+        """The newest that the commit holds, at the study's own shape; None without any."""
+        shape = self.study.default_shape
+        folder = latest(evidence_folders(self.workspace.ablations, self.study.name), shape)
+        return Evidence(self.study, shape, folder) if folder else None
+
+    def recorded(self, name: str) -> str:
+        """Which capture there is of a variant as it is; "" without one."""
+        index = self.evidence.capture_index(name).current if self.evidence else None
+        return f"{index.sha256} {index.range}" if index else ""
+
+    def at(self, name: str, *, counters: bool) -> AtCommit | None:
+        """None where there is no such variant; ``counters``: with the figures of its capture."""
+        if name not in self.names:
+            return None
+        event = self.built.get(name)
+        kernels = None
+        if isinstance(event, Built):
+            kernels = tuple(zip(event.kernels, event.defines, strict=True))
+        codes: dict[str, str] = {}
+        for kernel, _ in kernels or ():
+            codes[kernel.source] = f"{codes.get(kernel.source, '')} {kernel.code}"
+        variant = self.study.variants[name]
+        failed = event.error.message if isinstance(event, Failed) else ""
+        lacks = isinstance(event, Failed) and event.error.kind == ModuleNotFoundError.__name__
+        return AtCommit(
+            fingerprint=self.prints.of_sources(name),
+            plain=plain_digest(self.study, variant),
+            host=host_digest(self.study, variant, {file: file for file in codes}),
+            launches=host_digest(self.study, variant, codes),
+            method=self.method,
+            kernels=kernels,
+            warnings=event.warnings if isinstance(event, Built) else (),
+            error="" if lacks else failed,
+            lacks=failed if lacks else "",
+            wrong=wrong_in(self.evidence, name),
+            figures=figures_in(self.evidence, name) if counters else {},
+            index=self.evidence.capture_index(name).current if self.evidence else None,
+        )
+
+    @cached_property
+    def method(self) -> str:
+        return study_digest(self.study)
+
+
+def figures_in(evidence: Evidence | None, name: str) -> dict[str, Figure]:
+    """Empty without a capture, or where it cannot be read."""
+    if evidence is None:
+        return {}
+    try:
+        capture = Captures(evidence).of(name)
+    except BadCapture:
+        return {}
+    return figures(capture.metrics) if capture else {}
+
+
+def wrong_in(evidence: Evidence | None, name: str) -> str:
+    """What is wrong by its checks as it is; "" where they found nothing, or are none."""
+    if evidence is None:
+        return ""
+    checks = {shape: evidence.check(name, shape).current for shape in evidence.study.shapes}
+    bad = {shape: c for shape, c in checks.items() if c and c.status not in HARMLESS}
+    return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
+
+
+def side_of(commit: Commit, workspace: Workspace, study: str | None, names: Sequence[str]) -> Side:
+    """With those of the variants that are of other parameters than the ladder's."""
+    found = workspace.study(study)
+    known = [n for n in names if n.partition("[")[0] in found.variants]
+    return Side(commit, workspace, including(found, known)[0])
+
+
+def recorded_anew(base: Side, head: Side, name: str) -> bool:
+    """Whether both commits hold captures of it as it is there, and not one and the same."""
+    if name not in base.names or name not in head.names:
+        return False
+    one, other = base.recorded(name), head.recorded(name)
+    return bool(one and other and one != other)
+
+
+def build_all(
+    wanted: Sequence[tuple[Side, list[str]]],
+    arch: str,
+    on_event: Callable[[Event], None],
+    cubins: Path,
+) -> None:
+    """Compile the variants of each side, all sides at once. What is in ``cubins`` is not compiled
+    again, and what is compiled is put there.
+
+    Raises as ``build_only``.
+    """
+    stopped = threading.Event()
+
+    def relay(event: Event) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        on_event(event)
+
+    def build(side: Side, names: list[str]) -> list[Built | Failed]:
+        limit = side.workspace.config.limits.seconds_per_step
+        return build_only(side.study, names, arch, limit, relay, cubins)
+
+    with ThreadPoolExecutor(max(1, len(wanted))) as pool:
+        started = [(side, pool.submit(build, side, names)) for side, names in wanted]
+        try:
+            for side, future in started:
+                side.built |= {event.variant: event for event in future.result()}
+        except BaseException:
+            stopped.set()
+            raise
+
+
+@dataclass(frozen=True)
+class Together:
+    """What came of it: the evidence of the joint study, and why variants of it failed."""
+
+    evidence: Evidence
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, known: AtCommit, name: str) -> AtCommit:
+        """With what was measured of it; ``name`` is what it is called in the joint study."""
+        file = self.evidence.timing([name])
+        why = wrong_outputs(file.timing.sessions).get(name, "") if file else ""
+        index = self.evidence.capture_index(name).current
+        return replace(
+            known,
+            figures=figures_in(self.evidence, name),
+            index=index or known.index,
+            wrong=self.failures.get(name, "") or (why and f"wrong while it was timed: {why}"),
+        )
+
+    def timed(self, variant: str) -> Timed | None:
+        """The newer over the older; None where they were not timed in the same sessions."""
+        names = (older(variant), variant)
+        file = self.evidence.timing(names)
+        if file is None:
+            return None
+        together = TimedTogether(
+            file.name, frozenset(self.evidence.timed(file.timing)), file.timing
+        )
+        facts = timing_facts(together, "")
+        found = timed_pair(file.timing, *names)
+        twins = [t for t in facts.twins if t.regime == HEADLINE] if facts else []
+        return replace(found, twins=tuple(twins)) if found else None
+
+
+def measure_together(
+    base: Side,
+    head: Side,
+    variants: Sequence[str],
+    *,
+    shape: str | None,
+    tier: int,
+    folder: Path,
+    payer: Workspace,
+) -> Together:
+    """``variants`` are those that both commits have and that are not known to be the same; counters
+    at ``tier`` 1, at 2 times as well. ``shape`` is as the user gave it, ``payer`` the workspace
+    whose budget it is. Ctrl-C leaves with 130.
+    """
+    gpu = executor.gpu()
+    assert gpu is not None
+    control = control_of(base, head)
+    workspace = join(folder, base.study, head.study, head.workspace.root, variants, control)
+    picked = profiled_shape(workspace.study(head.study.name), shape)
+    study, name = picked.study, picked.name
+    pairs = [each for variant in variants for each in (older(variant), variant)]
+    timed = [*([control] if control else []), *pairs] if tier > 1 else []
+    plan = Plan(name, checked=tuple(pairs), timed=tuple(timed), captured=tuple(pairs))
+    target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
+    config = for_study(workspace.config, study.ladder)
+    deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
+    task = Task(payer, study, config, target, plan, deciding)
+    (result,) = executor.carry_out([task])
+    return Together(task.evidence, {**result.unsupported, **result.failures})
+
+
+def control_of(base: Side, head: Side) -> str:
+    """The first step that is the same at both commits; "" where every one changed."""
+    for step in head.study.ladder.steps:
+        name = step.variant
+        if name in base.names and base.prints.of_sources(name) == head.prints.of_sources(name):
+            return name
+    return ""

@@ -1,0 +1,28 @@
+"""``workbench status``."""
+
+from __future__ import annotations
+
+from workbench.cli.executor import ledger
+from workbench.cli.options import StatusOptions
+from workbench.cli.printing import tell
+from workbench.judge.spending import by_kind, seconds_of
+from workbench.render.document import listing as document
+from workbench.study.workspace import find_workspace
+
+
+def run(options: StatusOptions) -> None:
+    workspace = find_workspace(options.project)
+    entries = ledger(workspace)
+    most, spent = workspace.config.budget.max_gpu_seconds, by_kind(entries)
+    known = [document.Limit("max_gpu_seconds", seconds_of(entries), most, "s")]
+    tell(
+        options,
+        lambda: {
+            "spent": spent,
+            "limits": [
+                {"limit": one.name, "spent": one.spent, "most": one.most or None, "left": one.left}
+                for one in known
+            ],
+        },
+        lambda: document.status(spent, known),
+    )

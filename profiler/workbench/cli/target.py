@@ -1,0 +1,260 @@
+"""What a verb works on: the workspace, study, shape and evidence folder its options name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from workbench.cli.option_types import Recorded
+from workbench.cli.streams import note
+from workbench.errors import EnvironmentLacks, UsageError, unknown
+from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
+from workbench.evidence.recorded import Evidence
+from workbench.judge.predictions import check_figures
+from workbench.study.model import Step, Study
+from workbench.study.shapes import Picked, pick_shapes
+from workbench.study.sources import virtual_name
+from workbench.study.workspace import (
+    CONFIG_FILE,
+    PACKAGED_EVIDENCE,
+    Workspace,
+    find_workspace,
+    including,
+)
+
+READ_ONLY = "its evidence is only read"
+
+
+@dataclass
+class Target:
+    """``live`` says that this machine can measure; otherwise only recorded evidence is read.
+
+    ``part`` has the steps that were asked for where they are not all of the ladder.
+    """
+
+    workspace: Workspace
+    study: Study
+    shape: str
+    folder: EvidenceFolder
+    live: bool
+    part: tuple[str, ...] = ()
+
+    def evidence(self) -> Evidence:
+        return Evidence(self.study, self.shape, self.folder)
+
+    def variants(self, names: list[str]) -> list[str]:
+        """The names as the study has them; all where none is named. Raises UsageError."""
+        self.study, found = including(self.study, names)
+        return found or list(self.study.variants)
+
+    def steps(self, fixes: list[str]) -> list[Step]:
+        """The chain through the named fixes. Raises UsageError for what is no step."""
+        steps = [s.variant for s in self.study.ladder.steps]
+        self.study, fixes = including(self.study, fixes)
+        for name in fixes:
+            if self.study.ladder.step(name) is None:
+                if name in self.study.variants:
+                    raise UsageError(
+                        f"'{name}' is a reference, not a step of the ladder",
+                        hint=f"references are always in the table; steps: {', '.join(steps)}",
+                    )
+                raise unknown("step", name, steps)
+        chain = self.study.ladder.chain(fixes)
+        if [step.variant for step in chain] != steps:
+            self.part = tuple(s.variant for s in self.study.ladder.steps if s.variant in fixes)
+        return chain
+
+
+def in_place(message: str, study: Study) -> str:
+    """With the paths of the user's files for the names under which they are compiled."""
+    return message.replace(virtual_name(study.name, ""), f"{shown_path(study.folder)}/")
+
+
+def shown_path(path: Path) -> str:
+    """Relative where it stands below the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def require_arch(arch: str) -> None:
+    """Raises UsageError for what is no name of an architecture."""
+    if re.fullmatch(r"sm_\d+[af]?", arch) is None:
+        raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+
+
+def find_study(
+    project: Path | None, study: str | None, *, tell: bool = True
+) -> tuple[Workspace, Study]:
+    """``tell``: on stderr, where it is the built-in workspace. Raises UsageError for unknown
+    names, and what is wrong in the files of the study.
+    """
+    workspace = find_workspace(project)
+    found = workspace.study(study)
+    check_figures(found.ladder)
+    if tell and workspace.packaged:
+        tell_packaged([found.name])
+    return workspace, found
+
+
+def tell_packaged(studies: list[str]) -> None:
+    """On stderr: nothing here says which study is meant, so that it is none of the reader's own."""
+    from workbench.run import machine
+
+    names = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
+    files = f"what is measured goes to {PACKAGED_EVIDENCE}" if machine.can_measure() else READ_ONLY
+    note(
+        f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its {names}; "
+        f"{files} (`workbench init` makes one of your own)"
+    )
+
+
+def profiled_shapes(study: Study, shape: str | None) -> list[Picked]:
+    """Those that ``--shape`` names: one, or those of a range."""
+    picked, _ = pick_shapes(study, shape)
+    for each in picked:
+        require_profiled(each.study, each.name)
+    return picked
+
+
+def profiled_shape(study: Study, shape: str | None) -> Picked:
+    """Raises UsageError for a range of shapes as well."""
+    picked = profiled_shapes(study, shape)
+    if len(picked) > 1:
+        raise UsageError(
+            f"--shape '{shape}' names {len(picked)} shapes, and one is shown here",
+            hint="ablate, check, profile and sweep take a range; here say which: "
+            + ", ".join(each.name for each in picked),
+        )
+    return picked[0]
+
+
+def require_profiled(study: Study, name: str) -> None:
+    if not study.shapes[name].profiled:
+        raise UsageError(
+            f"shape '{name}' is checked but not profiled",
+            hint=f"use one of {', '.join(s for s in study.shapes if study.shapes[s].profiled)}",
+        )
+
+
+def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
+    """The folder with the newest evidence at this shape."""
+    dated = [(max((path.name for path in f.timing_files(shape)), default=""), f) for f in folders]
+    with_evidence = [(date, f) for date, f in dated if date or (f.root / shape).is_dir()]
+    return max(with_evidence, key=lambda pair: pair[0])[1] if with_evidence else None
+
+
+def find_target(
+    project: Path | None,
+    study: str | None,
+    shape: str | None,
+    *,
+    names: Sequence[str] = (),
+    tell: bool = True,
+) -> Target:
+    """Raises UsageError for unknown names, ``names`` of variants among them, and EnvironmentLacks
+    with neither GPU nor evidence.
+    """
+    workspace, found = find_study(project, study, tell=tell)
+    including(found, list(names))
+    return target_at(workspace, profiled_shape(found, shape))
+
+
+def find_recorded(
+    project: Path | None,
+    study: str | None,
+    shape: str | None,
+    *,
+    gpu: str | None = None,
+    names: Sequence[str] = (),
+    tell: bool = True,
+) -> Target:
+    """As ``find_target``, of a verb that measures nothing: what is on record of ``gpu``, of which
+    there has to be something; by default of this machine's, else of the newest, which is told on
+    stderr.
+    """
+    target = find_target(project, study, shape, names=names, tell=tell)
+    if gpu is not None:
+        return replace(target, folder=folder_of(target, gpu), live=False)
+    if not target.live or latest([target.folder], target.shape) is not None:
+        return target
+    folder = latest(recorded(target), target.shape)
+    if folder is None:
+        return target
+    if tell:
+        note(
+            f"nothing of {target.study.name} at {target.shape} is recorded on {target.folder.gpu}: "
+            f"this is of {folder.gpu} (`workbench ablate` measures here)"
+        )
+    return replace(target, folder=folder, live=False)
+
+
+def recorded_of(options: Recorded, names: Sequence[str] = ()) -> Target:
+    """What the options of a verb that only reads name, as ``find_recorded``."""
+    given = (options.project, options.study, options.shape)
+    return find_recorded(*given, gpu=options.gpu, names=names)
+
+
+def folder_of(target: Target, gpu: str) -> EvidenceFolder:
+    """Raises UsageError for a GPU that nothing of the study is recorded on, and EnvironmentLacks
+    where it is nothing at the shape.
+    """
+    every = {each.gpu: each for each in recorded(target)}
+    folder = every.get(gpu_slug(gpu))
+    if folder is None:
+        raise unknown("GPU", gpu, every)
+    if latest([folder], target.shape) is None:
+        raise EnvironmentLacks(
+            f"nothing of {target.study.name} at {target.shape} is recorded on {folder.gpu}",
+            hint="`workbench list` says what is",
+        )
+    return folder
+
+
+def of_one_gpu(targets: Sequence[Target], folder: EvidenceFolder | None = None) -> list[Target]:
+    """Of several shapes those that a table of them may be made of: on record in that folder, else
+    in the one that has the most of them. What is left out is told on stderr.
+    """
+    if not targets or targets[0].live:
+        return list(targets)
+
+    def held(folder: EvidenceFolder) -> int:
+        return sum(latest([folder], target.shape) is not None for target in targets)
+
+    of = folder or max([targets[0].folder, *recorded(targets[0])], key=held)
+    found: list[Target] = []
+    for target in targets:
+        if latest([of], target.shape) is not None:
+            found.append(replace(target, folder=of))
+        else:
+            note(f"{target.shape}: left out, since nothing of it is recorded on {of.gpu}")
+    return found
+
+
+def recorded(target: Target) -> list[EvidenceFolder]:
+    """Of the study on every GPU, that of the target among them."""
+    others = evidence_folders(target.workspace.ablations, target.study.name)
+    return [target.folder, *(each for each in others if each != target.folder)]
+
+
+def target_at(workspace: Workspace, picked: Picked) -> Target:
+    """Raises EnvironmentLacks with neither a GPU nor evidence at that shape."""
+    found, name = picked.study, picked.name
+    from workbench.cli import executor  # with all that measures
+
+    gpu = executor.gpu()
+    if gpu is not None:
+        base = workspace.evidence_base(found.name)
+        return Target(workspace, found, name, EvidenceFolder(base / gpu.slug), True)
+    folder = latest(evidence_folders(workspace.ablations, found.name), name)
+    if folder is None:
+        from workbench.run import machine
+
+        lacks = machine.why_not_measuring()
+        raise EnvironmentLacks(
+            f"no evidence is recorded for {found.name} at {name}, and nothing can be measured "
+            f"here: {lacks.message}",
+            hint="measure it where there is a GPU and ncu; see `workbench doctor`",
+        )
+    return Target(workspace, found, name, folder, False)

@@ -1,0 +1,146 @@
+"""``workbench try``: from a file that somebody already has to evidence."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import Any
+
+import typer
+
+from workbench.cli.attempt import Attempt, attempt
+from workbench.cli.executor import on_target
+from workbench.cli.options import TryOptions
+from workbench.cli.printing import tell
+from workbench.cli.streams import note
+from workbench.cli.target import shown_path
+from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
+from workbench.render import as_json
+from workbench.render.document import attempt as document
+from workbench.render.document.blocks import Block, Text, code, line
+from workbench.render.document.machine import Save
+from workbench.render.document.machine import told as told_of
+from workbench.run import machine
+from workbench.run.protocol import Built, Failed
+from workbench.study.sources import virtual_name
+from workbench.words import SCHEMA_VERSION, Status
+
+
+def as_data(done: Attempt) -> dict[str, Any]:
+    row, judged = done.row, done.judged
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": done.problem.kind,
+        "what": done.problem.what,
+        "workspace": str(done.folder),
+        "study": done.study,
+        "shape": done.shape,
+        "inputs": dict(done.trial.inputs),
+        "outputs": list(done.trial.outputs),
+        "destinations": list(done.trial.destinations),
+        "in_place": list(done.trial.in_place),
+        "reference": {
+            "exact": done.trial.exact,
+            "refusal": done.trial.refusal,
+            "itself": done.problem.itself,
+            "variants": [module.name for module in done.problem.references],
+        },
+        "tolerance": {"max_abs": done.facts.absolute, "relative": done.facts.relative},
+        "trial_errors": {
+            n: {"max_abs": a, "relative": r} for n, (a, r) in done.trial.errors.items()
+        },
+        "tried": as_json.full_row(judged, row) if judged and row else None,
+        "references": [as_json.row(judged, r) for r in done.references] if judged else [],
+        "warnings": list(judged.warnings) if judged else [],
+        "failures": done.failures,
+        "kept": str(done.kept) if done.kept else None,
+    }
+
+
+def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
+    shown = document.introduction(done.problem, done.trial)
+    if done.judged is not None and done.row is not None:
+        shown += document.result(done.row, done.judged, profiled=profiled)
+    else:
+        modules = (done.problem.baseline, *done.problem.references)
+        called = {module.name: module.called for module in modules}
+        found = {called[name]: error for name, error in done.trial.errors.items()}
+        why_not = {called[name]: error.message for name, error in done.trial.failures.items()}
+        shown += document.agreement(found, why_not, compiled(done))
+    return [*shown, *document.next_steps(next_steps(done))]
+
+
+def compiled(done: Attempt) -> str:
+    """Of a CUDA source where there is no GPU, as `watch` says it."""
+    if not isinstance(done.built, Built):
+        return ""
+    built = done.built
+    save = Save(built.variant, built.arch, kernels=built.kernels, warnings=built.warnings)
+    return f"{done.problem.baseline.called}: {'; '.join(told_of(save, None))}"
+
+
+def next_steps(done: Attempt) -> list[Text]:
+    """Where its lines are, and how to go on from there."""
+    if done.row is None or not done.row.time:
+        return []
+    variant = done.problem.baseline.name
+    where = f"--study {done.study}" if done.kept else f"--project {quote(str(done.folder))}"
+    steps = []
+    if done.row.capture:
+        steps.append(line(code(f"workbench show {variant} --source {where}"), ": its lines"))
+    if done.kept:
+        steps.append(line(f"a variant of your own beside {shown_path(done.kept)}/{variant}.py"))
+    else:
+        steps.append(line("the same with ", code("--keep NAME"), ": a study of your workspace"))
+    return steps
+
+
+def finish(done: Attempt) -> None:
+    """The exit code, and what goes with it on stderr."""
+    if done.kept:
+        note(f"kept as {shown_path(done.kept)}")
+    if isinstance(done.built, Failed):
+        error = done.built.error
+        mine = error.message.replace(virtual_name(done.study, ""), "")
+        raise ToolFailed(mine, hint=error.hint)
+    if done.judged is None and done.wrong:
+        (absolute, relative), allowed = done.wrong, done.facts
+        raise GateFailed(
+            f"{done.problem.baseline.called} is wrong: error {absolute:.3g}, relative "
+            f"{relative:.3g}; allowed are {allowed.absolute:g} and {allowed.relative:g}",
+            hint="mend it, and run the same again",
+        )
+    if done.judged is None:
+        lacks = machine.why_not_measuring()
+        raise EnvironmentLacks(
+            f"nothing was measured: {lacks.message}",
+            hint="the same command measures where there is a GPU with ncu: `workbench doctor`",
+        )
+    row = done.row
+    if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
+        why = done.failures.get(row.variant, row.problem)
+        raise GateFailed(f"{done.problem.title}: {why}", hint="mend it, and run the same again")
+    for name, why in done.failures.items():
+        note(f"error: {name}: {why}")
+    if done.failures:
+        raise typer.Exit(1)
+
+
+@on_target
+def run(options: TryOptions) -> None:
+    done = attempt(
+        options.source,
+        inputs=options.inputs or (),
+        outputs=options.outputs or (),
+        versus=options.versus or "",
+        launch=options.launch or "",
+        solution=options.solution,
+        workload=options.workload,
+        shape=options.shape,
+        keep=options.keep or "",
+        project=options.project,
+        profile=not options.no_profile,
+        quick=options.quick,
+        fresh=options.fresh,
+    )
+    tell(options, lambda: as_data(done), lambda: blocks(done, profiled=not options.no_profile))
+    finish(done)
