@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from workbench.evidence import store
-from workbench.evidence.records import Timing
+from workbench.evidence.timing import Timing
 from workbench.judge.inputs import TimedTogether
 from workbench.judge.sessions import TimingFacts, Twin, timing_facts
 from workbench.study.workspace import Workspace, find_workspace

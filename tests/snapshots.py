@@ -11,18 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.evidence.records import (
-    Audit,
-    Build,
-    BuiltKernel,
-    CaptureIndex,
-    Check,
-    GraphNode,
-    Provenance,
-    Series,
-    Session,
-    Timing,
-)
+from workbench.evidence.records import Build, BuiltKernel, CaptureIndex, Check, Provenance
+from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
 from workbench.judge.inputs import (
     ShapeEvidence,
     Snapshot,

@@ -20,14 +20,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from workbench.evidence.records import (
-    BuiltKernel,
-    Ceiling,
-    Environment,
-    GraphNode,
-    Series,
-    Session,
-)
+from workbench.evidence.records import BuiltKernel, Ceiling, Environment
+from workbench.evidence.timing import GraphNode, Series, Session
 from workbench.ncu.command import flags
 from workbench.run import build, calibrate, machine, measure, recording, trial
 from workbench.run.gpu import Gpu

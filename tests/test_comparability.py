@@ -10,7 +10,8 @@ import pytest
 
 from handmade import metrics
 from snapshots import snapshot, step, timing, together
-from workbench.evidence.records import CaptureIndex, Provenance, Session
+from workbench.evidence.records import CaptureIndex, Provenance
+from workbench.evidence.timing import Session
 from workbench.judge.comparability import environment
 from workbench.judge.inputs import Snapshot, TimedTogether
 from workbench.judge.ladder import judge

@@ -23,7 +23,8 @@ from workbench.derive.diff.side_by_side import kernel_line, plain_name
 from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
 from workbench.evidence import store
-from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance, Timing
+from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance
+from workbench.evidence.timing import Timing
 from workbench.judge.commits import Change, Timed, judge_change, time_verdict, with_controls
 from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin

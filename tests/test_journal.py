@@ -14,16 +14,17 @@ from snapshots import session as timed_session
 from snapshots import snapshot, step
 from workbench.errors import EnvironmentLacks
 from workbench.evidence import store
-from workbench.evidence.journal import Journal, append, known_of, load_journal
-from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.records import (
-    Checks,
-    Environment,
-    GraphNode,
+from workbench.evidence.journal import (
+    Journal,
     PredictionEntry,
     SessionEntry,
-    Timing,
+    append,
+    known_of,
+    load_journal,
 )
+from workbench.evidence.layout import EvidenceFolder, timing_name
+from workbench.evidence.records import Checks, Environment
+from workbench.evidence.timing import GraphNode, Timing
 from workbench.judge.comparability import recordings
 from workbench.judge.ladder import judge
 from workbench.render.document.method import recorded

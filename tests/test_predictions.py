@@ -10,8 +10,7 @@ import pytest
 from snapshots import step as bare_step
 from workbench.derive.figures import Figure
 from workbench.errors import UsageError
-from workbench.evidence.journal import Journal
-from workbench.evidence.records import PredictionEntry
+from workbench.evidence.journal import Journal, PredictionEntry
 from workbench.judge.predictions import judge_predictions, restated, score, written
 from workbench.render.document import step as predicted
 from workbench.study.model import Prediction, Step

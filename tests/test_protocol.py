@@ -13,16 +13,8 @@ import pytest
 from msgspec import structs
 
 from workbench.errors import ToolFailed
-from workbench.evidence.records import (
-    Audit,
-    BuiltKernel,
-    Ceiling,
-    Environment,
-    GraphNode,
-    Series,
-    Session,
-    Tried,
-)
+from workbench.evidence.records import BuiltKernel, Ceiling, Environment, Tried
+from workbench.evidence.timing import Audit, GraphNode, Series, Session
 from workbench.run import protocol
 from workbench.run.process import Tail
 from workbench.run.protocol import (

@@ -15,15 +15,8 @@ from workbench.errors import UsageError
 from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.recorded import load_calibration
-from workbench.evidence.records import (
-    Build,
-    CaptureIndex,
-    CeilingsFile,
-    Checks,
-    Provenance,
-    Record,
-    Timing,
-)
+from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Checks, Provenance, Record
+from workbench.evidence.timing import Timing
 from workspaces import EVIDENCE, FIXTURE, ROOT, copy_of_fixture, told_in
 
 SHAPE = "b2h8s512d64"

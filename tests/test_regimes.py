@@ -14,7 +14,7 @@ import pytest
 
 from snapshots import check, session, snapshot, step, timing, together
 from workbench import Work
-from workbench.evidence.records import GraphNode, Series, Session, Timing
+from workbench.evidence.timing import GraphNode, Series, Session, Timing
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge

@@ -20,14 +20,8 @@ from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, Workbench
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import (
-    CaptureIndex,
-    Checks,
-    Provenance,
-    Series,
-    Session,
-    Timing,
-)
+from workbench.evidence.records import CaptureIndex, Checks, Provenance
+from workbench.evidence.timing import Series, Session, Timing
 from workbench.ncu import command as ncu
 from workbench.run import machine, measure
 from workbench.run.build import worker_stopped

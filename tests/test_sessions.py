@@ -18,7 +18,8 @@ import pytest
 from msgspec import structs
 
 from workbench.errors import ToolFailed
-from workbench.evidence.records import Finding, Session
+from workbench.evidence.records import Finding
+from workbench.evidence.timing import Session
 from workbench.run.protocol import (
     CONTEXT_LOST,
     EVENTS,

@@ -35,7 +35,8 @@ from workbench.derive.intervals import Ratio
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import gpu_slug
-from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime, Timing
+from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime
+from workbench.evidence.timing import Timing
 from workbench.run import machine, trial
 from workbench.run.gpu import Gpu
 from workbench.run.protocol import Packable, ShipJob

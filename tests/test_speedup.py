@@ -23,7 +23,7 @@ from workbench.derive.speedup import (
     session_times,
     time_of,
 )
-from workbench.evidence.records import Series
+from workbench.evidence.timing import Series
 from workbench.render.numbers import ends
 from workbench.words import Regime
 
@@ -139,7 +139,7 @@ def test_a_ratio_that_the_clock_makes_says_so_in_cycles() -> None:
             series("b", 10.0, mhz=1000.0 + number),
         )
 
-    from workbench.evidence.records import Session
+    from workbench.evidence.timing import Session
 
     sessions = [Session(number=n, instances=1, series=run(n)) for n in range(3)]
     times = session_times(sessions)

@@ -14,7 +14,7 @@ from remotes import card, install
 from workbench.cli import executor as spending_verb
 from workbench.cli.main import main
 from workbench.evidence import store
-from workbench.evidence.records import SpentEntry
+from workbench.evidence.journal import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal
 from workbench.run import gpu, machine, measure
 from workbench.run.gpu import Gpu

@@ -12,15 +12,8 @@ import pytest
 from msgspec import structs
 
 from workbench.derive.roofline.ceilings import counted_flops
-from workbench.evidence.records import (
-    Audit,
-    CaptureIndex,
-    GraphNode,
-    Provenance,
-    Series,
-    Session,
-    Timing,
-)
+from workbench.evidence.records import CaptureIndex, Provenance
+from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
 from workbench.judge.cross_checks import (
     Case,
     added_time,

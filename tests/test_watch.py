@@ -19,7 +19,8 @@ from workbench.cli.main import main
 from workbench.cli.options import WatchOptions
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import BuiltKernel, Timing
+from workbench.evidence.records import BuiltKernel
+from workbench.evidence.timing import Timing
 from workbench.render.document.machine import Save, told
 from workbench.run import machine, measure
 from workbench.run.plan import Measured as Result

@@ -19,7 +19,8 @@ from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
 from workbench.evidence.recorded import load_calibration
-from workbench.evidence.records import Build, CaptureIndex, Checks, Record, Timing
+from workbench.evidence.records import Build, CaptureIndex, Checks, Record
+from workbench.evidence.timing import Timing
 from workspaces import EVIDENCE, copy_of_fixture, told_in
 
 SHAPE = "b4h16s2048d128-causal"

@@ -17,7 +17,8 @@ from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
-from workbench.evidence.records import Build, CaptureIndex, Timing
+from workbench.evidence.records import Build, CaptureIndex
+from workbench.evidence.timing import Timing
 from workbench.run.recording import remove_superseded, remove_unused
 from workspaces import EVIDENCE, copy_of_fixture
 

@@ -30,8 +30,8 @@ from workbench.cli.progress import Progress
 from workbench.cli.streams import note
 from workbench.errors import GateFailed
 from workbench.evidence import store
+from workbench.evidence.journal import SpentEntry
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import SpentEntry
 from workbench.judge.spending import Run, refusal
 from workbench.run import machine
 from workbench.run.gpu import Gpu, gpus, held

@@ -28,8 +28,8 @@ from workbench.evidence.records import (
     Shipped,
     ShippedCubin,
     ShippedTime,
-    Timing,
 )
+from workbench.evidence.timing import Timing
 from workbench.judge.rows import Row
 from workbench.render import package as rendered
 from workbench.render.document.phrases import what_it_is

@@ -11,7 +11,7 @@ from workbench.derive.intervals import LEVEL, Interval, Ratio, ratio_interval, t
 from workbench.words import Regime
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import Series, Session
+    from workbench.evidence.timing import Series, Session
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,96 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.records import (
-    CaptureEntry,
-    CaptureIndex,
-    Entry,
-    JournalEntry,
-    PredictionEntry,
-    Provenance,
-    SessionEntry,
-    Timing,
-)
+from workbench.evidence.records import CaptureIndex, Number, Provenance, Record
+from workbench.evidence.timing import Timing
 from workbench.words import HEADLINE, Known
+
+
+class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
+    """One line of ``journal.jsonl``; ``date`` is in UTC, ``workbench`` its version.
+
+    ``gpu_uuid`` and ``host`` as in ``Environment``.
+    """
+
+    mend: ClassVar[str] = "the other lines of the journal count; this one can be deleted"
+
+    date: str
+    workbench: str | None = None
+    gpu_uuid: str | None = None
+    host: str | None = None
+
+
+class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
+    """A timing run: what is left of it where its file was superseded.
+
+    ``file`` stands in the shape's ``timings``, ``sessions`` is the number of processes that timed,
+    ``medians`` are those of the variants in ``regime``, in microseconds of one call. ``cut_short``:
+    it ended before it had the sessions that were planned, or was begun again without a variant
+    that broke it, and its samples were not kept. ``found``: nobody had noted it when another one
+    superseded it.
+    """
+
+    shape: str
+    file: str
+    sessions: int
+    regime: str
+    fingerprints: dict[str, str]
+    medians: dict[str, Number]
+    cut_short: bool = False
+    found: bool = False
+
+
+class CaptureEntry(Entry, frozen=True, kw_only=True, tag="capture"):
+    """A capture of a variant in a report."""
+
+    shape: str
+    report: str
+    variant: str
+    fingerprint: str
+
+
+class PredictionEntry(Entry, frozen=True, kw_only=True, tag="prediction"):
+    """A step's predictions as they stood before a run measured anything.
+
+    ``predictions`` are their digests (``Step.digest``), ``known`` is what was on record of the
+    step, on any GPU and at any shape, when they were noted.
+    """
+
+    variant: str
+    parent: str | None
+    predictions: tuple[str, ...]
+    known: Known
+
+
+JournalEntry = SessionEntry | CaptureEntry | PredictionEntry
+
+
+class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of ``ledger.jsonl``: a run that held a GPU for so many ``seconds``.
+
+    ``place`` is where that GPU stands, ``rate`` the price of its hour at that time.
+    """
+
+    mend: ClassVar[str] = "the other lines count; this one can be deleted"
+
+    date: str
+    verb: str
+    study: str
+    gpu: str
+    seconds: Number
+    shape: str = ""
+    place: str = "local"
+    rate: Number = 0
+
+    @property
+    def cost(self) -> float:
+        """In the currency of the rate."""
+        return float(self.seconds) / 3600 * float(self.rate)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,8 @@ from workbench.evidence.records import (
     Checks,
     DerivedShape,
     Record,
-    Timing,
-    TimingHead,
 )
+from workbench.evidence.timing import Timing, TimingHead
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.words import Parameter, Status

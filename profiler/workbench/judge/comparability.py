@@ -15,7 +15,8 @@ from workbench.ncu.report import OPTIONS, Report
 from workbench.words import ABSENT, CLOCK_TOLERANCE
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import CaptureIndex, Provenance, SessionEntry
+    from workbench.evidence.journal import SessionEntry
+    from workbench.evidence.records import CaptureIndex, Provenance
     from workbench.judge.inputs import Snapshot
     from workbench.judge.rows import Row, ShapeLadder
     from workbench.judge.view import View

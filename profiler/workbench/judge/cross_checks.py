@@ -19,7 +19,7 @@ from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, NodeKind, Regime
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import GraphNode, Series, Timing
+    from workbench.evidence.timing import GraphNode, Series, Timing
     from workbench.judge.inputs import VariantEvidence
     from workbench.judge.view import View
     from workbench.ncu.capture import Launched

@@ -15,14 +15,8 @@ from workbench.words import Status
 
 if TYPE_CHECKING:
     from workbench.evidence.journal import Journal
-    from workbench.evidence.records import (
-        Build,
-        CaptureIndex,
-        CeilingsFile,
-        Check,
-        GraphNode,
-        Timing,
-    )
+    from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check
+    from workbench.evidence.timing import GraphNode, Timing
     from workbench.ncu.capture import Capture
     from workbench.study.model import Ladder, Work
     from workbench.words import Parameter

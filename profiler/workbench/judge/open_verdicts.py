@@ -13,7 +13,8 @@ from workbench.judge.gates import for_step, speed_verdict
 from workbench.words import HEADLINE, Move, Regime, Verdict
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import Build, Timing
+    from workbench.evidence.records import Build
+    from workbench.evidence.timing import Timing
     from workbench.study.config import CommitGate, Config, Gates
     from workbench.study.model import Ladder
 

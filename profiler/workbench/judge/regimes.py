@@ -15,7 +15,7 @@ from workbench.study.config import Gates
 from workbench.words import Regime, Verdict
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import GraphNode
+    from workbench.evidence.timing import GraphNode
     from workbench.judge.view import View, Views
     from workbench.words import Parameter
 

@@ -25,7 +25,8 @@ from workbench.study.model import Step
 from workbench.words import Origin, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import Build, Check, GraphNode
+    from workbench.evidence.records import Build, Check
+    from workbench.evidence.timing import GraphNode
     from workbench.words import Parameter
 
 NO_RECORDINGS = Recordings()

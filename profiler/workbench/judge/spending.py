@@ -11,7 +11,7 @@ from workbench.derive.sums import added
 from workbench.study.config import Budget
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import SpentEntry
+    from workbench.evidence.journal import SpentEntry
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,10 @@ from msgspec import structs
 
 from workbench.errors import ToolFailed, UsageError
 from workbench.evidence import journal, store
+from workbench.evidence.journal import JournalEntry, SessionEntry
 from workbench.evidence.layout import gpu_slug, is_there
-from workbench.evidence.records import (
-    Build,
-    CaptureIndex,
-    CeilingsFile,
-    Checks,
-    JournalEntry,
-    Record,
-    SessionEntry,
-    Timing,
-)
+from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Checks, Record
+from workbench.evidence.timing import Timing
 from workbench.remote.job import Result, digest
 from workbench.run.recording import Recorder, stamp, write_captures
 

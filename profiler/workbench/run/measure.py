@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Build, Timing
+from workbench.evidence.records import Build
+from workbench.evidence.timing import Timing
 from workbench.ncu import command as ncu
 from workbench.run import machine
 from workbench.run.build import build_job, compilers, copy_sources

@@ -14,14 +14,8 @@ from typing import Any
 import msgspec
 
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
-from workbench.evidence.records import (
-    BuiltKernel,
-    Ceiling,
-    Environment,
-    Finding,
-    GraphNode,
-    Session,
-)
+from workbench.evidence.records import BuiltKernel, Ceiling, Environment, Finding
+from workbench.evidence.timing import GraphNode, Session
 from workbench.shipped.facts import Domain
 from workbench.words import Parameter, Phase
 

@@ -16,6 +16,7 @@ from msgspec import structs, to_builtins
 import workbench
 from workbench.errors import UsageError
 from workbench.evidence import frames, journal, store
+from workbench.evidence.journal import PredictionEntry
 from workbench.evidence.layout import EvidenceFolder, is_there, listed, timing_name
 from workbench.evidence.recorded import derived_shapes
 from workbench.evidence.records import (
@@ -27,13 +28,9 @@ from workbench.evidence.records import (
     Checks,
     DerivedShape,
     Environment,
-    GraphNode,
-    PredictionEntry,
     Provenance,
-    Session,
-    Timing,
-    differing,
 )
+from workbench.evidence.timing import GraphNode, Session, Timing, differing
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.run.protocol import Timed

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from workbench import cuda
-from workbench.evidence.records import GraphNode
+from workbench.evidence.timing import GraphNode
 from workbench.ncu.command import lasting_kernel
 from workbench.words import NodeKind
 

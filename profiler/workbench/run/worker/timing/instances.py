@@ -15,7 +15,7 @@ import torch
 
 from workbench import cuda
 from workbench.errors import WorkbenchError
-from workbench.evidence.records import GraphNode
+from workbench.evidence.timing import GraphNode
 from workbench.ncu.command import variant_module
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.journal import STREAM_HINT

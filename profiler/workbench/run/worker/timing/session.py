@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from msgspec import structs
 
-from workbench.evidence.records import Audit, GraphNode, Series, Session
+from workbench.evidence.timing import Audit, GraphNode, Series, Session
 from workbench.run.gpu import Gauge
 from workbench.run.protocol import Round, SessionsJob
 from workbench.run.worker.deviation import compare

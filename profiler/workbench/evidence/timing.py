@@ -1,0 +1,171 @@
+"""A timing: sessions of some variants timed together, as it stands on disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
+from typing import ClassVar
+
+import msgspec
+
+from workbench.evidence.records import Number, Provenance, Record
+from workbench.words import NodeKind, Regime
+
+
+class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A node of a variant's CUDA graph; ``kernel`` is the mangled name, extents are x, y, z."""
+
+    kind: NodeKind
+    kernel: str = ""
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
+    shared_bytes: int = 0
+
+
+class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One instance of a variant in one regime, by round.
+
+    ``microseconds`` are of one of the ``calls`` in the graph with all that is around it, ``around``
+    of the same graph without the variant in the same round (empty back to back): what the call
+    adds is the difference. ``mhz`` and ``around_mhz`` are SM clocks inside of these graphs.
+    ``twin``: it is a second group of instances of the variant, which must come out as equal.
+    """
+
+    variant: str
+    instance: int
+    regime: Regime
+    calls: int
+    microseconds: tuple[Number, ...]
+    around: tuple[Number, ...] = ()
+    mhz: tuple[Number, ...] = ()
+    around_mhz: tuple[Number, ...] = ()
+    twin: bool = False
+
+    def __post_init__(self) -> None:
+        rounds = len(self.microseconds)
+        for name in ("around", "mhz", "around_mhz"):
+            if len(getattr(self, name)) not in (0, rounds):
+                raise ValueError(f"has '{name}' of another length than 'microseconds', {rounds}")
+        if not rounds or self.calls < 1:
+            raise ValueError("has no rounds, or no calls")
+
+
+class Audit(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """Outputs of timed calls compared with the float64 reference after the timing.
+
+    ``relative`` is the worst error relative in norm; ``why`` says what is wrong with one of them.
+    """
+
+    variant: str
+    outputs: int
+    relative: Number | None = None
+    why: str = ""
+
+
+class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One timing process. ``alone``: it held references only, no step's code was in it.
+
+    ``throttled`` is the share of rounds in which the GPU said that it slowed itself down, by what
+    (``reasons``, NVML's names); ``temperature_c`` at its end. ``instances`` a variant.
+    """
+
+    number: int
+    instances: int
+    series: tuple[Series, ...]
+    audits: tuple[Audit, ...] = ()
+    alone: bool = False
+    temperature_c: Number | None = None
+    throttled: Number | None = None
+    reasons: tuple[str, ...] = ()
+
+
+Nodes = Mapping[str, tuple[GraphNode, ...]]
+
+
+def differing(one: Nodes, other: Nodes) -> set[str]:
+    """Variants of both whose calls are not made of the same nodes, in whatever order."""
+    return {
+        name for name in one.keys() & other.keys() if Counter(one[name]) != Counter(other[name])
+    }
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a session: whether it held references only."""
+
+    alone: bool = False
+
+
+class TimingHead(Record, frozen=True, kw_only=True):
+    """What a timing is of, without its measurements: a quarter of the time to read."""
+
+    schema: ClassVar[int] = 2
+
+    fingerprints: dict[str, str]
+    sessions: tuple[Head, ...]
+    planned: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """As of ``Timing``."""
+        return sum(not session.alone for session in self.sessions) >= self.planned
+
+
+class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
+    """``<shape>/timings/<date>.json.zst``: some variants timed together, in several sessions.
+
+    ``fingerprints`` are those of the variants, ``nodes`` the graph of one call of each. Of
+    ``stride`` pieces of 16 bytes the neighbours write and read one; what is constant is held in so
+    many ``copies``, which calls have in turn. ``planned`` sessions hold every variant; more came
+    where a verdict was open. ``unsteady`` are variants whose calls launched other nodes in one
+    session than in another.
+    """
+
+    schema: ClassVar[int] = 2
+
+    study: str
+    shape: str
+    fingerprints: dict[str, str]
+    nodes: dict[str, tuple[GraphNode, ...]]
+    stride: int
+    sessions: tuple[Session, ...]
+    provenance: Provenance
+    copies: int = 1
+    planned: int = 0  # not recorded
+    unsteady: tuple[str, ...] = ()
+
+    @cached_property
+    def by_variant(self) -> Mapping[str, list[Series]]:
+        """What each variant was timed in, of all sessions."""
+        found: dict[str, list[Series]] = {}
+        for session in self.sessions:
+            for series in session.series:
+                found.setdefault(series.variant, []).append(series)
+        return found
+
+    @cached_property
+    def chained(self) -> frozenset[str]:
+        """The variants that were timed in the regime that decides."""
+        return frozenset(
+            variant
+            for variant, every in self.by_variant.items()
+            if any(one.regime == Regime.CHAINED and not one.twin for one in every)
+        )
+
+    @cached_property
+    def together(self) -> tuple[Session, ...]:
+        """The sessions that held steps and references side by side: ratios are theirs."""
+        return tuple(session for session in self.sessions if not session.alone)
+
+    @property
+    def first_planned(self) -> int:
+        """As ``planned``; where that is not on record, how many sessions hold every variant."""
+        held = Counter(
+            name for one in self.together for name in {series.variant for series in one.series}
+        )
+        return self.planned or min(held.values(), default=0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has the sessions that were planned: a process that is killed leaves fewer."""
+        return len(self.together) >= self.planned
