@@ -19,7 +19,7 @@ from workbench.problems import detect
 from workbench.problems.expressions import read_call, read_input, read_launch, read_output
 from workbench.problems.given.calls import put
 from workbench.problems.given.inputs import made
-from workbench.problems.problem import Kind, Problem, Request, split
+from workbench.problems.problem import Problem, Request, split
 from workbench.problems.writing import Facts, write
 from workbench.run.build import sources_of
 from workbench.run.protocol import Learned, TrialJob
@@ -107,7 +107,7 @@ def small(name: str, folder: Path, **sizes: int) -> Path:
 
 def test_a_function_of_a_file_is_called_with_its_inputs(tmp_path: Path, tried: Any) -> None:
     found = problem(file(tmp_path, SOFTMAX + INPUTS), versus="torch.softmax")
-    assert found.kind == Kind.FUNCTION
+    assert found.kind == "a Python function"
     assert found.what == "mine.py, a Python function: its function softmax(x)"
     told = tried(found)
     assert told.inputs == {"x": "float32[8, 16]"}
@@ -120,7 +120,7 @@ def test_a_function_of_a_file_is_called_with_its_inputs(tmp_path: Path, tried: A
 def test_a_kernelbench_solution_has_the_parameters_of_the_model(tmp_path: Path, tried: Any) -> None:
     path = small("rms_norm.py", tmp_path, rows=8, features=16)
     found = problem(path, solution=EXAMPLES / "rms_norm_new.py", versus="compile")
-    assert found.kind == Kind.KERNELBENCH
+    assert found.kind == "a KernelBench problem"
     assert [m.called for m in found.references] == ["torch.compile of Model", "rms_norm.py:Model"]
     told = tried(problem(path, solution=EXAMPLES / "rms_norm_new.py"))
     assert told.errors["baseline"][1] < 1e-6  # its own weights are all ones
@@ -136,7 +136,7 @@ def test_a_kernelbench_model_alone_is_tried_itself(tmp_path: Path, tried: Any) -
 
 def test_a_gpu_mode_task_has_tests_and_benchmarks_and_its_own_check(tried: Any) -> None:
     found = problem(EXAMPLES / "histogram")
-    assert found.kind == Kind.GPU_MODE
+    assert found.kind == "a GPU MODE task"
     timed = {name: shape.timed for name, shape in found.shapes.items()}
     assert timed == {"test0": False, "test1": False, "benchmark0": True, "benchmark1": True}
     assert found.default_shape == "benchmark1"
@@ -231,7 +231,7 @@ def test_a_flashinfer_bench_definition_finds_workloads_and_solution(
     tmp_path: Path, tried: Any
 ) -> None:
     found = problem(flashinfer(tmp_path))
-    assert found.kind == Kind.FLASHINFER
+    assert found.kind == "a FlashInfer-Bench definition"
     assert dict(found.shapes["batch_size64"].parameters) == {"batch_size": 64, "eps": 1e-06}
     assert found.default_shape == "batch_size8192"
     told = tried(found)
@@ -266,7 +266,7 @@ def test_a_function_for_nsight_python_needs_no_nsight(tmp_path: Path, tried: Any
     path = tmp_path / "matmul_nsight.py"
     path.write_text(text)
     found = problem(path)
-    assert found.kind == Kind.NSIGHT
+    assert found.kind == "a function for nsight-python"
     assert [dict(shape.parameters) for shape in found.shapes.values()] == [
         {"n": 16, "dtype": "torch.float16"},
         {"n": 32, "dtype": "torch.float16"},
@@ -298,7 +298,7 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
         launch="softmax<<<x.shape[0], 256>>>(x, out, n)",
         versus="torch.softmax(x, dim=-1)",
     )
-    assert found.kind == Kind.CUDA
+    assert found.kind == "a CUDA source"
     write(found, tmp_path, Facts())
     text = (tmp_path / "kernels/softmax/baseline.py").read_text()
     assert 'kernel = cuda.kernel("row_softmax.cu", "::softmax", defines={"INFINITY"' in text
@@ -488,7 +488,7 @@ MISTAKES: Mapping[str, tuple[str, dict[str, Any], str]] = {
     "solution of a function": (
         SOFTMAX,
         {"solution": Path("a.py")},
-        "no problem that has solutions",
+        "--solution says nothing to a Python function",
     ),
     "an input that nothing takes": (
         SOFTMAX + INPUTS,
@@ -545,6 +545,90 @@ def test_what_is_not_there_or_unknown_is_named(tmp_path: Path) -> None:
     assert "nothing that can be tried" in complaint(lambda: problem(text)).message
     (tmp_path / "a.json").write_text("{}")
     assert "no definition" in complaint(lambda: problem(tmp_path / "a.json")).message
+
+
+OF_A_PACKAGE = """
+from workbench.problems import python_function
+from workbench.problems.problem import Format
+
+FORMAT = Format(
+    label="a tile kernel",
+    files=".tile",
+    priority={priority},
+    is_of=lambda request: {is_of},
+    read=python_function.read,
+    options=frozenset({{"inputs"}}),
+)
+"""
+
+
+def installed(folder: Path, text: str = "", name: str = "tiles", **parts: object) -> None:
+    """A package with a problem format, as pip leaves it in a folder of ``sys.path``."""
+    of = "request.source.suffix == '.tile'"
+    made = OF_A_PACKAGE.format(**{"priority": 10, "is_of": of, **parts})
+    (folder / f"{name}_format.py").write_text(text or made)
+    info = folder / f"{name}-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+    entry = f"[workbench.problems]\n{name} = {name}_format:FORMAT\n"
+    (info / "entry_points.txt").write_text(entry)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "tiles_format", raising=False)
+    return folder
+
+
+def test_a_package_adds_a_format_by_its_entry_point(site: Path, tmp_path: Path) -> None:
+    path = file(tmp_path, SOFTMAX + INPUTS, "mine.tile")
+    assert "nothing that can be tried" in complaint(lambda: problem(path)).message
+    installed(site)
+    assert problem(path).name == "softmax"
+    error = complaint(lambda: problem(path, launch="softmax[1, 2](x)"))
+    assert error.message == "--launch says nothing to a tile kernel, as mine.tile is one"
+    assert "a tile kernel (.tile)" in complaint(lambda: problem(file(tmp_path, "", "a.b"))).hint
+
+
+@pytest.mark.parametrize("priority", [1, 70])
+def test_the_highest_priority_reads_a_file(priority: int, site: Path, tmp_path: Path) -> None:
+    installed(site, priority=priority, is_of="True")
+    path = file(tmp_path, SOFTMAX + INPUTS)
+    error = complaint(lambda: problem(path, launch="softmax[1, 2](x)"))
+    assert ("a tile kernel" if priority == 70 else "a Python function") in error.message
+
+
+BROKEN = {
+    "an import": ("import tilez", "No module named 'tilez'"),
+    "an exit": ("import sys\nsys.exit(3)", "SystemExit: 3"),
+    "no format": ("FORMAT = 3", "tiles_format:FORMAT is of type int, not Format"),
+    "no object": ("", ""),
+    "is_of": (OF_A_PACKAGE.format(priority=70, is_of="1 / 0"), "ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_package_is_named_and_stops_no_other_format(
+    how: str, site: Path, tmp_path: Path
+) -> None:
+    text, why = BROKEN[how]
+    installed(site, text or "print('hello')")
+    told: list[str] = []
+    path = file(tmp_path, SOFTMAX + INPUTS)
+    found = detect.read(Request(source=path), told.append)
+    assert found.kind == "a Python function"
+    assert [text.startswith("tiles 1.2: ") and why in text for text in told] == [True]
+
+
+def test_a_format_of_a_package_that_fails_to_read_is_named(site: Path, tmp_path: Path) -> None:
+    made = OF_A_PACKAGE.format(priority=70, is_of="True")
+    installed(site, made.replace("python_function.read", "lambda request: request.launches"))
+    error = complaint(lambda: problem(file(tmp_path, SOFTMAX + INPUTS)))
+    assert error.message.startswith("tiles 1.2 fails to read mine.py: AttributeError")
+    assert error.exit_code == 4
 
 
 TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {

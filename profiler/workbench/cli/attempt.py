@@ -14,6 +14,7 @@ from pathlib import Path
 from workbench.cli import executor
 from workbench.cli.measuring import ensure
 from workbench.cli.profile import needed
+from workbench.cli.streams import note
 from workbench.cli.target import Target, find_target, shown_path
 from workbench.errors import UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder
@@ -22,7 +23,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
-from workbench.problems.problem import Kind, Problem, Request, split
+from workbench.problems.problem import Problem, Request, split
 from workbench.problems.writing import EXACT, OWN, Facts, write
 from workbench.remote.target import Task
 from workbench.run.build import build_only
@@ -128,14 +129,14 @@ def attempt(
         elsewhere=executor.REMOTE.get() is not None,
     )
     destination = require_free(keep, project) if keep else None
-    problem = detect.read(request)
+    problem = detect.read(request, lambda text: note(f"warning: {text}"))
     root = folder or scratch(request, problem)
     live = executor.gpu() is not None
     facts, trial, name = prepare(problem, root, shape, on_gpu=live)
     done = Attempt(problem, root, problem.name, name, trial, facts)
     if live:
         done = measured(done, profile=profile, quick=quick, fresh=fresh)
-    elif problem.kind == Kind.CUDA:
+    elif problem.compiles:
         done = replace(done, built=compiled(done))
     return replace(done, kept=kept(done, destination)) if destination else done
 

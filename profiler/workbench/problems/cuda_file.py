@@ -15,7 +15,7 @@ from workbench.problems.expressions import (
     read_launch,
     read_output,
 )
-from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Module, Problem, Request
+from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
 from workbench.problems.python_function import made_text
 from workbench.problems.sources import COMPILE, find_versus, modules, together
 from workbench.study.text import read_text
@@ -68,8 +68,8 @@ def read(request: Request) -> Problem:
     if called == bare and 'extern "C"' not in text:
         called = f"::{bare}"
     return Problem(
-        kind=Kind.CUDA,
-        what=f"{path.name}, {Kind.CUDA}: its kernel {launch.kernel}",
+        kind=FORMAT.label,
+        what=f"{path.name}, {FORMAT.label}: its kernel {launch.kernel}",
         name=bare,
         title=f"{launch.kernel} of {path.name}",
         files=files,
@@ -85,6 +85,7 @@ def read(request: Request) -> Problem:
         ),
         against=compared.called,
         references=references,
+        compiles=True,
     )
 
 
@@ -114,3 +115,13 @@ def cdiv(a, b):
 def run({", ".join(inputs)}):
 {made}    kernel[{launch.extents}]({", ".join(launch.arguments)})
 {back}"""
+
+
+FORMAT = Format(
+    label="a CUDA source",
+    files=".cu",
+    priority=10,
+    is_of=lambda request: request.source.suffix == ".cu",
+    read=read,
+    options=frozenset({"inputs", "launch", "outputs"}),
+)

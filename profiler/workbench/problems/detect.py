@@ -1,13 +1,12 @@
-"""Which format a file or folder is of. Raises UsageError, with a way out, for anything else."""
+"""Which format a file or folder is of: a built-in one, or one of an installed package."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from importlib.metadata import entry_points
 
-from workbench.errors import UsageError
+from workbench.errors import ToolFailed, UsageError, WorkbenchError
 from workbench.problems import (
     cuda_file,
     flashinfer_bench,
@@ -16,73 +15,90 @@ from workbench.problems import (
     nsight_python,
     python_function,
 )
-from workbench.problems.problem import Kind, Problem, Request, require
-from workbench.problems.sources import parsed, study_name
+from workbench.problems.problem import Format, Problem, Request, require
+from workbench.problems.sources import study_name
+from workbench.study.users_code import in_words, prints_to_stderr
 
-KNOWN = (
-    "a Python file (a function and inputs(), a KernelBench problem, a function for nsight-python), "
-    "a .cu file, a GPU MODE task folder, or a FlashInfer-Bench definition.json"
-)
-
-
-OF_FUNCTIONS = (Kind.FUNCTION, Kind.CUDA)
-OPTIONS: Mapping[str, tuple[Kind, ...]] = {
-    "inputs": (*OF_FUNCTIONS, Kind.NSIGHT),
-    "outputs": (Kind.CUDA,),
-    "launch": (Kind.CUDA,),
-    "workload": (Kind.FLASHINFER,),
-}
+GROUP = "workbench.problems"
+BUILT_IN = tuple(
+    module.FORMAT
+    for module in (
+        gpu_mode, kernelbench, nsight_python, python_function, cuda_file, flashinfer_bench,
+    )
+)  # fmt: skip
+OPTIONS = ("inputs", "outputs", "launch", "workload", "solution")
+Tell = Callable[[str], None]
 
 
-def read(request: Request) -> Problem:
-    """The problem that was asked for, under a name that a study can have."""
-    problem = _read(request)
-    for option, kinds in OPTIONS.items():
-        if getattr(request, option) and problem.kind not in kinds:
+def formats(tell: Tell) -> list[Format]:
+    """All of them, the highest priority first. A package whose format cannot be loaded is named to
+    ``tell``, and passed over.
+    """
+    found = list(BUILT_IN)
+    for entry in entry_points(group=GROUP):
+        package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
+        try:
+            with prints_to_stderr():
+                offered = entry.load()
+            if not isinstance(offered, Format):
+                raise TypeError(f"{entry.value} is of type {type(offered).__name__}, not Format")
+        except (Exception, SystemExit) as error:
+            tell(f"{package}: its problem format '{entry.name}' is left out: {in_words(error)}")
+        else:
+            found.append(replace(offered, package=package))
+    return sorted(found, key=lambda each: -each.priority)
+
+
+def read(request: Request, tell: Tell = lambda text: None) -> Problem:
+    """The problem that was asked for, under a name that a study can have. Raises UsageError, with a
+    way out, for what is of no format, and ToolFailed where the format of a package breaks.
+    """
+    request = replace(request, source=require(request.source))
+    known = formats(tell)
+    found = next((each for each in known if _is_of(each, request, tell)), None)
+    if found is None:
+        raise _of_none(request, known)
+    for option in OPTIONS:
+        if getattr(request, option) and option not in found.options:
+            others = [each.label for each in known if option in each.options]
             raise UsageError(
-                f"--{option.removesuffix('s')} says nothing to {problem.kind}, as "
+                f"--{option.removesuffix('s')} says nothing to {found.label}, as "
                 f"{request.source.name} is one",
-                hint=f"it belongs to {' or '.join(kinds)}; leave it out",
+                hint=f"it belongs to {' or '.join(others)}; leave it out",
             )
+    try:
+        problem = found.read(request)
+    except WorkbenchError:
+        raise
+    except Exception as error:
+        if not found.package:
+            raise
+        raise ToolFailed(
+            f"{found.package} fails to read {request.source.name}: {in_words(error)}",
+            hint=f"report it to its authors, or uninstall it: pip uninstall {found.package}",
+        ) from error
     return replace(problem, name=request.name or study_name(problem.name))
 
 
-def _read(request: Request) -> Problem:
-    path = require(request.source)
-    request = replace(request, source=path)
-    if gpu_mode.is_task(path):
-        return gpu_mode.read(request)
+def _is_of(one: Format, request: Request, tell: Tell) -> bool:
+    try:
+        return one.is_of(request)
+    except WorkbenchError:
+        raise
+    except Exception as error:
+        if not one.package:
+            raise
+        tell(f"{one.package}: {one.label} is left out: {in_words(error)}")
+        return False
+
+
+def _of_none(request: Request, known: list[Format]) -> UsageError:
+    path = request.source
+    hint = f"what can be tried: {', '.join(f'{each.label} ({each.files})' for each in known)}"
     if path.is_dir():
         python = sorted(p.name for p in path.glob("*.py"))
-        hint = (
-            f"name a file in it, such as {python[0]}" if python else f"what can be tried: {KNOWN}"
-        )
-        raise UsageError(f"{path} is a folder without a {gpu_mode.TASK}", hint=hint)
-    if path.suffix == ".py":
-        return _read_python(request, path, parsed(path))
-    if path.suffix == ".cu":
-        return cuda_file.read(request)
-    if path.suffix == ".json":
-        return flashinfer_bench.read(request)
-    hint = f"what can be tried: {KNOWN}"
+        hint = f"name a file in it, such as {python[0]}" if python else hint
+        return UsageError(f"{path} is a folder without a {gpu_mode.TASK}", hint=hint)
     if ".ncu-rep" in path.name:
         hint = "`workbench show` and `workbench diff` read captures"
-    raise UsageError(f"{path.name} is nothing that can be tried", hint=hint)
-
-
-def _read_python(request: Request, path: Path, tree: ast.Module) -> Problem:
-    if kernelbench.is_problem(tree) and not request.function:
-        return kernelbench.read(request)
-    if kernelbench.is_solution(tree) and not request.function:
-        raise UsageError(
-            f"{path.name} has a ModelNew without the Model that it is of",
-            hint=f"workbench try PROBLEM.py --solution {path.name}",
-        )
-    if request.solution is not None:
-        raise UsageError(
-            f"{path.name} is no problem that has solutions",
-            hint="--solution belongs to a KernelBench, GPU MODE or FlashInfer-Bench problem",
-        )
-    if nsight_python.is_benchmark(tree):
-        return nsight_python.read(request)
-    return python_function.read(request)
+    return UsageError(f"{path.name} is nothing that can be tried", hint=hint)

@@ -14,7 +14,15 @@ from typing import Any
 
 from workbench.errors import UsageError, nearest
 from workbench.problems.expressions import DTYPES, literal
-from workbench.problems.problem import GivenShape, Kind, Module, Problem, Request, largest, require
+from workbench.problems.problem import (
+    Format,
+    GivenShape,
+    Module,
+    Problem,
+    Request,
+    largest,
+    require,
+)
 from workbench.problems.sources import Versus, baseline, compared_with, modules, study_name
 from workbench.study.text import read_text
 from workbench.words import Parameter
@@ -60,8 +68,8 @@ def read(request: Request) -> Problem:
     references = compared_with(request, path.parent, [own] if solution else [], compiled)
     told = f"with the solution {solution['name']}" if solution else "without a solution"
     return Problem(
-        kind=Kind.FLASHINFER,
-        what=f"{path.name}, {Kind.FLASHINFER}, {len(shapes)} workloads, {told}",
+        kind=FORMAT.label,
+        what=f"{path.name}, {FORMAT.label}, {len(shapes)} workloads, {told}",
         name=data["name"],
         title=solution["name"] if solution else data["name"],
         files=files,
@@ -256,3 +264,13 @@ def _baseline(
     out = f"given.called(_given.{entry}, inputs)"
     out = out if style else f"given.by_name({out}, {literal(outputs)})"
     return baseline(f"{called}, {file}::{entry}", loads, out), style, sources
+
+
+FORMAT = Format(
+    label="a FlashInfer-Bench definition",
+    files=".json",
+    priority=10,
+    is_of=lambda request: request.source.suffix == ".json",
+    read=read,
+    options=frozenset({"solution", "workload"}),
+)

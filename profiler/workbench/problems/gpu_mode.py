@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import literal
-from workbench.problems.problem import GivenShape, Kind, Problem, Request, require
+from workbench.problems.problem import Format, GivenShape, Problem, Request, require
 from workbench.problems.sources import (
     Versus,
     baseline,
@@ -70,8 +70,8 @@ def read(request: Request) -> Problem:
     shapes = _shapes(task, folder / TASK)
     timed = [name for name, shape in shapes.items() if shape.timed]
     return Problem(
-        kind=Kind.GPU_MODE,
-        what=f"{folder.name}/, {Kind.GPU_MODE}: {len(shapes) - len(timed)} tests, "
+        kind=FORMAT.label,
+        what=f"{folder.name}/, {FORMAT.label}: {len(shapes) - len(timed)} tests, "
         f"{len(timed)} benchmarks, {submission.name}",
         name=folder.name,
         title=f"{ENTRY} of {submission.name}",
@@ -174,3 +174,13 @@ def _unpacked(tree: ast.Module) -> list[str]:
             if own and isinstance(target, ast.Tuple):
                 names = [t.id for t in target.elts if isinstance(t, ast.Name)]
     return list(names) if len(set(names)) == len(names) else []
+
+
+FORMAT = Format(
+    label="a GPU MODE task",
+    files="a folder with task.yml",
+    priority=60,
+    is_of=lambda request: is_task(request.source),
+    read=read,
+    options=frozenset({"solution"}),
+)

@@ -11,7 +11,7 @@ import ast
 
 from workbench.errors import UsageError
 from workbench.problems.expressions import literal
-from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Problem, Request, require
+from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, require
 from workbench.problems.sources import (
     Versus,
     baseline,
@@ -32,15 +32,23 @@ def is_problem(tree: ast.Module) -> bool:
     return MODEL in classes(tree) and INPUTS in functions(tree)
 
 
-def is_solution(tree: ast.Module) -> bool:
-    """Whether it has a ``ModelNew`` and no problem that it is of."""
-    return NEW in classes(tree) and not is_problem(tree)
+def is_of(request: Request) -> bool:
+    """A problem, or a solution without one, unless a function of the file was named."""
+    if request.source.suffix != ".py" or request.function:
+        return False
+    tree = parsed(request.source)
+    return is_problem(tree) or NEW in classes(tree)
 
 
 def read(request: Request) -> Problem:
-    """Raises UsageError for a solution without ``ModelNew``."""
+    """Raises UsageError for a solution without ``ModelNew``, and for one without its problem."""
     path = request.source
     tree = parsed(path)
+    if not is_problem(tree):
+        raise UsageError(
+            f"{path.name} has a {NEW} without the {MODEL} that it is of",
+            hint=f"workbench try PROBLEM.py --solution {path.name}",
+        )
     files = together(path)
     solution = None
     if request.solution is not None:
@@ -65,8 +73,8 @@ def read(request: Request) -> Problem:
     references = compared_with(request, path.parent, [eager] if solution else [], compiled)
     own = f"with the {NEW} of {tried}" if solution else f"without {NEW}: its {MODEL} is tried"
     return Problem(
-        kind=Kind.KERNELBENCH,
-        what=f"{path.name}, {Kind.KERNELBENCH}, {own}",
+        kind=FORMAT.label,
+        what=f"{path.name}, {FORMAT.label}, {own}",
         name=path.stem,
         title=f"{name} of {tried}",
         files=files,
@@ -90,3 +98,13 @@ def _names(tree: ast.Module) -> list[str]:
         (n for n in body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None
     )
     return parameters(forward)[1:] if forward else []
+
+
+FORMAT = Format(
+    label="a KernelBench problem",
+    files=".py with Model and get_inputs()",
+    priority=50,
+    is_of=is_of,
+    read=read,
+    options=frozenset({"solution"}),
+)

@@ -17,7 +17,7 @@ from typing import Any
 from workbench.errors import UsageError, unknown
 from workbench.problems.expressions import literal, read_input
 from workbench.problems.given.annotated import ranges_of
-from workbench.problems.problem import GivenShape, Kind, Problem, Request, largest
+from workbench.problems.problem import Format, GivenShape, Problem, Request, largest
 from workbench.problems.sources import (
     Versus,
     baseline,
@@ -45,8 +45,10 @@ def decorator(node: ast.FunctionDef) -> ast.expr | None:
     return None
 
 
-def is_benchmark(tree: ast.Module) -> bool:
-    return any(decorator(node) is not None for node in functions(tree).values())
+def is_of(request: Request) -> bool:
+    if request.source.suffix != ".py":
+        return False
+    return any(decorator(node) is not None for node in functions(parsed(request.source)).values())
 
 
 def read(request: Request) -> Problem:
@@ -76,8 +78,8 @@ def read(request: Request) -> Problem:
     expression = references[0].expression if references else own
     loads = [load, *([references[0].loads] if request.versus and references else [])]
     return Problem(
-        kind=Kind.NSIGHT,
-        what=f"{path.name}, {Kind.NSIGHT}: {node.name}({', '.join(parameters(node))}), "
+        kind=FORMAT.label,
+        what=f"{path.name}, {FORMAT.label}: {node.name}({', '.join(parameters(node))}), "
         f"{len(shapes)} configurations, ranges {', '.join(ranges)}",
         name=node.name,
         title=f"{tried} of {path.name}:{node.name}",
@@ -197,3 +199,13 @@ def _evaluated(path: Path, tree: ast.Module, configs: ast.expr) -> list[Any]:
 
 def _names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+FORMAT = Format(
+    label="a function for nsight-python",
+    files=".py",
+    priority=40,
+    is_of=is_of,
+    read=read,
+    options=frozenset({"inputs"}),
+)

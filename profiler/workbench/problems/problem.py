@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from workbench.errors import UsageError, nearest
@@ -14,17 +13,6 @@ from workbench.words import Parameter
 
 STUDY_FILE = "study.py"
 DEFAULT_SHAPE = "given"
-
-
-class Kind(StrEnum):
-    """Which format it is."""
-
-    FUNCTION = "a Python function"
-    KERNELBENCH = "a KernelBench problem"
-    GPU_MODE = "a GPU MODE task"
-    FLASHINFER = "a FlashInfer-Bench definition"
-    NSIGHT = "a function for nsight-python"
-    CUDA = "a CUDA source"
 
 
 @dataclass(frozen=True)
@@ -66,10 +54,11 @@ class Problem:
     need.
 
     ``against`` is what the reference is called. ``itself``: nothing was named to compare with, and
-    the reference is the baseline in float64.
+    the reference is the baseline in float64. ``kind`` is the label of the format. ``compiles``: the
+    baseline has kernels that compile without a GPU.
     """
 
-    kind: Kind
+    kind: str
     what: str
     name: str
     title: str
@@ -85,6 +74,7 @@ class Problem:
     accepts: str = ""
     against: str = "its reference"
     itself: bool = False
+    compiles: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +96,28 @@ class Request:
     shape: str = ""
     name: str = ""
     elsewhere: bool = False
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that ``workbench try`` reads. A package adds one by an entry point of the group
+    ``workbench.problems`` whose object is a ``Format``.
+
+    ``label`` with its article, and ``files`` that it is found in, are for messages. Of the formats
+    whose ``is_of`` accepts a request the one with the highest ``priority`` reads it: built-in
+    formats that know their files by the content have 40 to 60, by the ending alone 10. ``options``
+    are those fields of a request that it reads besides ``source``, ``function`` and ``versus``.
+    ``read`` raises UsageError for what is wrong in the files. ``package`` is filled in when an
+    entry point is loaded.
+    """
+
+    label: str
+    files: str
+    priority: int
+    is_of: Callable[[Request], bool]
+    read: Callable[[Request], Problem]
+    options: frozenset[str] = frozenset()
+    package: str = ""
 
 
 def split(source: str) -> tuple[Path, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.expressions import Made, literal, read_input
-from workbench.problems.problem import DEFAULT_SHAPE, GivenShape, Kind, Problem, Request
+from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request
 from workbench.problems.sources import (
     Versus,
     baseline,
@@ -70,8 +70,8 @@ def read(request: Request) -> Problem:
     given = "{}" if not has_inputs else _own_inputs(tree, known)
     told = f"its function {function}({', '.join(known)})"
     return Problem(
-        kind=Kind.FUNCTION,
-        what=f"{path.name}, {Kind.FUNCTION}: {told}",
+        kind=FORMAT.label,
+        what=f"{path.name}, {FORMAT.label}: {told}",
         name=function,
         title=f"{function} of {path.name}",
         files=files,
@@ -198,3 +198,13 @@ def made_text(made: Sequence[Made]) -> str:
         for one in made
     ]
     return f"{{{', '.join(parts)}}}"
+
+
+FORMAT = Format(
+    label="a Python function",
+    files=".py with inputs(), or --input",
+    priority=10,
+    is_of=lambda request: request.source.suffix == ".py",
+    read=read,
+    options=frozenset({"inputs"}),
+)
