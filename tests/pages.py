@@ -14,10 +14,10 @@ from functools import lru_cache
 from synthetic import ablation, bottleneck, with_row
 from workbench.cli.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
-from workbench.derive.diff.model import Profiled, Sources
+from workbench.derive.diff.model import ProfiledSource, Sources
 from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.figures import StallTime
-from workbench.derive.standouts import Standouts
+from workbench.derive.largest_changes import LargestChanges
 from workbench.judge.comparability import Environment
 from workbench.judge.comparison import RuleChange
 from workbench.judge.gates import Gate
@@ -28,7 +28,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.judge.view import ladder_sources
 from workbench.render.chart.placing import text_width
-from workbench.render.chart.scene import XY, Anchor, Box, Group, Item, Label
+from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, VariantItems
 from workbench.render.document.report import report
 from workbench.render.page import render_page
 from workbench.render.report import template_environment
@@ -89,7 +89,7 @@ def long_ladder() -> tuple[Ablation, Sources]:
     return dataclasses.replace(found, rows=tuple(rows)), Sources(sides, diffs)
 
 
-def renamed(side: Profiled, before: str, after: str) -> Profiled:
+def renamed(side: ProfiledSource, before: str, after: str) -> ProfiledSource:
     """The same sources and costs under other file names, with a line of their own at the end."""
     texts = {
         file.replace(before, after): f"{text}// {after}\n" for file, text in side.texts.items()
@@ -98,7 +98,7 @@ def renamed(side: Profiled, before: str, after: str) -> Profiled:
     lines = {
         (file.replace(before, after), line): cost for (file, line), cost in side.costs.lines.items()
     }
-    return Profiled(texts, dataclasses.replace(side.costs, lines=lines))
+    return ProfiledSource(texts, dataclasses.replace(side.costs, lines=lines))
 
 
 def renamed_row(found: Ablation, before: str, after: str) -> Ablation:
@@ -148,7 +148,7 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
         row.against_parent,
         before=nasty,
         after=nasty,
-        standouts=Standouts((), (), (nasty,)),
+        largest_changes=LargestChanges((), (), (nasty,)),
         stall_times=(StallTime(nasty, 1.0, 2.0),),
         rules=(RuleChange(nasty, nasty, nasty, RuleMove.APPEARED, 1.0, 2.0),),
     )
@@ -156,16 +156,16 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
     text = f"// {nasty}\n{nasty}\n/* {nasty}\n"
     file = virtual_name("s", f"{nasty}.cu")
     cost = Cost(1.0, 1.0, 1.0, stalls={nasty: 1.0})
-    after = Profiled(
+    after = ProfiledSource(
         {file: text.replace("script", "SCRIPT")}, LineCosts({(file, 2): cost}, Cost(), 1.0)
     )
-    before = Profiled({virtual_name("s", "baseline.cu"): text}, None, nasty)
+    before = ProfiledSource({virtual_name("s", "baseline.cu"): text}, None, nasty)
     return found, Sources({"baseline": before, name: after}, {name: source_diff(before, after)})
 
 
-def groups(items: Sequence[Item]) -> list[Group]:
+def groups(items: Sequence[Item]) -> list[VariantItems]:
     """All groups among items, at any depth."""
-    mine = [item for item in items if isinstance(item, Group)]
+    mine = [item for item in items if isinstance(item, VariantItems)]
     return [group for one in mine for group in (one, *groups(one.items))]
 
 
@@ -175,7 +175,7 @@ def labels(items: Sequence[Item]) -> list[Label]:
     for item in items:
         if isinstance(item, Label):
             texts.append(item)
-        elif isinstance(item, Group):
+        elif isinstance(item, VariantItems):
             texts += labels(item.items)
     return texts
 

@@ -13,10 +13,10 @@ from typing import Any
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import Figure, StallTime, stall_label
 from workbench.derive.intervals import Ratio
+from workbench.derive.largest_changes import FigureChange, LargestChanges
 from workbench.derive.roofline.ceilings import Peaks
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.derive.speedup import Time
-from workbench.derive.standouts import Standout, Standouts
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparability import Environment
 from workbench.judge.comparison import Comparison, RuleChange
@@ -142,8 +142,8 @@ def comparison(before: str, after: str, old: float, new: float) -> Comparison:
         StallTime("long_scoreboard", 0.7 * old, 0.4 * new),
         StallTime("selected", 0.3 * old, 0.6 * new),
     )
-    move = Standout(
-        id="warp_instructions",
+    move = FigureChange(
+        figure="warp_instructions",
         label="Warp instructions",
         before=64.0,
         after=64.0 / gain,
@@ -162,7 +162,7 @@ def comparison(before: str, after: str, old: float, new: float) -> Comparison:
         after=after,
         factors=SpeedupFactors(before, after, old, new, gain, factors),
         stall_times=times,
-        standouts=Standouts(top=(move,), launch=(), paced=()),
+        largest_changes=LargestChanges((move,), (), ()),
         rules=rules,
     )
 

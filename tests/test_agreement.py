@@ -25,7 +25,7 @@ import rawcsv
 from workbench.cli.main import main
 from workbench.derive.factors import duration_parts, speedup_factors
 from workbench.derive.figures import figures, stall_times
-from workbench.derive.noise import surprise
+from workbench.derive.largest_changes import surprise
 from workbench.derive.roofline.ceilings import peaks
 from workbench.derive.roofline.point import Point, point
 from workbench.judge.comparison import compare
@@ -389,8 +389,8 @@ def test_two_captures_of_one_kernel_are_no_surprise() -> None:
     first, second = recorded_capture(SHOWN, "sdpa"), recorded_capture(SHOWN, "sdpa_cudnn")
     assert first.kernels == second.kernels
     found = compare(first, second, ("sdpa", "sdpa_cudnn"))
-    assert found.standouts.top == ()
-    assert found.standouts.launch == ()
+    assert found.largest_changes.figures == ()
+    assert found.largest_changes.launch == ()
     was, came = figures(first.metrics), figures(second.metrics)
     assert (
         max(
@@ -406,7 +406,7 @@ def test_known_causes_lead_what_moved() -> None:
     def top(shape: str, before: str, after: str) -> str:
         find = capture if shape == FLUSHED else recorded_capture
         sides = find(shape, before), find(shape, after)
-        return compare(*sides, (before, after)).standouts.top[0].id
+        return compare(*sides, (before, after)).largest_changes.figures[0].figure
 
     here = SHOWN
     assert top(here, "baseline", "fix1") == "global_load_requests"  # tiles in shared memory

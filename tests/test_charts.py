@@ -21,10 +21,10 @@ from workbench.render.chart.scene import (
     PALETTE,
     Bar,
     Box,
-    Group,
     Item,
-    Line,
+    Polyline,
     Sign,
+    VariantItems,
     ink_on,
 )
 from workbench.render.chart.stall_bars import COLOURS, ISSUING_FILL, OTHER_FILL, fills, parts
@@ -261,7 +261,7 @@ def test_a_page_gets_buttons_and_no_colours_of_its_own() -> None:
 
 
 def test_an_unnumbered_group_is_not_a_button() -> None:
-    name = Group((), ("fix1",), "name")
+    name = VariantItems((), ("fix1",), "name")
     one = dataclasses.replace(scene("roofline", ablation(1)), items=(name,))
     assert "button" not in svg.inline(one)
     assert math.isfinite(one.height)
@@ -282,7 +282,7 @@ def test_a_time_stands_where_its_logarithm_is() -> None:
     scale = (at[first] - at[second]) / math.log(times[first] / times[second])
     assert at[second] - at[third] == pytest.approx(scale * math.log(times[second] / times[third]))
     fastest = min(times[row.variant] for row in found.references)
-    (dashed,) = (x for x in one.items if isinstance(x, Line) and x.stroke.dash)
+    (dashed,) = (x for x in one.items if isinstance(x, Polyline) and x.stroke.dash)
     nearest = min(at, key=lambda name: abs(at[name] - dashed.points[0][0]))
     assert times[nearest] == fastest
 

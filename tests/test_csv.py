@@ -8,7 +8,7 @@ import pytest
 
 from workbench.cli.main import main
 from workbench.render.as_table import as_csv, safe
-from workbench.render.document.blocks import Cell, Column, Section, Table, TableRow, words
+from workbench.render.document.blocks import Cell, Section, Table, TableColumn, TableRow, words
 from workspaces import ROOT
 
 FIXTURE = ["--project", str(ROOT / "tests" / "fixture")]
@@ -44,7 +44,7 @@ def test_show_and_profile_have_the_figures(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@sum", "-1+1"])
 def test_what_a_spreadsheet_would_run_is_quoted(text: str) -> None:
     assert safe(text) == f"'{text}"
-    column = Column("a", "a")
+    column = TableColumn("a", "a")
     table = Table("t", (column,), (TableRow({"a": Cell(words(text))}),))
     assert as_csv([Section("s", (), (table,))]) == f"a\n'{text}"
 

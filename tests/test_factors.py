@@ -18,7 +18,7 @@ from workbench.derive.factors import (
     speedup_factors,
 )
 from workbench.derive.figures import UNSAMPLED, Figure, compare_times, stall_times
-from workbench.derive.standouts import standouts
+from workbench.derive.largest_changes import largest_changes
 from workbench.judge.comparison import rule_changes
 from workbench.judge.predictions import PredictionOutcome, score
 from workbench.ncu.capture import RULE_COLUMNS, Table
@@ -205,49 +205,49 @@ def test_a_small_change_in_the_bottleneck_outranks_a_large_one_beside_it() -> No
         stall_long_scoreboard=60.0,
         stall_short_scoreboard=1.0,
     )
-    found = standouts(before, after, None)
-    assert [m.id for m in found.top] == ["global_load_requests", "shared_conflicts"]
-    assert found.top[0].part == pytest.approx(0.8)
-    assert found.top[0].speaks_of == "long scoreboard"
-    assert found.top[1].surprise > found.top[0].surprise
+    found = largest_changes(before, after, None)
+    assert [m.figure for m in found.figures] == ["global_load_requests", "shared_conflicts"]
+    assert found.figures[0].part == pytest.approx(0.8)
+    assert found.figures[0].speaks_of == "long scoreboard"
+    assert found.figures[1].surprise > found.figures[0].surprise
 
 
 def test_what_is_within_the_noise_did_not_move() -> None:
     before = figures(issue_active=0.50, l2_hit=50.0, warp_instructions=10.0)
     after = figures(issue_active=0.53, l2_hit=58.0, warp_instructions=10.1)
-    found = standouts(before, after, product(issue_rate=1.1))
-    assert found.top == ()
+    found = largest_changes(before, after, product(issue_rate=1.1))
+    assert found.figures == ()
 
 
 def test_counters_that_tell_the_same_are_shown_once() -> None:
     before = figures(issue_active=0.1, eligible_warps=0.1, warp_instructions=10.0)
     after = figures(issue_active=0.4, eligible_warps=0.4, warp_instructions=40.0)
-    found = standouts(before, after, product(instructions=0.25, issue_rate=4.0))
-    by_id = {m.id: m for m in found.top}
+    found = largest_changes(before, after, product(instructions=0.25, issue_rate=4.0))
+    by_id = {m.figure: m for m in found.figures}
     assert set(by_id) == {"issue_active", "warp_instructions"}  # another fact at the same factor
     assert by_id["issue_active"].alike == ("Eligible warps per scheduler",)
 
 
 def test_a_rate_that_only_follows_the_duration_is_no_move() -> None:
     before, after = figures(fma_pipe=10.0, xu_pipe=10.0), figures(fma_pipe=20.0, xu_pipe=50.0)
-    found = standouts(before, after, product(instructions=1.1, issue_rate=2 / 1.1))
-    assert found.paced == ("FMA pipe",)
-    assert [m.id for m in found.top] == ["xu_pipe"]
+    found = largest_changes(before, after, product(instructions=1.1, issue_rate=2 / 1.1))
+    assert found.following_duration == ("FMA pipe",)
+    assert [m.figure for m in found.figures] == ["xu_pipe"]
 
 
 def test_launch_parameters_are_listed_and_not_ranked() -> None:
     before, after = figures(registers=128, grid=64), figures(registers=168, grid=64)
-    found = standouts(before, after, product(issue_rate=2.0))
-    assert found.top == ()
-    assert [(m.id, m.before, m.after) for m in found.launch] == [("registers", 128, 168)]
+    found = largest_changes(before, after, product(issue_rate=2.0))
+    assert found.figures == ()
+    assert [(m.figure, m.before, m.after) for m in found.launch] == [("registers", 128, 168)]
 
 
 def test_a_handful_of_events_among_millions_is_no_change() -> None:
     before = figures(shared_conflicts=36e-6, warp_instructions=2.7, stall_short_scoreboard=30.0)
     after = figures(shared_conflicts=0.0, warp_instructions=2.7, stall_short_scoreboard=30.0)
-    assert standouts(before, after, None).top == ()
+    assert largest_changes(before, after, None).figures == ()
     many = figures(shared_conflicts=3.0, warp_instructions=2.7, stall_short_scoreboard=30.0)
-    assert [m.id for m in standouts(many, after, None).top] == ["shared_conflicts"]
+    assert [m.figure for m in largest_changes(many, after, None).figures] == ["shared_conflicts"]
 
 
 def rules(*found: tuple[str, str, float, str]) -> Table:

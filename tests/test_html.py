@@ -14,14 +14,14 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     CodeBlock,
-    Column,
     Fold,
-    Kind,
+    Marking,
     Paragraph,
     Section,
     SourceChange,
     Span,
     Table,
+    TableColumn,
     TableRow,
     code,
     line,
@@ -70,7 +70,7 @@ def test_headings_go_down_with_their_sections_and_stop_at_h6() -> None:
 
 
 def test_everything_is_escaped() -> None:
-    column = Column(NASTY, NASTY, NASTY, source=NASTY, note=NASTY)
+    column = TableColumn(NASTY, NASTY, NASTY, source=NASTY, note=NASTY)
     cell = Cell(words(NASTY), sort=NASTY, note=NASTY)
     row = TableRow({NASTY: cell}, key=NASTY)
     text = written(
@@ -82,7 +82,7 @@ def test_everything_is_escaped() -> None:
         Fold(words(NASTY), ()),
         Table("ladder", (column, column), (row,)),
         Table("other", (column, column), (row,)),
-        Section(NASTY, words(NASTY), (Section(NASTY, words(NASTY), (), Kind.KEPT, NASTY),)),
+        Section(NASTY, words(NASTY), (Section(NASTY, words(NASTY), (), Marking.KEPT, NASTY),)),
     )
     assert "<script" not in text
     assert text.count("</p>") == len(re.findall("<p[ >]", text))
@@ -108,15 +108,15 @@ def test_the_name_of_a_step_leads_to_it() -> None:
     assert named in written(Paragraph(line("as ", code("fix1[a=2]"))))
     assert named not in written(Paragraph(words("fix1[a=2]")))
     row = TableRow({"version": Cell(words("fix1[a=2]"))}, key="fix1[a=2]")
-    assert named in written(Table("times", (Column("version", "version"),), (row,)))
+    assert named in written(Table("times", (TableColumn("version", "version"),), (row,)))
 
 
 def test_a_table_names_its_columns_and_marks_its_words() -> None:
     columns = (
-        Column("version", "version"),
-        Column("time", "time", "µs", Align.RIGHT, source="samples in t.json"),
-        Column("verdict", "verdict"),
-        Column("result", "result"),
+        TableColumn("version", "version"),
+        TableColumn("time", "time", "µs", Align.RIGHT, source="samples in t.json"),
+        TableColumn("verdict", "verdict"),
+        TableColumn("result", "result"),
     )
     cells = {
         "version": Cell(words("fix1")),
@@ -124,7 +124,7 @@ def test_a_table_names_its_columns_and_marks_its_words() -> None:
         "verdict": Cell(words("kept at large")),
         "result": Cell(words("refuted")),
     }
-    row = TableRow(cells, key="fix1", kind=Kind.KEPT)
+    row = TableRow(cells, key="fix1", kind=Marking.KEPT)
     ladder = written(Table("ladder", columns, (row,)))
     assert '<tr class="kept" data-key="fix1"><th scope="row">fix1</th>' in ladder
     assert 'data-sort="4.31" data-label="time">4.31<small>[4.30, 4.32]</small></td>' in ladder
@@ -141,7 +141,7 @@ def test_a_table_names_its_columns_and_marks_its_words() -> None:
 def test_steps_stand_beside_a_list_of_them() -> None:
     steps = tuple(
         Section(f"step-{name}", words(f"{name}: more"), (), kind, name)
-        for name, kind in (("fix1", Kind.KEPT), ("fix2", Kind.REJECTED))
+        for name, kind in (("fix1", Marking.KEPT), ("fix2", Marking.REJECTED))
     )
     text = written(Section("steps", words("Steps"), (Paragraph(words("first")), *steps)))
     listed = text[text.index("<nav") : text.index("</nav>")]

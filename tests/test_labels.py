@@ -11,7 +11,7 @@ from synthetic import ablation
 from workbench.judge.rows import Ablation
 from workbench.render.chart.charts import scene
 from workbench.render.chart.placing import spread
-from workbench.render.chart.scene import Box, Label, Line, Sign
+from workbench.render.chart.scene import Box, Label, Polyline, Sign
 
 
 def test_places_in_a_column_keep_their_order_and_distance() -> None:
@@ -43,7 +43,7 @@ def test_names_overlap_no_name_and_lead_to_their_marks(name: str) -> None:
     boxes = []
     for group in named:
         line, label, mark = group.items[:3]
-        assert isinstance(line, Line)
+        assert isinstance(line, Polyline)
         assert isinstance(label, Label)
         assert isinstance(mark, Sign)
         assert line.points[0] == mark.at

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbench.cli.main import main
-from workbench.derive.diff.costs import line_costs
-from workbench.derive.sass import Listing, listing
+from workbench.derive.diff.costs import Listing, line_costs, listing
 from workbench.errors import BadCapture
 from workbench.evidence import frames
 from workbench.ncu import captures

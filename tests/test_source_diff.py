@@ -10,7 +10,7 @@ import pytest
 from unified import unified
 from workbench.derive.diff.alignment import align, pair_changed, source
 from workbench.derive.diff.costs import COUNTERS, Cost, LineCosts, add, line_costs
-from workbench.derive.diff.model import Profiled, SourceDiff
+from workbench.derive.diff.model import ProfiledSource, SourceDiff
 from workbench.derive.diff.side_by_side import functions, signed, with_context
 from workbench.derive.diff.source_diff import pair_files, source_diff
 from workbench.derive.figures import DURATION
@@ -41,13 +41,13 @@ def durations(*nanoseconds: float) -> Table:
     return Table(rows, columns=METRIC_COLUMNS)
 
 
-def costed(text: str, name: str, samples: dict[int, float], total: float = 100) -> Profiled:
+def costed(text: str, name: str, samples: dict[int, float], total: float = 100) -> ProfiledSource:
     """A source of 100 µs whose lines have these stall samples out of ``total``."""
     file = FILE.format(name)
     rows = [(0, file, line, "wait", float(n)) for line, n in samples.items()]
     rows.append((0, file, 1, "selected", total - sum(samples.values())))
     costs = line_costs(lines_table(*rows), durations(100_000), ALL)
-    return Profiled({file: text}, costs)
+    return ProfiledSource({file: text}, costs)
 
 
 def patched(text: str, diff: str) -> str:
@@ -239,7 +239,7 @@ def test_code_in_headers_and_without_a_line_is_told_apart() -> None:
     table = lines_table(
         (0, file, 1, "wait", 50), (0, "/usr/include/h.h", 9, "wait", 30), (0, "", 0, "wait", 20)
     )
-    side = Profiled({file: "int a;"}, line_costs(table, durations(1000), ALL))
+    side = ProfiledSource({file: "int a;"}, line_costs(table, durations(1000), ALL))
     found = source_diff(side, side)
     assert found.elsewhere["/usr/include/h.h"][0].share == pytest.approx(0.3)
     assert found.elsewhere[""][1].share == pytest.approx(0.2)
@@ -250,8 +250,8 @@ def test_two_kernels_of_one_file_are_aligned_with_each_other() -> None:
     text = "void one() {\n    load(x);\n    f(1);\n}\nvoid two() {\n    load(x);\n    f(2);\n}\n"
     sides = [costed(text, "k", {2: 10, 3: 80}), costed(text, "k", {6: 70, 7: 5})]
     file = FILE.format("k")
-    before = Profiled({file: text}, sides[0].costs, skipped="two")
-    after = Profiled({file: text}, sides[1].costs, skipped="one")
+    before = ProfiledSource({file: text}, sides[0].costs, skipped="two")
+    after = ProfiledSource({file: text}, sides[1].costs, skipped="one")
     (shift,) = source_diff(before, after).shifts
     assert (shift.before.number, shift.after.number) == (2, 6)
     assert shift.change == pytest.approx(60)
@@ -274,7 +274,7 @@ def test_any_diff_is_one_that_can_be_applied(seed: int) -> None:
         elif after:
             del after[min(at, len(after) - 1)]
     one, other = "\n".join(before), "\n".join(after)
-    found = source_diff(Profiled({"a.cu": one}), Profiled({"b.cu": other}))
+    found = source_diff(ProfiledSource({"a.cu": one}), ProfiledSource({"b.cu": other}))
     expected = other if other or not one else ""
     assert patched(one, unified(found)).strip("\n") == expected.strip("\n")
     rows = found.files[0].rows
@@ -285,7 +285,7 @@ def test_any_diff_is_one_that_can_be_applied(seed: int) -> None:
 def test_context_is_shown_once_and_never_from_another_hunk() -> None:
     before = "\n".join(f"line{i}();" for i in range(12))
     after = before.replace("line2()", "red()").replace("line6()", "blue()")
-    (file,) = source_diff(Profiled({"a.cu": before}), Profiled({"b.cu": after})).files
+    (file,) = source_diff(ProfiledSource({"a.cu": before}), ProfiledSource({"b.cu": after})).files
     shown = [
         line.text
         for hunk in file.hunks
@@ -311,7 +311,8 @@ def test_a_shift_within_the_error_of_its_samples_is_not_told() -> None:
 
 def test_a_side_without_lines_says_why_and_the_diff_stays() -> None:
     found = source_diff(
-        costed(BEFORE, "one", {7: 60}), Profiled({FILE.format("two"): AFTER}, None, "no capture")
+        costed(BEFORE, "one", {7: 60}),
+        ProfiledSource({FILE.format("two"): AFTER}, None, "no capture"),
     )
     assert not found.has_costs
     assert absences(found, ("one", "two")) == ("Costs by line are not collected (two: no capture).")

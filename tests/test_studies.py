@@ -24,7 +24,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
 from workbench.render import markdown
-from workbench.render.document.checks import Checked, checks
+from workbench.render.document.checks import CheckRow, checks
 from workbench.run import machine
 from workbench.study.model import Shape, Work
 from workbench.study.workspace import find_workspace
@@ -172,8 +172,8 @@ def test_adversarial_rows_always_have_a_softmax() -> None:
 
 
 def test_a_study_may_allow_no_error_at_all() -> None:
-    def checked(error: float | None) -> Checked:
-        return Checked("tma", "odd", "correct", 0.0, 0.0, max_abs=error, relative=error)
+    def checked(error: float | None) -> CheckRow:
+        return CheckRow("tma", "odd", "correct", 0.0, 0.0, max_abs=error, relative=error)
 
     assert [checked(error).used for error in (None, 0.0, 1e-9)] == [None, 0.0, math.inf]
     for wide in (False, True):

@@ -11,7 +11,7 @@ import pytest
 import pages
 from workbench.derive.diff.alignment import is_wait
 from workbench.derive.diff.costs import Cost, LineCosts
-from workbench.derive.diff.model import Hunk, Profiled, SourceDiff
+from workbench.derive.diff.model import Hunk, ProfiledSource, SourceDiff
 from workbench.derive.diff.source_diff import source_diff
 from workbench.render.as_json import plain_data as as_json
 from workbench.render.document.blocks import plain
@@ -98,7 +98,7 @@ def diff(before: str, after: str) -> SourceDiff:
     sides = []
     for text in (before, after):
         lines = {("a.cu", n + 1): one for n in range(text.count("\n"))}
-        sides.append(Profiled({"a.cu": text}, LineCosts(lines, Cost(), 10.0)))
+        sides.append(ProfiledSource({"a.cu": text}, LineCosts(lines, Cost(), 10.0)))
     return source_diff(*sides)
 
 

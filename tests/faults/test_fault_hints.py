@@ -14,7 +14,7 @@ from workbench.cli import list as listing
 from workbench.cli.main import main, refused
 from workbench.cli.progress import Progress
 from workbench.cli.target import find_target, in_place
-from workbench.derive.sums import added
+from workbench.derive.figures import added
 from workbench.run.protocol import ErrorText, Failed
 from workbench.words import INSTALL, Phase
 from workspaces import CAUSAL, FIXTURE, GOOD, ROOT, make, recorded_report

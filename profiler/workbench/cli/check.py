@@ -25,7 +25,7 @@ from workbench.errors import UsageError
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Paragraph, words
-from workbench.render.document.checks import Checked
+from workbench.render.document.checks import CheckRow
 from workbench.run.plan import Plan
 from workbench.study.model import tolerance_at
 from workbench.study.workspace import including
@@ -47,7 +47,7 @@ def measure(
     return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
 
 
-def results(target: Target, names: list[str], *, alone: bool = False) -> Iterator[Checked]:
+def results(target: Target, names: list[str], *, alone: bool = False) -> Iterator[CheckRow]:
     """Every variant at every shape, or at the target's ``alone``."""
     evidence = target.evidence()
     for name in names:
@@ -55,10 +55,10 @@ def results(target: Target, names: list[str], *, alone: bool = False) -> Iterato
             yield result(evidence, name, shape)
 
 
-def result(evidence: Evidence, name: str, shape: str) -> Checked:
+def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
     bound = tolerance_at(evidence.study.tolerance, evidence.study.shapes[shape])
     build, entry = evidence.build(name).current, evidence.check(name, shape)
-    told = Checked(
+    told = CheckRow(
         variant=name,
         shape=shape,
         status=Status.STALE if entry.state == Status.STALE else ABSENT,
@@ -83,7 +83,7 @@ def result(evidence: Evidence, name: str, shape: str) -> Checked:
     )
 
 
-def as_data(target: Target, checks: list[Checked]) -> dict[str, Any]:
+def as_data(target: Target, checks: list[CheckRow]) -> dict[str, Any]:
     bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
     always = ("variant", "shape", "status", "why", "max_abs", "relative", "times_reference", "kind")
     return {
@@ -108,7 +108,7 @@ def run(options: CheckOptions) -> None:
     targets = of_one_gpu(
         [target_at(workspace, each) for each in profiled_shapes(study, options.shape)]
     )
-    checks: list[Checked] = []
+    checks: list[CheckRow] = []
     lost: dict[str, str] = {}
     checked: set[str] = set()  # at the shapes where every variant always is
     for target in targets:

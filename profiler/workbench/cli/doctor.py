@@ -15,7 +15,7 @@ from pathlib import Path
 from workbench.cli.options import DoctorOptions
 from workbench.cli.printing import tell
 from workbench.cuda import header_folders
-from workbench.render.document.machine import Finding, findings
+from workbench.render.document.machine import DoctorRow, findings
 from workbench.run import machine
 from workbench.run.gpu import is_divided, look, why_none
 from workbench.words import INSTALL
@@ -26,34 +26,34 @@ MIN_FREE_GB = 2.0
 
 def row(
     name: str, good: bool, found: str, fix: str, needed_for: str = "measure", bad: str = FAIL
-) -> Finding:
+) -> DoctorRow:
     """``fix`` is what helps where it is not good, which is as ``bad`` as that."""
-    return Finding(name, OK if good else bad, found, "" if good else fix, needed_for)
+    return DoctorRow(name, OK if good else bad, found, "" if good else fix, needed_for)
 
 
-def python_row() -> Finding:
+def python_row() -> DoctorRow:
     good = sys.version_info >= (3, 11)
     return row("Python", good, platform.python_version(), "install Python 3.11 or newer", "read")
 
 
-def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> Finding:
+def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> DoctorRow:
     found = machine.package_version(name)
     return row(label or name, bool(found), found or "missing", fix, needed_for)
 
 
-def gpu_row() -> Finding:
+def gpu_row() -> DoctorRow:
     gpu = machine.find_gpu()
     if gpu is None:
         return row("GPU", False, "none", why_none())
     return row("GPU", True, f"{gpu.name}, compute capability {gpu.compute_capability}", "")
 
 
-def driver_row() -> Finding:
+def driver_row() -> DoctorRow:
     found = look().driver
     return row("driver", bool(found), found or "none", "install NVIDIA's driver")
 
 
-def ncu_row() -> Finding:
+def ncu_row() -> DoctorRow:
     path = machine.find_ncu()
     if path is None:
         return row("ncu", False, "not found", "install Nsight Compute, or put ncu on PATH")
@@ -62,7 +62,7 @@ def ncu_row() -> Finding:
     return row("ncu", bool(found), told, f"run {path} --version to see why")
 
 
-def permission_row() -> Finding:
+def permission_row() -> DoctorRow:
     name, restricted = "counter permission", machine.counters_restricted()
     if restricted is None:
         return row(name, False, "unknown: the driver does not say", "", bad=WARN)
@@ -76,18 +76,18 @@ def permission_row() -> Finding:
     )
 
 
-def headers_row() -> Finding:
+def headers_row() -> DoctorRow:
     folders = header_folders()
     return row("CUDA headers", bool(folders), next(iter(folders), "missing"), INSTALL, "build")
 
 
-def disk_row() -> Finding:
+def disk_row() -> DoctorRow:
     free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
     fix = f"free {MIN_FREE_GB:g} GB or more"
     return row("disk", free >= MIN_FREE_GB, f"{free:.0f} GB free", fix, bad=WARN)
 
 
-def slices_row() -> Finding:
+def slices_row() -> DoctorRow:
     divided = is_divided()
     return row(
         "MIG",
@@ -99,7 +99,7 @@ def slices_row() -> Finding:
     )
 
 
-def lock_row() -> Finding:
+def lock_row() -> DoctorRow:
     """ncu waits for a lock in a file, which another user's may not be opened."""
     foreign = machine.foreign_lock(Path(tempfile.gettempdir()))
     told = f"{foreign} belongs to another user (InterprocessLockFailed)" if foreign else "free"
@@ -107,7 +107,7 @@ def lock_row() -> Finding:
     return row("ncu lock", not foreign, told, fix)
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (
+CHECKS: tuple[Callable[[], DoctorRow], ...] = (
     python_row,
     partial(package_row, "ncu-report", "read", "pip install ncu-report"),
     partial(package_row, "msgspec", "read", "pip install msgspec"),
@@ -125,7 +125,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
 )
 
 
-def works(rows: Sequence[Finding]) -> dict[str, bool]:
+def works(rows: Sequence[DoctorRow]) -> dict[str, bool]:
     """What works here: reading evidence, building, measuring (which needs the other two)."""
     failed = {row.needed_for for row in rows if row.result == FAIL}
     read = "read" not in failed
@@ -153,7 +153,7 @@ def run(options: DoctorOptions) -> None:
 
         about = remote_of(options.on, note).look(doctor=True)
         data = json.loads(about.doctor)
-        rows, can = [Finding(**each) for each in data["rows"]], data["works"]
+        rows, can = [DoctorRow(**each) for each in data["rows"]], data["works"]
         where, told, needed = {"host": about.host}, data["conclusion"], "measure"
         title = f"{about.host}: {told}"
     else:

@@ -16,7 +16,7 @@ from workbench.derive.diff.source_diff import imported, source_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import (
     BY_HAND,
-    Group,
+    LaunchGroup,
     LaunchPair,
     Matching,
     PairGroup,
@@ -110,7 +110,7 @@ def show_metric(report: Report, picked: tuple[Launch, ...], options: ShowOptions
     )
 
 
-def one_kernel(found: list[Group], report: Report) -> Launch:
+def one_kernel(found: list[LaunchGroup], report: Report) -> Launch:
     """The launch to show line by line. Raises UsageError where the choice is not clear."""
     if len(found) > 1:
         names = ", ".join(dict.fromkeys(group.typical.kernel for group in found[:8]))
@@ -121,7 +121,7 @@ def one_kernel(found: list[Group], report: Report) -> Launch:
     return found[0].typical
 
 
-def show_source(report: Report, kernels: list[Group], options: ShowOptions) -> None:
+def show_source(report: Report, kernels: list[LaunchGroup], options: ShowOptions) -> None:
     launch = one_kernel(kernels, report)
     capture, _ = read(report, launch)
     if not (options.sass or has_lines(capture)):

@@ -15,7 +15,7 @@ from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
 from workbench.judge.predictions import check_figures
 from workbench.render.document import listing as document
-from workbench.render.document.listing import Listed, Recorded
+from workbench.render.document.listing import EvidenceState, Listed
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace, find_workspace
@@ -40,10 +40,10 @@ def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:
     return known
 
 
-def on_record(workspace: Workspace, study: Study) -> dict[str, list[Recorded]]:
+def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceState]]:
     """By variant; a folder is opened once, and read once a shape."""
     shapes = [name for name, shape in study.shapes.items() if shape.profiled]
-    found: dict[str, list[Recorded]] = {name: [] for name in study.variants}
+    found: dict[str, list[EvidenceState]] = {name: [] for name in study.variants}
     for folder in folders(workspace, study.name):
         evidence = Evidence(study, study.default_shape, folder)
         for shape in shapes:
@@ -53,12 +53,12 @@ def on_record(workspace: Workspace, study: Study) -> dict[str, list[Recorded]]:
                 state = here.state(name)
                 if {state["timing"], state["capture"]} != {Status.MISSING}:
                     of = folder.gpu, shape, summary(state.values())
-                    found[name].append(Recorded(*of, **state))
+                    found[name].append(EvidenceState(*of, **state))
     return found
 
 
 def changed_files(
-    workspace: Workspace, study: Study, known: Mapping[str, Sequence[Recorded]]
+    workspace: Workspace, study: Study, known: Mapping[str, Sequence[EvidenceState]]
 ) -> dict[str, list[str]]:
     """Stale variant to its sources that are others than in the commit that last touched its
     evidence; none of what git does not tell.

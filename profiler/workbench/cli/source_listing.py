@@ -8,9 +8,8 @@ from typing import Any
 
 from workbench.cli.options import ShowOptions
 from workbench.cli.printing import Output, show_json
-from workbench.derive import sass
 from workbench.derive.diff.alignment import physical_lines
-from workbench.derive.diff.costs import LineCosts
+from workbench.derive.diff.costs import LineCosts, Listing, listing
 from workbench.errors import UsageError
 from workbench.ncu.capture import Capture
 from workbench.render import source_lines
@@ -42,9 +41,9 @@ def _whole(count: float | None) -> int | None:
     return None if count is None else int(count)
 
 
-def instructions_of(capture: Capture, name: str) -> sass.Listing:
+def instructions_of(capture: Capture, name: str) -> Listing:
     """Raises UsageError where the report has no disassembly of the launches."""
-    found = sass.listing(capture.code, capture.metrics)
+    found = listing(capture.code, capture.metrics)
     if not found.instructions:
         raise UsageError(
             f"the capture of {name} has no disassembly",

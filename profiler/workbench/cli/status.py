@@ -14,7 +14,7 @@ def run(options: StatusOptions) -> None:
     workspace = find_workspace(options.project)
     entries = ledger(workspace)
     most, spent = workspace.config.budget.max_gpu_seconds, by_kind(entries)
-    known = [document.Limit("max_gpu_seconds", seconds_of(entries), most, "s")]
+    known = [document.SpendingLimit("max_gpu_seconds", seconds_of(entries), most, "s")]
     tell(
         options,
         lambda: {

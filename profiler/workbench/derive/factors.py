@@ -29,16 +29,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, ISSUING, by_launch
-from workbench.derive.sums import added
-from workbench.ncu.catalog import ANATOMY_METRICS
+from workbench.derive.figures import DURATION, ISSUING, added, by_launch
+from workbench.ncu.catalog import DURATION_METRICS
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
 
 
-SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK, BUSIEST = ANATOMY_METRICS
-NEEDED = ANATOMY_METRICS[:-1]
+SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK, BUSIEST = DURATION_METRICS
+NEEDED = DURATION_METRICS[:-1]
 SPLIT = ("instructions", "issue_rate", "balance", "busiest", "clock")
 WHOLE = ("instructions", "issue_rate", "active", "clock")  # without the busiest scheduler
 FACTORS = ("instructions", "issue_rate", "balance", "busiest", "active", "clock")
@@ -198,7 +197,7 @@ COULD_GO = (ISSUING, "not_selected")
 
 
 @dataclass(frozen=True)
-class Budget:
+class TimeBudget:
     """The duration under ncu as the time of the busiest SM, from its factors and stall samples:
 
         head and tail   1 - busiest                  no SM is active
@@ -229,7 +228,7 @@ class Budget:
         return added(self.waits.get(reason, 0.0) for reason in reasons)
 
 
-def budget(parts: DurationParts, stalls: Mapping[str, float]) -> Budget | None:
+def budget(parts: DurationParts, stalls: Mapping[str, float]) -> TimeBudget | None:
     """``stalls``: reason to its share of all samples, those that issued among them. None where the
     busiest scheduler's cycles were not collected.
     """
@@ -239,7 +238,7 @@ def budget(parts: DurationParts, stalls: Mapping[str, float]) -> Budget | None:
     waiting = busiest * (1 - rate)
     held = {reason: share for reason, share in stalls.items() if reason not in COULD_GO}
     total = added(held.values())
-    return Budget(
+    return TimeBudget(
         head_tail=1 - busiest,
         issuing=busiest * rate,
         waiting=waiting,

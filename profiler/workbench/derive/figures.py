@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, TypeVar
 
-from workbench.derive.sums import added, totals
 from workbench.ncu.catalog import (
     LIMIT_PREFIX,
     LIMITERS,
@@ -31,6 +32,22 @@ from workbench.ncu.catalog import (
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
+
+
+K = TypeVar("K")
+
+
+def added(values: Iterable[float]) -> float:
+    """One after the other, each sum rounded, as the figures on record were."""
+    return reduce(add, values, 0)
+
+
+def totals(parts: Iterable[tuple[K, float]]) -> dict[K, float]:
+    """The sum of each key's values, in the order in which the keys first come."""
+    sums: dict[K, float] = {}
+    for key, value in parts:
+        sums[key] = sums.get(key, 0.0) + value
+    return sums
 
 
 DURATION = "gpu__time_duration.sum"

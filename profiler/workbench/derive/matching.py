@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.derive.sums import added
+from workbench.derive.figures import added
 from workbench.ncu.report import Launch
 
 BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST = (
@@ -21,7 +21,7 @@ BY_HAND = "the launches that were asked for"
 
 
 @dataclass(frozen=True)
-class Group:
+class LaunchGroup:
     """Launches of one kernel with one launch shape."""
 
     launches: tuple[Launch, ...]
@@ -49,12 +49,12 @@ class Group:
         return (-(time or 0.0) if known else 0.0, self.launches[0].index)
 
 
-def groups(launches: Sequence[Launch]) -> list[Group]:
+def groups(launches: Sequence[Launch]) -> list[LaunchGroup]:
     """By signature and launch shape, the most time first."""
     members: dict[Any, list[Launch]] = {}
     for launch in launches:
         members.setdefault((launch.signature, launch.shape), []).append(launch)
-    made = [Group(tuple(alike)) for alike in members.values()]
+    made = [LaunchGroup(tuple(alike)) for alike in members.values()]
     return sorted(made, key=lambda group: group.rank)
 
 
@@ -76,7 +76,7 @@ class PairGroup:
     @property
     def typical(self) -> LaunchPair:
         """The pair whose duration before is the median."""
-        chosen = Group(tuple(pair.before for pair in self.pairs)).typical
+        chosen = LaunchGroup(tuple(pair.before for pair in self.pairs)).typical
         return next(pair for pair in self.pairs if pair.before == chosen)
 
 

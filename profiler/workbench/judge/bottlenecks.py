@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.diff.costs import COUNTERS
-from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, stall_label
-from workbench.derive.sums import added, totals
+from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, added, stall_label, totals
 from workbench.ncu.catalog import STALL_PREFIX
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
 from workbench.derive.figures import Figure, StallTime, compare_times, figures, stall_times
-from workbench.derive.standouts import Standouts, standouts
+from workbench.derive.largest_changes import LargestChanges, largest_changes
 from workbench.judge.bottlenecks import READABLE
 from workbench.words import RuleMove
 
@@ -31,7 +31,7 @@ class Comparison:
     after: str
     factors: SpeedupFactors | None
     stall_times: tuple[StallTime, ...]
-    standouts: Standouts
+    largest_changes: LargestChanges
     rules: tuple[RuleChange, ...]
 
 
@@ -49,7 +49,7 @@ def compare(
         after=names[1],
         factors=factors,
         stall_times=tuple(compare_times(stall_times(before.metrics), stall_times(after.metrics))),
-        standouts=standouts(old, new, factors),
+        largest_changes=largest_changes(old, new, factors),
         rules=rule_changes(before.rules, after.rules),
     )
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, by_launch
+from workbench.derive.figures import DURATION, added, by_launch
 from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, counted_flops, peaks
-from workbench.derive.sums import added
 from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, NodeKind, Regime
 

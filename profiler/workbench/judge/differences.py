@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure
-from workbench.derive.noise import surprise
-from workbench.derive.standouts import CERTAIN, counted
+from workbench.derive.largest_changes import CERTAIN, counted, surprise
 from workbench.ncu.catalog import catalog
 from workbench.study.config import CommitGate
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from workbench.derive.figures import added
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
-from workbench.derive.sums import added
 from workbench.judge.gates import speed_verdict
 from workbench.study.config import Gates
 from workbench.words import Regime, Verdict

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from workbench.derive.sums import added
+from workbench.derive.figures import added
 from workbench.study.config import Budget
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from workbench.derive.diff.model import Profiled, SourceDiff, Sources
+from workbench.derive.diff.model import ProfiledSource, SourceDiff, Sources
 from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.figures import TIME, Figure, figure_label
 from workbench.derive.intervals import Ratio
@@ -286,7 +286,7 @@ def pair_sources(snapshot: Snapshot, before: str, after: str) -> SourceDiff:
     return source_diff(side(table, before), side(table, after))
 
 
-def side(evidence: ShapeEvidence, variant: str) -> Profiled:
+def side(evidence: ShapeEvidence, variant: str) -> ProfiledSource:
     """A variant's sources as they stand, and its line costs where its capture is current."""
     known = evidence.variants[variant]
     state = known.state["capture"]

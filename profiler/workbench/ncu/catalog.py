@@ -154,7 +154,7 @@ ROOFLINE_METRICS = (
 )
 
 # In the order in which derive/factors.py names them.
-ANATOMY_METRICS = (
+DURATION_METRICS = (
     "device__attribute_multiprocessor_count",
     "device__attribute_num_schedulers_per_multiprocessor",
     "smsp__inst_executed.sum",
@@ -170,4 +170,4 @@ def needed_metrics() -> list[str]:
     """Every metric some figure may want, without duplicates."""
     names = [n for spec in catalog().values() for n in (*spec.names, *spec.per)]
     names += [f"{LIMIT_PREFIX}{kind}" for kind in LIMITERS]
-    return list(dict.fromkeys([*names, *ANATOMY_METRICS, *ROOFLINE_METRICS]))
+    return list(dict.fromkeys([*names, *DURATION_METRICS, *ROOFLINE_METRICS]))

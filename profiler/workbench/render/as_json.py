@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from workbench.derive.diff.model import DiffRow, Hunk, Line, Shift, SourceDiff
+from workbench.derive.diff.costs import InstructionCost
+from workbench.derive.diff.model import DiffRow, Hunk, Shift, SourceDiff, SourceRow
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import Figure, standard_error, top_stall
+from workbench.derive.largest_changes import FigureChange
 from workbench.derive.roofline.point import LevelPoint, MeasuredCeiling, MeasuredCeilings, Point
-from workbench.derive.sass import Costed
-from workbench.derive.standouts import Standout
 from workbench.judge.advice import advise as ranked
 from workbench.judge.advice.advise import Advice, KindRecord, Record
 from workbench.judge.advice.subject import Spot
@@ -184,7 +184,8 @@ FORMS: Mapping[type, Form] = {
     Comparison: lambda found: {
         **against(found),
         **keys(
-            "moves=standouts.top launch=standouts.launch following_duration=standouts.paced rules"
+            "moves=largest_changes.figures launch=largest_changes.launch"
+            " following_duration=largest_changes.following_duration rules"
         )(found),
     },
     SpeedupFactors: keys(
@@ -192,15 +193,15 @@ FORMS: Mapping[type, Form] = {
         factors=lambda found: {factor.id: factor for factor in found.factors},
     ),
     Factor: keys("before after unit gain metric"),
-    Standout: keys("figure=id before after unit metric surprise part speaks_of alike"),
+    FigureChange: keys("figure before after unit metric surprise part speaks_of alike"),
     Hunk: _hunk,
     DiffRow: keys("kind before after"),
-    Line: keys(
+    SourceRow: keys(
         "line=number text share=cost.share samples=cost.samples microseconds=cost.microseconds"
         " top_stall=cost.top_stall top_stalls=cost.top_stalls"
     ),
     Shift: keys("file_before=files.0 file_after=files.1 change_microseconds=change before after"),
-    Costed: keys(
+    InstructionCost: keys(
         "launch address sass ptx? file=place.0? executed samples share microseconds stalls",
         line=lambda one: one.place[1] or None,
     ),

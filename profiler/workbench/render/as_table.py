@@ -15,7 +15,7 @@ from workbench.judge.rows import Ablation
 from workbench.ncu.report import Launch
 from workbench.render import as_json
 from workbench.render.as_json import plain_data
-from workbench.render.document.blocks import Block, Cell, Column, Fold, Section, Table, plain
+from workbench.render.document.blocks import Block, Cell, Fold, Section, Table, TableColumn, plain
 from workbench.render.numbers import printable
 from workbench.words import Status
 
@@ -145,7 +145,7 @@ def _tables(blocks: Iterable[Block], of: str) -> Iterator[tuple[str, Table]]:
             yield from _tables(block.blocks, block.key if isinstance(block, Section) else of)
 
 
-def _parts(column: Column, cell: Cell | None) -> Iterator[tuple[str, str]]:
+def _parts(column: TableColumn, cell: Cell | None) -> Iterator[tuple[str, str]]:
     """What JSON has of a cell, an object in a column a number; else its words."""
     key = column.json or column.key
     data = None if cell is None else cell.data

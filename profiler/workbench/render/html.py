@@ -19,14 +19,14 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     CodeBlock,
-    Column,
     Fold,
-    Kind,
+    Marking,
     Paragraph,
     Section,
     SourceChange,
     Span,
     Table,
+    TableColumn,
     TableRow,
     Text,
     plain,
@@ -202,13 +202,13 @@ class Writer:
         made = tag("table", inside, class_=f"data {block.name}{' is-ladder' if ladder else ''}")
         return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=words)
 
-    def _row(self, row: TableRow, columns: Sequence[Column], ladder: bool) -> str:
+    def _row(self, row: TableRow, columns: Sequence[TableColumn], ladder: bool) -> str:
         head, *rest = columns
         cells = [self._row_head(row, head, ladder), *(self._cell(row, c, ladder) for c in rest)]
-        kind = row.kind if row.kind is not Kind.PLAIN else None
+        kind = row.kind if row.kind is not Marking.PLAIN else None
         return tag("tr", "".join(cells), class_=kind, data_key=row.key or None)
 
-    def _row_head(self, row: TableRow, column: Column, ladder: bool) -> str:
+    def _row_head(self, row: TableRow, column: TableColumn, ladder: bool) -> str:
         cell = row.cells.get(column.key, Cell(()))
         inside = inline(cell.text)
         if row.key in self.steps and not any(span.href for span in cell.text):
@@ -216,7 +216,7 @@ class Writer:
         side = "n" if column.align is Align.RIGHT else None
         return tag("th", inside + _note(cell), scope="row", class_=side)
 
-    def _cell(self, row: TableRow, column: Column, ladder: bool) -> str:
+    def _cell(self, row: TableRow, column: TableColumn, ladder: bool) -> str:
         cell = row.cells.get(column.key, Cell(()))
         inside = self._marked(cell, row, column) + _note(cell)
         side = "n" if column.align is Align.RIGHT else None
@@ -230,10 +230,10 @@ class Writer:
             data_label=column.label,
         )
 
-    def _marked(self, cell: Cell, row: TableRow, column: Column) -> str:
+    def _marked(self, cell: Cell, row: TableRow, column: TableColumn) -> str:
         """A verdict takes the sign of its row, an outcome that of its word."""
         word = plain(cell.text)
-        if column.key == "verdict" and row.kind is not Kind.PLAIN:
+        if column.key == "verdict" and row.kind is not Marking.PLAIN:
             return mark(word, row.kind)
         return mark(word, OUTCOMES[word]) if word in OUTCOMES else self.inline(cell.text)
 
@@ -262,7 +262,7 @@ def _classes(*names: str | None) -> str | None:
     return " ".join(name for name in names if name) or None
 
 
-def _head(column: Column, sortable: bool) -> str:
+def _head(column: TableColumn, sortable: bool) -> str:
     unit = f" {tag('small', escape(column.unit))}" if column.unit else ""
     note = f" {tag('small', escape(column.note))}" if column.note else ""
     label = f"{tag('span', escape(column.label))}{unit}{note}"

@@ -22,7 +22,7 @@ from workbench.render.chart.stall_bars import OTHER, fills
 from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
 from workbench.render.document.variant import figure_table
 from workbench.render.numbers import fine, number
-from workbench.render.page_sources import Files, tokens
+from workbench.render.page_sources import PageFiles, tokens
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def render_page(
     document: Document, ablation: Ablation, sources: Sources, environment: jinja2.Environment
 ) -> str:
     """The page as HTML. The same values give the same bytes."""
-    files = Files(sources)
+    files = PageFiles(sources)
     colours = fills(row.stalls for row in ablation.everything)
     scripts = {name: environment.get_template(name).render() for name in (THEME, SCRIPT)}
     head, warnings, sections = parted(document.blocks)
@@ -95,7 +95,7 @@ def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:
 
 
 def _versions(
-    ablation: Ablation, sources: Sources, files: Files, writer: html.Writer
+    ablation: Ablation, sources: Sources, files: PageFiles, writer: html.Writer
 ) -> list[dict[str, Any]]:
     """Every version with its figures, and the files that the page shows of it."""
     return [
@@ -116,7 +116,9 @@ def _figures(row: Row) -> list[Fold]:
     return [Fold(title, (figure_table(row.figures, list(row.figures)),))] if row.figures else []
 
 
-def _data(ablation: Ablation, sources: Sources, files: Files, drawn: list[str]) -> dict[str, Any]:
+def _data(
+    ablation: Ablation, sources: Sources, files: PageFiles, drawn: list[str]
+) -> dict[str, Any]:
     """What the script puts together where it is asked for: sources, diffs, and their costs.
     ``drawn`` are the stall reasons that have a colour of their own.
     """

@@ -11,7 +11,15 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.diff.costs import COUNTERS, Cost
-from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, Profiled, Sources, base, is_host
+from workbench.derive.diff.model import (
+    DiffRow,
+    FileDiff,
+    Hunk,
+    ProfiledSource,
+    Sources,
+    base,
+    is_host,
+)
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.numbers import harmless, percent
@@ -27,13 +35,13 @@ WORTH_SAYING = 0.005  # of all samples
 DIGITS = 5  # of shares: a thousandth of a percent
 
 
-def shown(side: Profiled) -> list[str]:
+def shown(side: ProfiledSource) -> list[str]:
     """The study's own files, modules last, since the code that runs on the GPU is the argument."""
     names = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
     return sorted(names, key=is_host)
 
 
-class Files:
+class PageFiles:
     """The shown files of all variants. A text has one key, whichever variants share it: its base
     name, or where another text has that, its name in the line table.
     """
@@ -63,7 +71,9 @@ class Files:
         return self._keys.get((variant, file))
 
 
-def diffs(ablation: Ablation, sources: Sources, files: Files) -> dict[str, list[dict[str, Any]]]:
+def diffs(
+    ablation: Ablation, sources: Sources, files: PageFiles
+) -> dict[str, list[dict[str, Any]]]:
     """Of each step against its parent: the files that differ."""
     return {
         row.variant: list(_changed(row, row.step.parent, sources, files))
@@ -72,7 +82,7 @@ def diffs(ablation: Ablation, sources: Sources, files: Files) -> dict[str, list[
     }
 
 
-def _changed(row: Row, parent: str, sources: Sources, files: Files) -> Iterator[dict[str, Any]]:
+def _changed(row: Row, parent: str, sources: Sources, files: PageFiles) -> Iterator[dict[str, Any]]:
     changed = [file for file in sources.diffs[row.variant].files if file.hunks]
     for file in sorted(changed, key=_cost_of_file, reverse=True):
         before, after = files.key(parent, file.before), files.key(row.variant, file.after)
@@ -132,7 +142,7 @@ def _pair(row: DiffRow) -> list[int | None]:
 
 
 def heat(
-    ablation: Ablation, sources: Sources, files: Files, reasons: list[str]
+    ablation: Ablation, sources: Sources, files: PageFiles, reasons: list[str]
 ) -> dict[str, dict[str, Any]]:
     """Variant, or variant and shape, to file to line to its cost; a reason is its place in
     ``reasons``.
@@ -151,7 +161,7 @@ def heat(
     return heated
 
 
-def _sides(ablation: Ablation, sources: Sources) -> Iterator[tuple[str, str, Profiled]]:
+def _sides(ablation: Ablation, sources: Sources) -> Iterator[tuple[str, str, ProfiledSource]]:
     """The name, the variant and the profile of all that has costs by line."""
     for variant, side in sources.sides.items():
         yield variant, variant, side
@@ -192,7 +202,7 @@ def all_reasons(sources: Sources, first: list[str]) -> list[str]:
     return [*first, *sorted(more - set(first))]
 
 
-def beside(side: Profiled | None, known: list[tuple[str, str]]) -> str:
+def beside(side: ProfiledSource | None, known: list[tuple[str, str]]) -> str:
     """Which part of the samples the shown lines do not account for, or why nothing is known."""
     if side is None or side.costs is None:
         why = f": {side.why}" if side and side.why else ""

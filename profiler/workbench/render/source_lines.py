@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.derive.diff.costs import Cost
+from workbench.derive.diff.costs import Cost, InstructionCost
 from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, SourceDiff, base
 from workbench.derive.diff.side_by_side import signed, with_context
-from workbench.derive.sass import Costed
 from workbench.render.document import hunks
 from workbench.render.document.blocks import plain
 from workbench.render.document.limits import in_column, stall_words
@@ -130,7 +129,7 @@ def hottest_first(files: Listing) -> Listing:
 def sources(
     files: Listing,
     notes: Mapping[str, str],
-    sass: Mapping[tuple[str, int], Sequence[Costed]],
+    sass: Mapping[tuple[str, int], Sequence[InstructionCost]],
     width: int | None,
 ) -> Iterator[Pieces]:
     """Every source with the share of all samples and the top stall reason before each line; hot
@@ -157,7 +156,10 @@ def sources(
 
 
 def hottest(
-    files: Listing, most: int, sass: Mapping[tuple[str, int], Sequence[Costed]], width: int | None
+    files: Listing,
+    most: int,
+    sass: Mapping[tuple[str, int], Sequence[InstructionCost]],
+    width: int | None,
 ) -> Iterator[Pieces]:
     """The hottest lines of all files with their places, each with its instructions in ``sass``;
     where no line is known, the hottest instructions.
@@ -207,7 +209,7 @@ SASS_WIDTH = 56
 PTX_FROM = 140  # columns of a terminal
 
 
-def instruction(one: Costed, width: int | None) -> Pieces:
+def instruction(one: InstructionCost, width: int | None) -> Pieces:
     """Share of all samples, the reason, executions, address, SASS, and where there is room PTX."""
     share = one.share or 0.0
     told = f"{share:6.1%}" if share >= LEAST else " " * 6
@@ -225,5 +227,5 @@ def instruction(one: Costed, width: int | None) -> Pieces:
     return [*pieces, (clip(sass, room), "bold" if share >= HOT else "")]
 
 
-def _coldness(one: Costed) -> tuple[float, int, int]:
+def _coldness(one: InstructionCost) -> tuple[float, int, int]:
     return -(one.share or 0.0), one.launch, one.address

@@ -14,12 +14,12 @@ from workbench.render.document.blocks import (
     Callout,
     Cell,
     CodeBlock,
-    Column,
     Fold,
-    Kind,
+    Marking,
     Paragraph,
     Section,
     Table,
+    TableColumn,
     TableRow,
     Text,
     label,
@@ -37,13 +37,13 @@ LEAST = 16  # to which a text may be cut where columns are needed
 NAME = 24  # what a row is called gets so much before other texts get more
 COMFORTABLE = 48  # to which no text is cut for a column that is not
 NEEDED = 5  # the highest rank of a column for which texts are cut
-KINDS: Mapping[Kind, str] = {
-    Kind.BASELINE: "bold",
-    Kind.KEPT: "green",
-    Kind.REJECTED: "red",
-    Kind.INCONCLUSIVE: "yellow",
-    Kind.REFERENCE: "cyan",
-    Kind.PLAIN: "",
+KINDS: Mapping[Marking, str] = {
+    Marking.BASELINE: "bold",
+    Marking.KEPT: "green",
+    Marking.REJECTED: "red",
+    Marking.INCONCLUSIVE: "yellow",
+    Marking.REFERENCE: "cyan",
+    Marking.PLAIN: "",
 }
 
 
@@ -123,10 +123,10 @@ def _bullets(block: Bullets, console: Console) -> Iterator[Styled]:
 
 
 @dataclass(frozen=True)
-class Shown:
+class FittedColumn:
     """A column as it fits: its width in cells, and whether its notes are shown."""
 
-    column: Column
+    column: TableColumn
     width: int
     notes: bool
 
@@ -161,13 +161,13 @@ def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
         yield _more(", ".join(left))
 
 
-def header(shown: Shown) -> list[str]:
+def header(shown: FittedColumn) -> list[str]:
     """Broken at blanks to the width of its column."""
     text = printable(label(shown.column, notes=shown.notes))
     return textwrap.wrap(text, max(shown.width, 1), break_long_words=False)
 
 
-def _cell(row: TableRow, shown: Shown, *, first: bool) -> Styled:
+def _cell(row: TableRow, shown: FittedColumn, *, first: bool) -> Styled:
     cell = row.cells[shown.column.key]
     text = styled(cell.text, KINDS[row.kind] if first else "")
     if shown.notes and cell.note:
@@ -185,14 +185,14 @@ def _middle(text: str, width: int) -> str:
     return f"{clip(text, width - tail)}{text[len(text) - tail :]}"
 
 
-def fitted(table: Table, width: int | None) -> list[Shown]:
+def fitted(table: Table, width: int | None) -> list[FittedColumn]:
     """The columns by rank, as many as fit; then texts get their room, then notes."""
     ranked = sorted(table.columns, key=lambda column: column.rank)
     natural = {c.key: _width(table, c, notes=False) for c in ranked}
     full = {c.key: _width(table, c, notes=True) for c in ranked}
     if width is None:
-        return [Shown(c, full[c.key], True) for c in ranked]
-    kept: list[Column] = []
+        return [FittedColumn(c, full[c.key], True) for c in ranked]
+    kept: list[TableColumn] = []
     sizes: dict[str, int] = {}
     for column in ranked:
         cut = LEAST if column.rank <= NEEDED else COMFORTABLE
@@ -213,7 +213,7 @@ def fitted(table: Table, width: int | None) -> list[Shown]:
         if more <= room:
             sizes[column.key] += more
             room -= more
-    return [Shown(c, sizes[c.key], sizes[c.key] >= full[c.key]) for c in kept]
+    return [FittedColumn(c, sizes[c.key], sizes[c.key] >= full[c.key]) for c in kept]
 
 
 def _widen(sizes: dict[str, int], wanted: Mapping[str, int], room: int) -> int:
@@ -225,14 +225,14 @@ def _widen(sizes: dict[str, int], wanted: Mapping[str, int], room: int) -> int:
     return room
 
 
-def _width(table: Table, column: Column, *, notes: bool) -> int:
+def _width(table: Table, column: TableColumn, *, notes: bool) -> int:
     from rich.cells import cell_len
 
     cells = (row.cells[column.key] for row in table.rows)
     return max([_header_width(column, notes), *(cell_len(_plain(cell, notes)) for cell in cells)])
 
 
-def _header_width(column: Column, notes: bool) -> int:
+def _header_width(column: TableColumn, notes: bool) -> int:
     """Of the longest word; a text's header takes two lines at most."""
     text = label(column, notes=notes)
     least = max((len(word) for word in text.split()), default=0)

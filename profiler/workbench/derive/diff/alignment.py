@@ -31,7 +31,7 @@ _PYTHON = re.compile(
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """A source as lines. ``code`` is each line without comments and with single blanks."""
 
     lines: tuple[str, ...]
@@ -68,12 +68,12 @@ def physical_lines(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def source(text: str, *, python: bool = False) -> Source:
+def source(text: str, *, python: bool = False) -> SourceText:
     """C, C++, CUDA, or Python with its docstrings taken for comments."""
     lines = physical_lines(text)
     plain = "\n".join(lines)
     code = (_PYTHON if python else _C).sub(_without_comment, plain).split("\n")
-    return Source(tuple(lines), tuple(" ".join(line.split()) for line in code[: len(lines)]))
+    return SourceText(tuple(lines), tuple(" ".join(line.split()) for line in code[: len(lines)]))
 
 
 def trivial(key: str) -> bool:
@@ -81,13 +81,13 @@ def trivial(key: str) -> bool:
     return _TRIVIAL.fullmatch(key) is not None
 
 
-def align(before: Source, after: Source) -> list[tuple[int, int]]:
+def align(before: SourceText, after: SourceText) -> list[tuple[int, int]]:
     """Pairs of indices of lines that are the same but for comments and blanks, rising."""
     pairs = _patience(before, after, range(len(before.lines)), range(len(after.lines)))
     return _without_loose(pairs, before, after)
 
 
-def _patience(a: Source, b: Source, old: range, new: range) -> list[tuple[int, int]]:
+def _patience(a: SourceText, b: SourceText, old: range, new: range) -> list[tuple[int, int]]:
     (a0, a1), (b0, b1) = (old.start, old.stop), (new.start, new.stop)
     head: list[tuple[int, int]] = []
     while a0 < a1 and b0 < b1 and a.keys[a0] == b.keys[b0]:
@@ -112,7 +112,7 @@ def _patience(a: Source, b: Source, old: range, new: range) -> list[tuple[int, i
     return head + middle + tail[::-1]
 
 
-def _anchors(a: Source, b: Source, old: range, new: range) -> list[tuple[int, int]]:
+def _anchors(a: SourceText, b: SourceText, old: range, new: range) -> list[tuple[int, int]]:
     """Lines that occur once in both ranges, as the heaviest chain that rises on both sides.
 
     A line weighs the more the less it is indented: where code moved into another block, the
@@ -152,7 +152,7 @@ def _above(at: int, size: int) -> Iterator[int]:
 
 
 def _without_loose(
-    pairs: list[tuple[int, int]], before: Source, after: Source
+    pairs: list[tuple[int, int]], before: SourceText, after: SourceText
 ) -> list[tuple[int, int]]:
     """Without runs of trivial lines that stand between changes on both of their ends."""
     runs: list[list[tuple[int, int]]] = []

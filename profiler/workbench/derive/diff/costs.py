@@ -1,22 +1,24 @@
-"""What each source line costs: stall samples turned into time, instructions, excess traffic. Pure.
+"""The costs of lines and instructions: stall samples as time, executions, excess traffic. Pure.
 
 The time of a line is its share of a launch's warp state samples times the launch's duration, added
 over the launches of a variant. The samples of ``selected`` (the warp issued) are part of the whole
 and of no line's stall: the stall times of all lines and the issuing time add up to the duration.
+The time of an instruction is its share of the samples likewise: by line they add up to the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, ISSUING, top_stall
-from workbench.derive.sums import added, totals
+from workbench.derive.figures import DURATION, ISSUING, added, top_stall, totals
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
+    from workbench.ncu.disassembly import Code
 
 INSTRUCTIONS, SECTORS, WAVEFRONTS = (
     "instructions",
@@ -193,3 +195,105 @@ def _sums(lines: Table, weights: Mapping[int, float]) -> dict[Place, _LineSums]:
         elif counter != ISSUING:
             mine.add_stall(str(counter), float(value), weights[int(launch)])
     return sums
+
+
+NO_STALLS: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class InstructionCost:
+    """One instruction of one launch; ``address`` is in bytes from the first.
+
+    ``executed`` counts warps, ``samples`` those that waited there, ``share`` is their part of all
+    samples of the variant (0 to 1), and ``microseconds`` that share of the duration under ncu; None
+    is not collected. ``stalls`` is stall reason to samples. ``place`` is the file and the line that
+    it is charged to, and it is the one at ``index`` in ``code``.
+    """
+
+    launch: int
+    address: int
+    sass: str
+    place: Place
+    executed: float | None
+    samples: float | None
+    share: float | None
+    microseconds: float | None
+    stalls: Mapping[str, float] = field(default_factory=lambda: NO_STALLS)
+    code: Code | None = field(default=None, repr=False, compare=False)
+    index: int = 0
+
+    @property
+    def ptx(self) -> str:
+        """What it was made of, "" where that is not known: see ``Code.ptx``."""
+        return self.code.ptx[self.index] if self.code is not None else ""
+
+    @property
+    def top_stall(self) -> str:
+        """The reason with the most samples; "" where there is none."""
+        return min(self.stalls, key=lambda name: (-self.stalls[name], name), default="")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All launches of a variant one after the other; ``duration`` is theirs, in microseconds under
+    ncu. ``complete`` is whether every launch has its disassembly.
+    """
+
+    instructions: tuple[InstructionCost, ...]
+    duration: float | None
+    complete: bool
+
+    @cached_property
+    def by_line(self) -> Mapping[Place, Sequence[InstructionCost]]:
+        found: dict[Place, list[InstructionCost]] = {}
+        for one in self.instructions:
+            found.setdefault(one.place, []).append(one)
+        return found
+
+
+def listing(codes: Sequence[Code | None], metrics: Table) -> Listing:
+    """From a capture's ``code`` and ``metrics``."""
+    known = {launch: code for launch, code in enumerate(codes) if code is not None}
+    taken = {launch: _samples(code) for launch, code in known.items()}
+    weights, whole = sample_weights(taken, metrics)
+    found = [
+        one
+        for launch, code in known.items()
+        for one in _costed(launch, code, weights.get(launch), whole)
+    ]
+    duration = None if whole is None else whole / NS_PER_US
+    return Listing(tuple(found), duration, len(known) == len(codes))
+
+
+def _samples(code: Code) -> float:
+    return added(count for found in code.samples.values() for count in found.values())
+
+
+def _costed(
+    launch: int, code: Code, weight: float | None, whole: float | None
+) -> Iterable[InstructionCost]:
+    """``weight`` of a sample in all of the variant's; None where the launch has none."""
+    stalls: dict[int, dict[str, float]] = {}
+    for reason, found in code.samples.items():
+        if reason != ISSUING:
+            for index, count in found.items():
+                stalls.setdefault(index, {})[reason] = count
+    for index, (address, sass, place) in enumerate(
+        zip(code.addresses, code.sass, code.places, strict=True)
+    ):
+        mine = stalls.get(index, {})
+        samples = added(mine.values())
+        share = None if weight is None else samples * weight
+        yield InstructionCost(
+            launch=launch,
+            address=address,
+            sass=sass,
+            place=place,
+            executed=code.executed[index] if code.executed is not None else None,
+            samples=None if weight is None else samples,
+            share=share,
+            microseconds=None if share is None or whole is None else share * whole / NS_PER_US,
+            stalls=MappingProxyType(mine) if mine else NO_STALLS,
+            code=code,
+            index=index,
+        )

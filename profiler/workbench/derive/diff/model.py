@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from workbench.derive.diff.costs import Cost, LineCosts
-from workbench.derive.sums import added
+from workbench.derive.figures import added
 from workbench.words import LineKind
 
 NOTHING = Cost()
@@ -29,7 +29,7 @@ def base(file: str) -> str:
 
 
 @dataclass(frozen=True)
-class Profiled:
+class ProfiledSource:
     """One side of a diff. ``texts``: the file name in the line table to its text.
 
     ``costs`` is None where the capture has no source lines or there is none; ``why`` says so.
@@ -44,7 +44,7 @@ class Profiled:
 
 
 @dataclass(frozen=True)
-class Line:
+class SourceRow:
     """One line of one side; ``number`` counts from 1. ``cost`` is of None where not collected.
 
     ``code`` is the text without comments and with single blanks.
@@ -67,8 +67,8 @@ class DiffRow:
     """
 
     kind: LineKind
-    before: Line | None
-    after: Line | None
+    before: SourceRow | None
+    after: SourceRow | None
     hunk: int = 0
     waits: bool = False
 
@@ -131,8 +131,8 @@ class Shift:
     """An unchanged line with its cost on both sides; ``change`` is in microseconds."""
 
     files: tuple[str, str]
-    before: Line
-    after: Line
+    before: SourceRow
+    after: SourceRow
 
     @property
     def change(self) -> float:
@@ -188,6 +188,6 @@ class Sources:
     those of a step that is judged by captures at another shape.
     """
 
-    sides: Mapping[str, Profiled] = field(default_factory=dict)
+    sides: Mapping[str, ProfiledSource] = field(default_factory=dict)
     diffs: Mapping[str, SourceDiff] = field(default_factory=dict)
-    elsewhere: Mapping[str, tuple[Profiled, Profiled]] = field(default_factory=dict)
+    elsewhere: Mapping[str, tuple[ProfiledSource, ProfiledSource]] = field(default_factory=dict)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
-from workbench.derive.diff.alignment import Source, align, is_wait, pair_changed, source
+from workbench.derive.diff.alignment import SourceText, align, is_wait, pair_changed, source
 from workbench.derive.diff.model import (
     NOTHING,
     DiffRow,
     FileDiff,
     Hunk,
-    Line,
-    Profiled,
+    ProfiledSource,
+    SourceRow,
     is_host,
 )
 from workbench.words import LineKind
@@ -29,26 +29,26 @@ class Text:
     and the function that each line of the whole file stands in.
     """
 
-    source: Source
-    lines: Sequence[Line]
+    source: SourceText
+    lines: Sequence[SourceRow]
     functions: Sequence[str]
 
-    def function(self, line: Line) -> str:
+    def function(self, line: SourceRow) -> str:
         """The function that a line stands in; "" outside of any."""
         return self.functions[line.number - 1]
 
-    def begins(self, line: Line) -> str:
+    def begins(self, line: SourceRow) -> str:
         """The function whose first line it is; "" for none."""
         above = self.functions[line.number - 2] if line.number > 1 else ""
         return self.function(line) if self.function(line) != above else ""
 
 
-def text_of(side: Profiled, file: str, *, python: bool) -> Text:
+def text_of(side: ProfiledSource, file: str, *, python: bool) -> Text:
     """An empty one where the side has no such file."""
     whole, names = _parsed(side.texts.get(file, ""), python)
     costs = None if is_host(file) else side.costs
     lines = [
-        Line(
+        SourceRow(
             number=i + 1,
             text=whole.lines[i],
             cost=costs.of(file, i + 1) if costs else NOTHING,
@@ -57,12 +57,12 @@ def text_of(side: Profiled, file: str, *, python: bool) -> Text:
         for i, name in enumerate(names)
         if not name or name != side.skipped
     ]
-    kept = Source(tuple(x.text for x in lines), tuple(x.code for x in lines))
+    kept = SourceText(tuple(x.text for x in lines), tuple(x.code for x in lines))
     return Text(kept, lines, names)
 
 
 @lru_cache(maxsize=64)  # a step's sources are one side of its diff and of its children's
-def _parsed(text: str, python: bool) -> tuple[Source, list[str]]:
+def _parsed(text: str, python: bool) -> tuple[SourceText, list[str]]:
     """A source, and the function that each of its lines stands in."""
     parsed = source(text, python=python)
     return parsed, functions(parsed, python=python)
@@ -81,7 +81,7 @@ def side_by_side(before: Text, after: Text) -> Iterator[DiffRow]:
         at_a, at_b = i + 1, j + 1
 
 
-def _between(old: Sequence[Line], new: Sequence[Line]) -> Iterator[DiffRow]:
+def _between(old: Sequence[SourceRow], new: Sequence[SourceRow]) -> Iterator[DiffRow]:
     """Lines between two that are the same: rewritten ones paired, the others on their own."""
     ends = (len(old), len(new))
     at_a = at_b = 0
@@ -93,7 +93,7 @@ def _between(old: Sequence[Line], new: Sequence[Line]) -> Iterator[DiffRow]:
         at_a, at_b = i + 1, j + 1
 
 
-def _kind(line: Line, kind: LineKind) -> LineKind:
+def _kind(line: SourceRow, kind: LineKind) -> LineKind:
     return kind if line.code else LineKind.COSMETIC
 
 
@@ -137,12 +137,12 @@ _QUALIFIER = re.compile(
 _PYTHON_NAME = re.compile(r"(?:async\s+)?(?:def|class)\s+(\w+)")
 
 
-def functions(text: Source, *, python: bool = False) -> list[str]:
+def functions(text: SourceText, *, python: bool = False) -> list[str]:
     """For each line the top-level function it belongs to; "" outside of any."""
     return _python_functions(text) if python else _c_functions(text)
 
 
-def _python_functions(text: Source) -> list[str]:
+def _python_functions(text: SourceText) -> list[str]:
     names, now = [], ""
     for line, code in zip(text.lines, text.code, strict=True):
         if code and not line[:1].isspace() and not code.startswith((")", "]", "}")):
@@ -152,7 +152,7 @@ def _python_functions(text: Source) -> list[str]:
     return names
 
 
-def _c_functions(text: Source) -> list[str]:
+def _c_functions(text: SourceText) -> list[str]:
     names = [""] * len(text.lines)
     header, start, depth, inside, opened = "", 0, 0, "", 0
     macro = False
@@ -234,7 +234,7 @@ def with_context(file: FileDiff, hunk: Hunk, context: int = CONTEXT) -> list[Dif
     return list(file.rows[first:last])
 
 
-def signed(rows: list[DiffRow]) -> Iterator[tuple[str, Line]]:
+def signed(rows: list[DiffRow]) -> Iterator[tuple[str, SourceRow]]:
     """Rows in the order of a unified diff: each run of changes with its removed lines first."""
     for same, group in groupby(rows, key=lambda row: row.kind == LineKind.SAME):
         run = list(group)

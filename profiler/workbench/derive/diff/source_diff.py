@@ -24,10 +24,10 @@ from workbench.derive.diff.model import (
     DiffRow,
     FileDiff,
     Hunk,
-    Line,
-    Profiled,
+    ProfiledSource,
     Shift,
     SourceDiff,
+    SourceRow,
     base,
     is_host,
 )
@@ -57,17 +57,17 @@ def pair_files(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, s
     return [(result.get(name, ""), name) for name in names] + [(name, "") for name in left]
 
 
-def profiled(texts: Mapping[str, str], capture: Capture | None, why: str = "") -> Profiled:
+def profiled(texts: Mapping[str, str], capture: Capture | None, why: str = "") -> ProfiledSource:
     """One side from a capture; ``why`` tells the reason where there is none."""
     if capture is None:
-        return Profiled(texts, None, why or "no capture")
+        return ProfiledSource(texts, None, why or "no capture")
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     if not costs.has_lines:
-        return Profiled(texts, None, "its capture has no source lines")
-    return Profiled(texts, costs)
+        return ProfiledSource(texts, None, "its capture has no source lines")
+    return ProfiledSource(texts, costs)
 
 
-def imported(texts: Mapping[str, str], capture: Capture) -> Profiled:
+def imported(texts: Mapping[str, str], capture: Capture) -> ProfiledSource:
     """One side of a capture made elsewhere, from the sources in the report itself."""
     side = profiled(texts, capture)
     if side.costs is not None and not texts:
@@ -75,7 +75,7 @@ def imported(texts: Mapping[str, str], capture: Capture) -> Profiled:
     return side
 
 
-def source_diff(before: Profiled, after: Profiled) -> SourceDiff:
+def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
     """Every file of both sides, and what the lines cost where both have costs."""
     plain: list[FileDiff] = []
     sides: list[Sides] = []
@@ -112,7 +112,7 @@ def _shifts(files: Iterable[FileDiff]) -> tuple[Shift, ...]:
     return tuple(sorted(changed, key=lambda s: (-abs(s.change), s.files, s.after.number)))
 
 
-def _elsewhere(before: Profiled, after: Profiled) -> dict[str, tuple[Cost, Cost]]:
+def _elsewhere(before: ProfiledSource, after: ProfiledSource) -> dict[str, tuple[Cost, Cost]]:
     """What files cost on both sides that stand in the sources of none."""
     old, new = _outside(before), _outside(after)
     return {
@@ -121,12 +121,12 @@ def _elsewhere(before: Profiled, after: Profiled) -> dict[str, tuple[Cost, Cost]
     }
 
 
-def _outside(side: Profiled) -> dict[str, Cost]:
+def _outside(side: ProfiledSource) -> dict[str, Cost]:
     costs = side.costs.by_file() if side.costs else {}
     return {file: cost for file, cost in costs.items() if file not in side.texts}
 
 
-def _nothing(side: Profiled) -> Cost:
+def _nothing(side: ProfiledSource) -> Cost:
     return side.costs.nothing if side.costs else NOTHING
 
 
@@ -139,7 +139,7 @@ def _duration(costs: LineCosts | None) -> float | None:
 
 
 def _file_diff(
-    before: Profiled, after: Profiled, names: tuple[str, str], *, first_hunk: int
+    before: ProfiledSource, after: ProfiledSource, names: tuple[str, str], *, first_hunk: int
 ) -> tuple[FileDiff, list[Sides]]:
     python = is_host(names[1] or names[0])
     old, new = text_of(before, names[0], python=python), text_of(after, names[1], python=python)
@@ -217,5 +217,5 @@ def gained(diff: SourceDiff) -> tuple[float, str, int] | None:
     return most if most is not None and most[0] > 0 else None
 
 
-def _time(line: Line | None) -> float:
+def _time(line: SourceRow | None) -> float:
     return (line.cost.microseconds or 0.0) if line else 0.0

@@ -21,8 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, by_launch, longest
-from workbench.derive.sums import added, totals
+from workbench.derive.figures import DURATION, added, by_launch, longest, totals
 from workbench.ncu.catalog import (
     FP32_OPS,
     FP64_OPS,

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, by_launch
+from workbench.derive.figures import DURATION, added, by_launch
 from workbench.derive.roofline.ceilings import (
     DRAM,
     L1,
@@ -45,7 +45,6 @@ from workbench.derive.roofline.ceilings import (
     traffic,
     vector_peak,
 )
-from workbench.derive.sums import added
 from workbench.evidence.records import Ceiling, CeilingsFile
 from workbench.ncu.catalog import TENSOR_OPS
 from workbench.words import CLOCK_TOLERANCE

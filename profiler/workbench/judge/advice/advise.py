@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from workbench.derive.sums import added
+from workbench.derive.figures import added
 from workbench.judge.advice import latency, memory, pipes
 from workbench.judge.advice.candidate import CATALOGUE, LEAST, Candidate, Kind, Limit, resource
 from workbench.judge.advice.subject import Spot, Subject

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from workbench.derive.factors import SMS, Budget, budget, duration_parts
+from workbench.derive.factors import SMS, TimeBudget, budget, duration_parts
 from workbench.derive.figures import (
     Figure,
+    added,
     by_launch,
     figures,
     longest,
     occupancy_limiters,
     stall_shares,
+    totals,
 )
 from workbench.derive.roofline.ceilings import DRAM, L2, Used, counted_flops, op_peak, used
-from workbench.derive.sums import added, totals
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.ncu.catalog import TENSOR_OPS
 from workbench.words import VIRTUAL_ROOT
@@ -54,7 +55,7 @@ class Subject:
     """
 
     figures: Mapping[str, Figure]
-    budget: Budget | None
+    budget: TimeBudget | None
     used: Mapping[str, Used]
     lines: Mapping[str, Mapping[Place, float]] = field(default_factory=dict)
     limiters: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from workbench.render.document.sizes import sizes_name
 
 
 @dataclass(frozen=True)
-class Chart:
+class ReportChart:
     """``alt`` describes the chart for readers who cannot see it, ``caption`` says how to read it.
     Both may name the ``{level}`` of memory under the roofline.
     """
@@ -31,11 +31,11 @@ class Chart:
     caption: str
 
 
-CHARTS: Mapping[str, Chart] = MappingProxyType(
+CHARTS: Mapping[str, ReportChart] = MappingProxyType(
     {
-        "times": Chart(step_times.step_times, step_times.ALT, step_times.CAPTION),
-        "roofline": Chart(roofline, roofline_plot.ALT, roofline_plot.CAPTION),
-        "stall-time": Chart(stall_time, stall_bars.ALT, stall_bars.CAPTION),
+        "times": ReportChart(step_times.step_times, step_times.ALT, step_times.CAPTION),
+        "roofline": ReportChart(roofline, roofline_plot.ALT, roofline_plot.CAPTION),
+        "stall-time": ReportChart(stall_time, stall_bars.ALT, stall_bars.CAPTION),
     }
 )
 

@@ -14,7 +14,7 @@ from workbench.render.chart.scene import (
     Box,
     Item,
     Label,
-    Line,
+    Polyline,
     Scene,
     Sign,
     Stroke,
@@ -51,7 +51,7 @@ ROOM = 22.0  # of a sign
 
 
 @dataclass(frozen=True)
-class Entry:
+class LegendEntry:
     """A sign (moved to its place), a fill or a stroke, and its word."""
 
     word: str
@@ -59,7 +59,7 @@ class Entry:
 
 
 def key(
-    entries: Sequence[Entry], left: float, top: float, right: float
+    entries: Sequence[LegendEntry], left: float, top: float, right: float
 ) -> tuple[list[Item], float]:
     """The items, and where the last line ends."""
     items: list[Item] = []
@@ -78,7 +78,7 @@ def _sign(look: Sign | str | Stroke, x: float, y: float) -> Item:
     if isinstance(look, Sign):
         return replace(look, at=(x + 8, y))
     if isinstance(look, Stroke):
-        return Line(((x, y), (x + 16, y)), look)
+        return Polyline(((x, y), (x + 16, y)), look)
     return Bar(Box(x + 2, y - 6, x + 14, y + 6), look)
 
 
@@ -132,14 +132,14 @@ def axes(plot: Plot, ticks: Sequence[tuple[float, str]], x_title: str, y_title: 
     items: list[Item] = []
     for tick, word in ticks:
         x = plot.x.at(tick)
-        items.append(Line(((x, box.y0), (x, box.y1)), GRID))
+        items.append(Polyline(((x, box.y0), (x, box.y1)), GRID))
         if word:
             items.append(Label((x, box.y1 + 16), word, TICK, "muted", Anchor.MIDDLE))
     for tick in plot.y.ticks(max(2, round(box.height / UP))):
         y = plot.y.at(tick)
-        items.append(Line(((box.x0, y), (box.x1, y)), GRID))
+        items.append(Polyline(((box.x0, y), (box.x1, y)), GRID))
         items.append(Label((box.x0 - 6, y + 4), f"{tick:g}", TICK, "muted", Anchor.END))
-    items.append(Line(((box.x0, box.y0), (box.x0, box.y1), (box.x1, box.y1)), AXIS))
+    items.append(Polyline(((box.x0, box.y0), (box.x0, box.y1), (box.x1, box.y1)), AXIS))
     items.append(Label((box.middle[0], box.y1 + 34), x_title, TICK, "muted", Anchor.MIDDLE))
     items.append(Label((box.x0 - 6, box.y0 - 10), y_title, TICK, "muted"))
     return items

@@ -12,35 +12,35 @@ from dataclasses import dataclass
 from workbench.derive.roofline.ceilings import TENSOR
 from workbench.derive.roofline.point import ERROR_MARGIN, LevelPoint, Point
 from workbench.judge.rows import Ablation, Row
-from workbench.render.chart.scene import XY, Shape, Sign
-from workbench.render.document.blocks import Kind
+from workbench.render.chart.scene import XY, Marker, Sign
+from workbench.render.document.blocks import Marking
 from workbench.render.numbers import number, percent
 from workbench.words import Verdict
 
 TERA = 1e12
 NOWHERE = (0.0, 0.0)
 SIGNS = {
-    Kind.KEPT: Sign(NOWHERE, Shape.CIRCLE, "step"),
-    Kind.REJECTED: Sign(NOWHERE, Shape.CIRCLE, "rejected", filled=False),
-    Kind.INCONCLUSIVE: Sign(NOWHERE, Shape.SQUARE, "rejected", filled=False, size=11),
-    Kind.REFERENCE: Sign(NOWHERE, Shape.DIAMOND, "reference", size=14),
+    Marking.KEPT: Sign(NOWHERE, Marker.CIRCLE, "step"),
+    Marking.REJECTED: Sign(NOWHERE, Marker.CIRCLE, "rejected", filled=False),
+    Marking.INCONCLUSIVE: Sign(NOWHERE, Marker.SQUARE, "rejected", filled=False, size=11),
+    Marking.REFERENCE: Sign(NOWHERE, Marker.DIAMOND, "reference", size=14),
 }
 WORDS = {
-    Kind.KEPT: "step, kept",
-    Kind.REJECTED: "step, rejected",
-    Kind.INCONCLUSIVE: "step, inconclusive",
-    Kind.REFERENCE: "reference",
+    Marking.KEPT: "step, kept",
+    Marking.REJECTED: "step, rejected",
+    Marking.INCONCLUSIVE: "step, inconclusive",
+    Marking.REFERENCE: "reference",
 }
-WRONG = Sign(NOWHERE, Shape.CROSS, "rejected", size=16)
+WRONG = Sign(NOWHERE, Marker.CROSS, "rejected", size=16)
 
 
-def kind_of(row: Row) -> Kind:
+def kind_of(row: Row) -> Marking:
     """Its verdict, with the baseline among the kept."""
     if row.is_reference:
-        return Kind.REFERENCE
+        return Marking.REFERENCE
     if row.verdict in (Verdict.KEPT, Verdict.BASELINE):
-        return Kind.KEPT
-    return Kind.REJECTED if row.verdict == Verdict.REJECTED else Kind.INCONCLUSIVE
+        return Marking.KEPT
+    return Marking.REJECTED if row.verdict == Verdict.REJECTED else Marking.INCONCLUSIVE
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Mark:
         return self.level.intensity, self.point.flops_per_second / TERA
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> Marking:
         return kind_of(self.row)
 
     @property

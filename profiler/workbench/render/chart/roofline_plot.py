@@ -14,7 +14,7 @@ from workbench.render.chart.frame import (
     EDGE,
     NO_ARITHMETIC,
     Drawn,
-    Entry,
+    LegendEntry,
     axes,
     framed,
     key,
@@ -27,15 +27,15 @@ from workbench.render.chart.scene import (
     XY,
     Anchor,
     Box,
-    Group,
     Item,
     Label,
-    Line,
+    Polyline,
     Scene,
     Segment,
     Stroke,
+    VariantItems,
 )
-from workbench.render.document.blocks import Kind
+from workbench.render.document.blocks import Marking
 from workbench.render.document.phrases import parent_of
 from workbench.render.numbers import number
 
@@ -91,7 +91,7 @@ def _path(ablation: Ablation) -> list[str]:
 
 def _named(marks: Sequence[Mark], path: Sequence[str]) -> list[Mark]:
     """The highest first: errors in the data, references, the baseline, and the last of the path."""
-    first = [mark for mark in marks if mark.wrong or mark.kind == Kind.REFERENCE]
+    first = [mark for mark in marks if mark.wrong or mark.kind == Marking.REFERENCE]
     order = [*path[-1:], *path[:-1]]
     steps = [m for name in order for m in marks if m.row.variant == name and m not in first]
     return sorted([*first, *steps][:NAMED], key=lambda mark: -mark.at[1])
@@ -108,12 +108,12 @@ def _draw(marks: Sequence[Mark], drawn: Roofs, path: Sequence[str]) -> tuple[lis
     items: list[Item] = [
         *axes(at, ticks, f"FLOP per {drawn.memory.name} byte", "TFLOP/s"),
         *_roofs(at, drawn),
-        *(Line(pair, PATH) for pair in pairwise(steps)),
+        *(Polyline(pair, PATH) for pair in pairwise(steps)),
     ]
     for mark in marks:
         if mark not in named:
             own = tuple(_sign(mark, places[mark.row.variant], 0.6))
-            items.append(Group(own, (mark.row.variant,), "mark"))
+            items.append(VariantItems(own, (mark.row.variant,), "mark"))
     box = at.box
     wanted = [places[mark.row.variant][1] for mark in named]
     heights = spread(wanted, ROW, box.y0 + ROW / 2, box.y1 - ROW / 2)
@@ -137,27 +137,27 @@ def _sign(mark: Mark, at: XY, size: float = 1.0) -> list[Item]:
     return [replace(look, at=at, size=size * look.size) for look in looks]
 
 
-def _choice(mark: Mark, at: XY, y: float, box: Box) -> Group:
+def _choice(mark: Mark, at: XY, y: float, box: Box) -> VariantItems:
     """The mark, and its name right of the plot with a line to it."""
     left = box.x1 + APART
-    line = Line((at, (box.x1, y), (left - 3, y)), LEADER)
-    own = mark.kind != Kind.REFERENCE
+    line = Polyline((at, (box.x1, y), (left - 3, y)), LEADER)
+    own = mark.kind != Marking.REFERENCE
     room = WIDTH - EDGE - left
     name = name_label(mark.text, (left, y + 0.35 * SIZE), room, SIZE, own=own)
     areas = (block(at), Box(left - 3, y - ROW / 2, WIDTH - 2, y + ROW / 2))
     items = (line, name, *_sign(mark, at))
-    return Group(items, (mark.row.variant,), mark.kind, areas, words=mark.words)
+    return VariantItems(items, (mark.row.variant,), mark.kind, areas, words=mark.words)
 
 
-def _entries(marks: Sequence[Mark], drawn: Roofs, *, path: bool) -> list[Entry]:
+def _entries(marks: Sequence[Mark], drawn: Roofs, *, path: bool) -> list[LegendEntry]:
     kinds = {mark.kind for mark in marks}
-    signs = [Entry(word, SIGNS[kind]) for kind, word in WORDS.items() if kind in kinds]
+    signs = [LegendEntry(word, SIGNS[kind]) for kind, word in WORDS.items() if kind in kinds]
     if path:
-        signs.append(Entry("the steps to the best version", PATH))
+        signs.append(LegendEntry("the steps to the best version", PATH))
     if any(mark.wrong for mark in marks):
-        signs.append(Entry("above its roof: an error in the data", WRONG))
+        signs.append(LegendEntry("above its roof: an error in the data", WRONG))
     if drawn.measured:
-        signs.append(Entry("measured on this GPU (in brackets)", MEASURED))
+        signs.append(LegendEntry("measured on this GPU (in brackets)", MEASURED))
     return signs
 
 
@@ -166,17 +166,17 @@ def _roofs(plot: Plot, roofs: Roofs) -> list[Item]:
     box, rise = plot.box, roofs.memory.rate
     items: list[Item] = []
     for line in _slope(plot, rise, roofs.compute[0].rate):
-        items += [Line(line, ROOF), _slope_name(line, roofs.memory)]
+        items += [Polyline(line, ROOF), _slope_name(line, roofs.memory)]
     for roof in roofs.compute:
-        items += [Line(line, ROOF) for line in _flat(plot, roof.rate, rise)]
+        items += [Polyline(line, ROOF) for line in _flat(plot, roof.rate, rise)]
         x, y = plot.at(roofs.ridge(roof), roof.rate)
-        items.append(Line(((x, y), (x, box.y1)), DROP))
+        items.append(Polyline(((x, y), (x, box.y1)), DROP))
         text = f"{roof.name} {roof.text} TFLOP/s, ridge {number(roofs.ridge(roof))}"
         at, anchor = (x + 8, y - 5), Anchor.START
         if roof == roofs.compute[0]:
             at, anchor = (box.x1 - 4, y - 5), Anchor.END
         items.append(Label(at, text, SMALL, anchor=anchor, halo=True))
-    return [*items, *(Line(line, MEASURED) for line in measured_lines(plot, roofs))]
+    return [*items, *(Polyline(line, MEASURED) for line in measured_lines(plot, roofs))]
 
 
 def _slope(plot: Plot, rate: float, top: float) -> list[Segment]:

@@ -25,7 +25,7 @@ class Anchor(StrEnum):
     END = "end"
 
 
-class Shape(StrEnum):
+class Marker(StrEnum):
     CIRCLE = "circle"
     SQUARE = "square"
     DIAMOND = "diamond"
@@ -79,7 +79,7 @@ class Stroke:
 
 
 @dataclass(frozen=True)
-class Line:
+class Polyline:
     """Straight from point to point."""
 
     points: tuple[XY, ...]
@@ -100,7 +100,7 @@ class Sign:
     """A marker; not filled, it is an outline on paper."""
 
     at: XY
-    shape: Shape
+    shape: Marker
     colour: str
     filled: bool = True
     size: float = 12.0
@@ -121,7 +121,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Group:
+class VariantItems:
     """Items that belong to variants. ``areas`` make it something to choose: where it is hit, with
     round corners, and ``words`` as its accessible name; several variants are a list to choose from.
 
@@ -136,7 +136,7 @@ class Group:
     words: str = ""
 
 
-Item: TypeAlias = Line | Bar | Sign | Label | Group
+Item: TypeAlias = Polyline | Bar | Sign | Label | VariantItems
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine, size_words
-from workbench.render.chart.frame import EDGE, Entry, axes, key
+from workbench.render.chart.frame import EDGE, LegendEntry, axes, key
 from workbench.render.chart.placing import Plot, plot
-from workbench.render.chart.scene import Box, Item, Line, Scene, Shape, Sign, Stroke
+from workbench.render.chart.scene import Box, Item, Marker, Polyline, Scene, Sign, Stroke
 from workbench.render.document.phrases import shape_words
 from workbench.render.document.sizes import ALT, CAPTION, NAME, rate, rate_unit
 
@@ -46,9 +46,9 @@ def size_lines(over: OverSizes, name: str = NAME) -> Scene:
             items += _line(line, at, panel, THIN, marks=False)
         for line in named[::-1]:
             items += _line(line, at, panel, strokes[line.variant], marks=True)
-    entries = [Entry(line.variant, strokes[line.variant]) for line in named]
+    entries = [LegendEntry(line.variant, strokes[line.variant]) for line in named]
     if others:
-        entries.append(Entry(f"{len(others)} others", THIN))
+        entries.append(LegendEntry(f"{len(others)} others", THIN))
     legend, bottom = key(entries, EDGE, boxes[-1].y1 + FOOT, WIDTH - EDGE)
     shared = shape_words(over.others)
     return Scene(
@@ -127,15 +127,15 @@ def _ticks(at: Plot, over: OverSizes) -> list[tuple[float, str]]:
 
 def _line(line: SizeLine, at: Plot, panel: Panel, stroke: Stroke, *, marks: bool) -> Sequence[Item]:
     places = [at.at(p.size, panel.value(p)) for p in line.points]
-    items: list[Item] = [Line(pair, stroke) for pair in pairwise(places)]
+    items: list[Item] = [Polyline(pair, stroke) for pair in pairwise(places)]
     if not marks:
         return items
     for point, (x, y) in zip(line.points, places, strict=True):
         low, high = at.y.at(panel.low(point)), at.y.at(panel.high(point))
         if low - high > 2 * ENDS:  # an interval that is higher than its mark
             bar = Stroke(stroke.colour, 1.2)
-            items.append(Line(((x, low), (x, high)), bar))
-            items += [Line(((x - ENDS, end), (x + ENDS, end)), bar) for end in (low, high)]
-        shape = Shape.SQUARE if line.is_reference else Shape.CIRCLE
+            items.append(Polyline(((x, low), (x, high)), bar))
+            items += [Polyline(((x - ENDS, end), (x + ENDS, end)), bar) for end in (low, high)]
+        shape = Marker.SQUARE if line.is_reference else Marker.CIRCLE
         items.append(Sign((x, y), shape, stroke.colour, size=7))
     return items

@@ -15,7 +15,7 @@ from workbench.judge.rows import Ablation
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
-    Entry,
+    LegendEntry,
     framed,
     key,
     name_label,
@@ -28,15 +28,15 @@ from workbench.render.chart.scene import (
     Anchor,
     Bar,
     Box,
-    Group,
     Item,
     Label,
-    Line,
+    Polyline,
     Scene,
     Stroke,
+    VariantItems,
     ink_on,
 )
-from workbench.render.document.blocks import Kind
+from workbench.render.document.blocks import Marking
 from workbench.render.document.limits import stall_words
 from workbench.render.numbers import factor, number
 from workbench.words import Status
@@ -57,7 +57,7 @@ class Pair:
 
     comparison: Comparison
     variants: tuple[str, ...]
-    kind: Kind
+    kind: Marking
 
     @property
     def before(self) -> dict[str, float]:
@@ -86,7 +86,7 @@ def pairs(ablation: Ablation) -> list[Pair]:
     steps = [Pair(c, (r.variant,), kind_of(r)) for r, c in against if c and c.stall_times]
     whole = ablation.whole
     if len(steps) > 1 and whole and whole.stall_times:
-        steps.append(Pair(whole, (whole.before, whole.after), Kind.PLAIN))
+        steps.append(Pair(whole, (whole.before, whole.after), Marking.PLAIN))
     return steps
 
 
@@ -122,7 +122,7 @@ def _draw(shown: Sequence[Pair]) -> tuple[list[Item], float]:
     y = top + 8
     for n, pair in enumerate(shown):
         if n:
-            items.append(Line(((EDGE, y), (WIDTH - EDGE, y)), RULE))
+            items.append(Polyline(((EDGE, y), (WIDTH - EDGE, y)), RULE))
         group, y = _pair(pair, colours, left, unit, y + GAP / 2)
         items.append(group)
         y += GAP / 2
@@ -136,7 +136,7 @@ def _total(pair: Pair) -> str:
 
 def _pair(
     pair: Pair, colours: Mapping[str, str], left: float, unit: float, top: float
-) -> tuple[Group, float]:
+) -> tuple[VariantItems, float]:
     """Both bars; ``unit`` is the length of the parent's. Returns where they end."""
     before, after = pair.totals
     sides = (
@@ -151,7 +151,7 @@ def _pair(
         items += _words(side, text, bar, strong=n == 1)
         y += BAR + 3
     area = Box(2, top - 3, WIDTH - 2, y)
-    return Group(tuple(items), pair.variants, pair.kind, (area,), words=pair.words), y
+    return VariantItems(tuple(items), pair.variants, pair.kind, (area,), words=pair.words), y
 
 
 def _words(text: str, total: str, bar: Box, *, strong: bool) -> list[Item]:
@@ -222,5 +222,5 @@ def stacked(
     return items
 
 
-def entries(fill: Mapping[str, str]) -> list[Entry]:
-    return [Entry(OTHER if name == OTHER else stall_words(name), fill[name]) for name in fill]
+def entries(fill: Mapping[str, str]) -> list[LegendEntry]:
+    return [LegendEntry(OTHER if name == OTHER else stall_words(name), fill[name]) for name in fill]

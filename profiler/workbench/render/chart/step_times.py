@@ -10,7 +10,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
-    Entry,
+    LegendEntry,
     framed,
     key,
     name_label,
@@ -19,7 +19,16 @@ from workbench.render.chart.frame import (
 )
 from workbench.render.chart.marks import SIGNS, WORDS, kind_of
 from workbench.render.chart.placing import Log, text_width
-from workbench.render.chart.scene import Anchor, Box, Group, Item, Label, Line, Scene, Stroke
+from workbench.render.chart.scene import (
+    Anchor,
+    Box,
+    Item,
+    Label,
+    Polyline,
+    Scene,
+    Stroke,
+    VariantItems,
+)
 from workbench.render.numbers import number
 from workbench.words import Verdict
 
@@ -50,7 +59,7 @@ def step_times(ablation: Ablation) -> Scene:
 
 def _draw(timed: Sequence[Timed]) -> tuple[list[Item], float]:
     kinds = {kind_of(row) for row, _ in timed}
-    signs = [Entry(words, SIGNS[kind]) for kind, words in WORDS.items() if kind in kinds]
+    signs = [LegendEntry(words, SIGNS[kind]) for kind, words in WORDS.items() if kind in kinds]
     items, top = key(signs, EDGE, 0, WIDTH)
     top += 8
     lows, highs = zip(*(_ends(time) for _, time in timed), strict=True)
@@ -65,15 +74,15 @@ def _draw(timed: Sequence[Timed]) -> tuple[list[Item], float]:
         y += ROW
     for tick in scale.ticks(TICKS):
         x = scale.at(tick)
-        items.append(Line(((x, top), (x, y)), GRID))
+        items.append(Polyline(((x, top), (x, y)), GRID))
         items.append(Label((x, y + 16), f"{tick:g} µs", NUMBER, "muted", Anchor.MIDDLE))
     if references := [time.value for row, time in timed if row.is_reference]:
         x = scale.at(min(references))
-        items.append(Line(((x, top), (x, y)), FASTEST))
+        items.append(Polyline(((x, top), (x, y)), FASTEST))
     return [*items, *rows], y + 24
 
 
-def _row(row: Row, time: Time, scale: Log, top: float) -> Group:
+def _row(row: Row, time: Time, scale: Log, top: float) -> VariantItems:
     middle = top + ROW / 2
     kind, x = kind_of(row), scale.at(time.value)
     sign = replace(SIGNS[kind], at=(x, middle), size=10)
@@ -84,12 +93,12 @@ def _row(row: Row, time: Time, scale: Log, top: float) -> Group:
     ]
     low, high = map(scale.at, _ends(time))
     if high - low > sign.size:
-        items.append(Line(((low, middle), (high, middle)), Stroke(sign.colour, 1.4)))
+        items.append(Polyline(((low, middle), (high, middle)), Stroke(sign.colour, 1.4)))
     value = Label((max(high, x + sign.size / 2) + 5, base), _value(time), NUMBER, halo=True)
     area = Box(2, top, WIDTH - 2, top + ROW)
     verdict = "" if row.is_reference or row.verdict == Verdict.BASELINE else f", {row.verdict}"
     words = f"{row.variant}: {_value(time)}{verdict}"
-    return Group((*items, sign, value), (row.variant,), kind, (area,), words=words)
+    return VariantItems((*items, sign, value), (row.variant,), kind, (area,), words=words)
 
 
 def _ends(time: Time) -> tuple[float, float]:

@@ -18,14 +18,14 @@ from workbench.render.chart.scene import (
     Anchor,
     Bar,
     Box,
-    Group,
     Item,
     Label,
-    Line,
+    Marker,
+    Polyline,
     Scene,
-    Shape,
     Sign,
     Stroke,
+    VariantItems,
 )
 
 HEAD = 46.0  # of a file, for its title
@@ -88,7 +88,7 @@ class _Writer:
         raise TypeError(item)
 
     @write.register
-    def _(self, line: Line) -> str:
+    def _(self, line: Polyline) -> str:
         return f'<path d="{_path(line.points)}" fill="none" {_stroke(line.stroke)}/>\n'
 
     @write.register
@@ -101,11 +101,11 @@ class _Writer:
         (x, y), half = sign.at, sign.size / 2
         fill = sign.colour if sign.filled else "paper"
         look = f'class="f-{fill} s-{sign.colour}" stroke-width="1.6"'
-        if sign.shape == Shape.CIRCLE:
+        if sign.shape == Marker.CIRCLE:
             return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="{_number(half)}" {look}/>\n'
-        if sign.shape == Shape.SQUARE:
+        if sign.shape == Marker.SQUARE:
             return f"<rect {_box(Box(x - half, y - half, x + half, y + half))} {look}/>\n"
-        if sign.shape == Shape.CROSS:
+        if sign.shape == Marker.CROSS:
             wide = _number(sign.size)
             arms = f"M{_place((x - half, y - half))}l{wide} {wide}m0 -{wide}l-{wide} {wide}"
             return f'<path class="s-{sign.colour}" fill="none" stroke-width="2.2" d="{arms}"/>\n'
@@ -124,7 +124,7 @@ class _Writer:
         return f'<text class="{classes}" {place} font-size="{_number(size)}"{side}>{text}</text>\n'
 
     @write.register
-    def _(self, group: Group) -> str:
+    def _(self, group: VariantItems) -> str:
         inside = self.all(group.items)
         if not self.live:
             return inside

@@ -36,7 +36,7 @@ class Align(StrEnum):
     RIGHT = "right"
 
 
-class Kind(StrEnum):
+class Marking(StrEnum):
     """How a row, a step or a mark is marked in every output; never by colour alone."""
 
     BASELINE = "baseline"
@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """``unit`` stands under the label; ``source`` is the metric or file behind its figures.
 
     ``rank`` orders columns by how much a reader needs them, 0 first: where there is no room, the
@@ -84,13 +84,13 @@ class TableRow:
 
     cells: Mapping[str, Cell]
     key: str = ""
-    kind: Kind = Kind.PLAIN
+    kind: Marking = Marking.PLAIN
 
 
 @dataclass(frozen=True)
 class Table:
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[TableRow, ...]
 
 
@@ -158,7 +158,7 @@ class Section:
     key: str
     title: Text
     blocks: tuple[Block, ...]
-    kind: Kind = Kind.PLAIN
+    kind: Marking = Marking.PLAIN
     variant: str = ""
 
 
@@ -179,7 +179,7 @@ def warned(warnings: Sequence[str | Text]) -> list[Block]:
     return [Callout("Read this first", tuple(map(line, warnings)))] if warnings else []
 
 
-def label(column: Column, *, notes: bool = True) -> str:
+def label(column: TableColumn, *, notes: bool = True) -> str:
     """``time, chained (µs)``, with what its notes are."""
     text = with_unit(column.label, column.unit)
     return f"{text} {column.note}" if notes and column.note else text
@@ -230,7 +230,7 @@ Content: TypeAlias = str | Text | Cell
 class Field(Generic[T]):
     """A column with what makes its cell of a row's value."""
 
-    column: Column
+    column: TableColumn
     make: Callable[[T], Content]
 
     def cell(self, item: T) -> Cell:
@@ -250,7 +250,7 @@ def field(
     json: str = "",
 ) -> Field[T]:
     align = Align.RIGHT if right else Align.LEFT
-    return Field(Column(key, label, unit, align, rank, source, json, note), make)
+    return Field(TableColumn(key, label, unit, align, rank, source, json, note), make)
 
 
 def as_cell(content: Content) -> Cell:
@@ -282,7 +282,7 @@ def table(
     items: Iterable[T],
     *,
     key: Callable[[T], str] = lambda _: "",
-    kind: Callable[[T], Kind] = lambda _: Kind.PLAIN,
+    kind: Callable[[T], Marking] = lambda _: Marking.PLAIN,
 ) -> Table:
     rows = tuple(
         TableRow({f.column.key: f.cell(item) for f in fields}, key(item), kind(item))

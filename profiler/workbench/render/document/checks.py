@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.render.document.blocks import Cell, Field, Kind, Table, field, figure_cell, table
+from workbench.render.document.blocks import Cell, Field, Marking, Table, field, figure_cell, table
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE, CheckResult, Status
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckRow:
     """A variant beside the float64 reference at one shape; errors are None where not collected.
 
     ``bound`` and ``relative_bound`` are the largest that the study allows at that shape.
@@ -49,7 +49,7 @@ class Checked:
 
 
 FINE = (CheckResult.CORRECT, CheckResult.UNSUPPORTED, ABSENT, Status.STALE)
-CHECKED: list[Field[Checked]] = [
+CHECKED: list[Field[CheckRow]] = [
     field("variant", "variant", lambda c: c.variant),
     field("shape", "shape", lambda c: c.shape),
     field("status", "result", lambda c: c.status),
@@ -61,7 +61,7 @@ CHECKED: list[Field[Checked]] = [
     field("kind", "inputs", lambda c: c.kind or NONE, rank=3),
     field("why", "why", lambda c: c.why, rank=2),
 ]
-Group = tuple[str, Sequence[Checked]]
+Group = tuple[str, Sequence[CheckRow]]
 SUMMARY: list[Field[Group]] = [
     field("variant", "variant", lambda g: g[0]),
     field("correct", "correct", lambda g: _correct(g[1]), right=True, unit="shapes"),
@@ -74,17 +74,17 @@ SUMMARY: list[Field[Group]] = [
 ]
 
 
-def checks(found: Sequence[Checked], *, wide: bool) -> Table:
+def checks(found: Sequence[CheckRow], *, wide: bool) -> Table:
     """One row a variant, or ``wide`` one a variant and shape."""
     if wide:
         return table("checks", CHECKED, found, key=lambda c: c.variant, kind=_kind_of)
-    groups: dict[str, list[Checked]] = {}
+    groups: dict[str, list[CheckRow]] = {}
     for check in found:
         groups.setdefault(check.variant, []).append(check)
     return table("checks", SUMMARY, groups.items(), key=lambda g: g[0], kind=_kind_of_group)
 
 
-def reasons(checks: Sequence[Checked]) -> list[str]:
+def reasons(checks: Sequence[CheckRow]) -> list[str]:
     """What is wrong with a variant, each reason once: one that does not compile does so nowhere."""
     shapes: dict[tuple[str, str], list[str]] = {}
     for check in checks:
@@ -96,58 +96,58 @@ def reasons(checks: Sequence[Checked]) -> list[str]:
     ]
 
 
-def _kind_of(check: Checked) -> Kind:
-    return Kind.REJECTED if check.wrong else Kind.PLAIN
+def _kind_of(check: CheckRow) -> Marking:
+    return Marking.REJECTED if check.wrong else Marking.PLAIN
 
 
-def _kind_of_group(group: Group) -> Kind:
-    return Kind.REJECTED if any(check.wrong for check in group[1]) else Kind.PLAIN
+def _kind_of_group(group: Group) -> Marking:
+    return Marking.REJECTED if any(check.wrong for check in group[1]) else Marking.PLAIN
 
 
-def _count(checks: Sequence[Checked], status: CheckResult) -> int:
+def _count(checks: Sequence[CheckRow], status: CheckResult) -> int:
     return sum(check.status == status for check in checks)
 
 
-def _correct(checks: Sequence[Checked]) -> str:
+def _correct(checks: Sequence[CheckRow]) -> str:
     """``6 of 6``: what a variant declines is no part of the whole."""
     whole = len(checks) - _count(checks, CheckResult.UNSUPPORTED)
     return f"{_count(checks, CheckResult.CORRECT)} of {whole}"
 
 
-def _declined(checks: Sequence[Checked]) -> str:
+def _declined(checks: Sequence[CheckRow]) -> str:
     return str(_count(checks, CheckResult.UNSUPPORTED))
 
 
-def _hardest(checks: Sequence[Checked]) -> Checked | None:
+def _hardest(checks: Sequence[CheckRow]) -> CheckRow | None:
     measured = [check for check in checks if check.used is not None]
     return max(measured, key=lambda check: check.used or 0.0, default=None)
 
 
-def _error(worst: Checked | None) -> Cell:
+def _error(worst: CheckRow | None) -> Cell:
     return figure_cell(worst.max_abs if worst else None)
 
 
-def _used(worst: Checked | None) -> str:
+def _used(worst: CheckRow | None) -> str:
     return f"{percent(worst.used)} of {number(worst.bound)}" if worst else NONE
 
 
-def _least_accurate(checks: Sequence[Checked]) -> Checked | None:
+def _least_accurate(checks: Sequence[CheckRow]) -> CheckRow | None:
     known = [check for check in checks if check.times_reference is not None]
     return max(known, key=lambda check: check.times_reference or 0.0, default=None)
 
 
-def _times(check: Checked | None) -> Cell:
+def _times(check: CheckRow | None) -> Cell:
     if check is None or check.times_reference is None:
         return figure_cell(None)
     note = "varies" if check.varies else ""
     return figure_cell(check.times_reference, factor(check.times_reference), note)
 
 
-def _place(worst: Checked | None) -> str:
+def _place(worst: CheckRow | None) -> str:
     return worst.shape if worst else NONE
 
 
-def _wrong(checks: Sequence[Checked]) -> str:
+def _wrong(checks: Sequence[CheckRow]) -> str:
     """By status and reason; those that were not looked at are told too."""
     told = reasons(checks)
     missing = Counter(c.status for c in checks if c.status in (ABSENT, Status.STALE))

@@ -9,7 +9,7 @@ from workbench.judge.differences import Finding
 from workbench.render.document.blocks import (
     Block,
     Field,
-    Kind,
+    Marking,
     Paragraph,
     Section,
     Text,
@@ -26,10 +26,10 @@ from workbench.words import NONE, Move
 TIERS = ("compiler", "counters", "times")
 SHOWN = 12  # findings, where not all are asked for
 KINDS = {
-    Move.FASTER: Kind.KEPT,
-    Move.SLOWER: Kind.REJECTED,
-    Move.BROKEN: Kind.REJECTED,
-    Move.CANNOT_TELL: Kind.INCONCLUSIVE,
+    Move.FASTER: Marking.KEPT,
+    Move.SLOWER: Marking.REJECTED,
+    Move.BROKEN: Marking.REJECTED,
+    Move.CANNOT_TELL: Marking.INCONCLUSIVE,
 }
 
 
@@ -73,7 +73,7 @@ def _study(changes: Sequence[Change], wide: bool) -> Iterator[Block]:
     same = [change for change in changes if change.move == Move.SAME]
     listed = [change for change in changes if wide or change.move != Move.SAME]
     if listed:
-        key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.move, Kind.PLAIN))
+        key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.move, Marking.PLAIN))
         yield table("changes", CHANGES, listed, key=key, kind=kind)
     if same and not wide:
         yield Paragraph(words(f"same: {', '.join(change.variant for change in same)}"))

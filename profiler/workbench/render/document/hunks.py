@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from workbench.derive.diff.costs import NUMBERS, Cost
-from workbench.derive.diff.model import NOTHING, Hunk, Line, Shift, SourceDiff, base
+from workbench.derive.diff.model import NOTHING, Hunk, Shift, SourceDiff, SourceRow, base
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -111,7 +111,7 @@ def costliest(changes: SourceDiff) -> list[Hunk]:
     return sorted(active(changes), key=lambda hunk: (-weight(hunk), hunk.number))
 
 
-def hottest(hunk: Hunk) -> tuple[int, Line] | None:
+def hottest(hunk: Hunk) -> tuple[int, SourceRow] | None:
     """The side (0 before, 1 after) and line of the hunk with the most stall time."""
     counted = [row for row in hunk.rows if row.counts]
     lines = [(side, row.after if side else row.before) for side in (0, 1) for row in counted]
@@ -261,7 +261,7 @@ def shift_costs(shift: Shift) -> str:
     return "; ".join(told)
 
 
-def _line_cost(text: Line) -> str:
+def _line_cost(text: SourceRow) -> str:
     stall = of_line(text.cost)
     return stall_time(text.cost) + (f", {stall}" if stall else "")
 

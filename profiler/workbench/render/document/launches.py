@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.derive.figures import Figure
-from workbench.derive.matching import Group, Matching, PairGroup
-from workbench.derive.sums import added
+from workbench.derive.figures import Figure, added
+from workbench.derive.matching import LaunchGroup, Matching, PairGroup
 from workbench.judge.advice.advise import Advice
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.ncu.report import Launch, Report
@@ -83,12 +82,12 @@ def indices(launches: Sequence[Launch]) -> str:
     return shown + (f", ... ({len(launches)})" if len(launches) > INDICES else "")
 
 
-def group_table(groups: Sequence[Group]) -> Table:
+def group_table(groups: Sequence[LaunchGroup]) -> Table:
     """One row per kernel and launch shape; ``time`` is of all its launches."""
     whole = [group.microseconds for group in groups]
     known = [time for time in whole if time is not None]
     total = added(known) if len(known) == len(whole) else None
-    fields: list[Field[Group]] = [
+    fields: list[Field[LaunchGroup]] = [
         field("launch", "launch", lambda g: indices(g.launches), rank=1),
         field("kernel", "kernel", lambda g: kernel(g.typical)),
         field("grid", "grid", lambda g: extent(g.typical.grid), rank=4),

@@ -26,7 +26,7 @@ from workbench.words import NONE, Status
 
 
 @dataclass(frozen=True)
-class Recorded:
+class EvidenceState:
     """The state of a variant's evidence at a shape on a GPU: all kinds in one word, and of each."""
 
     gpu: str
@@ -46,7 +46,7 @@ class Listed:
     parent: str
     key_change: str
     is_reference: bool
-    evidence: tuple[Recorded, ...]
+    evidence: tuple[EvidenceState, ...]
     changed: tuple[str, ...] = ()
 
 
@@ -63,7 +63,7 @@ def _role(listed: Listed) -> str:
     return "reference" if listed.is_reference else listed.parent or NONE
 
 
-def summary(evidence: Sequence[Recorded]) -> str:
+def summary(evidence: Sequence[EvidenceState]) -> str:
     """``4 timed, 2 profiled``: at so many shapes; what is stale is told too."""
     counts = {
         "timed": sum(each.timing == Status.CURRENT for each in evidence),
@@ -73,7 +73,7 @@ def summary(evidence: Sequence[Recorded]) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
 
 
-def _places(evidence: Sequence[Recorded]) -> str:
+def _places(evidence: Sequence[EvidenceState]) -> str:
     return "; ".join(f"{each.state} ({each.gpu}, {each.shape})" for each in evidence)
 
 
@@ -106,7 +106,7 @@ def states(known: Mapping[str, Mapping[str, Status]]) -> Table:
 
 
 @dataclass(frozen=True)
-class Limit:
+class SpendingLimit:
     """A limit of the budget: ``most`` 0 is none."""
 
     name: str
@@ -131,7 +131,7 @@ SPENT: list[Field[Spent]] = [
 ]
 
 
-LIMITS: list[Field[Limit]] = [
+LIMITS: list[Field[SpendingLimit]] = [
     field("limit", "limit", lambda x: x.name),
     field("spent", "spent", lambda x: _amount(x.spent, x.unit), right=True),
     field("most", "most", lambda x: _amount(x.most, x.unit) if x.most else NONE, right=True),
@@ -149,7 +149,7 @@ def _amount(value: float, unit: str) -> str:
     return f"{number(value)} {unit}".strip()
 
 
-def status(spent: Sequence[Spent], limits: Sequence[Limit]) -> list[Block]:
+def status(spent: Sequence[Spent], limits: Sequence[SpendingLimit]) -> list[Block]:
     if not spent:
         return [Paragraph(words("nothing was spent yet")), table("limits", LIMITS, limits)]
     return [table("spent", SPENT, spent), table("limits", LIMITS, limits)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # doctor works without msgspec
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorRow:
     """One thing that ``doctor`` looked at; ``needed_for`` is read, build or measure."""
 
     name: str
@@ -36,14 +36,14 @@ class Finding:
     needed_for: str
 
 
-FINDINGS: list[Field[Finding]] = [
+FINDINGS: list[Field[DoctorRow]] = [
     field("result", "", lambda f: f"[{f.result}]"),
     field("name", "what", lambda f: f.name),
     field("found", "found", lambda f: f.found, rank=1),
 ]
 
 
-def findings(looked_at: Sequence[Finding], conclusion: str) -> list[Block]:
+def findings(looked_at: Sequence[DoctorRow], conclusion: str) -> list[Block]:
     """What there is, what works with it, and how to get what is missing."""
     told: list[Block] = [
         table("findings", FINDINGS, looked_at, key=lambda f: f.name),

@@ -9,7 +9,7 @@ from typing import Any
 from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.render.document.authored import authored
-from workbench.render.document.blocks import Kind, Text, code, joined
+from workbench.render.document.blocks import Marking, Text, code, joined
 from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
 from workbench.words import ABSENT, NodeKind, Role, Status, Verdict
 
@@ -47,10 +47,10 @@ def verdict(row: Row) -> str:
     return str(row.verdict or ABSENT)
 
 
-def kind(row: Row) -> Kind:
+def kind(row: Row) -> Marking:
     if row.is_reference:
-        return Kind.REFERENCE
-    return Kind(row.verdict) if row.verdict and has_figures(row) else Kind.PLAIN
+        return Marking.REFERENCE
+    return Marking(row.verdict) if row.verdict and has_figures(row) else Marking.PLAIN
 
 
 def what_it_is(row: Row) -> str:

@@ -25,7 +25,7 @@ from workbench.render.document.blocks import (
     Chart,
     Document,
     Fold,
-    Kind,
+    Marking,
     Paragraph,
     Section,
     Text,
@@ -239,7 +239,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
             Paragraph(words(note)),
             Fold(words("What ncu says"), (limits.messages(row.bottlenecks),)),
         )
-    return (Section(anchor(row.variant), title, blocks, Kind.BASELINE, row.variant),)
+    return (Section(anchor(row.variant), title, blocks, Marking.BASELINE, row.variant),)
 
 
 def _failures(ablation: Ablation) -> Section:

@@ -12,13 +12,13 @@ from workbench.render.document.blocks import (
     Bullets,
     Cell,
     Chart,
-    Column,
     Field,
     Fold,
-    Kind,
+    Marking,
     Paragraph,
     Section,
     Table,
+    TableColumn,
     Text,
     code,
     field,
@@ -100,14 +100,14 @@ def times_table(over: OverSizes) -> Table:
     fields: list[Field[SizeLine]] = [field("variant", "time, chained", lambda o: code(o.variant))]
     for shape, size in over.sizes.items():
         label = f"{over.parameter}={size_words(size)}"
-        column = Column(shape, label, "µs", Align.RIGHT, 1, note="[95 % interval]")
+        column = TableColumn(shape, label, "µs", Align.RIGHT, 1, note="[95 % interval]")
         fields.append(Field(column, partial(_time, shape)))
     return table(
         f"{NAME}-time",
         fields,
         over.lines,
         key=lambda one: one.variant,
-        kind=lambda one: Kind.REFERENCE if one.is_reference else Kind.PLAIN,
+        kind=lambda one: Marking.REFERENCE if one.is_reference else Marking.PLAIN,
     )
 
 

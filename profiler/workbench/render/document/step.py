@@ -179,7 +179,7 @@ def details(row: Row, changes: SourceDiff | None, here: Row, shape: str) -> Fold
     blocks += _predictions(row)
     blocks.append(gates(row) if row.gates else Paragraph(words(f"Gates: {ABSENT}.")))
     blocks += _times(here, shape)
-    blocks += _anatomy(row)
+    blocks += _decomposition(row)
     if changes is not None:
         blocks += _line_costs(row, changes)
     blocks += _limit(row)
@@ -235,7 +235,7 @@ def _times(row: Row, shape: str) -> list[Block]:
     return [Paragraph(told), timings.regimes(row)]
 
 
-def _anatomy(row: Row) -> list[Block]:
+def _decomposition(row: Row) -> list[Block]:
     pair = row.against_parent
     if pair is None:
         return [Paragraph(words(f"The comparison with {parent_of(row)}: {ABSENT}."))]
@@ -245,7 +245,7 @@ def _anatomy(row: Row) -> list[Block]:
     else:
         blocks.append(Paragraph(words(f"Where the time went: {ABSENT}.")))
     moved = line("What moved most against ", code(parent_of(row)), ", by surprise and by part in ")
-    blocks += [Paragraph(line(moved, "the time:")), *why.standouts(pair)]
+    blocks += [Paragraph(line(moved, "the time:")), *why.largest_changes(pair)]
     if pair.rules:
         return [*blocks, Paragraph(words("ncu's rules, before and after:")), *why.rules(pair)]
     return [*blocks, Paragraph(words(f"ncu's rules, before and after: {ABSENT}."))]

@@ -10,11 +10,11 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Cell,
-    Column,
     Field,
-    Kind,
+    Marking,
     Paragraph,
     Table,
+    TableColumn,
     Text,
     code,
     field,
@@ -40,7 +40,7 @@ def varied(sweep: Sweep) -> list[str]:
 
 def _fields(sweep: Sweep) -> list[Field[Combination]]:
     own: list[Field[Combination]] = [
-        Field(Column(f"={name}", name), lambda c, name=name: _value(c, name))  # type: ignore[misc]
+        Field(TableColumn(f"={name}", name), lambda c, name=name: _value(c, name))  # type: ignore[misc]
         for name in varied(sweep)
     ]
     return [
@@ -101,13 +101,13 @@ def _fate(combination: Combination) -> str:
     return shorten(": ".join(filter(None, (combination.fate, combination.why))), WHY)
 
 
-def _kind(sweep: Sweep, combination: Combination) -> Kind:
+def _kind(sweep: Sweep, combination: Combination) -> Marking:
     if combination is sweep.best:
-        return Kind.KEPT
+        return Marking.KEPT
     if combination.is_default:
-        return Kind.BASELINE
+        return Marking.BASELINE
     refused = (Fate.UNBUILT, Fate.REFUSED, Fate.FAILED, Fate.INACCURATE)
-    return Kind.REJECTED if combination.fate in refused else Kind.PLAIN
+    return Marking.REJECTED if combination.fate in refused else Marking.PLAIN
 
 
 def sweep_table(sweep: Sweep) -> Table:

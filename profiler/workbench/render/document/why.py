@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from workbench.derive.factors import Factor, SpeedupFactors
-from workbench.derive.figures import StallTime
-from workbench.derive.standouts import Standout
-from workbench.derive.sums import added
+from workbench.derive.figures import StallTime, added
+from workbench.derive.largest_changes import FigureChange
 from workbench.judge.comparison import Comparison, RuleChange
 from workbench.render.document.blocks import (
     Block,
@@ -111,7 +110,7 @@ def _reason(time: StallTime, whole: StallTime) -> str:
     return "all (the duration)" if time is whole else stall_words(time.reason)
 
 
-STANDOUTS: list[Field[Standout]] = [
+LARGEST_CHANGES: list[Field[FigureChange]] = [
     field("figure", "figure", lambda m: _named(m)),
     field("before", "before", lambda m: quantity_cell(m.before, m.unit), right=True),
     field("after", "after", lambda m: quantity_cell(m.after, m.unit), right=True),
@@ -121,24 +120,24 @@ STANDOUTS: list[Field[Standout]] = [
 ]
 
 
-def _named(move: Standout) -> str:
+def _named(move: FigureChange) -> str:
     alike = f", and likewise: {', '.join(move.alike)}" if move.alike else ""
     return with_unit(move.label, move.unit) + alike
 
 
-def surprise(move: Standout) -> str:
+def surprise(move: FigureChange) -> str:
     return f"> {SURPRISE_SHOWN}" if move.surprise > SURPRISE_SHOWN else number(move.surprise, 2)
 
 
-def standouts(pair: Comparison) -> list[Block]:
+def largest_changes(pair: Comparison) -> list[Block]:
     """What moved, the launch parameters that changed, and what only followed the duration."""
-    top = pair.standouts.top
-    told: list[Block] = [table("standouts", STANDOUTS, top, key=lambda m: m.id)]
+    top = pair.largest_changes.figures
+    told: list[Block] = [table("largest-changes", LARGEST_CHANGES, top, key=lambda m: m.figure)]
     if not top:
         told = [Paragraph(words("No figure moved beyond the noise of a capture."))]
-    if pair.standouts.launch:
+    if pair.largest_changes.launch:
         told.append(Paragraph(words(f"Launched otherwise: {launch(pair)}.")))
-    if paced := ", ".join(pair.standouts.paced):
+    if paced := ", ".join(pair.largest_changes.following_duration):
         text = f"Only following the duration, with the amount unchanged: {paced}."
         told.append(Paragraph(words(text)))
     return told
@@ -149,7 +148,7 @@ def launch(pair: Comparison) -> str:
     return ", ".join(
         f"{m.label[:1].lower()}{m.label[1:]} {_exact(m.before)} to {_exact(m.after)}"
         f"{f' {m.unit}' if m.unit in UNITS_TOLD else ''}"
-        for m in pair.standouts.launch
+        for m in pair.largest_changes.launch
     )
 
 
@@ -200,7 +199,7 @@ def account(pair: Comparison) -> list[Block]:
         told.append(Paragraph(words(text)))
     if times := stall_table(pair):
         told.append(times)
-    told += standouts(pair)
+    told += largest_changes(pair)
     if pair.rules:
         told.append(Fold(words("ncu's rules, before and after"), tuple(rules(pair))))
     return told

@@ -1,10 +1,15 @@
-"""Which figures stand out: by surprise against noise, and by their part in the time.
+"""The largest changes between two captures: by surprise against noise, and by part in the time.
 
 score = part x log2(1 + surprise). The surprise is in standard deviations between two captures of
-the same kernel (see ``noise.py``). The part is how much of the time a figure speaks of: a factor's
-part in the change of the duration, or the share of warp samples, before or after, in the stall
-reasons that the figure feeds (``part`` in ``metrics.toml``). Launch parameters are chosen, not
-measured: they are listed, not ranked.
+the same kernel. The part is how much of the time a figure speaks of: a factor's part in the change
+of the duration, or the share of warp samples, before or after, in the stall reasons that the figure
+feeds (``part`` in ``metrics.toml``). Launch parameters are chosen, not measured: they are listed,
+not ranked.
+
+How far a figure moves between two captures of the same kernel is assumed by its kind. The sizes are
+those of two captures of one cuDNN kernel on an H200, rounded up: executed instructions differed by
+up to 1 % (its warps poll barriers), durations by 0.6 %, issue rates and resident warps by 4 to 6 %,
+hit rates by up to 4 points.
 """
 
 from __future__ import annotations
@@ -12,12 +17,75 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from workbench.derive.factors import FACTORS, LABELS, SpeedupFactors
-from workbench.derive.figures import STALL, Figure, stall_label
-from workbench.derive.noise import kind, log_factor, surprise
-from workbench.derive.sums import added
+from workbench.derive.figures import STALL, Figure, added, stall_label
 from workbench.ncu.catalog import FigureSpec, catalog
+
+FROM_NOTHING = 1e3  # a change from or to zero has no factor; it counts as one of this size
+
+
+@dataclass(frozen=True)
+class Size:
+    """Standard deviation: relative, and for percentages at least this many points."""
+
+    relative: float
+    points: float = 0.0
+
+
+ASSUMED: Mapping[str, Size] = MappingProxyType(
+    {
+        "launch": Size(0.001),
+        "counter": Size(0.01),
+        "time": Size(0.01),
+        "rate": Size(0.04, 0.5),
+        "cache": Size(0.05, 3.0),
+        "pace": Size(0.05, 0.5),
+    }
+)
+
+
+def kind(figure: str) -> str:
+    """Which of ``ASSUMED`` a figure is of; what the catalogue does not know is a pace."""
+    spec = catalog().get(figure)
+    return spec.noise if spec else "pace"
+
+
+def is_share(figure: Figure) -> bool:
+    """Whether a figure is a percentage, whose moves count in points."""
+    return figure.unit.startswith("%")
+
+
+def surprise(before: Figure, after: Figure) -> float:
+    """The move in standard deviations of a difference between two captures.
+
+    Percentages by their difference in points, all else by the logarithm of the factor.
+    """
+    values = _beyond_floor(before.id, before.value, after.value)
+    if values[0] == values[1]:
+        return 0.0
+    size = ASSUMED[kind(before.id)]
+    if is_share(before):
+        spread = math.hypot(*(max(size.relative * abs(v), size.points) for v in values))
+        return abs(after.value - before.value) / spread if spread else math.inf
+    return abs(log_factor(*values)) / (math.sqrt(2) * size.relative)
+
+
+def _beyond_floor(figure: str, *values: float) -> list[float]:
+    """Amounts as they count; see ``floor`` in metrics.toml."""
+    spec = catalog().get(figure)
+    return [max(value, spec.floor) for value in values] if spec else list(values)
+
+
+def log_factor(before: float, after: float) -> float:
+    """Logarithm of after over before; ``FROM_NOTHING`` where one of them is zero or below."""
+    if before == after:
+        return 0.0
+    if before <= 0 or after <= 0:
+        return math.copysign(math.log(FROM_NOTHING), after - before)
+    return math.log(after / before)
+
 
 TOP = 6
 CERTAIN = 3.0  # standard deviations; less is noise
@@ -28,10 +96,10 @@ SAME = 0.01  # logarithms of factors that differ by less, of their size, tell th
 
 
 @dataclass(frozen=True)
-class Standout:
+class FigureChange:
     """A figure before and after. ``alike`` are the labels of others that changed by its factor."""
 
-    id: str
+    figure: str
     label: str
     before: float
     after: float
@@ -54,57 +122,57 @@ class Standout:
 
     @property
     def log(self) -> float:
-        """The logarithm of its factor; see ``noise.log_factor``."""
+        """The logarithm of its factor; see ``log_factor``."""
         return log_factor(self.before, self.after)
 
 
 @dataclass(frozen=True)
-class Standouts:
-    """``top`` by score, and the launch parameters that are not as before.
+class LargestChanges:
+    """``figures`` by score, and the launch parameters that are not as before.
 
-    ``paced`` only follow the duration: amounts per time whose amount did not change.
+    ``following_duration``: amounts per time whose amount did not change.
     """
 
-    top: tuple[Standout, ...]
-    launch: tuple[Standout, ...]
-    paced: tuple[str, ...]
+    figures: tuple[FigureChange, ...]
+    launch: tuple[FigureChange, ...]
+    following_duration: tuple[str, ...]
 
 
-def standouts(
+def largest_changes(
     before: Mapping[str, Figure],
     after: Mapping[str, Figure],
     factors: SpeedupFactors | None,
     top: int = TOP,
-) -> Standouts:
+) -> LargestChanges:
     """The figures of the catalogue that changed beyond the noise, each fact once."""
     shared = (spec for key, spec in catalog().items() if key in before and key in after)
     certain = [
-        _standout(spec, before, after, factors, size)
+        _figure_change(spec, before, after, factors, size)
         for spec in shared
         if spec.part and (size := surprise(*counted(spec, before, after))) >= CERTAIN
     ]
-    launch = [one for one in certain if kind(one.id) == "launch"]
+    launch = [one for one in certain if kind(one.figure) == "launch"]
     paced = [one for one in certain if _is_paced(one, factors)]
     rest = [one for one in certain if one not in launch and one not in paced]
     ranked = sorted(rest, key=lambda one: -one.score)  # stable: ties in catalogue order
-    return Standouts(
-        top=tuple(_once(ranked)[:top]),
+    return LargestChanges(
+        figures=tuple(_once(ranked)[:top]),
         launch=tuple(launch),
-        paced=tuple(one.label for one in paced),
+        following_duration=tuple(one.label for one in paced),
     )
 
 
-def _standout(
+def _figure_change(
     spec: FigureSpec,
     before: Mapping[str, Figure],
     after: Mapping[str, Figure],
     factors: SpeedupFactors | None,
     size: float,
-) -> Standout:
+) -> FigureChange:
     old, new = before[spec.id], after[spec.id]
     part, words = _part(spec.part, factors, before, after)
-    return Standout(
-        id=spec.id,
+    return FigureChange(
+        figure=spec.id,
         label=new.label,
         before=old.value,
         after=new.value,
@@ -116,9 +184,9 @@ def _standout(
     )
 
 
-def _is_paced(one: Standout, factors: SpeedupFactors | None) -> bool:
+def _is_paced(one: FigureChange, factors: SpeedupFactors | None) -> bool:
     """Whether an amount per time changed only because the time did."""
-    if kind(one.id) != "pace" or factors is None:
+    if kind(one.figure) != "pace" or factors is None:
         return False
     return same(one.log, math.log(factors.measured))
 
@@ -144,11 +212,11 @@ def same(first: float, second: float) -> bool:
     return abs(abs(first) - abs(second)) <= SAME * max(abs(first), abs(second))
 
 
-def _once(ranked: list[Standout]) -> list[Standout]:
+def _once(ranked: list[FigureChange]) -> list[FigureChange]:
     """Changes by one factor that speak of the same thing are one fact: the first by rank stands
     for the others. Changes from or to zero have no factor and each stand for themselves.
     """
-    kept: list[Standout] = []
+    kept: list[FigureChange] = []
     for one in ranked:
         twin = next((i for i, other in enumerate(kept) if _tell_the_same(one, other)), None)
         if twin is None:
@@ -158,10 +226,10 @@ def _once(ranked: list[Standout]) -> list[Standout]:
     return kept
 
 
-def _tell_the_same(one: Standout, other: Standout) -> bool:
+def _tell_the_same(one: FigureChange, other: FigureChange) -> bool:
     if not one.factor or not other.factor or not same(one.log, other.log):
         return False
-    return bool(set(catalog()[one.id].part) & set(catalog()[other.id].part))
+    return bool(set(catalog()[one.figure].part) & set(catalog()[other.figure].part))
 
 
 def _part(
