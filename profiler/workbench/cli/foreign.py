@@ -88,6 +88,7 @@ def show(path: Path, options: ShowOptions) -> None:
     every = options.kernel is not None or options.launch is not None
     shown = found if every else found[:DETAILED]
     told: list[Block] = [launches.about(report), launches.group_table(found)]
+    told += launches.untimed(found)
     told += [launches.details(read(report, g.typical)[1], len(g.launches)) for g in shown]
     if len(found) > len(shown):
         told.append(left_out("shown", "--kernel NAME or --launch N chooses others"))

@@ -154,14 +154,14 @@ def _aggregate(spec: FigureSpec, name: str, launches: Launches) -> tuple[float |
 
 def _mean_by_duration(values: list[float], launches: Launches) -> float | None:
     weights = [launch.get(DURATION, 0.0) for launch in launches.values()]
-    if not added(weights):
-        return None
+    if not all(weights):  # a duration is missing or zero: only equal values need no weights
+        return values[0] if len(set(values)) == 1 else None
     return added(v * w for v, w in zip(values, weights, strict=True)) / added(weights)
 
 
 def _dram_bandwidth(known: Mapping[str, Figure]) -> Figure | None:
     """GB/s over the duration under ncu."""
-    if not {"duration", "dram_read", "dram_write"} <= known.keys():
+    if not {"duration", "dram_read", "dram_write"} <= known.keys() or not known["duration"].value:
         return None
     read, write = known["dram_read"], known["dram_write"]
     label, unit = figure_label(BANDWIDTH)

@@ -37,9 +37,9 @@ class LaunchGroup:
 
     @property
     def microseconds(self) -> float | None:
-        """Of all launches together; None where one was not timed."""
-        times = [x.microseconds for x in self.launches]
-        return added(t for t in times if t is not None) if None not in times else None
+        """Of all launches that were timed together; None where none was."""
+        times = [x.microseconds for x in self.launches if x.microseconds is not None]
+        return added(times) if times else None
 
     @property
     def rank(self) -> tuple[float, int]:

@@ -191,8 +191,7 @@ def point(
         _add(sums, values)
     if not sums.bytes.get(base) or not sums.seconds:
         return None
-    collected = [x for x in LEVELS if all(traffic(values, x) is not None for values in launches)]
-    levels = [level for level in collected if level in sums.bytes]
+    levels = [x for x in LEVELS if all(_has_level(values, x) for values in launches)]
     return _point(sums, levels, measured or {}, base) if base in levels else None
 
 
@@ -227,7 +226,7 @@ def _level(level: str, sums: _Sums, busy: float, measured: float | None) -> Leve
         level=level,
         intensity=sums.total_flops / amount if amount else math.inf,
         bandwidth_share=least / sums.seconds,
-        bound=sums.total_flops / max(busy, least),
+        bound=sums.total_flops / max(busy, least) if busy or least else math.nan,
         measured_share=_share(amount, measured, sums.seconds),
         rate=amount / sums.seconds,
     )
@@ -245,9 +244,12 @@ def _is_complete(values: Values) -> bool:
         and SMSP_CLOCK in values
         and _per_cycle(values, VECTOR["fp32"][0]) is not None
         and vector_peak(values, "fp32") is not None
-        and traffic(values, DRAM) is not None
-        and bool(bandwidth(values, DRAM))
+        and _has_level(values, DRAM)
     )
+
+
+def _has_level(values: Values, level: str) -> bool:
+    return traffic(values, level) is not None and bool(bandwidth(values, level))
 
 
 def _add(sums: _Sums, values: Values) -> None:

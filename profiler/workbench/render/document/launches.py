@@ -83,10 +83,9 @@ def indices(launches: Sequence[Launch]) -> str:
 
 
 def group_table(groups: Sequence[LaunchGroup]) -> Table:
-    """One row per kernel and launch shape; ``time`` is of all its launches."""
-    whole = [group.microseconds for group in groups]
-    known = [time for time in whole if time is not None]
-    total = added(known) if len(known) == len(whole) else None
+    """One row per kernel and launch shape; ``time`` is of all its launches that were timed."""
+    known = [time for group in groups if (time := group.microseconds) is not None]
+    total = added(known)
     fields: list[Field[LaunchGroup]] = [
         field("launch", "launch", lambda g: indices(g.launches), rank=1),
         field("kernel", "kernel", lambda g: kernel(g.typical)),
@@ -99,6 +98,15 @@ def group_table(groups: Sequence[LaunchGroup]) -> Table:
         field("share", "share", lambda g: _share(g.microseconds, total), right=True, rank=2),
     ]
     return table("kernels", fields, groups, key=lambda g: str(g.typical.index))
+
+
+def untimed(groups: Sequence[LaunchGroup]) -> list[Block]:
+    """Which launches the times and shares of ``group_table`` do not count."""
+    lost = [x for group in groups for x in group.launches if x.microseconds is None]
+    if not lost:
+        return []
+    said = f"duration {ABSENT} of launch {indices(lost)}: times and shares are of the others"
+    return [Paragraph(words(said))]
 
 
 def _share(time: float | None, total: float | None) -> str:
