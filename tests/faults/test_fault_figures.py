@@ -22,10 +22,10 @@ from workbench.derive.figures import (
     stall_shares,
     stall_times,
 )
+from workbench.derive.largest_changes import largest_changes
 from workbench.derive.matching import groups
 from workbench.derive.roofline.ceilings import LEVELS, counted_flops, peaks, used
 from workbench.derive.roofline.point import point
-from workbench.derive.standouts import standouts
 from workbench.judge.advice.advise import advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.bottlenecks import bottlenecks, parts
@@ -110,7 +110,7 @@ def test_a_figure_is_a_number_or_not_collected(
     if factors is not None:
         assert all(map(math.isfinite, numbers(factors)))
         assert math.isfinite(factors.residual)
-    assert not any(map(math.isnan, numbers(standouts(was, now, factors))))
+    assert not any(map(math.isnan, numbers(largest_changes(was, now, factors))))
 
 
 def test_a_launch_without_a_duration_costs_no_other_its_share_or_occupancy() -> None:
