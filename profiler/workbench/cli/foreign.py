@@ -26,7 +26,7 @@ from workbench.derive.matching import (
 from workbench.errors import UsageError
 from workbench.judge.advice.advise import advise
 from workbench.judge.advice.subject import subject
-from workbench.judge.bottlenecks import bottlenecks, parts
+from workbench.judge.bottlenecks import bottlenecks_of
 from workbench.judge.comparability import warnings
 from workbench.judge.comparison import Comparison
 from workbench.judge.comparison import compare as compare_captures
@@ -62,7 +62,7 @@ def read(report: Report, launch: Launch) -> tuple[Capture, launches.Details]:
         found,
         stall_shares(capture.metrics),
         tuple(occupancy_limiters(capture.metrics)),
-        tuple(bottlenecks(capture.rules, capture.lines, found, parts(capture.metrics))),
+        bottlenecks_of(capture, found),
         has_rules(report.path, (launch.index,)),
         advise(subject(capture, found)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workbench.derive.diff.costs import SECTORS, WAVEFRONTS
-from workbench.derive.roofline.ceilings import DRAM, L1, L2, LEVELS
+from workbench.derive.roofline.ceilings import DRAM, L1, LEVELS, METRICS
 from workbench.judge.advice.candidate import NAMED, ONE_WAY, Candidate, Limit
 from workbench.judge.advice.subject import Subject
 from workbench.words import Change, Stage
@@ -17,11 +17,6 @@ WIDE = ("float32", "float64", "int64")  # types that have half as wide ones
 GLOBAL = ("long_scoreboard", "lg_throttle", "drain")
 SHARED = ("short_scoreboard", "mio_throttle", "barrier")
 HALF = 0.5
-METRICS = {
-    DRAM: "dram__bytes_read.sum + dram__bytes_write.sum",
-    L2: "derived__lts__lts2xbar_bytes.sum",
-    L1: "derived__l1tex__lsu_writeback_bytes_mem_lgds.sum",
-}
 REFETCHED = frozenset(LEVELS)
 
 

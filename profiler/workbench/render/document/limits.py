@@ -17,7 +17,7 @@ from workbench.derive.figures import (
     standard_error,
 )
 from workbench.derive.figures import top_stall as leading
-from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.bottlenecks import ROOF, Bottleneck
 from workbench.judge.rows import Row
 from workbench.render.document.blocks import (
     Block,
@@ -55,6 +55,9 @@ def hot_line(limit: Bottleneck) -> Text:
 
 def brief(limit: Bottleneck) -> Text:
     """One line: the rule, its metric, NVIDIA's estimate and of what, and the hottest line."""
+    if limit.scope == ROOF:
+        told = f"at {percent(limit.value / 100)} of its peak ({limit.metric})"
+        return line(strong(limit.title), f" {told}")
     known = math.isfinite(limit.estimated_speedup_pct)
     told = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % ({limit.scope})"
     value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
