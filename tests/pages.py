@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from functools import lru_cache
 
-from synthetic import ablation, bottleneck, with_row
+from synthetic import ablation, bottleneck, saying, with_row
 from workbench.cli.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import ProfiledSource, Sources
@@ -115,7 +115,9 @@ def renamed_row(found: Ablation, before: str, after: str) -> Ablation:
 def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
     """Every text that comes from outside is ``nasty`` or holds it."""
     name = f'fix1"{nasty}'
-    found = ablation(1, title=nasty, gpu=nasty, warnings=(nasty,), parameters={nasty: nasty})
+    found = ablation(
+        1, title=nasty, gpu=nasty, warnings=(saying(nasty),), parameters={nasty: nasty}
+    )
     found = dataclasses.replace(found, environment=Environment(ncu_flags=(nasty,)))
     row = found.row("fix1")
     assert row.step is not None
@@ -132,7 +134,7 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
         kernels=("<script>", nasty),
         capture=nasty,
         bottlenecks=(limit,),
-        gates=(Gate(nasty, GateState.FAILED, nasty),),
+        gates=(Gate(nasty, GateState.FAILED, saying(nasty)),),
         stalls={**row.stalls, nasty: 0.2},
         predictions=(prediction,),
         title=nasty,

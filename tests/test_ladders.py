@@ -22,6 +22,7 @@ from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
 from workbench.render import markdown
 from workbench.render.document.blocks import plain
+from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.ladder_table import ladder_table, shapes_table, tree
 from workbench.render.document.result import across
 from workbench.render.document.step import verdict_line
@@ -183,7 +184,7 @@ def test_a_choice_that_could_have_taken_a_faster_one_is_warned_of() -> None:
         normal = {**TIMES["normal"], "either": either}
         large = {**TIMES["large"], "either": either * 10}
         found = made({"normal": normal, "large": large})
-        return [told for told in found.warnings if "fastest" in told]
+        return [told for told in sentences(found.warnings) if "fastest" in told]
 
     (told,) = warned(21.0)
     assert re.fullmatch(
@@ -296,7 +297,7 @@ def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:
     row = ladder.row("right")
     assert row.verdict == Verdict.KEPT
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
-    assert faster.why == "wrong, which it corrects, has no times that count"
+    assert sentence(faster.why) == "wrong, which it corrects, has no times that count"
     assert ladder.row("other").verdict == Verdict.INCONCLUSIVE
 
 
@@ -387,7 +388,7 @@ def test_a_card_that_was_slowed_down_at_a_shape_of_the_last_step_alone_is_told_o
     shapes = {**found.shapes, "large": replace(found.shapes["large"], timings=(slowed,))}
     judged = judge(replace(found, shapes=shapes), Config())
     assert [ladder.shape for ladder in judged.ladders] == ["normal"]
-    (told,) = judged.warnings
+    (told,) = sentences(judged.warnings)
     assert told.startswith("the GPU was power-limited at large, in 100 % of the rounds")
 
 

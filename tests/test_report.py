@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from synthetic import ablation, bottleneck, not_current, time, with_row
+from synthetic import ablation, bottleneck, not_current, saying, time, with_row
 from workbench.derive.intervals import Interval, Ratio
 from workbench.judge.comparability import Environment
+from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.gates import Gate
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation
@@ -138,10 +139,10 @@ def test_why_a_step_failed_is_told_once_and_not_cut_off_elsewhere() -> None:
         told(line).startswith("`fix3` (rejected, wrong): ") for line in result.lessons(found)
     )
     gates = (
-        Gate("correct", GateState.FAILED, "wrong: with outliers inputs"),
-        Gate("compiler", GateState.PASSED, ""),
-        Gate("work", GateState.OPEN, "not collected"),
-        Gate("faster", GateState.OPEN, "not collected"),
+        Gate("correct", GateState.FAILED, saying("wrong: with outliers inputs")),
+        Gate("compiler", GateState.PASSED, saying("")),
+        Gate("work", GateState.OPEN, NOT_COLLECTED),
+        Gate("faster", GateState.OPEN, NOT_COLLECTED),
     )
     assert (
         "no figures, failed. Gates failed: correct (wrong: with outliers inputs); "
@@ -158,9 +159,9 @@ def test_a_step_is_told_by_the_shape_where_it_is_judged() -> None:
     assert "fix3  kept at short" in tree(kept).text
     assert "fix3  failed" in tree(found).text
     gates = (
-        Gate("kernels", GateState.OPEN, "not collected"),
-        Gate("work", GateState.OPEN, "not collected"),
-        Gate("faster", GateState.FAILED, "lower end 1.009x < 1.03x over the parent"),
+        Gate("kernels", GateState.OPEN, NOT_COLLECTED),
+        Gate("work", GateState.OPEN, NOT_COLLECTED),
+        Gate("faster", GateState.FAILED, saying("lower end 1.009x < 1.03x over the parent")),
     )
     judged = with_row(kept, "fix3", verdict=Verdict.INCONCLUSIVE, gates=gates)
     texts = [told(line) for line in result.failures(judged)]
@@ -189,7 +190,7 @@ def test_what_did_not_work() -> None:
 
 
 def test_warnings_stand_before_everything() -> None:
-    text = render(ablation(1, warnings=("captures differ in ncu: 1, 2",)))
+    text = render(ablation(1, warnings=(saying("captures differ in ncu: 1, 2"),)))
     assert "forward\n\n> [!WARNING]\n> - captures differ in ncu: 1, 2\n\n**`fix1`" in text
     assert "[!WARNING]" not in render(ablation(1))
 
@@ -265,7 +266,7 @@ def test_a_committed_report_is_shown_in_full_by_github(study: str) -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    found = ablation(1, warnings=(NASTY,), title=NASTY, gpu="GPU <b>")
+    found = ablation(1, warnings=(saying(NASTY),), title=NASTY, gpu="GPU <b>")
     step = found.row("fix1").step
     assert step is not None
     step = dataclasses.replace(

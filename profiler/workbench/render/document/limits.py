@@ -18,6 +18,7 @@ from workbench.derive.figures import (
 )
 from workbench.derive.figures import top_stall as leading
 from workbench.judge.bottlenecks import ROOF, Bottleneck
+from workbench.judge.findings import Finding
 from workbench.judge.rows import Row
 from workbench.render.document.blocks import (
     Block,
@@ -29,6 +30,7 @@ from workbench.render.document.blocks import (
     strong,
     words,
 )
+from workbench.render.document.findings import sentence
 from workbench.render.numbers import number, percent, shorten
 from workbench.words import ABSENT
 
@@ -73,8 +75,9 @@ def bullets(limits: Sequence[Bottleneck]) -> Bullets:
     return Bullets(tuple(map(brief, limits)), ordered=True)
 
 
-def no_lines(why: str) -> list[Block]:
+def no_lines(found: Finding | None) -> list[Block]:
     """Why no line is named, where a capture has none."""
+    why = sentence(found)
     return [Paragraph(words(f"{why[0].upper()}{why[1:]}."))] if why else []
 
 
