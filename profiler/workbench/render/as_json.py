@@ -250,7 +250,10 @@ FORMS: Mapping[type, Form] = {
         " microseconds=time at_the_end step=switch.step? parent=switch.parent? when_it_came"
         " why?"
     ),
-    Change: keys("variant verdict=move tier cause why also where=spot moved=findings time=timed"),
+    Change: keys(
+        "variant verdict=move tier cause why also stale=is_stale where=spot moved=findings "
+        "time=timed"
+    ),
     Timed: _time,
 }
 

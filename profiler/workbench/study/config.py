@@ -62,7 +62,8 @@ class Profiler:
 @dataclass(frozen=True)
 class CommitGate:
     """When ``workbench gate`` calls a change one: ``margin`` of the chained time and ``counters``
-    of a counter, as parts of them; without a measurement so many more ``registers`` a thread.
+    of a counter, as parts of them. A verdict without a measurement names what the compiler says
+    of registers where they differ by more than ``registers`` a thread.
     """
 
     margin: Margin = 0.02
