@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ import snapshots
 import workspaces
 from commits import Repository, repository
 from workbench.cli.main import main
-from workbench.cuda.build import Source
+from workbench.cuda.build import CUBIN_FOLDER, CUBINS, Source
 from workbench.cuda.cubin import code_digests
 from workbench.derive.diff.side_by_side import kernel_line, plain_name
 from workbench.derive.figures import Figure
@@ -229,6 +230,35 @@ def test_kept_cubins_are_not_compiled_again(scale: Repository, gate: Any, tmp_pa
     assert len(kept) == 2
     gate("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cubins").iterdir()} == kept
+
+
+class Runs:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("content", ["pickle", "[]", '{"report": {}}', ""])
+def test_nothing_in_a_folder_of_cubins_runs_here(
+    tmp_path: Path, monkeypatch: Patch, content: str
+) -> None:
+    file, ran = tmp_path / "one.cu", tmp_path / "ran"
+    file.write_text('extern "C" __global__ void one(int* x) { x[0] = 1; }\n')
+    monkeypatch.setenv(CUBIN_FOLDER, str(tmp_path))
+    source = Source(file, "one", {}, ())
+    report, code = source.compile("sm_90a")
+    (kept,) = tmp_path.glob(CUBINS)
+    whole = kept.read_text()
+    kept.write_bytes(pickle.dumps(Runs(ran)) if content == "pickle" else content.encode())
+    again, same = source.compile("sm_90a")
+    assert (again, bytes(same.code), ran.exists()) == (report, bytes(code.code), False)
+    assert kept.read_text() == whole
+    restored, same = source.compile("sm_90a")
+    assert (restored, bytes(same.code)) == (report, bytes(code.code))
 
 
 def test_the_machine_code_of_a_kernel_without_its_lines(tmp_path: Path) -> None:
