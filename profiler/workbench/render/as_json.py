@@ -36,6 +36,7 @@ from workbench.judge.sweep import Combination, Sweep
 from workbench.judge.view import VariantPair
 from workbench.ncu.report import Launch, Report
 from workbench.render.document import ladder_table
+from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.findings import sentence
 from workbench.render.document.launches import Details
 from workbench.render.document.limits import samples
@@ -384,7 +385,9 @@ def _gain(one: Advice) -> float:
 def _advice(one: Advice, record: Record | None) -> Data:
     known = record.of(one.change) if record else KindRecord()
     return {
-        **keys("id change title=kind.title how=kind.how why")(one),
+        **keys("id change")(one),
+        **keys("title how")(CATALOGUE[one.change]),
+        "why": one.why,
         "limit": {
             **keys("stage=limit.stage of=limit.what? metric=limit.metric unit=limit.unit")(one),
             "share": round(one.limit.share, DIGITS),

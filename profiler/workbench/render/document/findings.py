@@ -12,6 +12,8 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from workbench.derive.figures import stall_label
+from workbench.judge.advice.subject import PIPES
 from workbench.judge.findings import Finding
 from workbench.study.front_ends import front_end
 from workbench.words import ABSENT
@@ -30,7 +32,37 @@ ROUNDS = (
 )
 A_CALL = "a call adds {microseconds:.2f} µs, and its launches took {ncu_us:.2f} µs under ncu"
 
+ADVICE = {
+    "waits": "{reason} stalls take {share:.0%} % of the duration"
+    "|, for {times_bytes:.3g} times the bytes that the work needs|"
+    "|, those of the barriers around a copy included{with_barriers}|",
+    "few_warps": "{warps_per_scheduler:.1f} warps a scheduler; twice as many could hide half of "
+    "what is waited for",
+    "bytes_again": "{times_bytes:.3g} times the bytes that the work needs",
+    "half_the_bytes": "at most half of the bytes",
+    "stays_on_gpu": "if its input or output stayed on the card: at most half of the bytes",
+    "wasted_sectors": "{share:.0%} % of the sectors are fetched for nothing",
+    "bank_conflicts": "shared memory serves conflicts for {share:.0%} % of the cycles",
+    "no_tensor_cores": "{flop_per_byte:.0f} FLOP a byte, none on the tensor cores"
+    "|, which take TF32, where the error allows it{tf32}|"
+    "|; if these are products of matrices{assumed}|",
+    "mma_sync": "mma.sync, its fragment loads and their waits, where wgmma reads shared memory "
+    "itself",
+    "busy": "the {pipe} is busy for {share:.0%} % of the time, and waited for during "
+    "{share_waited:.0%} %",
+    "turns": "{pipe} and {other_pipe} seem to take turns",
+    "half_the_instructions": "if every second instruction went, and what waits for it",
+    "head_and_tail": "no SM works in its head and tail",
+    "few_blocks": "{blocks:.0f} blocks for {sms:.0f} SMs",
+    "last_wave": "most SMs are idle while the last wave of blocks runs",
+    "imbalance": "an average SM is done before the busiest one",
+}
+
 SENTENCES: Mapping[str, str] = {
+    **{
+        f"advice.{code}": f"{text}|; {{next_limit}} would be the next limit|"
+        for code, text in ADVICE.items()
+    },
     "not_collected": ABSENT,
     "variant": "{variant}| over {over}|| at {shape}|| at {sm_clock_ghz:.3f} GHz|",
     # why there are no figures
@@ -162,9 +194,30 @@ def _more(found: Finding) -> dict[str, object]:
             return {"spills": "no spills" if spilled == 0 else some}
         case "kernels.differ":
             return {"both": "; "} if {"not_captured", "not_timed"} <= known.keys() else {}
+        case "advice.waits":
+            return {"reason": stall_label(str(known["reason"])).removesuffix(" stall")} | _named(
+                known
+            )
         case "timing.throttled" | "timing.throttling":
             return _throttled(known)
-    return {}
+    return _named(known)
+
+
+LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
+
+
+def resource(name: str) -> str:
+    """A level of memory or a pipe."""
+    if name in PIPES:
+        return f"{name.upper() if name != 'tensor' else name} pipe"
+    return LEVELS.get(name, name.replace("_", " "))
+
+
+def _named(known: Mapping[str, Any]) -> dict[str, object]:
+    """Values that are the id of a resource."""
+    return {
+        key: resource(known[key]) for key in ("pipe", "other_pipe", "next_limit") if key in known
+    }
 
 
 def why_no_lines(front_ends: Sequence[str]) -> str:
