@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Sequence
 from functools import lru_cache
 
+import msgspec
+
 from synthetic import ablation, bottleneck, saying, with_row
 from workbench.cli.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
@@ -82,7 +84,7 @@ def long_ladder() -> tuple[Ablation, Sources]:
         row = steps[n % len(steps)]
         assert row.step is not None
         name = f"step{n + 1:02}"
-        step = dataclasses.replace(row.step, variant=name, parent=rows[-1].variant)
+        step = msgspec.structs.replace(row.step, variant=name, parent=rows[-1].variant)
         sides[name] = renamed(sources.sides[row.variant], row.variant, name)
         diffs[name] = source_diff(sides[rows[-1].variant], sides[name])
         rows.append(dataclasses.replace(row, variant=name, step=step))
@@ -121,7 +123,7 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
     found = dataclasses.replace(found, environment=Environment(ncu_flags=(nasty,)))
     row = found.row("fix1")
     assert row.step is not None
-    step = dataclasses.replace(
+    step = msgspec.structs.replace(
         row.step, variant=name, key_change=nasty, bottleneck=nasty, rationale=nasty, lesson=nasty
     )
     limit = dataclasses.replace(bottleneck(nasty, nasty), message=nasty, metric=nasty)

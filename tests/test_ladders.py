@@ -244,8 +244,8 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
     """A step for one shape alone, which the next choice may take up."""
     steps = [
         step("base", None),
-        replace(step("choice", "base"), chooses=("base",)),
-        replace(step("few", "base"), shape="normal"),
+        msgspec.structs.replace(step("choice", "base"), chooses=("base",)),
+        msgspec.structs.replace(step("few", "base"), shape="normal"),
     ]
     times = {"base": 20.0, "choice": 10.0, "library": 15.0}
     found = by_hand(steps, {"normal": {**times, "few": 8.0}, "large": times})
@@ -258,9 +258,9 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
 def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> None:
     steps = [
         step("base", None),
-        replace(step("right", "base"), corrects="it reads too early"),
+        msgspec.structs.replace(step("right", "base"), corrects="it reads too early"),
         step("plain", "base"),
-        replace(step("slow", "base"), corrects="it reads too early"),
+        msgspec.structs.replace(step("slow", "base"), corrects="it reads too early"),
     ]
     times = {"base": 20.0, "right": 20.1, "plain": 20.1, "slow": 22.0, "library": 30.0}
     timed = by_hand(steps, {"normal": times})
@@ -284,7 +284,7 @@ def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:
     steps = [
         step("base", None),
         step("wrong", "base"),
-        replace(step("right", "wrong"), corrects="it reads too early"),
+        msgspec.structs.replace(step("right", "wrong"), corrects="it reads too early"),
         step("other", "wrong"),
     ]
     times = {"base": 20.0, "right": 10.0, "other": 10.0, "library": 30.0}
@@ -305,9 +305,9 @@ def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:
     steps = [
         step("base", None),
         step("first", "base"),
-        replace(step("second", "first"), shape="large"),
+        msgspec.structs.replace(step("second", "first"), shape="large"),
         step("third", "second"),
-        replace(step("choice", "third"), chooses=("third",)),
+        msgspec.structs.replace(step("choice", "third"), chooses=("third",)),
         step("last", "third"),
     ]
     ladder = Ladder(

@@ -149,7 +149,7 @@ def test_predictions_of_what_failed_are_counted_and_not_measurable() -> None:
     """It was timed before it was found to be wrong: it has no speed to confirm anything with."""
     found = taken(in_regimes(EARLY, alone=9.7))
     said = (Prediction("time", (0.9, 1.1), None),)
-    steps = (STEPS[0], dataclasses.replace(STEPS[1], predictions=said))
+    steps = (STEPS[0], msgspec.structs.replace(STEPS[1], predictions=said))
     right = judge(dataclasses.replace(found, steps=steps), Config())
     assert (right.score.confirmed, right.score.not_measurable) == (1, 0)
     shape = found.shapes["s"]
@@ -230,7 +230,7 @@ def test_an_open_verdict_asks_for_more_sessions_of_the_step_and_its_parent() -> 
     once = in_regimes(EARLY, sessions=1)
     assert open_variants(once, ladder, Gates()) == ("fix11", "fix11[early=1]")
     corrected = [
-        dataclasses.replace(s, corrects="it is early" if s.parent else "") for s in ladder.steps
+        msgspec.structs.replace(s, corrects="it is early" if s.parent else "") for s in ladder.steps
     ]
     corrects = dataclasses.replace(ladder, steps=tuple(corrected))
     assert open_variants(in_regimes(near), corrects, Gates()) == ()
@@ -241,7 +241,7 @@ def test_an_open_verdict_asks_for_more_sessions_of_the_step_and_its_parent() -> 
 def test_what_is_judged_at_another_shape_asks_for_nothing_here() -> None:
     near = in_regimes({CHAINED: {"fix11": 5.15, "fix11[early=1]": 5.0}})
     ladder = dataclasses.replace(
-        taken(near).ladder, steps=(STEPS[0], dataclasses.replace(STEPS[1], shape="long"))
+        taken(near).ladder, steps=(STEPS[0], msgspec.structs.replace(STEPS[1], shape="long"))
     )
     assert open_variants(near, ladder, Gates()) == ()
     there = msgspec.structs.replace(near, shape="long")
@@ -562,7 +562,7 @@ def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
         }
         own = variants["fix11[early=1]"]
         variants["fix11[early=1]"] = dataclasses.replace(own, checks={"s": check(), "odd": refused})
-        steps = (STEPS[0], dataclasses.replace(STEPS[1], drops=drops))
+        steps = (STEPS[0], msgspec.structs.replace(STEPS[1], drops=drops))
         shapes = {"s": dataclasses.replace(shape, variants=variants)}
         return judge(dataclasses.replace(found, shapes=shapes, steps=steps), Config()).rows[1]
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
@@ -269,7 +270,7 @@ def test_hostile_text_stays_text() -> None:
     found = ablation(1, warnings=(saying(NASTY),), title=NASTY, gpu="GPU <b>")
     step = found.row("fix1").step
     assert step is not None
-    step = dataclasses.replace(
+    step = msgspec.structs.replace(
         step, key_change=NASTY, bottleneck=NASTY, rationale=NASTY, lesson=NASTY
     )
     bad = dataclasses.replace(bottleneck(), title=NASTY, message=NASTY)
@@ -333,7 +334,7 @@ def test_every_step_has_its_verdict_its_why_and_its_lesson_in_sight() -> None:
     found = ablation(2)
     step = found.row("fix1").step
     assert step is not None
-    step = dataclasses.replace(step, lesson="Tiles *pay*. Again and again.")
+    step = msgspec.structs.replace(step, lesson="Tiles *pay*. Again and again.")
     text = render(with_row(found, "fix1", step=step))
     assert "- `fix1` (kept): Tiles *pay*.\n" in text
     section = text.split("### `fix1`")[1].split("<details>")[0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from workbench.derive.intervals import LEVEL, Ratio
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+
+import msgspec
 
 from workbench.judge.commits import Change, Spot
 from workbench.study.config import Config
@@ -29,7 +31,7 @@ class Rules:
     def files(self) -> dict[str, dict[str, object]]:
         """Key to value, by file from the study's folder."""
         study, ladder = self.study, self.study.ladder
-        tables = {k: v for k, v in asdict(self.config).items() if isinstance(v, dict)}
+        tables = {k: v for k, v in msgspec.to_builtins(self.config).items() if isinstance(v, dict)}
         said = {f"shape {name}": shape for name, shape in study.shapes.items()}
         bounds = {
             f"tolerance at {name}": f"{bound.absolute:g}, relative {bound.relative:g}"
