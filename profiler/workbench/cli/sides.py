@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from msgspec import structs
+
 from workbench.cli import executor
 from workbench.cli.target import latest, profiled_shape
 from workbench.derive.figures import Figure, figures
@@ -261,7 +263,7 @@ def measure_together(
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
-    paid = replace(payer, config=replace(payer.config, budget=base.workspace.config.budget))
+    paid = replace(payer, config=structs.replace(payer.config, budget=base.workspace.config.budget))
     task = Task(paid, study, config, target, plan, deciding)
     (result,) = executor.carry_out([task])
     return Together(task.evidence, {**result.unsupported, **result.failures})
